@@ -1,0 +1,377 @@
+"""The messages between a window and an engine, and how they are framed.
+
+One message is a 4-byte little-endian length followed by that many bytes of JSON. Decoding checks every type, so a broken
+or hostile engine cannot hand the window anything but these classes (`ProtocolError` otherwise). The window writes
+`Command`s, the engine answers with `Event`s; ``request`` ties an event to the command that caused it.
+
+An engine need not be the local child process: fields that only a local one can fill (token ids, draft counters) have
+empty defaults, and nothing downstream may rely on them.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Annotated, Literal
+
+import msgspec
+
+PROTOCOL_VERSION = 1
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+_LENGTH = struct.Struct("<I")
+
+MAX_DRAFT_LENGTH = 16
+DEFAULT_DRAFT_LENGTH = 5
+
+AcceptRule = Literal["coupled", "rejection"]
+KvType = Literal["f16", "q8_0", "q4_0"]
+Role = Literal["system", "user", "assistant"]
+FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
+Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+
+
+class ProtocolError(Exception):
+    """The other side sent something that is not a message of this protocol."""
+
+
+class _Struct(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+# ---------------------------------------------------------------- settings that travel with commands
+
+
+class Sampling(_Struct):
+    """How the next token is drawn from the target's logits. The defaults are llama.cpp's."""
+
+    temperature: Annotated[float, msgspec.Meta(ge=0.0, le=10.0)] = 0.8
+    """0 is greedy: always the most likely token."""
+    top_k: Annotated[int, msgspec.Meta(ge=0)] = 40
+    """Keep the k most likely tokens; 0 keeps all."""
+    top_p: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.95
+    min_p: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.05
+    repetition_penalty: Annotated[float, msgspec.Meta(gt=0.0, le=10.0)] = 1.0
+    """1 is off."""
+    frequency_penalty: Annotated[float, msgspec.Meta(ge=-10.0, le=10.0)] = 0.0
+    presence_penalty: Annotated[float, msgspec.Meta(ge=-10.0, le=10.0)] = 0.0
+    penalty_window: Annotated[int, msgspec.Meta(ge=0)] = 64
+    """How many of the last tokens the penalties look at; 0 is none."""
+
+
+class Message(_Struct):
+    """One turn of a chat as the chat template sees it."""
+
+    role: Role
+    content: str
+
+
+class LoadSettings(_Struct):
+    """How a pair is loaded. ``None`` means: the engine chooses."""
+
+    context_length: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Tokens in the KV cache; 0 takes the target's own training length, at most 8,192."""
+    threads: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """0 takes the physical cores."""
+    target_gpu_layers: int = -1
+    """Layers of the target on the GPU; -1 is all of them, 0 none."""
+    draft_gpu_layers: int = -1
+    batch_size: Annotated[int, msgspec.Meta(ge=32)] = 2048
+    micro_batch_size: Annotated[int, msgspec.Meta(ge=32)] = 512
+    kv_type: KvType = "f16"
+
+
+# ---------------------------------------------------------------- commands: window to engine
+
+
+class Load(_Struct, tag="load"):
+    """Load a target and, if named, a draft. What was loaded before is given up first."""
+
+    request: int
+    target: str
+    draft: str | None = None
+    settings: LoadSettings = LoadSettings()
+
+
+class Unload(_Struct, tag="unload"):
+    request: int
+
+
+class Generate(_Struct, tag="generate"):
+    """Answer a chat. ``seed`` of ``None`` lets the engine draw one, which `GenerationStarted` reports."""
+
+    request: int
+    messages: list[Message]
+    sampling: Sampling = Sampling()
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**63)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """``None``: until the context is full."""
+    stop: list[str] = []
+    draft_length: Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_LENGTH)] = DEFAULT_DRAFT_LENGTH
+    """0 is plain decoding."""
+    accept: AcceptRule = "coupled"
+    raw: bool = False
+    """Feed the contents as they are, without a chat template."""
+
+
+class MeasurePlain(_Struct, tag="measure_plain"):
+    """Decode an answer without a draft and without showing it, to have a baseline for the speed-up."""
+
+    request: int
+    messages: list[Message]
+    sampling: Sampling = Sampling()
+    seed: int = 0
+    max_tokens: Annotated[int, msgspec.Meta(ge=2)] = 128
+
+
+class Cancel(_Struct, tag="cancel"):
+    """Stop whatever runs: a load, prompt processing or decoding. Takes effect within one verify pass."""
+
+
+class Ping(_Struct, tag="ping"):
+    """Answered at once from a thread of its own, also while the engine computes."""
+
+
+class Quit(_Struct, tag="quit"):
+    pass
+
+
+Command = Load | Unload | Generate | MeasurePlain | Cancel | Ping | Quit
+
+
+# ---------------------------------------------------------------- events: engine to window
+
+
+class Hello(_Struct, tag="hello"):
+    """The first message of an engine."""
+
+    protocol: int
+    engine: str
+    """For example ``llama.cpp (llama-cpp-python 0.3.36)``."""
+    devices: list[str] = []
+    """GPUs the engine can offload to, by description; empty on a CPU build."""
+
+
+class LoadProgressed(_Struct, tag="load_progressed"):
+    request: int
+    stage: Literal["target", "draft", "context"]
+    fraction: Fraction
+
+
+class ModelInfo(_Struct):
+    """What the window shows of a loaded model."""
+
+    path: str
+    name: str
+    architecture: str = ""
+    quantization: str = ""
+    size_bytes: int = 0
+    parameters: int = 0
+    layers: int = 0
+    gpu_layers: int = 0
+    training_context: int = 0
+
+
+class PairLoaded(_Struct, tag="pair_loaded"):
+    request: int
+    target: ModelInfo
+    draft: ModelInfo | None = None
+    draft_refused: str | None = None
+    """Why the asked draft is not used, in words for the user; the target alone is loaded then."""
+    context_length: int = 0
+    threads: int = 0
+    template: Literal["model", "chatml"] = "model"
+    """``chatml``: the model brings no chat template."""
+    default_draft_length: int = DEFAULT_DRAFT_LENGTH
+    load_seconds: float = 0.0
+
+
+class LoadFailed(_Struct, tag="load_failed"):
+    request: int
+    message: str
+    cancelled: bool = False
+
+
+class Unloaded(_Struct, tag="unloaded"):
+    request: int
+
+
+class GenerationStarted(_Struct, tag="generation_started"):
+    request: int
+    seed: int
+    prompt_tokens: int
+    cached_tokens: int = 0
+    """Tokens of the prompt that were in the KV cache already."""
+    dropped_messages: int = 0
+    """How many of the oldest messages (never the system prompt) no longer fit into the context."""
+    template: Literal["model", "chatml", "none"] = "model"
+
+
+class PromptProgressed(_Struct, tag="prompt_progressed"):
+    request: int
+    done: int
+    total: int
+
+
+class Piece(_Struct):
+    """Text one token added to the answer.
+
+    A token that ends in the middle of a character has an empty text; the token that completes it carries the whole.
+    """
+
+    text: str
+    id: int = -1
+    drafter: str | None = None
+    """Which drafter proposed the token (``"model"``); ``None`` is the target's own."""
+    round: int = 0
+    guess: str | None = None
+    """What the drafter had proposed here when the target disagreed."""
+
+
+class Round(_Struct):
+    """One verify pass and what led to it; the same with and without a draft.
+
+    ``drafted = tested + ignored``, ``tested = accepted + rejected``. Pieces appear when they may be shown, which is
+    later than their round while they could be the beginning of a stop string; ``Piece.round`` names their own round.
+    """
+
+    index: int
+    verify_passes: int
+    """1, or 0 for the first token (it comes from prompt processing) and for text released at the end."""
+    pieces: list[Piece] = []
+    tokens: int = 0
+    """Tokens added to the answer: accepted + the target's own."""
+    drafted: int = 0
+    tested: int = 0
+    accepted: int = 0
+    draft_seconds: float = 0.0
+    verify_seconds: float = 0.0
+    other_seconds: float = 0.0
+    time: float = 0.0
+    """Seconds since the request arrived, at the end of the round."""
+
+
+class RoundsReceived(_Struct, tag="rounds_received"):
+    """Rounds since the last such event, in order; sent at most about 60 times a second."""
+
+    request: int
+    rounds: list[Round]
+
+
+class DraftFigures(_Struct):
+    """Counters of drafting over one generation; definitions in ``engine/statistics.py``."""
+
+    drafted: int = 0
+    tested: int = 0
+    accepted: int = 0
+    acceptance_rate: float | None = None
+    verify_passes: int = 0
+    mean_acceptance_length: float | None = None
+    accepted_per_position: list[int] = []
+
+
+class Figures(_Struct):
+    """What the footer of an answer shows."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    time_to_first_token_s: float | None = None
+    prompt_tokens_per_second: float | None = None
+    decode_tokens_per_second: float | None = None
+    """Tokens after the first ÷ time from the first to the last; ``None`` below two tokens."""
+    total_s: float = 0.0
+    draft_s: float = 0.0
+    verify_s: float = 0.0
+    other_s: float = 0.0
+    draft: DraftFigures = DraftFigures()
+
+
+class GenerationFinished(_Struct, tag="generation_finished"):
+    request: int
+    finish_reason: FinishReason
+    figures: Figures
+    stop_string: str | None = None
+
+
+class GenerationFailed(_Struct, tag="generation_failed"):
+    """``message`` is one or two sentences for the user."""
+
+    request: int
+    message: str
+
+
+class PlainMeasured(_Struct, tag="plain_measured"):
+    request: int
+    tokens: int
+    decode_tokens_per_second: float
+
+
+class Pong(_Struct, tag="pong"):
+    busy: bool
+    seconds_since_progress: float
+    """Time since the computation last moved; grows without bound when it hangs."""
+
+
+Event = (
+    Hello
+    | LoadProgressed
+    | PairLoaded
+    | LoadFailed
+    | Unloaded
+    | GenerationStarted
+    | PromptProgressed
+    | RoundsReceived
+    | GenerationFinished
+    | GenerationFailed
+    | PlainMeasured
+    | Pong
+)
+
+_encoder = msgspec.json.Encoder()
+_command_decoder: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
+_event_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+def encode_frame(message: Command | Event) -> bytes:
+    """The bytes of one framed message."""
+    body = _encoder.encode(message)
+    if len(body) > MAX_FRAME_BYTES:
+        raise ProtocolError(f"message of {len(body)} bytes is larger than {MAX_FRAME_BYTES}")
+    return _LENGTH.pack(len(body)) + body
+
+
+def decode_command(body: bytes) -> Command:
+    """Raises `ProtocolError` when ``body`` is no command."""
+    try:
+        return _command_decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(str(error)) from error
+
+
+def decode_event(body: bytes) -> Event:
+    """Raises `ProtocolError` when ``body`` is no event."""
+    try:
+        return _event_decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(str(error)) from error
+
+
+class FrameReader:
+    """Cuts a byte stream into message bodies, however it arrives."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Add received bytes; return the bodies that are complete. Raises `ProtocolError` for an oversized frame."""
+        self._buffer += data
+        bodies = []
+        while len(self._buffer) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._buffer)
+            if length > MAX_FRAME_BYTES:
+                raise ProtocolError(f"frame of {length} bytes is larger than {MAX_FRAME_BYTES}")
+            end = _LENGTH.size + length
+            if len(self._buffer) < end:
+                break
+            bodies.append(bytes(self._buffer[_LENGTH.size : end]))
+            del self._buffer[:end]
+        return bodies
