@@ -40,7 +40,7 @@ class _Struct(msgspec.Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- settings that travel with commands
 
 
-class Sampling(_Struct):
+class Sampling(_Struct, frozen=True, kw_only=True):
     """How the next token is drawn from the target's logits. The defaults are llama.cpp's."""
 
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=10.0)] = 0.8
@@ -57,14 +57,14 @@ class Sampling(_Struct):
     """How many of the last tokens the penalties look at; 0 is none."""
 
 
-class Message(_Struct):
+class Message(_Struct, frozen=True, kw_only=True):
     """One turn of a chat as the chat template sees it."""
 
     role: Role
     content: str
 
 
-class LoadSettings(_Struct):
+class LoadSettings(_Struct, frozen=True, kw_only=True):
     """How a pair is loaded. ``None`` means: the engine chooses."""
 
     context_length: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -82,7 +82,7 @@ class LoadSettings(_Struct):
 # ---------------------------------------------------------------- commands: window to engine
 
 
-class Load(_Struct, tag="load"):
+class Load(_Struct, frozen=True, kw_only=True, tag="load"):
     """Load a target and, if named, a draft. What was loaded before is given up first."""
 
     request: int
@@ -91,17 +91,17 @@ class Load(_Struct, tag="load"):
     settings: LoadSettings = LoadSettings()
 
 
-class Unload(_Struct, tag="unload"):
+class Unload(_Struct, frozen=True, kw_only=True, tag="unload"):
     request: int
 
 
-class Generate(_Struct, tag="generate"):
+class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     """Answer a chat. ``seed`` of ``None`` lets the engine draw one, which `GenerationStarted` reports."""
 
     request: int
     messages: list[Message]
     sampling: Sampling = Sampling()
-    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**63)] | None = None
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """``None``: until the context is full."""
     stop: list[str] = []
@@ -112,7 +112,7 @@ class Generate(_Struct, tag="generate"):
     """Feed the contents as they are, without a chat template."""
 
 
-class MeasurePlain(_Struct, tag="measure_plain"):
+class MeasurePlain(_Struct, frozen=True, kw_only=True, tag="measure_plain"):
     """Decode an answer without a draft and without showing it, to have a baseline for the speed-up."""
 
     request: int
@@ -122,15 +122,15 @@ class MeasurePlain(_Struct, tag="measure_plain"):
     max_tokens: Annotated[int, msgspec.Meta(ge=2)] = 128
 
 
-class Cancel(_Struct, tag="cancel"):
+class Cancel(_Struct, frozen=True, kw_only=True, tag="cancel"):
     """Stop whatever runs: a load, prompt processing or decoding. Takes effect within one verify pass."""
 
 
-class Ping(_Struct, tag="ping"):
+class Ping(_Struct, frozen=True, kw_only=True, tag="ping"):
     """Answered at once from a thread of its own, also while the engine computes."""
 
 
-class Quit(_Struct, tag="quit"):
+class Quit(_Struct, frozen=True, kw_only=True, tag="quit"):
     pass
 
 
@@ -140,7 +140,7 @@ Command = Load | Unload | Generate | MeasurePlain | Cancel | Ping | Quit
 # ---------------------------------------------------------------- events: engine to window
 
 
-class Hello(_Struct, tag="hello"):
+class Hello(_Struct, frozen=True, kw_only=True, tag="hello"):
     """The first message of an engine."""
 
     protocol: int
@@ -150,13 +150,13 @@ class Hello(_Struct, tag="hello"):
     """GPUs the engine can offload to, by description; empty on a CPU build."""
 
 
-class LoadProgressed(_Struct, tag="load_progressed"):
+class LoadProgressed(_Struct, frozen=True, kw_only=True, tag="load_progressed"):
     request: int
     stage: Literal["target", "draft", "context"]
     fraction: Fraction
 
 
-class ModelInfo(_Struct):
+class ModelInfo(_Struct, frozen=True, kw_only=True):
     """What the window shows of a loaded model."""
 
     path: str
@@ -170,7 +170,7 @@ class ModelInfo(_Struct):
     training_context: int = 0
 
 
-class PairLoaded(_Struct, tag="pair_loaded"):
+class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     request: int
     target: ModelInfo
     draft: ModelInfo | None = None
@@ -184,17 +184,17 @@ class PairLoaded(_Struct, tag="pair_loaded"):
     load_seconds: float = 0.0
 
 
-class LoadFailed(_Struct, tag="load_failed"):
+class LoadFailed(_Struct, frozen=True, kw_only=True, tag="load_failed"):
     request: int
     message: str
     cancelled: bool = False
 
 
-class Unloaded(_Struct, tag="unloaded"):
+class Unloaded(_Struct, frozen=True, kw_only=True, tag="unloaded"):
     request: int
 
 
-class GenerationStarted(_Struct, tag="generation_started"):
+class GenerationStarted(_Struct, frozen=True, kw_only=True, tag="generation_started"):
     request: int
     seed: int
     prompt_tokens: int
@@ -205,13 +205,13 @@ class GenerationStarted(_Struct, tag="generation_started"):
     template: Literal["model", "chatml", "none"] = "model"
 
 
-class PromptProgressed(_Struct, tag="prompt_progressed"):
+class PromptProgressed(_Struct, frozen=True, kw_only=True, tag="prompt_progressed"):
     request: int
     done: int
     total: int
 
 
-class Piece(_Struct):
+class Piece(_Struct, frozen=True, kw_only=True):
     """Text one token added to the answer.
 
     A token that ends in the middle of a character has an empty text; the token that completes it carries the whole.
@@ -226,7 +226,7 @@ class Piece(_Struct):
     """What the drafter had proposed here when the target disagreed."""
 
 
-class Round(_Struct):
+class Round(_Struct, frozen=True, kw_only=True):
     """One verify pass and what led to it; the same with and without a draft.
 
     ``drafted = tested + ignored``, ``tested = accepted + rejected``. Pieces appear when they may be shown, which is
@@ -249,14 +249,14 @@ class Round(_Struct):
     """Seconds since the request arrived, at the end of the round."""
 
 
-class RoundsReceived(_Struct, tag="rounds_received"):
+class RoundsReceived(_Struct, frozen=True, kw_only=True, tag="rounds_received"):
     """Rounds since the last such event, in order; sent at most about 60 times a second."""
 
     request: int
     rounds: list[Round]
 
 
-class DraftFigures(_Struct):
+class DraftFigures(_Struct, frozen=True, kw_only=True):
     """Counters of drafting over one generation; definitions in ``engine/statistics.py``."""
 
     drafted: int = 0
@@ -268,7 +268,7 @@ class DraftFigures(_Struct):
     accepted_per_position: list[int] = []
 
 
-class Figures(_Struct):
+class Figures(_Struct, frozen=True, kw_only=True):
     """What the footer of an answer shows."""
 
     prompt_tokens: int = 0
@@ -285,27 +285,27 @@ class Figures(_Struct):
     draft: DraftFigures = DraftFigures()
 
 
-class GenerationFinished(_Struct, tag="generation_finished"):
+class GenerationFinished(_Struct, frozen=True, kw_only=True, tag="generation_finished"):
     request: int
     finish_reason: FinishReason
     figures: Figures
     stop_string: str | None = None
 
 
-class GenerationFailed(_Struct, tag="generation_failed"):
+class GenerationFailed(_Struct, frozen=True, kw_only=True, tag="generation_failed"):
     """``message`` is one or two sentences for the user."""
 
     request: int
     message: str
 
 
-class PlainMeasured(_Struct, tag="plain_measured"):
+class PlainMeasured(_Struct, frozen=True, kw_only=True, tag="plain_measured"):
     request: int
     tokens: int
     decode_tokens_per_second: float
 
 
-class Pong(_Struct, tag="pong"):
+class Pong(_Struct, frozen=True, kw_only=True, tag="pong"):
     busy: bool
     seconds_since_progress: float
     """Time since the computation last moved; grows without bound when it hangs."""
