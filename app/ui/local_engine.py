@@ -1,0 +1,493 @@
+"""The engine as a child process on pipes.
+
+The window trusts nothing that comes out of the child: a frame that is too large, is no event or comes before the
+greeting ends it. The child gets no secrets in its environment.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import signal
+import sys
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Slot
+
+from app.engine.protocol import (
+    PROTOCOL_VERSION,
+    AcceptRule,
+    Cancel,
+    Command,
+    Event,
+    FrameReader,
+    Generate,
+    GenerationFailed,
+    GenerationFinished,
+    GenerationStarted,
+    Hello,
+    Load,
+    LoadFailed,
+    LoadProgressed,
+    LoadSettings,
+    MeasurePlain,
+    Message,
+    PairLoaded,
+    Ping,
+    PlainMeasured,
+    Pong,
+    PromptProgressed,
+    ProtocolError,
+    Quit,
+    RoundsReceived,
+    Sampling,
+    Unload,
+    Unloaded,
+    decode_event,
+    encode_frame,
+)
+from app.ui.engine_client import LOG_LINES_KEPT, Engine, EngineExit, EngineState, ExitCause
+
+_log = logging.getLogger("slipstream.engine")
+_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDENTIALS?)S?$|_PROXY$", re.IGNORECASE)
+_MAX_LINE_CHARS = 2000
+
+_ENDS: dict[type, EngineState] = {
+    PairLoaded: EngineState.READY,
+    LoadFailed: EngineState.EMPTY,
+    Unloaded: EngineState.EMPTY,
+    GenerationFinished: EngineState.READY,
+    GenerationFailed: EngineState.READY,
+    PlainMeasured: EngineState.READY,
+}
+"""What a request's last event leaves the engine in."""
+
+_SIGNALS: dict[type, str] = {
+    LoadProgressed: "load_progressed",
+    PairLoaded: "pair_loaded",
+    LoadFailed: "load_failed",
+    GenerationStarted: "generation_started",
+    PromptProgressed: "prompt_progressed",
+    GenerationFinished: "generation_finished",
+    GenerationFailed: "generation_failed",
+    PlainMeasured: "plain_measured",
+}
+
+
+@dataclass(frozen=True)
+class Timings:
+    """How patient the window is, in seconds."""
+
+    ping_interval: float = 2.0
+    silence: float = 10.0
+    """Without an answer to a ping."""
+    no_progress: float = 120.0
+    start: float = 60.0
+    cancel: float = 5.0
+    quit: float = 2.0
+
+
+def engine_command() -> list[str]:
+    """Program and arguments of the engine process, from source and frozen alike."""
+    if getattr(sys, "frozen", False):
+        return [sys.executable, "--role=engine"]
+    return [sys.executable, "-m", "app", "--role=engine"]
+
+
+def child_environment(own: QProcessEnvironment) -> QProcessEnvironment:
+    """``own`` without anything that looks like a secret or a proxy, which may carry one."""
+    environment = QProcessEnvironment(own)
+    for name in own.keys():  # noqa: SIM118 - not a mapping
+        if _SECRET.search(name):
+            environment.remove(name)
+    environment.insert("PYINSTALLER_RESET_ENVIRONMENT", "1")
+    return environment
+
+
+def out_of_memory_kills() -> int:
+    """Processes the kernel has ended for memory so far, on this machine and in this control group; 0 if unknown."""
+    kills = _counter(Path("/proc/vmstat"))
+    try:
+        groups = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return kills
+    for line in groups:
+        path = line.rpartition(":")[2].lstrip("/")
+        kills += _counter(Path("/sys/fs/cgroup") / path / "memory.events")
+    return kills
+
+
+def _counter(path: Path) -> int:
+    try:
+        for line in path.read_text(encoding="ascii").splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+    except (OSError, ValueError):
+        pass
+    return 0
+
+
+class LocalEngine(Engine):
+    """`Engine` in a child process.
+
+    Attributes:
+        timings: When it counts as stalled; shorter in tests.
+    """
+
+    def __init__(
+        self, command: Sequence[str] | None = None, timings: Timings | None = None, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.timings = timings or Timings()
+        self._command = list(command or engine_command())
+        self._process: QProcess | None = None
+        self._state = EngineState.STOPPED
+        self._reader = FrameReader()
+        self._lines: deque[str] = deque(maxlen=LOG_LINES_KEPT)
+        self._partial_line = ""
+        self._hello: Hello | None = None
+        self._waiting: list[bytes] = []
+        self._next_request = 1
+        self._current = 0
+        self._kills_before = 0
+        self._pings_open = 0
+        self._stall_reported = False
+        self._violation: str | None = None
+        self._ping_timer = self._timer(self.timings.ping_interval, self._on_ping_due, single=False)
+        self._start_timer = self._timer(self.timings.start, self._on_start_overdue)
+        self._cancel_timer = self._timer(self.timings.cancel, self._on_cancel_overdue)
+
+    # ------------------------------------------------------------ Engine
+
+    def state(self) -> EngineState:
+        return self._state
+
+    def description(self) -> str:
+        return self._hello.engine if self._hello else ""
+
+    def devices(self) -> list[str]:
+        return list(self._hello.devices) if self._hello else []
+
+    def process_id(self) -> int:
+        """The child's process id; 0 when there is none."""
+        return int(self._process.processId()) if self._process else 0
+
+    def start(self) -> None:
+        if self._process is not None:
+            return
+        self._reader = FrameReader()
+        self._hello = None
+        self._violation = None
+        self._partial_line = ""
+        self._lines.clear()
+        self._kills_before = out_of_memory_kills()
+        process = QProcess(self)
+        process.setProgram(self._command[0])
+        process.setArguments(self._command[1:])
+        process.setWorkingDirectory(str(Path(__file__).resolve().parents[2]))
+        process.setProcessEnvironment(child_environment(QProcessEnvironment.systemEnvironment()))
+        if sys.platform != "win32":
+            # A session of its own, so that Ctrl+C in a terminal reaches the window alone, which then ends the engine.
+            process.setUnixProcessParameters(QProcess.UnixProcessFlag.CreateNewSession)
+        process.readyReadStandardOutput.connect(self._on_output)
+        process.readyReadStandardError.connect(self._on_log_output)
+        process.finished.connect(self._on_finished)
+        process.errorOccurred.connect(self._on_error)
+        self._process = process
+        self._set_state(EngineState.STARTING)
+        self._start_timer.start()
+        process.start()
+
+    def load(self, target: str, draft: str | None, settings: LoadSettings) -> int:
+        self.start()
+        self._waiting.clear()
+        if self._state.is_busy:
+            self._send(Cancel())
+        request = self._begin(EngineState.LOADING if self._hello else EngineState.STARTING)
+        self._send(Load(request=request, target=target, draft=draft, settings=settings))
+        return request
+
+    def unload(self) -> None:
+        if self._process is None:
+            return
+        if self._state.is_busy:
+            self._send(Cancel())
+        self._send(Unload(request=self._begin(self._state)))
+
+    def generate(
+        self,
+        messages: Sequence[Message],
+        *,
+        sampling: Sampling,
+        seed: int | None,
+        max_tokens: int | None,
+        stop: Sequence[str],
+        draft_length: int,
+        accept: AcceptRule,
+    ) -> int:
+        self._require_ready()
+        request = self._begin(EngineState.ANSWERING)
+        self._send(
+            Generate(
+                request=request,
+                messages=list(messages),
+                sampling=sampling,
+                seed=seed,
+                max_tokens=max_tokens,
+                stop=list(stop),
+                draft_length=draft_length,
+                accept=accept,
+            )
+        )
+        return request
+
+    def measure_plain(self, messages: Sequence[Message], *, sampling: Sampling, seed: int, max_tokens: int) -> int:
+        self._require_ready()
+        request = self._begin(EngineState.MEASURING)
+        self._send(
+            MeasurePlain(request=request, messages=list(messages), sampling=sampling, seed=seed, max_tokens=max_tokens)
+        )
+        return request
+
+    def cancel(self) -> None:
+        if self._state.is_busy:
+            self._send(Cancel())
+            self._cancel_timer.start()
+        elif self._state is EngineState.STARTING and self._waiting:
+            self._waiting.clear()
+            request, self._current = self._current, 0
+            self.load_failed.emit(LoadFailed(request=request, message="Loading was cancelled.", cancelled=True))
+
+    def restart(self) -> None:
+        self._end_now()
+        self.start()
+
+    def shutdown(self) -> None:
+        process = self._process
+        if process is not None and self._hello is not None:
+            self._detach(process)
+            process.write(encode_frame(Quit()))
+            process.closeWriteChannel()
+            if not process.waitForFinished(round(self.timings.quit * 1000)):
+                process.kill()
+                process.waitForFinished()
+            self._forget(process)
+        else:
+            self._end_now()
+        self._set_state(EngineState.STOPPED)
+
+    # ------------------------------------------------------------ requests and state
+
+    def _require_ready(self) -> None:
+        if self._state is not EngineState.READY:
+            raise RuntimeError(f"the engine is {self._state.value}, not ready")
+
+    def _begin(self, state: EngineState) -> int:
+        self._current = self._next_request
+        self._next_request += 1
+        self._stall_reported = False
+        self._cancel_timer.stop()
+        self._set_state(state)
+        return self._current
+
+    def _set_state(self, state: EngineState) -> None:
+        if state is not EngineState.STARTING:
+            self._start_timer.stop()
+        if not state.is_busy:
+            self._ping_timer.stop()
+            self._cancel_timer.stop()
+        elif not self._ping_timer.isActive():
+            self._pings_open = 0
+            self._ping_timer.start()
+        if state is not self._state:
+            self._state = state
+            self.state_changed.emit(state)
+
+    def _send(self, command: Command) -> None:
+        frame = encode_frame(command)
+        if self._hello is None:
+            self._waiting.append(frame)
+        elif self._process is not None:
+            self._process.write(frame)
+
+    # ------------------------------------------------------------ what the child says
+
+    @Slot()
+    def _on_output(self) -> None:
+        process = self._process
+        if process is None or self._violation is not None:
+            return
+        try:
+            for body in self._reader.feed(bytes(process.readAllStandardOutput().data())):
+                if self._process is not process:
+                    return
+                self._receive(decode_event(body))
+        except ProtocolError as error:
+            self._violated(str(error))
+
+    def _receive(self, event: Event) -> None:
+        if isinstance(event, Hello):
+            self._greet(event)
+        elif self._hello is None:
+            raise ProtocolError(f"{type(event).__name__} before Hello")
+        elif isinstance(event, Pong):
+            self._on_pong(event)
+        elif event.request == self._current:
+            self._deliver(event)
+
+    def _greet(self, hello: Hello) -> None:
+        if self._hello is not None:
+            raise ProtocolError("a second Hello")
+        if hello.protocol != PROTOCOL_VERSION:
+            raise ProtocolError(f"the engine speaks protocol {hello.protocol}, the window {PROTOCOL_VERSION}")
+        self._hello = hello
+        _log.info("engine: %s, devices: %s", hello.engine, ", ".join(hello.devices) or "CPU only")
+        frames, self._waiting = self._waiting, []
+        self._set_state(EngineState.LOADING if frames else EngineState.EMPTY)
+        if self._process is not None:
+            for frame in frames:
+                self._process.write(frame)
+
+    def _deliver(self, event: Event) -> None:
+        ends_in = _ENDS.get(type(event))
+        if ends_in is not None:
+            self._finish(ends_in)
+        if isinstance(event, RoundsReceived):
+            self.rounds_received.emit(event.rounds)
+        elif (name := _SIGNALS.get(type(event))) is not None:
+            getattr(self, name).emit(event)
+
+    def _finish(self, state: EngineState) -> None:
+        self._current = 0
+        self._set_state(state)
+
+    @Slot()
+    def _on_log_output(self) -> None:
+        if self._process is not None:
+            self._log_text(bytes(self._process.readAllStandardError().data()).decode("utf-8", "replace"))
+
+    def _log_text(self, text: str) -> None:
+        *lines, rest = (self._partial_line + text).split("\n")
+        self._partial_line = rest[-_MAX_LINE_CHARS:]
+        for line in lines:
+            kept = line.rstrip("\r")[:_MAX_LINE_CHARS]
+            self._lines.append(kept)
+            _log.info("| %s", kept)
+
+    # ------------------------------------------------------------ stalls
+
+    def _timer(self, seconds: float, slot: object, *, single: bool = True) -> QTimer:
+        timer = QTimer(self)
+        timer.setSingleShot(single)
+        timer.setInterval(round(seconds * 1000))
+        timer.timeout.connect(slot)
+        return timer
+
+    @Slot()
+    def _on_ping_due(self) -> None:
+        # Counting open pings, not time: after the machine slept, or the window itself hung, no time may be held
+        # against the engine.
+        silent_s = self._pings_open * self.timings.ping_interval
+        if silent_s >= self.timings.silence:
+            self._report_stall(silent_s)
+        self._pings_open += 1
+        self._send(Ping())
+
+    def _on_pong(self, pong: Pong) -> None:
+        self._pings_open = 0
+        if pong.busy and self._state.is_busy and pong.seconds_since_progress > self.timings.no_progress:
+            self._report_stall(pong.seconds_since_progress)
+
+    @Slot()
+    def _on_start_overdue(self) -> None:
+        self._report_stall(self.timings.start)
+
+    @Slot()
+    def _on_cancel_overdue(self) -> None:
+        self._report_stall(self.timings.cancel)
+
+    def _report_stall(self, seconds: float) -> None:
+        if not self._stall_reported:
+            self._stall_reported = True
+            _log.warning("no sign of life for %.0f s while %s", seconds, self._state.value)
+            self.engine_stalled.emit(seconds)
+
+    # ------------------------------------------------------------ the end
+
+    def _violated(self, detail: str) -> None:
+        _log.error("protocol violation: %s", detail)
+        self._violation = detail
+        if self._process is not None:
+            self._process.kill()
+
+    @Slot(QProcess.ProcessError)
+    def _on_error(self, error: QProcess.ProcessError) -> None:
+        process = self._process
+        if process is not None and error is QProcess.ProcessError.FailedToStart:
+            self._died(process, ExitCause.FAILED_TO_START, process.errorString())
+
+    @Slot(int, QProcess.ExitStatus)
+    def _on_finished(self, code: int, status: QProcess.ExitStatus) -> None:
+        process = self._process
+        if process is None:
+            return
+        self._on_output()  # what it said before it died is still worth having
+        self._on_log_output()
+        if self._partial_line:
+            self._log_text("\n")
+        if self._violation is not None:
+            self._died(process, ExitCause.PROTOCOL, self._violation)
+        elif status is QProcess.ExitStatus.CrashExit:
+            self._died(process, *self._crash(code))
+        else:
+            self._died(process, ExitCause.EXITED, f"exit code {code}")
+
+    def _crash(self, code: int) -> tuple[ExitCause, str]:
+        if sys.platform == "win32":
+            return ExitCause.CRASHED, f"code {code & 0xFFFFFFFF:#010x}"
+        try:
+            name = signal.Signals(code).name
+        except ValueError:
+            name = f"signal {code}"
+        if code == signal.SIGKILL and out_of_memory_kills() > self._kills_before:
+            return ExitCause.OUT_OF_MEMORY, name
+        if code in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            return ExitCause.KILLED, name
+        return (ExitCause.ABORTED if code == signal.SIGABRT else ExitCause.CRASHED), name
+
+    def _died(self, process: QProcess, cause: ExitCause, detail: str) -> None:
+        ended = EngineExit(cause, detail, self._state, tuple(self._lines))
+        _log.warning("engine ended: %s (%s) while %s", cause.value, detail, self._state.value)
+        self._detach(process)
+        self._forget(process)
+        self._set_state(EngineState.DIED)
+        self.engine_exited.emit(ended)
+
+    def _end_now(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        self._detach(process)
+        if process.state() is not QProcess.ProcessState.NotRunning:
+            process.kill()
+            process.waitForFinished()
+        self._forget(process)
+        self._set_state(EngineState.STOPPED)
+
+    def _detach(self, process: QProcess) -> None:
+        """From here on nothing the process does reaches anybody."""
+        process.readyReadStandardOutput.disconnect(self._on_output)
+        process.readyReadStandardError.disconnect(self._on_log_output)
+        process.finished.disconnect(self._on_finished)
+        process.errorOccurred.disconnect(self._on_error)
+
+    def _forget(self, process: QProcess) -> None:
+        self._process = None
+        self._hello = None
+        self._current = 0
+        self._waiting.clear()
+        process.deleteLater()

@@ -1,0 +1,177 @@
+"""A child process that speaks the engine's protocol and misbehaves on demand.
+
+Started as ``python -m tests.ui.scripted_engine WAY``.
+
+It computes nothing; it is there for ends, hangs and violations that a sound engine does not show.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import sys
+import time
+
+from app.engine.protocol import (
+    PROTOCOL_VERSION,
+    Cancel,
+    Command,
+    Event,
+    Figures,
+    FrameReader,
+    Generate,
+    GenerationFinished,
+    GenerationStarted,
+    Hello,
+    Load,
+    LoadFailed,
+    LoadProgressed,
+    MeasurePlain,
+    ModelInfo,
+    PairLoaded,
+    Piece,
+    Ping,
+    PlainMeasured,
+    Pong,
+    Quit,
+    Round,
+    RoundsReceived,
+    Unload,
+    Unloaded,
+    decode_command,
+    encode_frame,
+)
+
+
+def send(*events: Event) -> None:
+    raw(b"".join(encode_frame(event) for event in events))
+
+
+def raw(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def log(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def hang() -> None:
+    while True:
+        time.sleep(60)
+
+
+class ScriptedEngine:
+    """Answers commands; ``way`` names the one thing it does differently."""
+
+    def __init__(self, way: str) -> None:
+        self.way = way
+        self.busy_with = 0
+        self.loading = 0
+
+    def run(self) -> None:
+        log(f"scripted engine, way {self.way}")
+        if self.way == "early":
+            send(LoadProgressed(request=1, stage="target", fraction=0.5))
+        if self.way == "mute":
+            hang()
+        send(Hello(protocol=99 if self.way == "newer" else PROTOCOL_VERSION, engine="scripted"))
+        if self.way == "exit":
+            log("nothing to live for")
+            sys.exit(3)
+        if self.way == "flood":
+            for number in range(100):
+                log(f"line {number}")
+        reader = FrameReader()
+        while data := os.read(0, 65536):
+            for body in reader.feed(data):
+                self.obey(decode_command(body))
+
+    def obey(self, command: Command) -> None:
+        match command:
+            case Load():
+                self.load(command)
+            case Generate():
+                self.generate(command)
+            case MeasurePlain():
+                send(PlainMeasured(request=command.request, tokens=64, decode_tokens_per_second=40.0))
+            case Cancel():
+                self.cancel()
+            case Ping():
+                if self.way != "silent":
+                    stuck = 1000.0 if self.way == "stuck" else 0.0
+                    send(Pong(busy=bool(self.busy_with), seconds_since_progress=stuck))
+            case Unload():
+                send(Unloaded(request=command.request))
+            case Quit():
+                if self.way == "stubborn":
+                    hang()
+                sys.exit(0)
+
+    def load(self, command: Load) -> None:
+        send(LoadProgressed(request=command.request, stage="target", fraction=0.5))
+        if self.way == "slow load":
+            self.loading = command.request
+            return
+        if self.way == "no load":
+            send(LoadFailed(request=command.request, message="The file is not a GGUF model."))
+            return
+        if self.way == "load death":
+            os.kill(os.getpid(), signal.SIGABRT)
+        target = ModelInfo(path=command.target, name="scripted")
+        draft = ModelInfo(path=command.draft, name="scripted draft") if command.draft else None
+        send(PairLoaded(request=command.request, target=target, draft=draft, context_length=2048))
+
+    def generate(self, command: Generate) -> None:
+        request = command.request
+        if self.way == "stale":
+            send(RoundsReceived(request=request + 7, rounds=[round_of("not yours")]))
+        send(GenerationStarted(request=request, seed=command.seed or 7, prompt_tokens=12))
+        send(RoundsReceived(request=request, rounds=[round_of("Hello there")]))
+        match self.way:
+            case "garbage":
+                raw(struct.pack("<I", 4) + b"what")
+            case "oversized":
+                raw(struct.pack("<I", 2**31))
+            case "wrong field":
+                raw(frame(b'{"type": "rounds_received", "request": "one", "rounds": []}'))
+            case "unknown":
+                raw(frame(b'{"type": "own_the_window", "request": 1}'))
+            case "endless" | "deaf" | "silent" | "stuck":
+                self.busy_with = request
+            case "signal 6" | "signal 9" | "signal 11":
+                log("about to die")
+                os.kill(os.getpid(), int(self.way.split()[1]))
+                hang()
+            case _:
+                self.finish(request, "end")
+
+    def finish(self, request: int, reason: str) -> None:
+        figures = Figures(
+            prompt_tokens=12, completion_tokens=2, time_to_first_token_s=0.1, decode_tokens_per_second=74.0
+        )
+        finished = GenerationFinished(
+            request=request, finish_reason="cancelled" if reason == "cancelled" else "end", figures=figures
+        )
+        send(finished)
+        self.busy_with = 0
+
+    def cancel(self) -> None:
+        if self.loading:
+            send(LoadFailed(request=self.loading, message="Loading was cancelled.", cancelled=True))
+            self.loading = 0
+        if self.busy_with and self.way != "deaf":
+            self.finish(self.busy_with, "cancelled")
+
+
+def round_of(text: str) -> Round:
+    return Round(index=0, verify_passes=1, pieces=[Piece(text=text, id=5)], tokens=1)
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack("<I", len(body)) + body
+
+
+if __name__ == "__main__":
+    ScriptedEngine(sys.argv[1]).run()

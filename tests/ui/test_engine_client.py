@@ -1,0 +1,278 @@
+"""The child process as the window sees it: ordinary talk, ends, hangs and violations, all with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from PySide6.QtCore import QProcessEnvironment
+from pytestqt.qtbot import QtBot
+
+from app.engine.protocol import LoadSettings, Message, Round, Sampling
+from app.ui.engine_client import CrashTracker, EngineExit, EngineState, ExitCause
+from app.ui.local_engine import LocalEngine, Timings, child_environment, out_of_memory_kills
+
+QUICK = Timings(ping_interval=0.05, silence=0.2, no_progress=100.0, start=0.3, cancel=0.2, quit=0.3)
+PATIENT = Timings(quit=0.5)
+WAIT_MS = 20_000
+
+MakeEngine = Callable[..., LocalEngine]
+
+
+@pytest.fixture
+def make_engine(qtbot: QtBot) -> Iterator[MakeEngine]:
+    engines = []
+
+    def make(way: str, timings: Timings = PATIENT) -> LocalEngine:
+        engine = LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", way], timings)
+        engines.append(engine)
+        return engine
+
+    yield make
+    for engine in engines:
+        engine.shutdown()
+        engine.deleteLater()
+    qtbot.wait(0)
+
+
+def load(qtbot: QtBot, engine: LocalEngine) -> None:
+    with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS):
+        engine.load("target.gguf", "draft.gguf", LoadSettings())
+
+
+def generate(engine: LocalEngine) -> int:
+    return engine.generate(
+        [Message(role="user", content="Hi")],
+        sampling=Sampling(),
+        seed=1,
+        max_tokens=16,
+        stop=[],
+        draft_length=5,
+        accept="coupled",
+    )
+
+
+def ended(qtbot: QtBot, engine: LocalEngine, action: Callable[[LocalEngine], object]) -> EngineExit:
+    with qtbot.waitSignal(engine.engine_exited, timeout=WAIT_MS) as blocker:
+        action(engine)
+    result = blocker.args[0]
+    assert isinstance(result, EngineExit)
+    return result
+
+
+def test_load_then_answer_then_polite_end(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    states: list[EngineState] = []
+    engine.state_changed.connect(states.append)
+    load(qtbot, engine)
+    assert engine.state() is EngineState.READY
+    rounds: list[Round] = []
+    engine.rounds_received.connect(rounds.extend)
+    with qtbot.waitSignals([engine.generation_started, engine.generation_finished], timeout=WAIT_MS, order="strict"):
+        generate(engine)
+    assert [piece.text for one in rounds for piece in one.pieces] == ["Hello there"]
+    engine.shutdown()
+    assert states == [
+        EngineState.STARTING,
+        EngineState.LOADING,
+        EngineState.READY,
+        EngineState.ANSWERING,
+        EngineState.READY,
+        EngineState.STOPPED,
+    ]
+
+
+def test_measuring_plain_speed(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    load(qtbot, engine)
+    with qtbot.waitSignal(engine.plain_measured, timeout=WAIT_MS) as blocker:
+        engine.measure_plain([Message(role="user", content="Hi")], sampling=Sampling(), seed=0, max_tokens=64)
+    assert blocker.args is not None
+    assert blocker.args[0].decode_tokens_per_second == 40.0
+    assert engine.state() is EngineState.READY
+
+
+def test_generating_needs_a_pair(make_engine: MakeEngine) -> None:
+    with pytest.raises(RuntimeError):
+        generate(make_engine("well"))
+
+
+def test_failed_load_leaves_an_engine_without_model(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("no load")
+    with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS) as blocker:
+        engine.load("broken.gguf", None, LoadSettings())
+    assert blocker.args is not None
+    assert blocker.args[0].message == "The file is not a GGUF model."
+    assert engine.state() is EngineState.EMPTY
+
+
+def test_load_can_be_cancelled(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("slow load")
+    with qtbot.waitSignal(engine.load_progressed, timeout=WAIT_MS):
+        engine.load("big.gguf", None, LoadSettings())
+    with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS) as blocker:
+        engine.cancel()
+    assert blocker.args is not None
+    assert blocker.args[0].cancelled
+
+
+def test_load_can_be_cancelled_before_the_engine_is_up(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    engine.load("big.gguf", None, LoadSettings())
+    with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS):
+        engine.cancel()
+    qtbot.waitUntil(lambda: engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
+
+
+def test_events_of_other_requests_are_ignored(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("stale")
+    load(qtbot, engine)
+    texts: list[str] = []
+    engine.rounds_received.connect(lambda rounds: texts.extend(p.text for one in rounds for p in one.pieces))
+    with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS):
+        generate(engine)
+    assert texts == ["Hello there"]
+
+
+def test_cancel_ends_an_answer(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("endless")
+    load(qtbot, engine)
+    with qtbot.waitSignal(engine.rounds_received, timeout=WAIT_MS):
+        generate(engine)
+    with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS) as blocker:
+        engine.cancel()
+    assert blocker.args is not None
+    assert blocker.args[0].finish_reason == "cancelled"
+
+
+@pytest.mark.parametrize("way", ["garbage", "oversized", "wrong field", "unknown"])
+def test_violation_ends_the_engine(qtbot: QtBot, make_engine: MakeEngine, way: str) -> None:
+    engine = make_engine(way)
+    load(qtbot, engine)
+    exit_ = ended(qtbot, engine, generate)
+    assert exit_.cause is ExitCause.PROTOCOL
+    assert exit_.state is EngineState.ANSWERING
+    assert engine.process_id() == 0
+
+
+@pytest.mark.parametrize("way", ["early", "newer"])
+def test_violation_at_the_start(qtbot: QtBot, make_engine: MakeEngine, way: str) -> None:
+    assert ended(qtbot, make_engine(way), LocalEngine.start).cause is ExitCause.PROTOCOL
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize(
+    ("way", "cause", "name"),
+    [
+        ("signal 6", ExitCause.ABORTED, "SIGABRT"),
+        ("signal 9", ExitCause.KILLED, "SIGKILL"),
+        ("signal 11", ExitCause.CRASHED, "SIGSEGV"),
+    ],
+)
+def test_death_names_its_cause_and_last_words(
+    qtbot: QtBot, make_engine: MakeEngine, way: str, cause: ExitCause, name: str
+) -> None:
+    engine = make_engine(way)
+    load(qtbot, engine)
+    exit_ = ended(qtbot, engine, generate)
+    assert (exit_.cause, exit_.detail) == (cause, name)
+    assert exit_.log_lines[-1] == "about to die"
+    assert "about to die" in exit_.report()
+    assert engine.state() is EngineState.DIED
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_kill_from_outside_then_restart(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("endless")
+    load(qtbot, engine)
+    with qtbot.waitSignal(engine.rounds_received, timeout=WAIT_MS):
+        generate(engine)
+    exit_ = ended(qtbot, engine, lambda one: os.kill(one.process_id(), signal.SIGKILL))
+    assert exit_.cause in (ExitCause.KILLED, ExitCause.OUT_OF_MEMORY)
+    engine.restart()
+    load(qtbot, engine)
+    assert engine.state() is EngineState.READY
+
+
+def test_exit_code_is_reported(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    exit_ = ended(qtbot, make_engine("exit"), LocalEngine.start)
+    assert (exit_.cause, exit_.detail) == (ExitCause.EXITED, "exit code 3")
+    assert exit_.log_lines[-1] == "nothing to live for"
+
+
+def test_program_that_does_not_exist(qtbot: QtBot) -> None:
+    engine = LocalEngine(["slipstream-no-such-program"])
+    assert ended(qtbot, engine, LocalEngine.start).cause is ExitCause.FAILED_TO_START
+    engine.deleteLater()
+
+
+def test_only_the_last_log_lines_are_kept(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("flood")
+    load(qtbot, engine)
+    exit_ = ended(qtbot, engine, lambda one: os.kill(one.process_id(), signal.SIGTERM))
+    assert exit_.log_lines == tuple(f"line {number}" for number in range(60, 100))
+
+
+@pytest.mark.parametrize("way", ["silent", "stuck", "deaf"])
+def test_hang_is_noticed(qtbot: QtBot, make_engine: MakeEngine, way: str) -> None:
+    engine = make_engine(way, QUICK)
+    with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS):
+        engine.load("target.gguf", None, LoadSettings())
+    stalls: list[float] = []
+    engine.engine_stalled.connect(stalls.append)
+    with qtbot.waitSignal(engine.engine_stalled, timeout=WAIT_MS):
+        generate(engine)
+        if way == "deaf":
+            engine.cancel()
+    engine.restart()
+    with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS):
+        engine.load("target.gguf", None, LoadSettings())
+
+
+def test_engine_that_never_greets_is_noticed(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("mute", QUICK)
+    with qtbot.waitSignal(engine.engine_stalled, timeout=WAIT_MS):
+        engine.start()
+
+
+def test_engine_that_will_not_quit_is_killed(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("stubborn", QUICK)
+    load(qtbot, engine)
+    engine.shutdown()
+    assert engine.process_id() == 0
+    assert engine.state() is EngineState.STOPPED
+
+
+def test_environment_carries_no_secrets() -> None:
+    own = QProcessEnvironment()
+    for name in ("HF_TOKEN", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "https_proxy", "DB_PASSWORD", "PATH", "HOME"):
+        own.insert(name, "x")
+    assert sorted(child_environment(own).keys()) == ["HOME", "PATH", "PYINSTALLER_RESET_ENVIRONMENT"]
+
+
+def test_memory_counter_reads_without_failing() -> None:
+    assert out_of_memory_kills() >= 0
+
+
+def test_three_deaths_in_five_minutes_are_too_many() -> None:
+    tracker = CrashTracker()
+    for now in (0.0, 100.0):
+        tracker.record(now)
+        assert not tracker.is_exhausted(now)
+    tracker.record(400.0)
+    assert not tracker.is_exhausted(400.0)
+    tracker.record(401.0)
+    assert not tracker.is_exhausted(401.0)
+    tracker.record(402.0)
+    assert tracker.is_exhausted(402.0)
+    assert not tracker.is_exhausted(900.0)
+
+
+def test_every_cause_has_a_sentence() -> None:
+    for cause in ExitCause:
+        sentence = EngineExit(cause, "detail", EngineState.READY).sentence()
+        assert sentence.endswith(".")
+        assert len(sentence) > 20
