@@ -118,7 +118,7 @@ def make_model(
 ) -> Path:
     """Write a small model with random weights to ``path`` and return it; loads in llama.cpp within milliseconds.
 
-    ``tokens`` spells the vocabulary's tokens otherwise and then sets its size. ``noise`` blurs the weights that ``seed``
+    ``tokens`` spells the vocabulary's tokens otherwise and then sets its size. ``noise`` blurs the weights ``seed``
     gives by that share of their spread: a draft with the target's seed agrees with its greedy choice about 0.85 of the
     time with noise 0.02, 0.65 with 0.05, 0.4 with 0.1, 0.2 with 0.2. A larger ``sharpness`` makes the next token more
     certain. ``edit`` may add metadata before it is written. Without tensors it is a vocabulary file.
