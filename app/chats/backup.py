@@ -1,0 +1,89 @@
+"""Copies of the chat file: one before a migration, one a day; and the way back from them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+from datetime import datetime
+from pathlib import Path
+
+from app.chats.schema import APPLICATION_ID, VERSION
+
+KEEP_DAILY = 7
+
+
+def backup_folder(path: Path) -> Path:
+    return path.parent / "backups"
+
+
+def daily_backups(path: Path) -> list[Path]:
+    """The daily backups of the chat file ``path``, newest first."""
+    pattern = f"{path.stem}-[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]{path.suffix}"
+    return sorted(backup_folder(path).glob(pattern), reverse=True)
+
+
+def back_up(connection: sqlite3.Connection, target: Path) -> None:
+    """Copy the open database to ``target`` through SQLite, whole or not at all. Raises `sqlite3.Error`, `OSError`."""
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    part.unlink(missing_ok=True)
+    try:
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with contextlib.closing(sqlite3.connect(part)) as copy:
+            connection.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file that stands alone
+        _sync(part)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def back_up_before_migration(connection: sqlite3.Connection, path: Path, version: int) -> Path:
+    """Keep the file as it is before it is taken to ``version``. These backups are never removed."""
+    stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    target = backup_folder(path) / f"{path.stem}-before-version-{version}-{stamp}{path.suffix}"
+    back_up(connection, target)
+    return target
+
+
+def back_up_daily(connection: sqlite3.Connection, path: Path, today: datetime) -> Path | None:
+    """The first backup of a day, unless there is one already; keeps the newest seven days."""
+    target = backup_folder(path) / f"{path.stem}-{today:%Y-%m-%d}{path.suffix}"
+    if target.exists():
+        return None
+    back_up(connection, target)
+    for old in daily_backups(path)[KEEP_DAILY:]:
+        old.unlink(missing_ok=True)
+    return target
+
+
+def restore_newest(path: Path) -> Path | None:
+    """Put the newest sound daily backup in the place of ``path``, which must be free; ``None`` where there is none."""
+    for backup in daily_backups(path):
+        if _is_sound(backup):
+            part = path.with_name(path.name + ".part")
+            part.unlink(missing_ok=True)
+            shutil.copyfile(backup, part)
+            part.chmod(0o600)
+            _sync(part)
+            part.replace(path)
+            return backup
+    return None
+
+
+def _is_sound(backup: Path) -> bool:
+    try:
+        with contextlib.closing(sqlite3.connect(f"{backup.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+            (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error:
+        return False
+    return bool(application_id == APPLICATION_ID and 1 <= version <= VERSION and verdict == "ok")
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,178 @@
+"""Opening the chat file safely: who wrote it, is it whole, which version, and SQLite's errors in words."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from app.chats.backup import back_up_before_migration, restore_newest
+from app.chats.schema import APPLICATION_ID, MIGRATIONS, Migrations, migrate
+from app.errors import KnownError
+
+log = logging.getLogger(__name__)
+
+_SETTINGS = (
+    "busy_timeout = 1000",
+    # No other process writes while the file is open; with it WAL needs no shared memory.
+    "locking_mode = EXCLUSIVE",
+    "trusted_schema = OFF",
+    "cell_size_check = ON",
+    "mmap_size = 0",
+)
+_WRITE_SETTINGS = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "fullfsync = ON",  # macOS: fsync alone does not reach the disk
+    "checkpoint_fullfsync = ON",
+    "foreign_keys = ON",
+    "secure_delete = ON",
+)
+
+
+class _DamagedError(Exception):
+    """The file is no sound chat file."""
+
+
+@contextlib.contextmanager
+def known_errors(path: Path) -> Iterator[None]:
+    """Turn what the environment can do to SQLite into a `KnownError`; mistakes in our SQL stay as they are."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        sentence = _sentence(getattr(error, "sqlite_errorcode", 0) & 0xFF, path)
+        if sentence is None:
+            raise
+        log.info("chat file: %s (%s)", type(error).__name__, getattr(error, "sqlite_errorname", "no code"))
+        raise KnownError(sentence) from error
+
+
+def _sentence(code: int, path: Path) -> str | None:
+    match code:
+        case sqlite3.SQLITE_FULL:
+            return (
+                f"The disk is full, so the last change to your chats was not saved ({path.parent}). "
+                "Everything saved before is safe: free some space and try again."
+            )
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
+            return (
+                f"Chats cannot be saved because {path} cannot be written. "
+                "Check who owns the file and its folder, and whether the disk is read-only."
+            )
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return f"Another program is using your chats ({path}). Close it, then start Slipstream again."
+        case sqlite3.SQLITE_IOERR:
+            return (
+                f"The disk reported an error with the file of your chats ({path}), so the last change was not saved. "
+                "Check the disk, then start Slipstream again."
+            )
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return (
+                f"The file of your chats is damaged ({path}). "
+                "Start Slipstream again: it keeps the damaged file and brings back the newest backup."
+            )
+    return None
+
+
+def open_database(path: Path, migrations: Migrations = MIGRATIONS) -> tuple[sqlite3.Connection, str | None]:
+    """The open, checked and up-to-date chat file, and a notice for the user where a damaged one was put aside.
+
+    Raises `KnownError` when the file is of a newer version, cannot be written or is in use. A file that is damaged, or
+    no chat file, is never written to: it is renamed, and the newest sound backup takes its place.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            return _connect(path, migrations), None
+        except _DamagedError as damage:
+            log.info("chat file put aside: %s", damage)
+            notice = _put_aside(path)
+            return _connect(path, migrations), notice
+    except OSError as error:
+        raise KnownError(
+            f"Chats cannot be saved in {path.parent}: {error.strerror or error}. Check the folder, then start again."
+        ) from error
+
+
+def _connect(path: Path, migrations: Migrations) -> sqlite3.Connection:
+    wal = path.with_name(path.name + "-wal")
+    if wal.exists() and wal.stat().st_size > 0 and (not path.exists() or path.stat().st_size == 0):
+        # SQLite would delete the log, and with it the only copy of what it holds.
+        raise _DamagedError("the file is gone or empty, its log is not")
+    # The log files take over the mode.
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    with contextlib.suppress(OSError):
+        path.chmod(0o600)
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        with known_errors(path):
+            _check(connection, path, len(migrations))
+            for setting in _WRITE_SETTINGS:
+                connection.execute(f"PRAGMA {setting}")
+            _upgrade(connection, path, migrations)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
+    """Look, without writing, whether the file is ours, readable by this version, and whole."""
+    try:
+        for setting in _SETTINGS:
+            connection.execute(f"PRAGMA {setting}")
+        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if tables == 0 and application_id == 0 and version == 0:
+            return
+        if application_id != APPLICATION_ID:
+            raise _DamagedError("another application's database")
+        if version > supported:
+            raise KnownError(
+                f"Your chats were saved by a newer Slipstream ({path}, format {version}; this one reads up to "
+                f"{supported}). Nothing was changed: update Slipstream to open them."
+            )
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise _DamagedError("the check of the file failed")
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise _DamagedError(str(error)) from error
+        raise
+
+
+def _upgrade(connection: sqlite3.Connection, path: Path, migrations: Migrations) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < len(migrations):
+        if version > 0:
+            back_up_before_migration(connection, path, len(migrations))
+        migrate(connection, migrations)
+    else:
+        # Shows at once, not at the first message, that the file cannot be written or is in use.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+
+
+def _put_aside(path: Path) -> str:
+    """Rename the damaged file with its logs, bring back a backup, and say so."""
+    stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    aside = path.with_name(f"{path.stem}.broken-{stamp}{path.suffix}")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{path.stem}.broken-{stamp}-{number}{path.suffix}")
+    for ending in ("-wal", "-shm", ""):
+        part = path.with_name(path.name + ending)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + ending))
+    backup = restore_newest(path)
+    what = f"The file of your chats was damaged. It is kept as {aside}."
+    if backup is None:
+        return f"{what} There is no backup yet, so the list of chats starts empty."
+    day = backup.stem.removeprefix(f"{path.stem}-")
+    return f"{what} Your chats are back from the backup of {day}; what came later is only in the damaged file."

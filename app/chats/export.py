@@ -1,0 +1,34 @@
+"""A chat as a Markdown file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from app.chats.model import Chat, StoredMessage
+
+_ENDINGS = {
+    "stopped": "stopped",
+    "interrupted": "interrupted: Slipstream ended before the answer did",
+    "failed": "the engine failed before the answer ended",
+    "streaming": "still being written",
+}
+
+
+def to_markdown(chat: Chat, branch: Sequence[StoredMessage]) -> str:
+    """Title, date, then each message under a heading that names who wrote it; texts as they are."""
+    started = datetime.fromtimestamp(chat.created_at).strftime("%Y-%m-%d %H:%M")
+    blocks = [f"# {chat.title or 'New chat'}", f"*{started}*"]
+    for message in branch:
+        blocks.append(f"## {_who(message)}")
+        if message.text.strip():
+            blocks.append(message.text.strip("\n"))
+        if message.status in _ENDINGS:
+            blocks.append(f"*({_ENDINGS[message.status]})*")
+    return "\n\n".join(blocks) + "\n"
+
+
+def _who(message: StoredMessage) -> str:
+    if message.role == "assistant":
+        return message.pair or "Answer"
+    return "You" if message.role == "user" else "System"

@@ -1,0 +1,308 @@
+"""Chats and their messages in one SQLite file. One store, one thread; see `app.chats.worker`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from app.chats.backup import back_up_daily
+from app.chats.database import known_errors, open_database
+from app.chats.export import to_markdown
+from app.chats.model import Chat, Role, Status, StoredMessage, title_of
+from app.chats.provenance import Entry
+
+log = logging.getLogger(__name__)
+
+_CHAT = "chats.id, title, chats.created_at, updated_at, leaf_id"
+_MESSAGE = """
+    m.id, m.chat_id, m.parent_id, m.role, m.text, m.status, m.created_at, m.seed, m.finish_reason, m.pair,
+    m.settings, m.figures, m.provenance,
+    (SELECT count(*) FROM messages s WHERE s.chat_id = m.chat_id AND s.parent_id IS m.parent_id AND s.seq <= m.seq),
+    (SELECT count(*) FROM messages s WHERE s.chat_id = m.chat_id AND s.parent_id IS m.parent_id)
+"""
+
+FinalStatus = Literal["complete", "stopped", "interrupted", "failed"]
+
+
+class ChatStore:
+    """The chats. Every method that changes something has written it to the disk when it returns.
+
+    Usable only in the thread that made it. All methods raise `KnownError` when the disk is full, the file cannot be
+    written or is damaged, with what was saved before untouched; and `LookupError` for an id that does not exist.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        """Open or make the file. ``clock`` gives seconds since 1970."""
+        self._path = path
+        self._clock = clock
+        self._connection, self.notice = open_database(path)
+        """``notice``: what the user must know about a damaged file, if it was one."""
+        self._connection.create_function("contains", 2, _contains, deterministic=True)
+        log.info("chat file open, SQLite %s", sqlite3.sqlite_version)
+
+    def __enter__(self) -> ChatStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Make the day's backup if something changed, and close the file."""
+        try:
+            if self._connection.total_changes > 0:
+                back_up_daily(self._connection, self._path, datetime.fromtimestamp(self._clock()))
+        except (sqlite3.Error, OSError) as error:
+            log.warning("no backup of the chats: %s", error)
+        finally:
+            self._connection.close()
+
+    # ------------------------------------------------------------ chats
+
+    def chats(self, search: str = "") -> list[Chat]:
+        """The chats, newest first; with ``search`` those with it in the title or in any message, whatever the case."""
+        needle = _storable(search.strip().casefold())
+        found = """
+            AND (contains(title, ?1)
+                 OR EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = chats.id AND contains(m.text, ?1)))
+        """
+        query = f"""
+            SELECT {_CHAT} FROM chats WHERE deleted_at IS NULL {found if needle else ""}
+            ORDER BY updated_at DESC, rowid DESC
+        """
+        with known_errors(self._path):
+            return [Chat(*row) for row in self._connection.execute(query, (needle,) if needle else ())]
+
+    def chat(self, chat_id: str) -> Chat:
+        return Chat(*self._row(f"SELECT {_CHAT} FROM chats WHERE id = ?", chat_id))
+
+    def create_chat(self, title: str = "") -> Chat:
+        """A new, empty chat. Without a title it takes its first message's."""
+        chat_id, now = uuid.uuid4().hex, self._clock()
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT INTO chats (id, title, created_at, updated_at) VALUES (?, ?, ?, ?)",
+                (chat_id, _storable(" ".join(title.split())), now, now),
+            )
+        return self.chat(chat_id)
+
+    def rename_chat(self, chat_id: str, title: str) -> Chat:
+        """An empty title changes nothing."""
+        title = _storable(" ".join(title.split()))
+        if title:
+            with self._writing() as connection:
+                connection.execute("UPDATE chats SET title = ? WHERE id = ?", (title, chat_id))
+        return self.chat(chat_id)
+
+    def delete_chat(self, chat_id: str) -> None:
+        """Hide the chat; `restore_chat` brings it back until `purge_deleted`."""
+        with self._writing() as connection:
+            connection.execute("UPDATE chats SET deleted_at = ? WHERE id = ?", (self._clock(), chat_id))
+
+    def restore_chat(self, chat_id: str) -> Chat:
+        with self._writing() as connection:
+            connection.execute("UPDATE chats SET deleted_at = NULL WHERE id = ?", (chat_id,))
+        return self.chat(chat_id)
+
+    def purge_deleted(self) -> int:
+        """Remove deleted chats for good; how many there were. Backups forget them after seven daily ones."""
+        with self._writing() as connection:
+            connection.execute(
+                "DELETE FROM unsent WHERE chat_id IN (SELECT id FROM chats WHERE deleted_at IS NOT NULL)"
+            )
+            return connection.execute("DELETE FROM chats WHERE deleted_at IS NOT NULL").rowcount
+
+    # ------------------------------------------------------------ messages
+
+    def branch(self, chat_id: str) -> list[StoredMessage]:
+        """The messages that are shown: from the first to the chat's leaf."""
+        query = f"""
+            WITH RECURSIVE up (id, parent_id, depth) AS (
+                SELECT m.id, m.parent_id, 0 FROM messages m JOIN chats c ON m.id = c.leaf_id WHERE c.id = ?
+                UNION ALL
+                SELECT m.id, m.parent_id, depth + 1 FROM messages m JOIN up ON m.id = up.parent_id
+            )
+            SELECT {_MESSAGE} FROM up JOIN messages m ON m.id = up.id ORDER BY depth DESC
+        """
+        with known_errors(self._path):
+            return [_message(row) for row in self._connection.execute(query, (chat_id,))]
+
+    def message(self, message_id: str) -> StoredMessage:
+        return _message(self._row(f"SELECT {_MESSAGE} FROM messages m WHERE m.id = ?", message_id))
+
+    def add_user_message(self, chat_id: str, parent_id: str | None, text: str) -> StoredMessage:
+        """Keep what the user sent, as the new leaf; with a parent that has children already, as a new version."""
+        with self._writing() as connection:
+            message_id = self._insert(chat_id, parent_id, "user", "complete", text=text)
+            connection.execute(
+                "UPDATE chats SET title = ? WHERE id = ? AND title = ''", (_storable(title_of(text)), chat_id)
+            )
+        return self.message(message_id)
+
+    def begin_answer(
+        self, chat_id: str, parent_id: str | None, pair: str, settings: Mapping[str, object]
+    ) -> StoredMessage:
+        """A new, empty answer as the new leaf, to be filled while it streams."""
+        with self._writing():
+            message_id = self._insert(chat_id, parent_id, "assistant", "streaming", pair=pair, settings=settings)
+        return self.message(message_id)
+
+    def update_answer(self, message_id: str, text: str, provenance: Sequence[Entry]) -> None:
+        """Keep what has streamed so far. Does nothing once the answer is finished."""
+        with self._writing() as connection:
+            connection.execute(
+                "UPDATE messages SET text = ?, provenance = ? WHERE id = ? AND status = 'streaming'",
+                (_storable(text), _json(provenance), message_id),
+            )
+
+    def finish_answer(
+        self,
+        message_id: str,
+        text: str,
+        provenance: Sequence[Entry],
+        status: FinalStatus,
+        finish_reason: str | None = None,
+        seed: int | None = None,
+        figures: Mapping[str, object] | None = None,
+    ) -> StoredMessage:
+        """Keep the whole answer and how it ended."""
+        with self._writing() as connection:
+            connection.execute(
+                """
+                UPDATE messages SET text = ?, provenance = ?, status = ?, finish_reason = ?, seed = ?, figures = ?
+                WHERE id = ?
+                """,
+                (_storable(text), _json(provenance), status, finish_reason, seed, _json(figures or {}), message_id),
+            )
+            connection.execute(
+                "UPDATE chats SET updated_at = ? WHERE id = (SELECT chat_id FROM messages WHERE id = ?)",
+                (self._clock(), message_id),
+            )
+        return self.message(message_id)
+
+    def mark_interrupted(self) -> int:
+        """At the start: answers that were streaming when the app ended are interrupted; how many."""
+        with self._writing() as connection:
+            query = "UPDATE messages SET status = 'interrupted' WHERE status = 'streaming'"
+            return connection.execute(query).rowcount
+
+    def select_version(self, message_id: str, step: int) -> list[StoredMessage]:
+        """Show the version ``step`` places after (before, if negative) this one, down to its newest leaf.
+
+        Beyond the first and last version the nearest is shown. Returns the new branch.
+        """
+        message = self.message(message_id)
+        place = min(max(message.version + step, 1), message.versions)
+        with self._writing() as connection:
+            (version_id,) = connection.execute(
+                "SELECT id FROM messages WHERE chat_id = ? AND parent_id IS ? ORDER BY seq LIMIT 1 OFFSET ?",
+                (message.chat_id, message.parent_id, place - 1),
+            ).fetchone()
+            connection.execute(
+                """
+                WITH RECURSIVE down (id, seq) AS (
+                    SELECT id, seq FROM messages WHERE id = ?1
+                    UNION ALL
+                    SELECT m.id, m.seq FROM messages m JOIN down ON m.chat_id = ?2 AND m.parent_id = down.id
+                )
+                UPDATE chats SET leaf_id = (SELECT id FROM down ORDER BY seq DESC LIMIT 1) WHERE id = ?2
+                """,
+                (version_id, message.chat_id),
+            )
+        return self.branch(message.chat_id)
+
+    # ------------------------------------------------------------ the composer, and export
+
+    def set_unsent(self, chat_id: str | None, text: str) -> None:
+        """Keep what stands in the composer of a chat; ``None`` is the chat that does not exist yet."""
+        with self._writing() as connection:
+            if text:
+                values = (chat_id or "", _storable(text))
+                connection.execute("INSERT OR REPLACE INTO unsent (chat_id, text) VALUES (?, ?)", values)
+            else:
+                connection.execute("DELETE FROM unsent WHERE chat_id = ?", (chat_id or "",))
+
+    def unsent(self, chat_id: str | None) -> str:
+        with known_errors(self._path):
+            row = self._connection.execute("SELECT text FROM unsent WHERE chat_id = ?", (chat_id or "",)).fetchone()
+        return str(row[0]) if row else ""
+
+    def export_markdown(self, chat_id: str) -> str:
+        """The shown branch as one Markdown text."""
+        return to_markdown(self.chat(chat_id), self.branch(chat_id))
+
+    # ------------------------------------------------------------ inside
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: all of it is on the disk afterwards, or nothing."""
+        with known_errors(self._path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def _row(self, query: str, key: str) -> tuple[Any, ...]:
+        with known_errors(self._path):
+            row: tuple[Any, ...] | None = self._connection.execute(query, (key,)).fetchone()
+        if row is None:
+            raise LookupError(key)
+        return row
+
+    def _insert(
+        self,
+        chat_id: str,
+        parent_id: str | None,
+        role: Role,
+        status: Status,
+        *,
+        text: str = "",
+        pair: str | None = None,
+        settings: Mapping[str, object] | None = None,
+    ) -> str:
+        message_id, now = uuid.uuid4().hex, self._clock()
+        self._connection.execute(
+            """
+            INSERT INTO messages (id, chat_id, parent_id, role, status, created_at, pair, text, settings)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+            """,
+            (message_id, chat_id, parent_id, role, status, now, pair, _storable(text), _json(settings or {})),
+        )
+        self._connection.execute(
+            "UPDATE chats SET leaf_id = ?, updated_at = ? WHERE id = ?", (message_id, now, chat_id)
+        )
+        return message_id
+
+
+def _contains(text: str, folded: str) -> bool:
+    # SQLite's own LIKE folds ASCII letters only.
+    return folded in text.casefold()
+
+
+def _storable(text: str) -> str:
+    """Half of a surrogate pair (a bad paste) is no UTF-8; the rest of the text must not be lost for it."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _json(value: object) -> str:
+    return _storable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def _message(row: Sequence[Any]) -> StoredMessage:
+    *plain, settings, figures, provenance, version, versions = row
+    values = [*plain, json.loads(settings), json.loads(figures), json.loads(provenance), version, versions]
+    return StoredMessage(*values)

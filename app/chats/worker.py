@@ -1,0 +1,111 @@
+"""The one thread that owns the chat store."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from app.chats.store import ChatStore
+from app.errors import KnownError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_Task = Callable[[ChatStore | None, BaseException | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What opening the store found."""
+
+    notice: str | None
+    """A sentence or two for the user, where a damaged file was put aside."""
+    interrupted: int
+    """Answers that were streaming when the app ended last time."""
+
+
+class ChatWorker:
+    """Runs functions on the store, in order, in a thread of its own.
+
+    Opening removes deleted chats for good and marks answers that were cut off as interrupted. If it fails, `opened` and
+    every later future carry the `KnownError`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.opened: Future[Opened] = Future()
+        self._path = path
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._closed = False
+        self._lock = threading.Lock()
+        # A daemon, so that a window that died without `close` does not keep the process.
+        self._thread = threading.Thread(target=self._run, name="chats", daemon=True)
+        self._thread.start()
+
+    def submit(self, fn: Callable[[ChatStore], T]) -> Future[T]:
+        """Run ``fn`` after everything submitted before. Raises `RuntimeError` after `close`."""
+        future: Future[T] = Future()
+
+        def task(store: ChatStore | None, failure: BaseException | None) -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            if store is None:
+                future.set_exception(failure)
+            else:
+                _settle(future, lambda: fn(store))
+
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the chat store is closed")
+            self._tasks.put(task)
+        return future
+
+    def close(self) -> None:
+        """Finish what was submitted, back up, close the file; returns when that is done."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._tasks.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        store: ChatStore | None = None
+        failure: BaseException | None = None
+        try:
+            store = ChatStore(self._path)
+            store.purge_deleted()
+            opened = Opened(store.notice, store.mark_interrupted())
+        except Exception as error:
+            failure = error
+            _log_bug(error)
+            if store is not None:
+                store.close()
+                store = None
+            self.opened.set_exception(error)
+        else:
+            self.opened.set_result(opened)
+        while (task := self._tasks.get()) is not None:
+            task(store, failure)
+        if store is not None:
+            store.close()
+
+
+def _settle(future: Future[T], call: Callable[[], T]) -> None:
+    try:
+        result = call()
+    except Exception as error:
+        _log_bug(error)
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+def _log_bug(error: Exception) -> None:
+    # Nobody may ever ask the future, and a bug must not vanish.
+    if not isinstance(error, KnownError):
+        log.error("a task of the chat store failed", exc_info=error)

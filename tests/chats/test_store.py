@@ -1,0 +1,248 @@
+"""The tree of messages, on real files."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from app.chats.model import StoredMessage, title_of
+from app.chats.provenance import TokenPiece, pack, unpack
+from app.chats.store import ChatStore
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "chats" / "chats.sqlite"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[ChatStore]:
+    ticks = count(1_790_000_000)
+    with ChatStore(path, clock=lambda: float(next(ticks))) as store:
+        yield store
+
+
+def answer(store: ChatStore, parent: StoredMessage, text: str) -> StoredMessage:
+    begun = store.begin_answer(parent.chat_id, parent.id, "Guide + draft", {"temperature": 0.8})
+    return store.finish_answer(begun.id, text, [], "complete", "end", 7, {"total_s": 1.5})
+
+
+def texts(messages: list[StoredMessage]) -> list[str]:
+    return [message.text for message in messages]
+
+
+def test_what_was_stored_is_there_after_opening_again(path: Path) -> None:
+    pieces = [TokenPiece("Wör", "model", 1), TokenPiece("ter", None, 2, "te"), TokenPiece("", None, 3)]
+    with ChatStore(path) as store:
+        chat = store.create_chat("Words")
+        asked = store.add_user_message(chat.id, None, "Which words?")
+        begun = store.begin_answer(chat.id, asked.id, "Guide", {"seed": None, "stop": ["\n"]})
+        assert (begun.status, begun.text, begun.role) == ("streaming", "", "assistant")
+        store.update_answer(begun.id, "Wör", pack(pieces[:1]))
+        assert store.message(begun.id).text == "Wör"
+        kept = store.finish_answer(begun.id, "Wörter", pack(pieces), "stopped", "cancelled", 2**63 - 1, {"a": [1.5]})
+    with ChatStore(path) as store:
+        assert store.notice is None
+        first, second = store.branch(chat.id)
+        assert first == asked
+        assert second == kept
+        assert (second.status, second.finish_reason, second.seed) == ("stopped", "cancelled", 2**63 - 1)
+        assert (second.pair, second.settings, second.figures) == ("Guide", {"seed": None, "stop": ["\n"]}, {"a": [1.5]})
+        assert unpack(second.text, second.provenance) == pieces
+
+
+def test_a_late_update_does_not_undo_the_finished_answer(store: ChatStore) -> None:
+    chat = store.create_chat("c")
+    done = answer(store, store.add_user_message(chat.id, None, "q"), "whole")
+    store.update_answer(done.id, "wh", [])
+    assert store.message(done.id) == done
+
+
+def test_chats_come_newest_first(store: ChatStore) -> None:
+    old, new = store.create_chat("old"), store.create_chat("new")
+    assert [chat.title for chat in store.chats()] == ["new", "old"]
+    store.add_user_message(old.id, None, "again")
+    assert [chat.title for chat in store.chats()] == ["old", "new"]
+    store.rename_chat(new.id, "  renamed\n chat ")
+    assert [chat.title for chat in store.chats()] == ["old", "renamed chat"]
+    assert store.rename_chat(new.id, "  ").title == "renamed chat"
+
+
+def test_a_chat_without_a_title_takes_it_from_the_first_message(store: ChatStore) -> None:
+    chat = store.create_chat()
+    first = store.add_user_message(chat.id, None, "\n  What is  a draft?\nTell me")
+    store.add_user_message(chat.id, first.id, "And now?")
+    assert store.chat(chat.id).title == "What is a draft?"
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("", ""),
+        ("short", "short"),
+        ("x" * 40, "x" * 40),
+        ("x" * 41, "x" * 40 + "…"),
+        ("a " + "x" * 60, "a " + "x" * 38 + "…"),
+        ("Explain how speculative decoding works, and why", "Explain how speculative decoding works…"),
+    ],
+)
+def test_title(text: str, title: str) -> None:
+    assert title_of(text) == title
+
+
+def test_regenerated_answers_are_versions_to_switch_between(store: ChatStore) -> None:
+    chat = store.create_chat("c")
+    asked = store.add_user_message(chat.id, None, "q")
+    first = answer(store, asked, "one")
+    follow = store.add_user_message(chat.id, first.id, "more")
+    answer(store, follow, "one more")
+    second = answer(store, asked, "two")
+    assert texts(store.branch(chat.id)) == ["q", "two"]
+    assert [(m.version, m.versions) for m in store.branch(chat.id)] == [(1, 1), (2, 2)]
+
+    assert texts(store.select_version(second.id, -1)) == ["q", "one", "more", "one more"]
+    assert (store.branch(chat.id)[1].version, store.branch(chat.id)[1].versions) == (1, 2)
+    assert texts(store.select_version(first.id, 1)) == ["q", "two"]
+    assert texts(store.select_version(second.id, 1)) == ["q", "two"]
+    assert texts(store.select_version(second.id, -9)) == ["q", "one", "more", "one more"]
+
+
+def test_switching_back_shows_the_newest_leaf_below(store: ChatStore) -> None:
+    chat = store.create_chat("c")
+    asked = store.add_user_message(chat.id, None, "q")
+    first = answer(store, asked, "a")
+    answer(store, store.add_user_message(chat.id, first.id, "f1"), "f1 answered")
+    answer(store, store.add_user_message(chat.id, first.id, "f2"), "f2 answered")
+    second = answer(store, asked, "b")
+    assert texts(store.select_version(second.id, -1)) == ["q", "a", "f2", "f2 answered"]
+
+
+def test_an_edited_first_message_keeps_the_old_one(store: ChatStore) -> None:
+    chat = store.create_chat("c")
+    answer(store, store.add_user_message(chat.id, None, "qustion"), "?")
+    edited = store.add_user_message(chat.id, None, "question")
+    assert (edited.version, edited.versions) == (2, 2)
+    assert texts(store.select_version(edited.id, -1)) == ["qustion", "?"]
+
+
+def test_versions_do_not_mix_between_chats(store: ChatStore) -> None:
+    one, two = store.create_chat("1"), store.create_chat("2")
+    store.add_user_message(one.id, None, "a")
+    assert store.add_user_message(two.id, None, "b").versions == 1
+
+
+def test_a_deleted_chat_can_be_restored_until_it_is_purged(store: ChatStore) -> None:
+    chat = store.create_chat("c")
+    store.add_user_message(chat.id, None, "q")
+    store.set_unsent(chat.id, "half a")
+    store.delete_chat(chat.id)
+    assert store.chats() == []
+    assert store.chats("q") == []
+    store.restore_chat(chat.id)
+    assert texts(store.branch(chat.id)) == ["q"]
+    store.delete_chat(chat.id)
+    assert store.purge_deleted() == 1
+    assert store.purge_deleted() == 0
+    assert store.branch(chat.id) == []
+    assert store.unsent(chat.id) == ""
+    with pytest.raises(LookupError):
+        store.chat(chat.id)
+
+
+def test_a_purged_chat_leaves_no_words_in_the_file(path: Path) -> None:
+    with ChatStore(path) as store:
+        chat = store.create_chat("c")
+        store.add_user_message(chat.id, None, "unmistakable-words")
+    assert b"unmistakable-words" in path.read_bytes()
+    with ChatStore(path) as store:
+        store.delete_chat(chat.id)
+        store.purge_deleted()
+    assert b"unmistakable-words" not in path.read_bytes()
+
+
+def test_a_very_long_chat_can_be_shown_and_purged(store: ChatStore) -> None:
+    chat = store.create_chat("c")
+    parent: str | None = None
+    for number in range(1_100):
+        parent = store.add_user_message(chat.id, parent, str(number)).id
+    assert len(store.branch(chat.id)) == 1_100
+    store.delete_chat(chat.id)
+    assert store.purge_deleted() == 1
+
+
+@pytest.mark.parametrize("search", ["grüße", "GRÜSSE", "Straße", " 100% ", "a_b", "mein titel"])
+def test_search_finds_words_whatever_their_case(store: ChatStore, search: str) -> None:
+    chat = store.create_chat("Mein Titel")
+    answer(store, store.add_user_message(chat.id, None, "Viele GRÜSSE aus der STRASSE"), "100% a_b")
+    other = store.create_chat("other")
+    store.add_user_message(other.id, None, "1000 axb")
+    assert [found.id for found in store.chats(search)] == [chat.id]
+
+
+def test_search_without_a_hit(store: ChatStore) -> None:
+    store.create_chat("Mein Titel")
+    assert store.chats("%") == []
+    assert len(store.chats("  ")) == 1
+
+
+def test_unsent_words_are_kept_for_each_chat(path: Path) -> None:
+    with ChatStore(path) as store:
+        chat = store.create_chat("c")
+        store.set_unsent(chat.id, "one")
+        store.set_unsent(chat.id, "two")
+        store.set_unsent(None, "new")
+    with ChatStore(path) as store:
+        assert (store.unsent(chat.id), store.unsent(None), store.unsent("none")) == ("two", "new", "")
+        store.set_unsent(None, "")
+        assert store.unsent(None) == ""
+
+
+def test_half_a_surrogate_pair_does_not_lose_the_message(store: ChatStore) -> None:
+    chat = store.create_chat()
+    assert store.add_user_message(chat.id, None, "bad \ud83d paste\0").text == "bad ? paste\0"
+
+
+def test_a_parent_from_another_chat_is_refused_and_nothing_is_stored(store: ChatStore) -> None:
+    one, two = store.create_chat("1"), store.create_chat("2")
+    parent = store.add_user_message(one.id, None, "a")
+    with pytest.raises(Exception, match="FOREIGN KEY"):
+        store.add_user_message(two.id, parent.id, "b")
+    assert store.chat(two.id) == two
+    assert store.branch(two.id) == []
+
+
+def test_unknown_ids(store: ChatStore) -> None:
+    for call in (store.chat, store.message, store.export_markdown):
+        with pytest.raises(LookupError):
+            call("nothing")  # type: ignore[operator]
+    assert store.branch("nothing") == []
+
+
+def test_export(store: ChatStore) -> None:
+    chat = store.create_chat("Words")
+    begun = store.begin_answer(chat.id, store.add_user_message(chat.id, None, "Which?").id, "Guide", {})
+    store.finish_answer(begun.id, "**These**\n\n```\ncode\n```\n", [], "stopped")
+    lines = store.export_markdown(chat.id).splitlines()
+    assert lines[0] == "# Words"
+    assert lines[4:] == [
+        "## You", "", "Which?", "", "## Guide", "", "**These**", "", "```", "code", "```", "", "*(stopped)*",
+    ]  # fmt: skip
+
+
+def test_only_the_thread_that_made_the_store_may_use_it(store: ChatStore) -> None:
+    errors: list[BaseException] = []
+
+    def use() -> None:
+        try:
+            store.chats()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    assert "thread" in str(errors[0])
