@@ -1,0 +1,92 @@
+"""What the architecture of a model allows, as llama.cpp of October 2026 has it (its ``src/llama-arch.cpp``).
+
+Only exceptions are listed: an architecture that is not here is taken for an ordinary text model, and llama.cpp itself
+says so when it does not know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+RECURRENT = frozenset({"mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"})
+"""Models without a KV cache: their state cannot be rolled back."""
+
+HYBRID = frozenset(
+    {
+        "bailingmoe3",
+        "deepseek4",
+        "falcon-h1",
+        "glm5-next",
+        "granitehybrid",
+        "jamba",
+        "kimi-k3",
+        "kimi-linear",
+        "lfm2",
+        "lfm2moe",
+        "minimax-01",
+        "nemotron_h",
+        "nemotron_h_moe",
+        "plamo2",
+        "qwen35",
+        "qwen35moe",
+        "qwen3next",
+        "qwen4exp",
+    }
+)
+"""Models of which some layers keep a recurrent state instead of a KV cache."""
+
+_STATE_KEYS = ("ssm.", "wkv.", "shortconv.", "kda.")
+"""Metadata only models with a recurrent state have; for architectures younger than the lists above."""
+
+_ENCODERS = (
+    "bert",
+    "eurobert",
+    "gemma-embedding",
+    "jina-bert-v2",
+    "jina-bert-v3",
+    "llama-embed",
+    "modern-bert",
+    "neo-bert",
+    "nomic-bert",
+    "nomic-bert-moe",
+)
+_HEADS = ("dflash", "eagle3", "gemma4-assistant", "gemma4_assistant", "dspark")
+_DIFFUSION = ("dream", "llada", "llada-moe", "rnd1")
+
+_REFUSALS = {
+    "clip": "is the vision or audio part of a model (mmproj), not a language model. Open the model itself.",
+    "controlvector": "is a control vector, not a model.",
+    "imatrix": "is an importance matrix for quantizing, not a model.",
+    "t5": "is an encoder–decoder model (t5), which Slipstream cannot run.",
+    "t5encoder": "is a text encoder (t5encoder): it cannot write text.",
+    "wavtokenizer-dec": "is a speech decoder, not a language model.",
+    "qwen3tts": "is a speech model, not a language model.",
+    **{name: f"makes embeddings ({name}): it cannot write text." for name in _ENCODERS},
+    **{name: f"holds only drafting heads ({name}), which this version of Slipstream cannot use." for name in _HEADS},
+    **{name: f"writes by diffusion ({name}), not token by token, which Slipstream cannot run." for name in _DIFFUSION},
+}
+
+_TYPE_REFUSALS = {
+    "adapter": "is an adapter (LoRA), not a whole model. Open the model it was made for.",
+    "mmproj": _REFUSALS["clip"],
+    "imatrix": _REFUSALS["imatrix"],
+    "controlvector": _REFUSALS["controlvector"],
+}
+
+
+def refusal(architecture: str, general_type: str) -> str | None:
+    """Why a file of this kind is no text model, as the rest of a sentence that begins with its name."""
+    return _TYPE_REFUSALS.get(general_type.lower()) or _REFUSALS.get(architecture.lower())
+
+
+def kept_state(architecture: str, keys: Iterable[str] = ()) -> str | None:
+    """``recurrent`` or ``hybrid`` when the model keeps a state that cannot be rolled back, else ``None``.
+
+    ``keys`` are the keys of the model's metadata.
+    """
+    if architecture in RECURRENT:
+        return "recurrent"
+    prefixes = tuple(f"{architecture}.{key}" for key in _STATE_KEYS)
+    if architecture in HYBRID or any(key.startswith(prefixes) for key in keys):
+        return "hybrid"
+    return None

@@ -1,0 +1,316 @@
+"""What a GGUF model file says about itself, read without llama.cpp and without trusting the file.
+
+`read_header` takes a file apart; `check_loadable` decides whether llama.cpp may be given it. Nothing is loaded that did not
+pass both.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from app.errors import KnownError
+from app.models.architectures import kept_state, refusal
+from app.models.gguf_parser import Array, HeaderError, RawHeader, Tensor, Value, parse
+from app.models.gguf_types import FILE_TYPES, VALUE_FLOAT32, VALUE_INT32, VALUE_STRING
+from app.models.text import printable
+from app.models.tokenizer import MODEL_KEY, SCORES_KEY, TOKENS_KEY, TYPES_KEY, Tokenizer, read_tokenizer
+
+MAX_LAYERS = 512
+MAX_CHAT_TEMPLATE_BYTES = 256 * 1024
+MAX_PARTS = 1000
+_MAX_TEXT = 4096
+_PART_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
+
+
+class ModelFileError(KnownError):
+    """A file is no model Slipstream can use; the text is one plain sentence that begins with the file's name."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{printable(path.name or str(path))} {problem}")
+        self.path = path
+        self.problem = problem
+        """The sentence without the file's name."""
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary position embedding; 0 or empty where the file leaves it to llama.cpp."""
+
+    dimensions: int = 0
+    base: float = 0.0
+    scaling: str = ""
+    factor: float = 0.0
+    original_context: int = 0
+
+
+@dataclass(frozen=True)
+class Split:
+    """A model in several files, of which llama.cpp opens the first."""
+
+    number: int
+    """This file's place, from 1."""
+    count: int
+    files: tuple[Path, ...]
+    """All parts in order; empty when this file's name does not follow the pattern ``…-00001-of-00003.gguf``."""
+    missing: tuple[Path, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GgufHeader:
+    """A model file's header. Numbers are 0 and texts empty where the file does not say."""
+
+    path: Path
+    file_size: int
+    """Bytes, of all parts that are there."""
+    version: int
+    architecture: str
+    general_type: str
+    name: str
+    quantization: str
+    """As model pages name it: ``Q4_K_M``, ``F16`` …"""
+    parameters: int
+    layers: int
+    heads: int
+    """The largest number of any layer, as for ``kv_heads``."""
+    kv_heads: int
+    width: int
+    """Length of an embedding."""
+    training_context: int
+    rope: Rope
+    experts: int
+    experts_used: int
+    mtp_layers: int
+    """Layers that predict further tokens (``nextn``)."""
+    chat_template: str | None = field(repr=False)
+    tokenizer: Tokenizer | None
+    split: Split | None
+    tensors: tuple[Tensor, ...] = field(repr=False)
+    kept_state: str | None
+    """``recurrent`` or ``hybrid`` when its state cannot be rolled back."""
+    metadata: Mapping[str, Value] = field(repr=False)
+
+    @property
+    def tensor_bytes(self) -> int:
+        """What the weights take."""
+        return sum(tensor.size for tensor in self.tensors)
+
+
+def read_header(path: str | Path) -> GgufHeader:
+    """Read and check the header of a model file, of all its parts if it is split. Raises `ModelFileError`."""
+    path = Path(path)
+    raw, size = _read_raw(path)
+    split = _split(path, raw.values)
+    tensors = list(raw.tensors)
+    if split is not None and split.number == 1 and not split.missing:
+        for part in split.files[1:]:
+            part_raw, part_size = _read_raw(part)
+            tensors += part_raw.tensors
+            size += part_size
+    return _header(path, size, raw, tensors, split)
+
+
+def check_loadable(header: GgufHeader) -> None:
+    """Raise `ModelFileError` unless llama.cpp can be asked to load this file as a text model."""
+    problem = _kind_problem(header) or _split_problem(header) or _content_problem(header) or _tokenizer_problem(header)
+    if problem is not None:
+        raise ModelFileError(header.path, problem)
+
+
+# ---------------------------------------------------------------- reading the file
+
+
+def _read_raw(path: Path) -> tuple[RawHeader, int]:
+    try:
+        with _opened(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            return parse(file, size, {TOKENS_KEY}), size
+    except HeaderError as error:
+        raise ModelFileError(path, str(error)) from None
+    except FileNotFoundError:
+        raise ModelFileError(path, f"is not there any more (looked in {printable(str(path.parent), 200)}).") from None
+    except NotADirectoryError:
+        raise ModelFileError(path, "is not there: a part of its path is no folder.") from None
+    except PermissionError:
+        raise ModelFileError(
+            path, "cannot be read: you lack the permission. Change it or choose another file."
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = printable(getattr(error, "strerror", None) or str(error))
+        raise ModelFileError(path, f"cannot be read: {reason}.") from None
+
+
+def _opened(path: Path) -> BinaryIO:
+    """The file, if it is one: opening a pipe or a device could block or have an effect."""
+    _check_regular(path, path.stat().st_mode)
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    file = os.fdopen(os.open(path, flags), "rb", buffering=0)
+    try:
+        _check_regular(path, os.fstat(file.fileno()).st_mode)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _check_regular(path: Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise ModelFileError(path, "is a folder, not a model file.")
+    if not stat.S_ISREG(mode):
+        raise ModelFileError(path, "is not an ordinary file.")
+
+
+def _split(path: Path, values: Mapping[str, Value]) -> Split | None:
+    count = _whole(values, "split.count")
+    if count <= 1:
+        return None
+    number = _whole(values, "split.no") + 1
+    if count > MAX_PARTS or number > count:
+        raise ModelFileError(path, f"is damaged: it says it is part {number:,} of {count:,}.")
+    match = _PART_NAME.match(path.name)
+    if match is None or int(match["count"]) != count or int(match["number"]) != number:
+        return Split(number, count, (), ())
+    files = tuple(path.with_name(f"{match['stem']}-{part:05d}-of-{count:05d}.gguf") for part in range(1, count + 1))
+    return Split(number, count, files, tuple(file for file in files if not file.is_file()))
+
+
+# ---------------------------------------------------------------- making sense of it
+
+
+def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split: Split | None) -> GgufHeader:
+    values = raw.values
+    architecture = _text(values, "general.architecture")[:64]
+
+    def own(key: str) -> str:
+        return f"{architecture}.{key}"
+
+    return GgufHeader(
+        path=path,
+        file_size=size,
+        version=raw.version,
+        architecture=architecture,
+        general_type=_text(values, "general.type")[:64],
+        name=_text(values, "general.name") or path.stem,
+        quantization=_quantization(values, tensors),
+        parameters=sum(tensor.elements for tensor in tensors),
+        layers=_whole(values, own("block_count")),
+        heads=_whole(values, own("attention.head_count")),
+        kv_heads=_whole(values, own("attention.head_count_kv")) or _whole(values, own("attention.head_count")),
+        width=_whole(values, own("embedding_length")),
+        training_context=_whole(values, own("context_length")),
+        rope=Rope(
+            dimensions=_whole(values, own("rope.dimension_count")),
+            base=_real(values, own("rope.freq_base")),
+            scaling=_text(values, own("rope.scaling.type"))[:64],
+            factor=_real(values, own("rope.scaling.factor")),
+            original_context=_whole(values, own("rope.scaling.original_context_length")),
+        ),
+        experts=_whole(values, own("expert_count")),
+        experts_used=_whole(values, own("expert_used_count")),
+        mtp_layers=_whole(values, own("nextn_predict_layers")),
+        chat_template=_text(values, "tokenizer.chat_template", MAX_CHAT_TEMPLATE_BYTES + 1) or None,
+        tokenizer=read_tokenizer(values),
+        split=split,
+        tensors=tuple(tensors),
+        kept_state=kept_state(architecture, values),
+        metadata=values,
+    )
+
+
+def _whole(values: Mapping[str, Value], key: str) -> int:
+    """A whole number that is not negative; of a list (a number per layer) the largest; else 0."""
+    value = values.get(key)
+    candidates = value.numbers() if isinstance(value, Array) else (value,)
+    return max((number for number in candidates if isinstance(number, int) and number >= 0), default=0)
+
+
+def _real(values: Mapping[str, Value], key: str) -> float:
+    value = values.get(key)
+    return float(value) if isinstance(value, int | float) and abs(value) < float("inf") else 0.0
+
+
+def _text(values: Mapping[str, Value], key: str, limit: int = _MAX_TEXT) -> str:
+    value = values.get(key)
+    return value[:limit].decode("utf-8", "replace") if isinstance(value, bytes) else ""
+
+
+def _quantization(values: Mapping[str, Value], tensors: list[Tensor]) -> str:
+    """The file's own word for it, else the type most of its bytes have."""
+    named = FILE_TYPES.get(_whole(values, "general.file_type")) if "general.file_type" in values else None
+    if named is not None:
+        return named
+    sizes: Counter[str] = Counter()
+    for tensor in tensors:
+        sizes[tensor.type] += tensor.size
+    return sizes.most_common(1)[0][0] if sizes else ""
+
+
+# ---------------------------------------------------------------- what llama.cpp may be given
+
+
+def _kind_problem(header: GgufHeader) -> str | None:
+    if not header.architecture:
+        return "does not say which architecture its model has, so it cannot be loaded."
+    return refusal(header.architecture, header.general_type)
+
+
+def _split_problem(header: GgufHeader) -> str | None:
+    split = header.split
+    if split is None:
+        return None
+    if not split.files:
+        return (
+            f"is part {split.number} of {split.count} of a model, but was renamed: llama.cpp finds the parts by names "
+            f"that end in -00001-of-{split.count:05d}.gguf."
+        )
+    if split.missing:
+        names = ", ".join(printable(file.name) for file in split.missing[:3])
+        more = f" and {len(split.missing) - 3} more" if len(split.missing) > 3 else ""
+        return f"is part {split.number} of {split.count} of a model, of which these files are missing: {names}{more}."
+    if split.number != 1:
+        first = printable(split.files[0].name)
+        return f"is part {split.number} of {split.count} of a model. Open its first part, {first}."
+    return None
+
+
+def _content_problem(header: GgufHeader) -> str | None:
+    if not header.tensors:
+        return "holds only a vocabulary, no model." if header.tokenizer else "holds no model: it has no weights."
+    if not 1 <= header.layers <= MAX_LAYERS:
+        return f"is damaged: it claims {header.layers:,} layers."
+    template = header.metadata.get("tokenizer.chat_template")
+    if isinstance(template, bytes) and len(template) > MAX_CHAT_TEMPLATE_BYTES:
+        return f"has a chat template of {len(template):,} bytes, more than any real one."
+    return None
+
+
+def _tokenizer_problem(header: GgufHeader) -> str | None:
+    tokenizer = header.tokenizer
+    if tokenizer is None:
+        if TOKENS_KEY in header.metadata and MODEL_KEY in header.metadata:
+            return "is damaged: its list of tokens is no list of texts."
+        return "has no tokenizer, so it cannot read or write text."
+    for key, kinds in ((TYPES_KEY, (VALUE_INT32,)), (SCORES_KEY, (VALUE_INT32, VALUE_FLOAT32))):
+        value = header.metadata.get(key)
+        if value is not None and not (
+            isinstance(value, Array) and value.kind in kinds and value.count >= tokenizer.size
+        ):
+            return f"is damaged: {key} does not belong to its {tokenizer.size:,} tokens."
+    merges = header.metadata.get("tokenizer.ggml.merges")
+    if (
+        tokenizer.kind == "BPE"
+        and merges is not None
+        and not (isinstance(merges, Array) and merges.kind == VALUE_STRING)
+    ):
+        return "is damaged: the merges of its tokenizer are no list of texts."
+    # llama.cpp stops the whole process at a token that is there twice.
+    spelled = [token for token in tokenizer.tokens if token]
+    if not spelled or len(set(spelled)) != len(spelled):
+        return "is damaged: its vocabulary has the same token twice." if spelled else "has an empty vocabulary."
+    return None

@@ -1,0 +1,366 @@
+"""The raw content of a GGUF header: key–value pairs and the list of tensors.
+
+The file is taken for hostile. Every count and length is compared with what the file can hold, and with a bound, before
+anything of that size is made; arrays of numbers stay packed, arrays of texts are walked over and kept only where asked.
+The rules are those of llama.cpp's own reader, and stricter where it is loose, so that nothing that passes surprises it.
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3 have the same layout).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple
+
+from app.models.gguf_types import SCALAR_FORMATS, TENSOR_TYPES, VALUE_ARRAY, VALUE_STRING
+from app.models.text import printable, size_text
+
+MAGIC = b"GGUF"
+MAX_HEADER_BYTES = 64 * 1024 * 1024
+MAX_PAIRS = 10_000
+MAX_TENSORS = 100_000
+MAX_KEY_BYTES = 4096
+MAX_STRING_BYTES = 16 * 1024 * 1024
+MAX_ARRAY_COUNT = 4_000_000
+MAX_KEPT_TEXTS = 1_000_000
+MAX_TENSOR_NAME_BYTES = 63
+MAX_ALIGNMENT = 1024 * 1024
+_FIRST_READ = 256 * 1024
+_MAX_INT64 = 2**63 - 1
+
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+_SCALARS = {kind: struct.Struct("<" + code) for kind, code in SCALAR_FORMATS.items()}
+_TENSOR_TAILS = [struct.Struct("<" + "Q" * dimensions + "IQ") for dimensions in range(5)]
+
+
+class HeaderError(Exception):
+    """What is wrong with a file, as the rest of a sentence that begins with its name."""
+
+
+class CutOffError(HeaderError):
+    """The file ends before its header does."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array of the header: packed numbers, or texts (kept only for the keys the caller asked for)."""
+
+    kind: int
+    """Value type of the elements."""
+    count: int
+    packed: bytes = b""
+    """Numbers, little-endian."""
+    texts: tuple[bytes, ...] | None = None
+    digest: str = ""
+    """SHA-256 of the kept texts with their lengths, as they stand in the file."""
+
+    def numbers(self) -> tuple[int | float, ...]:
+        """The elements of an array of numbers; empty for texts."""
+        if self.kind == VALUE_STRING:
+            return ()
+        return struct.unpack(f"<{self.count}{SCALAR_FORMATS[self.kind]}", self.packed)
+
+
+Value = int | float | bool | bytes | Array
+"""A text is kept as its bytes: decoding is for those who show it, and may make it four times as large."""
+
+
+class Tensor(NamedTuple):
+    """One tensor as the header lists it."""
+
+    name: str
+    shape: tuple[int, ...]
+    """Fastest dimension first, as the file has it."""
+    type: str
+    """For example ``F16`` or ``Q4_K``."""
+    offset: int
+    """Bytes from the start of the file."""
+    size: int
+    """Bytes."""
+
+    @property
+    def elements(self) -> int:
+        product = 1
+        for length in self.shape:
+            product *= length
+        return product
+
+
+class RawHeader(NamedTuple):
+    version: int
+    values: dict[str, Value]
+    tensors: list[Tensor]
+    alignment: int
+    header_bytes: int
+
+
+def parse(file: BinaryIO, size: int, keep_texts: Container[str] = ()) -> RawHeader:
+    """Read the header of a ``size`` bytes long file; raises `HeaderError`.
+
+    Arrays of texts under a key in ``keep_texts`` keep their texts.
+    """
+    return _Parser(file, size, keep_texts).parse()
+
+
+class _Parser:
+    def __init__(self, file: BinaryIO, size: int, keep_texts: Container[str]) -> None:
+        self._file = file
+        self._size = size
+        self._keep_texts = keep_texts
+        self._data = b""
+        self._position = 0
+
+    def parse(self) -> RawHeader:
+        version = self._check_start()
+        self._position = 8
+        tensor_count = self._count("tensors", MAX_TENSORS, 24)
+        pair_count = self._count("entries", MAX_PAIRS, 13)
+        values: dict[str, Value] = {}
+        for _ in range(pair_count):
+            key = self._key()
+            if key in values:
+                raise HeaderError(f"is damaged: its header has the entry {printable(key)} twice.")
+            values[key] = self._value(key)
+        alignment = _alignment(values)
+        listed = [self._tensor() for _ in range(tensor_count)]
+        data_start = _padded(self._position, alignment)
+        tensors = _placed(listed, data_start, alignment)
+        if tensors:
+            needed = max(tensor.offset + tensor.size for tensor in tensors)
+            if needed > self._size:
+                raise CutOffError(
+                    f"is cut off: it is {_two_sizes(self._size, needed)[0]} but its header needs "
+                    f"{_two_sizes(self._size, needed)[1]}. Download or copy it again."
+                )
+        return RawHeader(version, values, tensors, alignment, self._position)
+
+    # ------------------------------------------------------------ bytes
+
+    def _need(self, end: int) -> bytes:
+        """The file's bytes up to at least ``end``."""
+        if end <= len(self._data):
+            return self._data
+        if end > self._size:
+            raise CutOffError(f"is cut off: it ends inside its header, after {size_text(self._size)}.")
+        if end > MAX_HEADER_BYTES:
+            raise HeaderError(f"is damaged: its header is larger than {size_text(MAX_HEADER_BYTES)}.")
+        wanted = min(self._size, MAX_HEADER_BYTES, max(end, 2 * len(self._data), _FIRST_READ))
+        self._data += self._file.read(wanted - len(self._data))
+        if len(self._data) < end:
+            raise CutOffError("became shorter while it was read.")
+        return self._data
+
+    def _unpack(self, layout: struct.Struct) -> tuple[int | float, ...]:
+        start = self._position
+        self._position = start + layout.size
+        return layout.unpack_from(self._need(self._position), start)
+
+    def _uint32(self) -> int:
+        return int(self._unpack(_U32)[0])
+
+    def _uint64(self) -> int:
+        return int(self._unpack(_U64)[0])
+
+    def _bytes(self, length: int) -> bytes:
+        start = self._position
+        self._position = start + length
+        return self._need(self._position)[start : self._position]
+
+    def _length(self, limit: int, what: str) -> int:
+        length = self._uint64()
+        if length > limit:
+            raise HeaderError(f"is damaged: its header has {what} of {length:,} bytes.")
+        return length
+
+    def _count(self, what: str, limit: int, smallest: int) -> int:
+        """A number of things of at least ``smallest`` bytes each that follow."""
+        count = self._uint64()
+        if count > limit:
+            raise HeaderError(f"is damaged: its header claims {count:,} {what}, more than any model has.")
+        if count * smallest > self._size - self._position:
+            raise CutOffError(f"is cut off or damaged: {count:,} {what} do not fit into its {size_text(self._size)}.")
+        return count
+
+    # ------------------------------------------------------------ parts of the header
+
+    def _check_start(self) -> int:
+        """The version, if this is a GGUF file that llama.cpp reads."""
+        if self._size == 0:
+            raise HeaderError("is empty.")
+        start = self._need(min(self._size, 64))[:64]
+        if not start.startswith(MAGIC[: len(start)]):
+            raise HeaderError(_what_it_is(start))
+        (version,) = _U32.unpack_from(self._need(24), 4)
+        if version & 0xFFFF == 0 and version != 0:
+            raise HeaderError("is a big-endian GGUF file, made for another kind of processor.")
+        if version < 2:
+            raise HeaderError(f"is GGUF version {version}, which llama.cpp no longer reads. Get a newer file.")
+        if version > 3:
+            raise HeaderError(
+                f"is GGUF version {version}, which is too new for this version of Slipstream (it reads 2 and 3)."
+            )
+        return int(version)
+
+    def _key(self) -> str:
+        raw = self._bytes(self._length(MAX_KEY_BYTES, "a name"))
+        if not raw:
+            raise HeaderError("is damaged: its header has an entry without a name.")
+        return _decoded(raw, "a name")
+
+    def _value(self, key: str) -> Value:
+        kind = self._uint32()
+        if kind == VALUE_ARRAY:
+            return self._array(key)
+        if kind == VALUE_STRING:
+            return self._bytes(self._length(MAX_STRING_BYTES, "a text"))
+        if kind not in _SCALARS:
+            raise HeaderError(f"is damaged: its entry {printable(key)} has the unknown type {kind}.")
+        return self._unpack(_SCALARS[kind])[0]
+
+    def _array(self, key: str) -> Array:
+        kind = self._uint32()
+        if kind == VALUE_ARRAY:
+            raise HeaderError(f"has lists of lists in its header ({printable(key)}), which llama.cpp does not read.")
+        if kind == VALUE_STRING:
+            return self._text_array(key)
+        if kind not in _SCALARS:
+            raise HeaderError(f"is damaged: its list {printable(key)} has the unknown type {kind}.")
+        width = _SCALARS[kind].size
+        count = self._count(f"numbers in {printable(key)}", MAX_ARRAY_COUNT, width)
+        return Array(kind, count, self._bytes(count * width))
+
+    def _text_array(self, key: str) -> Array:
+        keep = key in self._keep_texts
+        count = self._count(f"texts in {printable(key)}", MAX_KEPT_TEXTS if keep else MAX_ARRAY_COUNT, 8)
+        if not keep:
+            self._skip_texts(count)
+            return Array(VALUE_STRING, count)
+        start = self._position
+        texts = tuple(self._texts(count))
+        digest = hashlib.sha256(memoryview(self._data)[start : self._position]).hexdigest()
+        return Array(VALUE_STRING, count, b"", texts, digest)
+
+    def _texts(self, count: int) -> list[bytes]:
+        # The hot loop: a vocabulary has 150,000 of them.
+        data, position, end = self._data, self._position, len(self._data)
+        unpack = _U64.unpack_from
+        texts = []
+        for _ in range(count):
+            start = position + 8
+            if start > end:
+                data, end = self._more(start)
+            position = start + unpack(data, start - 8)[0]
+            if position > end:
+                data, end = self._more(position, position - start)
+            texts.append(data[start:position])
+        self._position = position
+        return texts
+
+    def _skip_texts(self, count: int) -> None:
+        data, position, end = self._data, self._position, len(self._data)
+        unpack = _U64.unpack_from
+        for _ in range(count):
+            start = position + 8
+            if start > end:
+                data, end = self._more(start)
+            position = start + unpack(data, start - 8)[0]
+            if position > end:
+                data, end = self._more(position, position - start)
+        self._position = position
+
+    def _more(self, end: int, length: int = 0) -> tuple[bytes, int]:
+        if length > MAX_STRING_BYTES:
+            raise HeaderError(f"is damaged: its header has a text of {length:,} bytes.")
+        data = self._need(end)
+        return data, len(data)
+
+    def _tensor(self) -> tuple[str, tuple[int, ...], int, int]:
+        """Name, shape, type and offset (from the start of the data) of one tensor."""
+        name = _decoded(self._bytes(self._length(MAX_TENSOR_NAME_BYTES, "a tensor name")), "a tensor name")
+        dimensions = self._uint32()
+        if dimensions > 4:
+            raise HeaderError(f"is damaged: its tensor {printable(name)} has {dimensions:,} dimensions.")
+        *shape, kind, offset = map(int, self._unpack(_TENSOR_TAILS[dimensions]))
+        return name, tuple(shape), kind, offset
+
+
+def _alignment(values: dict[str, Value]) -> int:
+    alignment = values.get("general.alignment", 32)
+    if isinstance(alignment, bool) or not isinstance(alignment, int):
+        raise HeaderError("is damaged: the alignment of its data is not a number.")
+    if not 0 < alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
+        raise HeaderError(
+            f"is damaged: the alignment of its data is {alignment:,}, not a power of two up to 1,048,576."
+        )
+    return alignment
+
+
+def _placed(listed: list[tuple[str, tuple[int, ...], int, int]], data_start: int, alignment: int) -> list[Tensor]:
+    """The tensors with sizes and places in the file; llama.cpp wants them gapless, in order."""
+    tensors = []
+    names: set[str] = set()
+    expected = 0
+    for name, shape, kind, offset in listed:
+        if name in names:
+            raise HeaderError(f"is damaged: its header has the tensor {printable(name)} twice.")
+        names.add(name)
+        size = _tensor_size(name, shape, kind)
+        if offset != expected:
+            raise HeaderError(
+                f"lies about its sizes: its tensor {printable(name)} is not where the one before it ends."
+            )
+        expected = _padded(offset + size, alignment)
+        if expected > _MAX_INT64:
+            raise HeaderError("lies about its sizes: its tensors together are larger than any file.")
+        tensors.append(Tensor(name, shape, TENSOR_TYPES[kind].name, data_start + offset, size))
+    return tensors
+
+
+def _tensor_size(name: str, shape: tuple[int, ...], kind: int) -> int:
+    stored = TENSOR_TYPES.get(kind)
+    if stored is None:
+        raise HeaderError(f"has a tensor of a type this version does not know ({printable(name)}, type {kind}).")
+    elements = 1
+    for length in shape:
+        elements *= length
+        if length > _MAX_INT64 or elements > _MAX_INT64:
+            raise HeaderError(f"lies about its sizes: its tensor {printable(name)} is larger than any file.")
+    if (shape[0] if shape else 1) % stored.block:
+        raise HeaderError(
+            f"is damaged: a row of its tensor {printable(name)} is no multiple of {stored.block} numbers, "
+            f"as {stored.name} needs it."
+        )
+    return elements // stored.block * stored.size
+
+
+def _padded(position: int, alignment: int) -> int:
+    return (position + alignment - 1) // alignment * alignment
+
+
+def _decoded(raw: bytes, what: str) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise HeaderError(f"is damaged: {what} in its header is not text.") from None
+
+
+def _two_sizes(smaller: int, larger: int) -> tuple[str, str]:
+    """Both sizes as text; in bytes where they would read the same."""
+    texts = size_text(smaller), size_text(larger)
+    return texts if texts[0] != texts[1] else (f"{smaller:,} bytes", f"{larger:,} bytes")
+
+
+def _what_it_is(start: bytes) -> str:
+    """A sentence for files that people take for models."""
+    if start[:4] in (b"lmgg", b"fmgg", b"tjgg", b"ggml", b"ggmf", b"ggjt"):
+        return "is in the older GGML format, which llama.cpp no longer reads. Get a GGUF file."
+    if start.startswith(b"version https://git-lfs"):
+        return "is only a Git LFS pointer, not the model itself. Fetch it with: git lfs pull"
+    if start.lstrip().lower().startswith((b"<!doctype", b"<html")):
+        return "is a web page, not a model: the download went wrong."
+    if start[8:10] == b'{"':
+        return "is a safetensors file, not a GGUF model file. Get the GGUF version of the model."
+    return "is not a GGUF model file."

@@ -1,0 +1,130 @@
+"""Whether a draft model fits a target, decided from their tokenizers, never from names.
+
+The rules are llama.cpp's for its own speculative decoding (``common/speculative.cpp``). The library itself checks none
+of them, and a draft with another vocabulary would silently propose nonsense.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+from app.models.gguf import GgufHeader
+from app.models.text import printable
+from app.models.tokenizer import Tokenizer
+
+MAX_SIZE_DIFFERENCE = 128
+FIRST_COMPARED_ID = 5
+"""The first ids are special tokens that may be spelled differently."""
+LARGE_DRAFT_SHARE = 1 / 3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a pair fits, and why (not), for the user."""
+
+    fits: bool
+    reason: str
+    """One plain sentence."""
+    warning: str | None = None
+    """What speaks against a pair that fits."""
+    target_tokens: int = 0
+    draft_tokens: int = 0
+    first_difference: int | None = None
+    """The first token id with different text."""
+
+
+def compare(target: GgufHeader, draft: GgufHeader) -> Verdict:
+    """Decide whether ``draft`` can draft for ``target``."""
+    first, second = target.tokenizer, draft.tokenizer
+    if first is None or second is None:
+        return Verdict(False, f"The {'target' if first is None else 'draft'} has no tokenizer to compare.")
+    different = None
+    problem = _state_problem(target, draft) or _kind_problem(first, second) or _special_problem(first, second)
+    if problem is None:
+        problem = _size_problem(first, second)
+    if problem is None:
+        different = first_different_token(first, second)
+        if different is not None:
+            problem = (
+                f'The vocabularies differ: token {different:,} is "{printable(first.tokens[different])}" in the target '
+                f'and "{printable(second.tokens[different])}" in the draft.'
+            )
+    return Verdict(
+        fits=problem is None,
+        reason=problem or _fit(first, second),
+        warning=_size_warning(target, draft) if problem is None else None,
+        target_tokens=first.size,
+        draft_tokens=second.size,
+        first_difference=different,
+    )
+
+
+def first_different_token(first: Tokenizer, second: Tokenizer) -> int | None:
+    """The first id from `FIRST_COMPARED_ID` on, in both vocabularies, whose texts differ."""
+    if first.fingerprint == second.fingerprint:
+        return None
+    pairs = zip(first.tokens, second.tokens, strict=False)
+    for index, (ours, theirs) in enumerate(islice(pairs, FIRST_COMPARED_ID, None), FIRST_COMPARED_ID):
+        if ours != theirs:
+            return index
+    return None
+
+
+def _state_problem(target: GgufHeader, draft: GgufHeader) -> str | None:
+    for role, header in (("target", target), ("draft", draft)):
+        if header.kept_state is not None:
+            return (
+                f"Drafting is off: the {role} is a {header.kept_state} model ({printable(header.architecture)}), "
+                "which cannot take back rejected guesses in this version."
+            )
+    return None
+
+
+def _kind_problem(first: Tokenizer, second: Tokenizer) -> str | None:
+    if first.kind == second.kind:
+        return None
+    return (
+        f"The vocabularies are of different kinds: {printable(first.kind)} in the target, "
+        f"{printable(second.kind)} in the draft."
+    )
+
+
+def _special_problem(first: Tokenizer, second: Tokenizer) -> str | None:
+    begins = _rule_problem("begin-of-text", "begin", (first.add_bos, first.bos_id), (second.add_bos, second.bos_id))
+    return begins or _rule_problem("end-of-text", "end", (first.add_eos, first.eos_id), (second.add_eos, second.eos_id))
+
+
+def _rule_problem(token: str, verb: str, target: tuple[bool, int | None], draft: tuple[bool, int | None]) -> str | None:
+    if target[0] != draft[0]:
+        adds, lacks = ("target", "draft") if target[0] else ("draft", "target")
+        return f"The {adds} {verb}s every text with a {token} token, the {lacks} does not."
+    if target[0] and target[1] != draft[1]:
+        return f"The {token} token is {_id(target[1])} in the target and {_id(draft[1])} in the draft."
+    return None
+
+
+def _id(number: int | None) -> str:
+    return "none" if number is None else f"number {number:,}"
+
+
+def _size_problem(first: Tokenizer, second: Tokenizer) -> str | None:
+    if abs(first.size - second.size) <= MAX_SIZE_DIFFERENCE:
+        return None
+    return (
+        f"The vocabularies differ in size: {first.size:,} tokens in the target and {second.size:,} in the draft, "
+        f"more than {MAX_SIZE_DIFFERENCE} apart."
+    )
+
+
+def _fit(first: Tokenizer, second: Tokenizer) -> str:
+    if first.size == second.size:
+        return f"Fits: same vocabulary of {first.size:,} tokens."
+    return f"Fits: same vocabulary; the target has {first.size:,} tokens, the draft {second.size:,}."
+
+
+def _size_warning(target: GgufHeader, draft: GgufHeader) -> str | None:
+    share = draft.tensor_bytes / target.tensor_bytes if target.tensor_bytes else 0.0
+    if share <= LARGE_DRAFT_SHARE:
+        return None
+    return f"The draft is {100 * share:.0f} % of the target's size; too large a draft eats what it saves."
