@@ -1,0 +1,302 @@
+"""What can happen to the chat file: newer, foreign, damaged, read-only, disk full, migrated, restored."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.chats import schema
+from app.chats.backup import KEEP_DAILY, backup_folder, daily_backups
+from app.chats.database import open_database
+from app.chats.provenance import unpack
+from app.chats.schema import VERSION
+from app.chats.store import ChatStore
+from app.errors import KnownError
+
+DATA = Path(__file__).parent.parent / "data"
+posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "chats" / "chats.sqlite"
+
+
+def write_chat(path: Path, text: str = "hello", day: datetime | None = None) -> str:
+    with ChatStore(path, clock=(day or datetime.now()).timestamp) as store:
+        chat = store.create_chat("c")
+        store.add_user_message(chat.id, None, text)
+        return chat.id
+
+
+def set_pragma(path: Path, pragma: str) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def broken_files(path: Path) -> list[str]:
+    return sorted(file.name for file in path.parent.glob("chats.broken-*"))
+
+
+def test_a_file_of_version_1_opens(path: Path) -> None:
+    path.parent.mkdir()
+    shutil.copyfile(DATA / "chats-version-1.sqlite", path)
+    with ChatStore(path) as store:
+        (chat,) = store.chats("zweite")
+        assert chat.title == "A chat of version 1"
+        first, second = store.branch(chat.id)
+        assert (first.text, second.text) == ("Was ist ein Entwurf?", "Die zweite Antwort")
+        assert (second.version, second.versions, second.status) == (2, 2, "stopped")
+        assert (second.seed, second.finish_reason, second.pair) == (42, "cancelled", "Guide 16M + draft 1M")
+        assert second.settings == {"temperature": 0.8, "stop": ["\n\n"]}
+        assert second.figures == {"completion_tokens": 3, "draft": {"accepted": 2}}
+        assert [piece.drafter for piece in unpack(second.text, second.provenance)] == ["model", "model", None]
+        assert store.select_version(second.id, -1)[1].text == "Die erste Antwort"
+        assert store.unsent(None) == "noch nicht gesendet"
+        assert store.unsent(chat.id) == "halb"
+
+
+def test_a_newer_file_is_refused_and_left_alone(path: Path) -> None:
+    write_chat(path)
+    set_pragma(path, f"user_version = {VERSION + 1}")
+    before = path.read_bytes()
+    with pytest.raises(KnownError, match=f"newer Slipstream.*format {VERSION + 1}.*update Slipstream"):
+        ChatStore(path)
+    assert path.read_bytes() == before
+    assert broken_files(path) == []
+
+
+@pytest.mark.parametrize("content", [b"this is no database" * 100, b"\0" * 8192, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_file_that_is_no_database_is_put_aside(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with ChatStore(path) as store:
+        assert store.chats() == []
+        assert store.notice is not None
+    (aside,) = broken_files(path)
+    assert aside in store.notice
+    assert "no backup yet" in store.notice
+    assert (path.parent / aside).read_bytes() == content
+
+
+def test_another_applications_database_is_put_aside(path: Path) -> None:
+    path.parent.mkdir()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    with ChatStore(path) as store:
+        assert store.notice is not None
+    assert len(broken_files(path)) == 1
+
+
+def test_an_empty_file_is_a_new_chat_file(path: Path) -> None:
+    path.parent.mkdir()
+    path.touch()
+    with ChatStore(path) as store:
+        assert store.notice is None
+    assert broken_files(path) == []
+
+
+def test_a_log_without_its_file_is_put_aside_and_not_deleted(path: Path) -> None:
+    path.parent.mkdir()
+    log = path.with_name(path.name + "-wal")
+    log.write_bytes(b"the only copy")
+    with ChatStore(path) as store:
+        assert store.notice is not None
+    (aside,) = broken_files(path)
+    assert aside.endswith("-wal")
+    assert (path.parent / aside).read_bytes() == b"the only copy"
+
+
+def damage(path: Path) -> bytes:
+    """Overwrite a page of the messages' tree, as a bad disk would."""
+    with path.open("rb+") as file:
+        file.seek(4096)
+        file.write(os.urandom(path.stat().st_size - 4096))
+    return path.read_bytes()
+
+
+def test_a_damaged_file_is_kept_and_the_newest_sound_backup_comes_back(path: Path) -> None:
+    write_chat(path, "first day", datetime(2026, 11, 18, 12))
+    write_chat(path, "second day", datetime(2026, 11, 19, 12))
+    write_chat(path, "third day", datetime(2026, 11, 20, 12))
+    daily_backups(path)[0].write_bytes(b"this backup is damaged too")
+    damaged = damage(path)
+    with ChatStore(path) as store:
+        assert [m.text for chat in store.chats() for m in store.branch(chat.id)] == ["second day", "first day"]
+        assert store.notice is not None
+        assert "backup of 2026-11-19" in store.notice
+    (aside,) = broken_files(path)
+    assert (path.parent / aside).read_bytes() == damaged
+    assert aside in store.notice
+
+
+def test_two_damaged_files_in_a_second_are_both_kept(path: Path) -> None:
+    path.parent.mkdir()
+    for number in range(3):
+        path.write_bytes(b"no database %d" % number * 100)
+        with ChatStore(path):
+            pass
+    assert len(broken_files(path)) == 3
+
+
+def test_one_daily_backup_and_the_newest_seven_are_kept(path: Path) -> None:
+    start = datetime(2026, 1, 28, 12)
+    for day in range(KEEP_DAILY + 3):
+        write_chat(path, "a", start + timedelta(days=day))
+        write_chat(path, "b", start + timedelta(days=day, hours=1))
+    days = [backup.stem for backup in daily_backups(path)]
+    assert days == [f"chats-{start + timedelta(days=day):%Y-%m-%d}" for day in range(KEEP_DAILY + 2, 2, -1)]
+    with contextlib.closing(sqlite3.connect(daily_backups(path)[0])) as backup:
+        assert backup.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert backup.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_no_backup_without_a_change(path: Path) -> None:
+    write_chat(path)
+    shutil.rmtree(backup_folder(path))
+    with ChatStore(path) as store:
+        store.chats()
+    assert daily_backups(path) == []
+
+
+@posix
+def test_only_the_user_may_read_the_files(path: Path) -> None:
+    write_chat(path)
+    path.chmod(0o644)
+    with ChatStore(path) as store:
+        store.create_chat("c")
+        files = [path, path.with_name(path.name + "-wal"), *daily_backups(path)]
+        assert [file.stat().st_mode & 0o777 for file in files] == [0o600] * 3
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert backup_folder(path).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_migration_keeps_a_copy_of_the_old_file_first(path: Path) -> None:
+    write_chat(path, "before")
+    step = ("ALTER TABLE chats ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'",)
+    connection, notice = open_database(path, (*schema.MIGRATIONS, step))
+    with contextlib.closing(connection):
+        assert connection.execute("SELECT title, colour FROM chats").fetchall() == [("c", "blue")]
+        assert connection.execute("PRAGMA user_version").fetchone() == (VERSION + 1,)
+    assert notice is None
+    (old,) = backup_folder(path).glob(f"chats-before-version-{VERSION + 1}-*.sqlite")
+    with ChatStore(old) as store:
+        assert [m.text for m in store.branch(store.chats()[0].id)] == ["before"]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        ("ALTER TABLE chats ADD COLUMN colour TEXT", "SELECT nonsense"),
+        (
+            "INSERT INTO unsent VALUES ('a', 'b')",
+            "UPDATE chats SET leaf_id = 'nothing'",
+        ),
+    ],
+)
+def test_a_migration_that_fails_changes_nothing(path: Path, step: tuple[str, ...]) -> None:
+    chat_id = write_chat(path, "before")
+    with pytest.raises((sqlite3.Error, schema.MigrationError)):
+        open_database(path, (*schema.MIGRATIONS, step))
+    with ChatStore(path) as store:
+        assert [m.text for m in store.branch(chat_id)] == ["before"]
+        columns = [row[1] for row in store._connection.execute("PRAGMA table_info(chats)")]
+    assert "colour" not in columns
+
+
+def test_a_second_program_is_told_that_the_file_is_in_use(path: Path) -> None:
+    with ChatStore(path) as store:
+        with pytest.raises(KnownError, match="Another program is using your chats"):
+            ChatStore(path)
+        assert store.create_chat("still works").title == "still works"
+
+
+# ---------------------------------------------------------------- real small and read-only file systems
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 512 KiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
+    allowed = sys.platform == "linux" and os.geteuid() == 0
+    if not allowed or subprocess.run(command, check=False, capture_output=True).returncode != 0:
+        pytest.skip("needs the right to mount")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def fill_until_full(store: ChatStore, chat_id: str) -> int:
+    """How many messages of 20,000 characters were stored before the disk was full."""
+    for number in range(1000):
+        leaf = store.chat(chat_id).leaf_id
+        try:
+            store.add_user_message(chat_id, leaf, f"{number} " + "x" * 20_000)
+        except KnownError as error:
+            assert "disk is full" in str(error)
+            return number
+    raise AssertionError("the disk never became full")
+
+
+@pytest.mark.allow_logs
+def test_a_full_disk_costs_nothing_that_was_stored(mounted: Path) -> None:
+    path = mounted / "chats.sqlite"
+    ballast = mounted / "ballast"
+    ballast.write_bytes(b"x" * 100_000)
+    with ChatStore(path) as store:
+        chat = store.create_chat("c")
+        stored = fill_until_full(store, chat.id)
+        assert stored > 0
+        assert [m.text.split()[0] for m in store.branch(chat.id)] == [str(number) for number in range(stored)]
+        assert store.notice is None
+    with ChatStore(path) as store:  # the backup at the end did not fit either; that is not the chats' trouble
+        assert store.notice is None
+        assert len(store.branch(chat.id)) == stored
+        ballast.unlink()
+        last = store.add_user_message(chat.id, store.chat(chat.id).leaf_id, "there is room again")
+        assert store.branch(chat.id)[-1] == last
+    assert not list(mounted.rglob("*.part"))
+
+
+def test_a_file_that_may_not_grow(path: Path) -> None:
+    """The same without the right to mount."""
+    with ChatStore(path) as store:
+        chat = store.create_chat("c")
+        store._connection.execute("PRAGMA max_page_count = 60")
+        stored = fill_until_full(store, chat.id)
+        assert len(store.branch(chat.id)) == stored > 0
+
+
+def test_a_read_only_disk(mounted: Path) -> None:
+    path = mounted / "chats" / "chats.sqlite"
+    chat_id = write_chat(path)
+    subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
+    with pytest.raises(KnownError, match=r"Chats cannot be saved"):
+        ChatStore(path)
+    subprocess.run(["mount", "-o", "remount,rw", str(mounted)], check=True)
+    with ChatStore(path) as store:
+        assert len(store.branch(chat_id)) == 1
+
+
+def test_a_file_that_became_read_only(path: Path) -> None:
+    with ChatStore(path) as store:
+        store._connection.execute("PRAGMA query_only = ON")
+        with pytest.raises(KnownError, match="cannot be written"):
+            store.create_chat("c")
+        assert store.chats() == []
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(KnownError, match="Chats cannot be saved in"):
+        ChatStore(tmp_path / "file" / "chats.sqlite")

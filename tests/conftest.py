@@ -1,0 +1,76 @@
+"""What every test gets: a home of its own, no network, and failure on a log record nobody expected."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+GUIDE = Path(__file__).parent.parent / "resources" / "guide"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "allow_logs: log records of WARNING and above are expected")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder Slipstream keeps everything in during the test; not made yet."""
+    folder = tmp_path / "slipstream-home"
+    monkeypatch.setenv("SLIPSTREAM_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def guarded(connect: Callable[[socket.socket, Any], Any]) -> Callable[[socket.socket, Any], Any]:
+        def call(self: socket.socket, address: Any) -> Any:
+            is_local = self.family not in (socket.AF_INET, socket.AF_INET6) or address[0] in (
+                "127.0.0.1",
+                "::1",
+                "localhost",
+            )
+            if not is_local:
+                raise AssertionError(f"a test tried to reach {address[0]}")
+            return connect(self, address)
+
+        return call
+
+    monkeypatch.setattr(socket.socket, "connect", guarded(socket.socket.connect))
+    monkeypatch.setattr(socket.socket, "connect_ex", guarded(socket.socket.connect_ex))
+
+
+class _Loud(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.append(f"{record.levelname} {record.name}: {record.getMessage()}")
+
+
+@pytest.fixture(autouse=True)
+def _no_unexpected_log_records(request: pytest.FixtureRequest) -> Iterator[None]:
+    handler = _Loud()
+    logging.getLogger().addHandler(handler)
+    yield
+    logging.getLogger().removeHandler(handler)
+    if handler.seen and request.node.get_closest_marker("allow_logs") is None:
+        pytest.fail("unexpected log records (mark the test with allow_logs):\n" + "\n".join(handler.seen))
+
+
+@pytest.fixture(scope="session")
+def guide_pair() -> tuple[Path, Path]:
+    """Target and draft of the bundled pair."""
+    pair = GUIDE / "guide-target.gguf", GUIDE / "guide-draft.gguf"
+    missing = [path.name for path in pair if not path.is_file()]
+    if missing:
+        pytest.fail(f"the bundled pair is not complete: {', '.join(missing)} missing in resources/guide")
+    return pair
