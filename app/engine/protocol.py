@@ -1,8 +1,8 @@
 """The messages between a window and an engine, and how they are framed.
 
-One message is a 4-byte little-endian length followed by that many bytes of JSON. Decoding checks every type, so a broken
-or hostile engine cannot hand the window anything but these classes (`ProtocolError` otherwise). The window writes
-`Command`s, the engine answers with `Event`s; ``request`` ties an event to the command that caused it.
+One message is a 4-byte little-endian length followed by that many bytes of JSON. Decoding checks every type, so a
+broken or hostile engine cannot hand the window anything but these classes (`ProtocolError` otherwise). The window
+writes `Command`s, the engine answers with `Event`s; ``request`` ties an event to the command that caused it.
 
 An engine need not be the local child process: fields that only a local one can fill (token ids, draft counters) have
 empty defaults, and nothing downstream may rely on them.
@@ -74,7 +74,8 @@ class LoadSettings(_Struct, frozen=True, kw_only=True):
     target_gpu_layers: int = -1
     """Layers of the target on the GPU; -1 is all of them, 0 none."""
     draft_gpu_layers: int = -1
-    batch_size: Annotated[int, msgspec.Meta(ge=32)] = 2048
+    batch_size: Annotated[int, msgspec.Meta(ge=32)] = 512
+    """Tokens of a prompt processed between two looks at Stop and the progress."""
     micro_batch_size: Annotated[int, msgspec.Meta(ge=32)] = 512
     kv_type: KvType = "f16"
 

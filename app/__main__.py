@@ -1,0 +1,26 @@
+"""Picks the role: window, engine process or command line. Imports neither Qt nor llama.cpp itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the role that ``arguments`` (by default those of the process) ask for; returns the exit status."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments == ["--role=engine"]:
+        from app.engine.worker import run as run_engine
+
+        return run_engine()
+    if not arguments or arguments[0] == "--window":
+        from app.ui.application import run as run_window
+
+        return run_window(arguments[1:])
+    from app.cli import run as run_command
+
+    return run_command(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

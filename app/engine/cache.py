@@ -1,0 +1,37 @@
+"""What the loop and the drafters need of a KV cache; `app.engine.llama.Context` is the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from app.engine.sampling import Floats
+
+
+class RollBackError(Exception):
+    """The memory of this model cannot be cut back to a part of it (recurrent and hybrid models)."""
+
+
+class Cache(Protocol):
+    """A KV cache that holds exactly ``tokens``, at most ``length`` of them, fed at most ``chunk`` at once."""
+
+    tokens: list[int]
+    length: int
+    chunk: int
+
+    def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
+        """Feed ``tokens``; the logits of the last ``outputs`` of them, shape (outputs, vocabulary)."""
+
+    def roll_back(self, length: int) -> None:
+        """Forget all but the first ``length`` tokens. Raises `RollBackError`, and forgets all, where it cannot."""
+
+    def close(self) -> None:
+        """Free it."""
+
+
+def shared_prefix(cached: Sequence[int], tokens: Sequence[int]) -> int:
+    """How many tokens two sequences share from their beginning."""
+    for index, (a, b) in enumerate(zip(cached, tokens, strict=False)):
+        if a != b:
+            return index
+    return min(len(cached), len(tokens))

@@ -1,0 +1,123 @@
+"""A small model of the same vocabulary as drafter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.cache import Cache, shared_prefix
+from app.engine.drafters import Proposal
+from app.engine.protocol import AcceptRule, Sampling
+from app.engine.sampling import Distributions, Floats, distributions, has_penalties, penalise, top_candidates
+from app.engine.verification import Purpose, draw, gumbel
+
+
+class ModelDrafter:
+    """Drafts with a draft model and keeps its KV cache for what was accepted.
+
+    Under ``coupled`` it proposes with the target's own noise, so that the two agree as often as their distributions do;
+    under ``rejection`` it samples with noise of its own and hands out the distributions.
+    """
+
+    name = "model"
+
+    def __init__(self, cache: Cache, vocabulary: int, ends: Callable[[int], bool]) -> None:
+        """``vocabulary`` is the number of ids both models know; ``ends`` tells tokens after which nothing follows."""
+        self._cache = cache
+        self._vocabulary = vocabulary
+        self._ends = ends
+        self._context: list[int] = []
+        self._proposed: list[int] = []
+        self._sampling, self._accept, self._seed = Sampling(), "coupled", 0
+        self._lost = False
+
+    def configure(self, sampling: Sampling, accept: AcceptRule, seed: int) -> None:
+        """Set how to propose in the next generation."""
+        self._sampling, self._accept, self._seed = sampling, accept, seed
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """Take over a context. What the cache shares with it is kept; the rest is processed at the first proposal."""
+        self._context = list(tokens)
+        self._proposed = []
+        self._lost = any(token >= self._vocabulary for token in tokens)
+        self._cache.roll_back(shared_prefix(self._cache.tokens, tokens[:-1]))
+
+    def propose(self, count: int) -> Proposal:
+        """See `Drafter.propose`."""
+        room = self._cache.length - len(self._context)
+        count = min(count, room)
+        if count <= 0 or self._lost:
+            self._proposed = []
+            return Proposal()
+        row = self._catch_up()
+        tokens: list[int] = []
+        rows: list[Distributions] = []
+        while True:
+            token = self._choose(row, tokens, rows)
+            tokens.append(token)
+            if len(tokens) == count or self._ends(token):
+                break
+            row = self._cache.decode([token], 1)[0]
+        self._proposed = tokens
+        return Proposal(tokens, _stack(rows) if rows else None)
+
+    def accepted(self, count: int, token: int) -> None:
+        """See `Drafter.accepted`."""
+        self._context += [*self._proposed[:count], token]
+        self._proposed = []
+        self._lost = self._lost or token >= self._vocabulary
+        self._cache.roll_back(min(len(self._cache.tokens), len(self._context) - 1))
+
+    def close(self) -> None:
+        """See `Drafter.close`."""
+        self._cache.close()
+
+    def _catch_up(self) -> Floats:
+        """Feed the draft model what it has not seen of the context; the logits after its last token."""
+        missing = self._context[len(self._cache.tokens) :]
+        while len(missing) > self._cache.chunk:
+            self._cache.decode(missing[: self._cache.chunk], 0)
+            missing = missing[self._cache.chunk :]
+        return np.asarray(self._cache.decode(missing, 1)[0], np.float32)
+
+    def _choose(self, row: Floats, draft: list[int], rows: list[Distributions]) -> int:
+        row = row[: self._vocabulary]
+        sampling = self._sampling
+        if has_penalties(sampling):
+            row = penalise(row, [*self._context, *draft], sampling)
+        if sampling.temperature == 0:
+            token = int(np.argmax(row))
+            if self._accept == "rejection":
+                rows.append(Distributions(np.array([[token]]), np.zeros((1, 1))))
+            return token
+        position = len(self._context) + len(draft)
+        if self._accept == "rejection":
+            q = distributions(row[None, :], sampling)
+            rows.append(q)
+            return draw(q, self._seed, [position], Purpose.DRAFT)[0]
+        ids = _likely(row, sampling)
+        scores = row[ids].astype(np.float64) / sampling.temperature + gumbel(self._seed, [position], ids[None, :])[0]
+        return int(ids[np.argmax(scores)])
+
+
+_RELEVANT_LOG_RATIO = 8.0
+
+
+def _likely(row: Floats, sampling: Sampling) -> NDArray[np.int64]:
+    """Candidates the target's sampler could leave over.
+
+    Exact truncation would cost more than it brings: a proposal may be made in any way, so only min-p (a threshold below
+    the best logit) and top-k are applied, and candidates e^−8 times less likely than the best one are left out.
+    """
+    ratio = min(_RELEVANT_LOG_RATIO, -np.log(sampling.min_p)) if sampling.min_p > 0 else _RELEVANT_LOG_RATIO
+    ids = np.flatnonzero(row >= row.max() - np.float32(ratio * sampling.temperature))
+    if sampling.top_k and len(ids) > sampling.top_k:
+        ids = ids[top_candidates(row[ids], sampling.top_k)]
+    return ids
+
+
+def _stack(rows: list[Distributions]) -> Distributions:
+    """Put single rows of the same width below each other."""
+    return Distributions(np.concatenate([r.ids for r in rows]), np.concatenate([r.log_probs for r in rows]))

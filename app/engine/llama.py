@@ -1,0 +1,330 @@
+"""The only place that calls llama.cpp: models, contexts, logits and roll-backs behind two small classes."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import llama_cpp
+import numpy as np
+from llama_cpp import _ggml
+
+from app.engine.cache import RollBackError
+from app.engine.protocol import MAX_DRAFT_LENGTH, KvType
+from app.engine.sampling import Floats
+from app.errors import Cancelled, KnownError
+
+log = logging.getLogger("slipstream.llama")
+
+_KV_TYPES: dict[KvType, int] = {
+    "f16": llama_cpp.GGML_TYPE_F16,
+    "q8_0": llama_cpp.GGML_TYPE_Q8_0,
+    "q4_0": llama_cpp.GGML_TYPE_Q4_0,
+}
+_DEVICE_GPU, _DEVICE_INTEGRATED_GPU = 1, 2
+_LOG_WARN, _LOG_ERROR, _LOG_CONTINUE = 2, 3, 5
+_ABORTED = 2
+_NO_SLOT = 1
+_SEQUENCE = 0
+_last_errors: list[str] = []
+
+
+@llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
+def _on_log(level: int, text: bytes, _data: object) -> None:
+    if level not in (_LOG_WARN, _LOG_ERROR):
+        return
+    line = text.decode("utf-8", "replace").rstrip()
+    if level == _LOG_ERROR:
+        _last_errors[:] = [*_last_errors[-4:], line]
+    log.info("%s", line)  # llama.cpp warns about things that are no news to the user
+
+
+def start() -> None:
+    """Prepare llama.cpp once per process, before the first model."""
+    llama_cpp.llama_log_set(_on_log, ctypes.c_void_p(0))
+    llama_cpp.llama_backend_init()
+
+
+def engine_name() -> str:
+    """What computes, for About and reports."""
+    return f"llama.cpp (llama-cpp-python {llama_cpp.__version__})"
+
+
+def gpu_devices() -> list[str]:
+    """Descriptions of the GPUs this build of llama.cpp can offload to; empty on a CPU build."""
+    ggml = _ggml.libggml
+    ggml.ggml_backend_dev_count.restype = ctypes.c_size_t
+    ggml.ggml_backend_dev_get.restype = ctypes.c_void_p
+    ggml.ggml_backend_dev_get.argtypes = [ctypes.c_size_t]
+    ggml.ggml_backend_dev_type.argtypes = [ctypes.c_void_p]
+    ggml.ggml_backend_dev_description.argtypes = [ctypes.c_void_p]
+    ggml.ggml_backend_dev_description.restype = ctypes.c_char_p
+    devices = [ggml.ggml_backend_dev_get(i) for i in range(ggml.ggml_backend_dev_count())]
+    gpus = [d for d in devices if ggml.ggml_backend_dev_type(d) in (_DEVICE_GPU, _DEVICE_INTEGRATED_GPU)]
+    return [ggml.ggml_backend_dev_description(device).decode("utf-8", "replace") for device in gpus]
+
+
+class Model:
+    """The weights and the vocabulary of one GGUF file. Close it after its contexts."""
+
+    def __init__(self, path: Path, gpu_layers: int, on_progress: Callable[[float], bool]) -> None:
+        """Load ``path`` with ``gpu_layers`` layers on the GPU (−1: all).
+
+        ``on_progress`` gets the share done, 0 to 1; when it returns False the load is given up and `Cancelled` raised.
+        Raises `KnownError` when llama.cpp cannot load the file.
+        """
+        cancelled = False
+
+        @llama_cpp.llama_progress_callback  # type: ignore[untyped-decorator]
+        def report(share: float, _data: object) -> bool:
+            nonlocal cancelled
+            cancelled = cancelled or not on_progress(min(max(share, 0.0), 1.0))
+            return not cancelled
+
+        params = llama_cpp.llama_model_default_params()
+        params.n_gpu_layers = gpu_layers
+        params.progress_callback = report
+        _last_errors.clear()
+        self._handle = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
+        if not self._handle:
+            if cancelled:
+                raise Cancelled
+            reason = _last_errors[-1] if _last_errors else "no reason given"
+            raise KnownError(f"llama.cpp cannot load {path.name}: {reason}")
+        self.path = path
+        self._vocab = llama_cpp.llama_model_get_vocab(self._handle)
+        self.vocabulary_size: int = llama_cpp.llama_vocab_n_tokens(self._vocab)
+        self.training_context: int = llama_cpp.llama_model_n_ctx_train(self._handle)
+        self.parameters: int = llama_cpp.llama_model_n_params(self._handle)
+        self.layers: int = llama_cpp.llama_model_n_layer(self._handle)
+        self._pieces: dict[int, bytes] = {}
+        self._ends: dict[int, bool] = {}
+
+    def new_context(self, params: llama_cpp.llama_context_params) -> int:
+        """A llama.cpp context handle for `Context`; 0 when there is not enough memory."""
+        return llama_cpp.llama_init_from_model(self._handle, params) or 0
+
+    @property
+    def cannot_roll_back(self) -> bool:
+        """Recurrent and hybrid models keep a state that cannot be cut at a token."""
+        recurrent = llama_cpp.llama_model_is_recurrent(self._handle)
+        return bool(recurrent or llama_cpp.llama_model_is_hybrid(self._handle))
+
+    @property
+    def has_decoder_only(self) -> bool:
+        """Encoder and diffusion models cannot write token after token."""
+        encoder = llama_cpp.llama_model_has_encoder(self._handle)
+        return not encoder and not llama_cpp.llama_model_is_diffusion(self._handle)
+
+    def chat_template(self) -> str | None:
+        """The default chat template of the file, Jinja source."""
+        source = llama_cpp.llama_model_chat_template(self._handle, None)
+        return source.decode("utf-8", "replace") if source else None
+
+    def metadata(self, key: str) -> str | None:
+        """A metadata value as text, ``None`` when the file has none."""
+        buffer = ctypes.create_string_buffer(4096)
+        length = llama_cpp.llama_model_meta_val_str(self._handle, key.encode(), buffer, len(buffer))
+        return buffer.value.decode("utf-8", "replace") if length >= 0 else None
+
+    def special_text(self, which: str) -> str:
+        """The text of ``bos``, ``eos`` or ``eot``; empty when the vocabulary has none."""
+        token = getattr(llama_cpp, f"llama_vocab_{which}")(self._vocab)
+        return self._token_text(token) if token >= 0 else ""
+
+    def control_texts(self) -> list[str]:
+        """The texts of all control tokens, which must not be read as such inside a message."""
+        ids = range(self.vocabulary_size)
+        texts = (self._token_text(i) for i in ids if llama_cpp.llama_vocab_is_control(self._vocab, i))
+        return [text for text in texts if text]
+
+    def _token_text(self, token: int) -> str:
+        return (llama_cpp.llama_vocab_get_text(self._vocab, token) or b"").decode("utf-8", "replace")
+
+    @property
+    def adds_bos(self) -> bool:
+        """Whether texts of this model begin with its BOS token."""
+        return bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
+
+    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
+        """Token ids of ``text``. ``special`` reads control tokens from their text; ``bos`` adds what the model adds."""
+        data = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
+        size = len(data) + 8
+        while True:
+            buffer = (llama_cpp.llama_token * size)()
+            count = llama_cpp.llama_tokenize(self._vocab, data, len(data), buffer, size, bos, special)
+            if count >= 0:
+                return list(buffer[:count])
+            size = -count
+
+    def piece(self, token: int) -> bytes:
+        """The bytes ``token`` adds to a text; nothing for control tokens."""
+        piece = self._pieces.get(token)
+        if piece is None:
+            buffer = ctypes.create_string_buffer(256)
+            length = llama_cpp.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
+            if length < 0:
+                buffer = ctypes.create_string_buffer(-length)
+                length = llama_cpp.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
+            piece = self._pieces[token] = buffer.raw[: max(length, 0)]
+        return piece
+
+    def is_end(self, token: int) -> bool:
+        """Whether ``token`` ends a turn or the text."""
+        end = self._ends.get(token)
+        if end is None:
+            end = self._ends[token] = bool(llama_cpp.llama_vocab_is_eog(self._vocab, token))
+        return end
+
+    def close(self) -> None:
+        """Free the weights."""
+        if self._handle:
+            llama_cpp.llama_model_free(self._handle)
+            self._handle = None
+
+
+class Context:
+    """A KV cache over one model, always holding exactly ``tokens``: what is fed, less what is rolled back."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        length: int,
+        batch_size: int,
+        micro_batch_size: int,
+        threads: int,
+        kv_type: KvType,
+        outputs: int = MAX_DRAFT_LENGTH + 1,
+    ) -> None:
+        """``length`` tokens of cache; ``outputs`` is the largest number of positions whose logits are asked at once."""
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx = length
+        params.n_batch = min(batch_size, length)
+        params.n_ubatch = min(micro_batch_size, batch_size, length)
+        params.n_outputs_max = outputs
+        params.n_threads = params.n_threads_batch = threads
+        params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
+        params.type_k = params.type_v = _KV_TYPES[kv_type]
+        params.no_perf = True
+        _last_errors.clear()
+        self._handle = model.new_context(params)
+        if not self._handle:
+            reason = f" ({_last_errors[-1]})" if _last_errors else ""
+            raise KnownError(
+                f"There is not enough memory for a context of {length:,} tokens{reason}. Choose a shorter context."
+            )
+        self.model = model
+        self.length: int = llama_cpp.llama_n_ctx(self._handle)
+        self.chunk: int = params.n_ubatch
+        self.tokens: list[int] = []
+        self._memory = llama_cpp.llama_get_memory(self._handle)
+        self._batch = llama_cpp.llama_batch_init(params.n_batch, 0, 1)
+        self._capacity: int = params.n_batch
+        self._views = [
+            np.ctypeslib.as_array(field, shape=(params.n_batch,))
+            for field in (self._batch.token, self._batch.pos, self._batch.logits)
+        ]
+        for i in range(params.n_batch):
+            self._batch.n_seq_id[i] = 1
+            self._batch.seq_id[i][0] = _SEQUENCE
+        self._rows: Floats = np.empty((0, 0), np.float32)
+        self._rows_address = 0
+        self._abort: object = None
+
+    def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
+        """Feed ``tokens`` (at most a batch) after the cached ones.
+
+        Returns the logits of the last ``outputs`` of them, shape (outputs, vocabulary), a view that is valid until the
+        next call. On any error, and when the abort check of `aborting` says stop (`Cancelled`), the cache is as before.
+        """
+        count = len(tokens)
+        if count > self._capacity or len(self.tokens) + count > self.length:
+            raise ValueError(f"{count} tokens do not fit behind {len(self.tokens)} of {self.length}")
+        ids, positions, wanted = self._views
+        ids[:count] = tokens
+        positions[:count] = range(len(self.tokens), len(self.tokens) + count)
+        wanted[: count - outputs] = 0
+        wanted[count - outputs : count] = 1
+        self._batch.n_tokens = count
+        code = llama_cpp.llama_decode(self._handle, self._batch)
+        if code != 0:
+            self._cut(len(self.tokens))
+            self._raise(code)
+        self.tokens.extend(tokens)
+        return self._logits(outputs)
+
+    @staticmethod
+    def _raise(code: int) -> None:
+        if code == _ABORTED:
+            raise Cancelled
+        if code == _NO_SLOT:
+            raise KnownError("The context is full. Choose a longer context or start a new chat.")
+        reason = f": {_last_errors[-1]}" if _last_errors else ""
+        raise KnownError(f"llama.cpp could not compute the next tokens (code {code}{reason}). Load the model again.")
+
+    def _logits(self, outputs: int) -> Floats:
+        if outputs == 0:
+            return self._rows[:0]
+        pointer = llama_cpp.llama_get_logits(self._handle)
+        address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
+        if address != self._rows_address or outputs > len(self._rows):
+            self._rows = np.ctypeslib.as_array(pointer, shape=(outputs, self.model.vocabulary_size))
+            self._rows_address = address
+        return self._rows[:outputs]
+
+    def roll_back(self, length: int) -> None:
+        """Forget all but the first ``length`` tokens.
+
+        Raises `RollBackError`, and forgets everything, when this memory cannot be cut.
+        """
+        if length >= len(self.tokens):
+            return
+        self._cut(length)
+        del self.tokens[length:]
+
+    def _cut(self, length: int) -> None:
+        if not llama_cpp.llama_memory_seq_rm(self._memory, _SEQUENCE, length, -1):
+            self.clear()
+            raise RollBackError(f"the memory of {self.model.path.name} cannot be rolled back to {length} tokens")
+
+    def clear(self) -> None:
+        """Forget everything."""
+        llama_cpp.llama_memory_clear(self._memory, True)
+        self.tokens.clear()
+
+    def aborting(self, should_stop: Callable[[], bool]) -> _Aborting:
+        """``with`` block in which a running `decode` stops early (CPU backend) when ``should_stop`` says so.
+
+        Only for prompt processing: the check costs a call into Python for each node of the graph.
+        """
+        return _Aborting(self, should_stop)
+
+    def set_abort(self, callback: object) -> None:
+        """Hand an abort callback to llama.cpp and keep it alive."""
+        llama_cpp.llama_set_abort_callback(self._handle, callback, None)
+        self._abort = callback
+
+    def close(self) -> None:
+        """Free the cache and the compute buffers."""
+        if self._handle:
+            llama_cpp.llama_batch_free(self._batch)
+            llama_cpp.llama_free(self._handle)
+            self._handle = 0
+
+
+class _Aborting:
+    def __init__(self, context: Context, should_stop: Callable[[], bool]) -> None:
+        self._context = context
+        self._callback = llama_cpp.ggml_abort_callback(lambda _data: should_stop())
+
+    def __enter__(self) -> None:
+        self._context.set_abort(self._callback)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._context.set_abort(llama_cpp.ggml_abort_callback())

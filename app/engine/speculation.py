@@ -1,0 +1,207 @@
+"""The draft–verify loop. Plain decoding is the same loop with draft length 0."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app.engine.cache import Cache, RollBackError
+from app.engine.drafters import Drafter, Proposal
+from app.engine.protocol import AcceptRule, FinishReason, Piece, Round, Sampling
+from app.engine.sampling import Floats, distributions, penalise_rows
+from app.engine.text import TextStream
+from app.engine.verification import Verdict, coupled, rejection
+
+
+class TargetVocabulary(Protocol):
+    """What the loop needs of `app.engine.llama.Model`."""
+
+    def piece(self, token: int) -> bytes: ...
+    def is_end(self, token: int) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to generate. ``max_tokens`` of ``None``: until the context is full."""
+
+    sampling: Sampling
+    seed: int
+    max_tokens: int | None = None
+    stops: list[str] = field(default_factory=list)
+    draft_length: int = 0
+    accept: AcceptRule = "coupled"
+
+
+class Decoding:
+    """Decodes one answer, round after round, into ``target``'s cache behind a processed prompt."""
+
+    def __init__(
+        self,
+        target: Cache,
+        vocabulary: TargetVocabulary,
+        drafter: Drafter | None,
+        task: Task,
+        started: float,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        """``target`` holds the prompt. ``started`` is when the request arrived (`time.perf_counter`)."""
+        self._target = target
+        self._vocabulary = vocabulary
+        self._drafter = drafter if task.draft_length else None
+        self._task = task
+        self._started = started
+        self._cancelled = cancelled
+        self._text = TextStream(vocabulary.piece, task.stops)
+        self._prompt_length = len(target.tokens)
+        self.context: list[int] = list(target.tokens)
+        """Prompt and answer; all but the last token are in the target's cache while a round starts."""
+        self._round = 0
+        self.finish_reason: FinishReason | None = None
+        self.stop_string: str | None = None
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The tokens of the answer so far."""
+        return self.context[self._prompt_length :]
+
+    def rounds(self, prompt_logits: Floats) -> Iterator[Round]:
+        """Yield a `Round` for each verify pass until the answer ends; ``finish_reason`` then says why.
+
+        ``prompt_logits`` (shape (1, vocabulary)) are those of the prompt's last token: the first token comes from them.
+        """
+        try:
+            yield self._first(prompt_logits)
+            if self._drafter and not self.finish_reason:
+                self._drafter.begin(self.context)
+            while not self.finish_reason:
+                if self._cancelled():
+                    self.finish_reason = "cancelled"
+                    yield self._closing()
+                else:
+                    yield self._next()
+        finally:
+            self._trim_cache()
+
+    def _first(self, logits: Floats) -> Round:
+        begun = time.perf_counter()
+        verdict = self._judge(logits, Proposal())
+        tokens, pieces = self._take(verdict, Proposal())
+        return self._finished_round(begun, begun, begun, Proposal(), 0, tokens, 0, pieces)
+
+    def _next(self) -> Round:
+        begun = time.perf_counter()
+        self._round += 1
+        proposal = self._propose()
+        drafted = time.perf_counter()
+        cached = len(self._target.tokens)
+        keep = cached
+        try:
+            logits = self._target.decode([self.context[-1], *proposal.tokens], len(proposal.tokens) + 1)
+            verified = time.perf_counter()
+            verdict = self._judge(logits, proposal)
+            keep = cached + 1 + verdict.accepted
+        finally:
+            self._target.roll_back(keep)
+        tokens, pieces = self._take(verdict, proposal)
+        if self._drafter and not self.finish_reason:
+            self._drafter.accepted(verdict.accepted, verdict.token)
+        accepted = min(verdict.accepted, tokens)
+        return self._finished_round(begun, drafted, verified, proposal, 1, tokens, accepted, pieces)
+
+    def _propose(self) -> Proposal:
+        if not self._drafter:
+            return Proposal()
+        room = self._target.length - len(self.context)
+        left = self._left()
+        wanted = min(self._task.draft_length, room, left - 1 if left is not None else room)
+        return self._drafter.propose(wanted)
+
+    def _left(self) -> int | None:
+        limit = self._task.max_tokens
+        return None if limit is None else limit - (len(self.context) - self._prompt_length)
+
+    def _judge(self, logits: Floats, proposal: Proposal) -> Verdict:
+        task, position = self._task, len(self.context)
+        p = distributions(penalise_rows(logits, self.context, proposal.tokens, task.sampling), task.sampling)
+        if task.accept == "rejection" and proposal.distributions is not None:
+            return rejection(p, proposal.distributions, proposal.tokens, task.seed, position)
+        return coupled(p, proposal.tokens, task.seed, position)
+
+    def _take(self, verdict: Verdict, proposal: Proposal) -> tuple[int, list[Piece]]:
+        """Add accepted tokens and the target's own until the answer ends: how many, and what may be shown."""
+        shown: list[Piece] = []
+        name = self._drafter.name if self._drafter else None
+        new = [*proposal.tokens[: verdict.accepted], verdict.token]
+        taken = 0
+        for taken, token in enumerate(new, 1):
+            own = taken == len(new)
+            guess = self._guess(proposal, verdict) if own else None
+            self.context.append(token)
+            piece = Piece(text="", id=token, drafter=None if own else name, round=self._round, guess=guess)
+            shown += self._show(piece)
+            if self.finish_reason:
+                break
+        return taken, shown
+
+    def _guess(self, proposal: Proposal, verdict: Verdict) -> str | None:
+        if verdict.accepted == len(proposal.tokens):
+            return None
+        return self._vocabulary.piece(proposal.tokens[verdict.accepted]).decode("utf-8", "replace")
+
+    def _show(self, piece: Piece) -> list[Piece]:
+        if self._vocabulary.is_end(piece.id):
+            self.finish_reason = "end"
+            return [*self._text.end(), piece]
+        released = self._text.add(piece)
+        if released.stop is not None:
+            self.finish_reason, self.stop_string = "stop_string", released.stop
+            return released.pieces
+        if self._left() == 0:
+            self.finish_reason = "length"
+        elif len(self.context) > self._target.length:
+            self.finish_reason = "context"
+        if self.finish_reason:
+            return [*released.pieces, *self._text.end()]
+        return released.pieces
+
+    def _closing(self) -> Round:
+        """Releases held-back text after a stop by the user."""
+        return Round(index=self._round, verify_passes=0, pieces=self._text.end(), time=self._since_start())
+
+    def _since_start(self) -> float:
+        return time.perf_counter() - self._started
+
+    def _finished_round(
+        self,
+        begun: float,
+        drafted: float,
+        verified: float,
+        proposal: Proposal,
+        passes: int,
+        tokens: int,
+        accepted: int,
+        pieces: list[Piece],
+    ) -> Round:
+        count = len(proposal.tokens)
+        return Round(
+            index=self._round,
+            verify_passes=passes,
+            pieces=pieces,
+            tokens=tokens,
+            drafted=count,
+            tested=count,
+            accepted=accepted,
+            draft_seconds=drafted - begun,
+            verify_seconds=verified - drafted,
+            other_seconds=time.perf_counter() - verified,
+            time=self._since_start(),
+        )
+
+    def _trim_cache(self) -> None:
+        """Nothing behind the end of the answer stays in the cache; of a stop string, nothing at all."""
+        keep = self._text.safe_tokens if self.finish_reason == "stop_string" else len(self.token_ids)
+        with contextlib.suppress(RollBackError):  # a recurrent target: the next prompt is processed from its start
+            self._target.roll_back(self._prompt_length + keep)

@@ -1,0 +1,103 @@
+"""The counters of a generation and the figures computed from them. Each figure is defined here and nowhere else.
+
+| figure | definition |
+|---|---|
+| drafted, tested, ignored | tokens proposed; given to a verify pass; proposed but never tested |
+| acceptance rate | accepted ÷ tested |
+| mean acceptance length | 1 + accepted ÷ verify passes |
+| acceptance by position i | verify passes that accepted position i ÷ all verify passes |
+| decode speed | tokens after the first ÷ time from the first to the last |
+| time to first token | from the arrival of the request to the first token, prompt processing included |
+
+The sums close: tokens = accepted + the target's own; drafted = tested + ignored; tested = accepted + rejected. A token
+that was accepted but lies behind the end of the answer (behind a stop string, say) counts as rejected: it is not in
+the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from app.engine.protocol import DraftFigures, Figures, Round
+
+
+@dataclass
+class Statistics:
+    """Adds up the rounds of one generation. Times are seconds."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    prompt_seconds: float = 0.0
+    tokens: int = 0
+    drafted: int = 0
+    tested: int = 0
+    accepted: int = 0
+    verify_passes: int = 0
+    accepted_per_position: list[int] = field(default_factory=list)
+    draft_seconds: float = 0.0
+    verify_seconds: float = 0.0
+    other_seconds: float = 0.0
+    first_token_time: float | None = None
+    first_tokens: int = 0
+    last_token_time: float = 0.0
+
+    def add(self, round_: Round) -> None:
+        """Count one round."""
+        self.tokens += round_.tokens
+        self.drafted += round_.drafted
+        self.tested += round_.tested
+        self.accepted += round_.accepted
+        self.verify_passes += round_.verify_passes
+        self.draft_seconds += round_.draft_seconds
+        self.verify_seconds += round_.verify_seconds
+        self.other_seconds += round_.other_seconds
+        missing = round_.tested - len(self.accepted_per_position)
+        self.accepted_per_position.extend([0] * missing)
+        for position in range(round_.accepted):
+            self.accepted_per_position[position] += 1
+        if not round_.tokens:
+            return
+        if self.first_token_time is None:
+            self.first_token_time, self.first_tokens = round_.time, round_.tokens
+        self.last_token_time = round_.time
+
+    @property
+    def own(self) -> int:
+        """Tokens the target wrote itself."""
+        return self.tokens - self.accepted
+
+    @property
+    def rejected(self) -> int:
+        """Tested draft tokens that are not in the answer."""
+        return self.tested - self.accepted
+
+    def draft_figures(self) -> DraftFigures:
+        """The counters of drafting as they are shown and stored."""
+        return DraftFigures(
+            drafted=self.drafted,
+            tested=self.tested,
+            accepted=self.accepted,
+            acceptance_rate=self.accepted / self.tested if self.tested else None,
+            verify_passes=self.verify_passes,
+            mean_acceptance_length=1 + self.accepted / self.verify_passes if self.verify_passes else None,
+            accepted_per_position=list(self.accepted_per_position),
+        )
+
+    def figures(self, total_seconds: float) -> Figures:
+        """The figures of the footer. ``total_seconds`` is the whole generation, from request to end."""
+        decode_seconds = self.last_token_time - (self.first_token_time or 0.0)
+        after_first = self.tokens - self.first_tokens
+        processed = self.prompt_tokens - self.cached_tokens
+        return Figures(
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            completion_tokens=self.tokens,
+            time_to_first_token_s=self.first_token_time,
+            prompt_tokens_per_second=processed / self.prompt_seconds if self.prompt_seconds > 0 else None,
+            decode_tokens_per_second=after_first / decode_seconds if after_first and decode_seconds > 0 else None,
+            total_s=total_seconds,
+            draft_s=self.draft_seconds,
+            verify_s=self.verify_seconds,
+            other_s=self.other_seconds,
+            draft=self.draft_figures(),
+        )

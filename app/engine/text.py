@@ -1,0 +1,97 @@
+"""Tokens to text that may be shown: whole characters, and nothing that might turn out to be a stop string."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from app.engine.protocol import Piece
+
+
+@dataclass(frozen=True)
+class Released:
+    """Pieces that may be shown now, and the stop string that was met, if any."""
+
+    pieces: list[Piece]
+    stop: str | None = None
+
+
+class TextStream:
+    """Turns a stream of tokens into pieces of text.
+
+    A token that ends inside a UTF-8 character has an empty text, the one that completes it carries the character. Text
+    that could be the beginning of a stop string is held back until that is decided; a met stop string is never shown.
+    """
+
+    def __init__(self, piece: Callable[[int], bytes], stops: Sequence[str]) -> None:
+        """``piece`` gives the bytes of a token; empty stop strings are ignored."""
+        self._piece = piece
+        self._stops = [stop for stop in stops if stop]
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held: list[Piece] = []
+        self.safe_tokens = 0
+        """Tokens that lie wholly before a possible or met stop string."""
+
+    def add(self, piece: Piece) -> Released:
+        """Take the next token (a `Piece` without text) and return what may be shown now."""
+        text = self._utf8.decode(self._piece(piece.id))
+        self._held.append(msgspec.structs.replace(piece, text=text))
+        if not text or not self._stops:
+            return self._release(len(self._held)) if not self._stops else Released([])
+        held = "".join(p.text for p in self._held)
+        met = self._first_stop(held)
+        if met is not None:
+            start, stop = met
+            return Released(self._cut(start), stop)
+        return self._release(self._whole_pieces(len(held) - self._possible_stop(held)))
+
+    def end(self) -> list[Piece]:
+        """What was held back, when the answer ends for another reason."""
+        rest = self._utf8.decode(b"", final=True)
+        if rest:
+            last = self._held.pop() if self._held else Piece(text="")
+            self._held.append(msgspec.structs.replace(last, text=last.text + rest))
+        return self._release(len(self._held)).pieces
+
+    def _release(self, count: int) -> Released:
+        pieces, self._held = self._held[:count], self._held[count:]
+        self.safe_tokens += len(pieces)
+        return Released(pieces)
+
+    def _cut(self, length: int) -> list[Piece]:
+        """The held pieces cut to ``length`` characters; pieces behind stay, without text."""
+        pieces = []
+        for piece in self._held:
+            text = piece.text[: max(length, 0)]
+            if length >= len(piece.text) and length > 0:
+                self.safe_tokens += 1
+            length -= len(piece.text)
+            pieces.append(msgspec.structs.replace(piece, text=text))
+        self._held = []
+        return pieces
+
+    def _whole_pieces(self, length: int) -> int:
+        count = 0
+        for piece in self._held:
+            length -= len(piece.text)
+            if length < 0:
+                break
+            count += 1
+        return count
+
+    def _first_stop(self, text: str) -> tuple[int, str] | None:
+        found = [(text.find(stop), stop) for stop in self._stops]
+        return min(((start, stop) for start, stop in found if start >= 0), default=None)
+
+    def _possible_stop(self, text: str) -> int:
+        """The length of the longest end of ``text`` that begins a stop string."""
+        longest = 0
+        for stop in self._stops:
+            for length in range(min(len(stop) - 1, len(text)), longest, -1):
+                if text.endswith(stop[:length]):
+                    longest = length
+                    break
+        return longest

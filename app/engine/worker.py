@@ -1,0 +1,191 @@
+"""The engine process: framed commands on stdin, framed events on stdout, a log on stderr.
+
+The main thread computes. A second thread reads commands, so that Cancel and Ping are answered while the first is inside
+llama.cpp; it ends the process when the window is gone (end of stdin).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from typing import BinaryIO
+
+from app.engine.engine import Engine
+from app.engine.llama import engine_name, gpu_devices
+from app.engine.protocol import (
+    PROTOCOL_VERSION,
+    Cancel,
+    Command,
+    Event,
+    FrameReader,
+    Generate,
+    GenerationFailed,
+    Hello,
+    Load,
+    LoadFailed,
+    MeasurePlain,
+    Ping,
+    Pong,
+    ProtocolError,
+    Quit,
+    Round,
+    RoundsReceived,
+    Unload,
+    Unloaded,
+    decode_command,
+    encode_frame,
+)
+from app.errors import Cancelled, KnownError
+
+log = logging.getLogger("slipstream.worker")
+
+_FLUSH_SECONDS = 1 / 60
+_PR_SET_PDEATHSIG = 1
+
+
+class Worker:
+    """Carries out one command after the other."""
+
+    def __init__(self, commands: BinaryIO, events: BinaryIO) -> None:
+        self._commands = commands
+        self._events = events
+        self._write_lock = threading.Lock()
+        self._queue: queue.Queue[Command] = queue.Queue()
+        self._busy = False
+        self._pending_cancels = 0
+        self._engine = Engine()
+
+    def run(self) -> None:
+        """Serve until Quit or the end of the input."""
+        self._send(Hello(protocol=PROTOCOL_VERSION, engine=engine_name(), devices=gpu_devices()))
+        threading.Thread(target=self._read, name="commands", daemon=True).start()
+        while not isinstance(command := self._queue.get(), Quit):
+            self._busy = True
+            self._carry_out(command)
+            self._busy = False
+        self._engine.unload()
+
+    # ------------------------------------------------------------ the reading thread
+
+    def _read(self) -> None:
+        frames = FrameReader()
+        descriptor = self._commands.fileno()
+        try:
+            while data := os.read(descriptor, 65536):
+                for body in frames.feed(data):
+                    self._receive(decode_command(body))
+        except ProtocolError as error:
+            log.error("unreadable command: %s", error)
+        except OSError:
+            log.info("the command pipe broke")
+        os._exit(0)  # the window is gone: nobody reads an answer, and llama.cpp may be in the middle of one
+
+    def _receive(self, command: Command) -> None:
+        match command:
+            case Ping():
+                idle = time.monotonic() - self._engine.last_progress if self._busy else 0.0
+                self._send(Pong(busy=self._busy, seconds_since_progress=max(idle, 0.0)))
+            case Cancel():
+                self._engine.cancel()
+            case Quit():
+                self._engine.cancel()
+                self._queue.put(command)
+            case _:
+                self._queue.put(command)
+
+    # ------------------------------------------------------------ the computing thread
+
+    def _carry_out(self, command: Command) -> None:
+        self._engine.ready()
+        self._engine.last_progress = time.monotonic()
+        match command:
+            case Load():
+                self._load(command)
+            case Unload():
+                self._engine.unload()
+                self._send(Unloaded(request=command.request))
+            case Generate():
+                self._generate(command)
+            case MeasurePlain():
+                self._measure_plain(command)
+
+    def _load(self, command: Load) -> None:
+        try:
+            self._send(self._engine.load(command, self._send))
+        except Cancelled:
+            self._send(LoadFailed(request=command.request, message="Loading was cancelled.", cancelled=True))
+        except KnownError as error:
+            self._send(LoadFailed(request=command.request, message=str(error)))
+
+    def _generate(self, command: Generate) -> None:
+        rounds: list[Round] = []
+        flushed = 0.0
+        try:
+            for event in self._engine.generate(command):
+                if isinstance(event, Round):
+                    rounds.append(event)
+                    if event.time - flushed < _FLUSH_SECONDS:
+                        continue
+                    flushed = event.time
+                if rounds:
+                    self._send(RoundsReceived(request=command.request, rounds=rounds))
+                    rounds = []
+                if not isinstance(event, Round):
+                    self._send(event)
+        except KnownError as error:
+            self._send(GenerationFailed(request=command.request, message=str(error)))
+
+    def _measure_plain(self, command: MeasurePlain) -> None:
+        try:
+            self._send(self._engine.measure_plain(command))
+        except Cancelled:
+            self._send(GenerationFailed(request=command.request, message="The measurement was stopped."))
+        except KnownError as error:
+            self._send(GenerationFailed(request=command.request, message=str(error)))
+
+    def _send(self, event: Event) -> None:
+        frame = encode_frame(event)
+        with self._write_lock:
+            self._events.write(frame)
+            self._events.flush()
+
+
+def run() -> int:
+    """The entry of the engine process."""
+    faulthandler.enable()
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(name)s: %(message)s")
+    _end_with_parent()
+    for interrupt in (signal.SIGINT, getattr(signal, "SIGBREAK", None)):
+        if interrupt is not None:
+            signal.signal(interrupt, signal.SIG_IGN)  # Ctrl+C goes to the window, which ends this process in order
+    events = _claim_stdout()
+    try:
+        Worker(sys.stdin.buffer, events).run()
+    except BrokenPipeError:
+        return 0
+    return 0
+
+
+def _claim_stdout() -> BinaryIO:
+    """Keep the real stdout for events; whatever a library prints goes to stderr."""
+    own = os.dup(1)
+    os.dup2(2, 1)
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.setmode(own, os.O_BINARY)
+        msvcrt.setmode(0, os.O_BINARY)
+    return os.fdopen(own, "wb", buffering=0)
+
+
+def _end_with_parent() -> None:
+    """On Linux the kernel ends this process with its parent; elsewhere the end of stdin does."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
