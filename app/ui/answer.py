@@ -1,0 +1,107 @@
+"""An answer while it is written, and what it becomes when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import msgspec
+
+from app.chats.model import StoredMessage
+from app.chats.provenance import pack, unpack
+from app.chats.store import FinalStatus
+from app.engine.protocol import Figures, Piece
+from app.ui.conversation import Conversation
+
+
+class TranscriptView(Protocol):
+    """What a session asks of the widget that shows it."""
+
+    def clear(self) -> None: ...
+    def show_welcome(self, guide: bool) -> None: ...
+    def add_user_message(self, message_id: str, text: str, version: int = 1, versions: int = 1) -> None: ...
+    def add_answer(
+        self,
+        message_id: str,
+        heading: str,
+        text: str,
+        pieces: list[Piece],
+        footer: str,
+        version: int,
+        versions: int,
+    ) -> None: ...
+    def begin_answer(self, message_id: str, heading: str) -> None: ...
+    def append_pieces(self, pieces: list[Piece]) -> None: ...
+    def set_prompt_progress(self, done: int, total: int) -> None: ...
+    def finish_answer(self, footer: str, note: str | None, version: int, versions: int) -> None: ...
+    def remove_from(self, message_id: str) -> None: ...
+    def mark_context_start(self, message_id: str | None) -> None: ...
+    def set_busy(self, busy: bool) -> None: ...
+
+
+@dataclass
+class Pending:
+    """A stored message that waits for its answer."""
+
+    chat_id: str
+    branch: list[StoredMessage]
+    asked_at: float
+    withdrawn: bool = False
+    """Stopped after its answer was begun in the store and before the engine was asked."""
+
+
+@dataclass
+class Answer:
+    """The answer being written."""
+
+    message: StoredMessage
+    asked: Conversation
+    asked_at: float
+    request: int = 0
+    seed: int | None = None
+    pieces: list[Piece] = field(default_factory=list)
+    first_token_s: float | None = None
+    context_start: str | None = None
+    prompt_progress: tuple[int, int] | None = None
+
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+    def ended(
+        self, status: FinalStatus, reason: str | None, figures: Figures | None, extra: Mapping[str, str]
+    ) -> StoredMessage:
+        """The message as it is stored. Time to first token counts from the press of Send, queueing included."""
+        if figures is not None and self.first_token_s is not None:
+            figures = msgspec.structs.replace(figures, time_to_first_token_s=self.first_token_s)
+        kept: dict[str, object] = {**(msgspec.to_builtins(figures) if figures else {}), **extra}
+        if self.context_start is not None:
+            kept["context_start"] = self.context_start
+        return replace(
+            self.message,
+            text=self.text(),
+            provenance=pack(self.pieces),
+            status=status,
+            finish_reason=reason,
+            seed=self.seed,
+            figures=kept,
+        )
+
+
+def heading_of(message: StoredMessage) -> str:
+    """Who speaks, above an answer."""
+    return message.pair or "Answer"
+
+
+def pieces_of(message: StoredMessage) -> list[Piece]:
+    """The tokens of a stored answer with their origin."""
+    return [
+        Piece(text=piece.text, drafter=piece.drafter, round=piece.round, guess=piece.guess)
+        for piece in unpack(message.text, message.provenance)
+    ]
+
+
+def context_start_of(branch: list[StoredMessage]) -> str | None:
+    """Where the context of the branch's last answer began, if older messages had left it."""
+    start = branch[-1].figures.get("context_start") if branch else None
+    return start if isinstance(start, str) else None

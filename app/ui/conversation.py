@@ -1,0 +1,67 @@
+"""From stored messages to what the engine is asked; pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from app.chats.model import StoredMessage
+from app.engine.protocol import DEFAULT_DRAFT_LENGTH, AcceptRule, Message, Sampling
+
+EXAMPLE = "Explain acceptance rate"
+
+
+@dataclass(frozen=True)
+class AnswerSettings:
+    """How answers are written; the same for all chats."""
+
+    sampling: Sampling = field(default_factory=Sampling)
+    seed: int | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    system_prompt: str = ""
+    draft_length: int = DEFAULT_DRAFT_LENGTH
+    accept: AcceptRule = "coupled"
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Messages for the engine. ``sources[i]`` is the id of the stored message that message ``i`` begins with, without
+    the system prompt."""
+
+    messages: list[Message]
+    sources: list[str]
+
+    def first_kept(self, dropped: int) -> str | None:
+        """The stored message the context begins with after the oldest ``dropped`` have left it."""
+        return self.sources[dropped] if 0 < dropped < len(self.sources) else None
+
+
+def conversation(branch: Sequence[StoredMessage], system_prompt: str) -> Conversation:
+    """What the engine sees of a branch.
+
+    Many chat templates insist on turns that alternate, so messages of one side that follow each other (after an answer
+    that never came) are joined, and empty answers left out.
+    """
+    turns: list[tuple[StoredMessage, str]] = []
+    for message in branch:
+        if message.role == "assistant" and not message.text.strip():
+            continue
+        if turns and turns[-1][0].role == message.role:
+            first, text = turns[-1]
+            turns[-1] = (first, f"{text}\n\n{message.text}")
+        else:
+            turns.append((message, message.text))
+    system = [Message(role="system", content=system_prompt)] if system_prompt.strip() else []
+    return Conversation(
+        messages=system + [Message(role=first.role, content=text) for first, text in turns],
+        sources=[first.id for first, _ in turns],
+    )
+
+
+def question_to_measure(branch: Sequence[StoredMessage], system_prompt: str) -> list[Message]:
+    """The chat up to its last question, or an example where there is none."""
+    last = max((place for place, message in enumerate(branch) if message.role == "user"), default=-1)
+    if last < 0:
+        return [Message(role="user", content=EXAMPLE)]
+    return conversation(branch[: last + 1], system_prompt).messages

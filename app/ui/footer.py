@@ -1,0 +1,81 @@
+"""The line under an answer: its figures and why it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from app.chats.model import StoredMessage
+from app.engine.protocol import Figures
+
+_ENDS = {
+    "end": "stopped at the end of the answer",
+    "stop_string": "stopped at a stop string",
+    "length": "cut at the longest answer set",
+    "context": "cut because the context is full",
+    "cancelled": "stopped by you",
+}
+
+
+def figures_of(stored: Mapping[str, object]) -> Figures:
+    """The figures kept with an answer; empty ones where they cannot be read."""
+    try:
+        return msgspec.convert(dict(stored), Figures)
+    except msgspec.ValidationError:
+        return Figures()
+
+
+def speed_text(tokens_per_second: float) -> str:
+    """``74 tok/s``; a decimal where it matters."""
+    digits = 1 if tokens_per_second < 9.95 else 0
+    return f"{tokens_per_second:.{digits}f} tok/s"
+
+
+def seconds_text(seconds: float) -> str:
+    """``0.12 s``, ``3.4 s``, ``128 s``."""
+    digits = 2 if seconds < 0.995 else 1 if seconds < 9.95 else 0
+    return f"{seconds:.{digits}f} s"
+
+
+def footer_of(message: StoredMessage) -> str:
+    """The footer of a finished answer; what was not measured is left out."""
+    figures = figures_of(message.figures)
+    parts = []
+    if figures.decode_tokens_per_second:
+        parts.append(speed_text(figures.decode_tokens_per_second))
+    if figures.completion_tokens:
+        parts.append("1 token" if figures.completion_tokens == 1 else f"{figures.completion_tokens:,} tokens")
+    if figures.time_to_first_token_s is not None:
+        parts.append(f"{seconds_text(figures.time_to_first_token_s)} to first token")
+    if figures.draft.tested and figures.draft.acceptance_rate is not None:
+        parts.append(f"{figures.draft.acceptance_rate * 100:.0f} % kept")
+        if figures.draft.mean_acceptance_length is not None:
+            parts.append(f"{figures.draft.mean_acceptance_length:.1f} tokens a pass")
+    parts.append(_end(message))
+    if message.settings.get("template") == "chatml":
+        parts.append("ChatML template")
+    return " · ".join(part for part in parts if part)
+
+
+def _end(message: StoredMessage) -> str:
+    if message.status == "interrupted":
+        return "interrupted"
+    if message.status == "failed":
+        return ""
+    stop = message.figures.get("stop_string")
+    if message.finish_reason == "stop_string" and isinstance(stop, str):
+        return f"stopped at “{stop[:20]}”"
+    return _ENDS.get(message.finish_reason or "", "")
+
+
+def note_of(message: StoredMessage) -> str | None:
+    """A sentence under an answer that did not end by itself."""
+    failure = message.figures.get("failure")
+    if isinstance(failure, str):
+        return failure
+    if message.status == "interrupted":
+        return "The engine or the window ended while this was written. What had arrived is kept."
+    if message.status == "failed":
+        return "This answer could not be written."
+    return None

@@ -1,0 +1,167 @@
+"""What the window says when something is not as usual: a sentence or two, and what one can do about it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Literal
+
+from PySide6.QtCore import QObject, Signal
+
+from app.ui.engine_client import EngineExit
+
+Kind = Literal["info", "warning", "bad"]
+
+
+class Action(enum.StrEnum):
+    """What a button of a notice asks for."""
+
+    RESTART = "restart"
+    RESTART_PLAIN = "restart_plain"
+    COPY_REPORT = "copy_report"
+    OPEN_MODELS = "open_models"
+    LOAD_GUIDE = "load_guide"
+    LOAD_AGAIN = "load_again"
+    OPEN_LOGS = "open_logs"
+    ANSWER = "answer"
+    SAVE_AGAIN = "save_again"
+    WAIT = "wait"
+    UNDO_DELETE = "undo_delete"
+    DISMISS = "dismiss"
+
+
+_LABELS = {
+    Action.RESTART: "Restart",
+    Action.RESTART_PLAIN: "Restart without draft",
+    Action.COPY_REPORT: "Copy report",
+    Action.OPEN_MODELS: "Open models…",
+    Action.LOAD_GUIDE: "Load Slipstream Guide",
+    Action.LOAD_AGAIN: "Load again",
+    Action.OPEN_LOGS: "Open log folder",
+    Action.ANSWER: "Write the answer",
+    Action.SAVE_AGAIN: "Save again",
+    Action.WAIT: "Wait",
+    Action.UNDO_DELETE: "Undo",
+    Action.DISMISS: "Dismiss",
+}
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One notice. ``actions`` appear as buttons, in this order."""
+
+    kind: Kind
+    text: str
+    actions: tuple[Action, ...] = ()
+
+    def buttons(self, subject: str) -> list[tuple[str, str]]:
+        """Pairs of name and label; `parse` reads the names."""
+        return [(f"{action.value}:{subject}", _LABELS[action]) for action in self.actions]
+
+
+def parse(name: str) -> tuple[Action, str]:
+    """The action and the subject of a button's name."""
+    action, _, subject = name.partition(":")
+    return Action(action), subject
+
+
+def engine_ended(ended: EngineExit, *, had_draft: bool, was_answering: bool) -> Notice:
+    kept = " The answer so far is kept." if was_answering else " Your chats are safe."
+    restarts = (Action.RESTART, Action.RESTART_PLAIN) if had_draft else (Action.RESTART,)
+    return Notice("bad", ended.sentence() + kept, (*restarts, Action.COPY_REPORT))
+
+
+def engine_ends_too_often(ended: EngineExit, *, had_draft: bool) -> Notice:
+    text = (
+        f"{ended.sentence()} That was the third time in five minutes, so this pair will probably not work here. "
+        "Load other models, or try again."
+    )
+    plain = (Action.RESTART_PLAIN,) if had_draft else ()
+    return Notice("bad", text, (Action.OPEN_MODELS, *plain, Action.RESTART, Action.COPY_REPORT))
+
+
+def engine_stalled(seconds: float) -> Notice:
+    text = f"The engine has not reacted for {seconds:.0f} s. You can wait or restart it; nothing written is lost."
+    return Notice("warning", text, (Action.WAIT, Action.RESTART))
+
+
+def load_failed(message: str) -> Notice:
+    return Notice("bad", message, (Action.OPEN_MODELS, Action.LOAD_GUIDE))
+
+
+def load_cancelled() -> Notice:
+    return Notice("info", "Loading was cancelled. No model is loaded.", (Action.LOAD_AGAIN, Action.OPEN_MODELS))
+
+
+def no_model() -> Notice:
+    return Notice("info", "No model is loaded, so there is no answer yet.", (Action.OPEN_MODELS, Action.LOAD_GUIDE))
+
+
+def file_missing(name: str) -> Notice:
+    text = f"The model file {name} is no longer where it was. Choose it again, or talk to the Slipstream Guide."
+    return Notice("bad", text, (Action.OPEN_MODELS, Action.LOAD_GUIDE))
+
+
+def guide_missing() -> Notice:
+    text = "The Slipstream Guide is not part of this copy. Open a model file to chat."
+    return Notice("warning", text, (Action.OPEN_MODELS,))
+
+
+def draft_refused(reason: str) -> Notice:
+    return Notice("warning", f"The draft is not used. {reason}", (Action.OPEN_MODELS, Action.DISMISS))
+
+
+def died_while_loading(name: str) -> Notice:
+    text = f"Slipstream ended while it loaded {name} the last time, so it was not loaded again by itself."
+    return Notice("warning", text, (Action.LOAD_AGAIN, Action.OPEN_MODELS))
+
+
+def unanswered() -> Notice:
+    return Notice("info", "This message has no answer yet.", (Action.ANSWER,))
+
+
+def not_saved(reason: str) -> Notice:
+    return Notice("bad", reason, (Action.SAVE_AGAIN,))
+
+
+def chats_unavailable(reason: str) -> Notice:
+    text = f"{reason} What you write now is kept only until Slipstream is closed."
+    return Notice("bad", text, (Action.OPEN_LOGS, Action.DISMISS))
+
+
+def previous_crash() -> Notice:
+    text = "Slipstream ended unexpectedly the last time. Your chats are here; a report is in the log folder."
+    return Notice("info", text, (Action.OPEN_LOGS, Action.DISMISS))
+
+
+def plain_text(text: str) -> Notice:
+    """A notice that somebody else worded, such as the settings."""
+    return Notice("warning", text, (Action.DISMISS,))
+
+
+class NoticeBoard(QObject):
+    """The notices in force, one a subject; a new one about the same subject replaces the old.
+
+    Signals:
+        changed: The notices to show by subject, oldest first.
+    """
+
+    changed = Signal(dict)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._notices: dict[str, Notice] = {}
+
+    def notices(self) -> dict[str, Notice]:
+        return dict(self._notices)
+
+    def show(self, subject: str, notice: Notice) -> None:
+        if self._notices.get(subject) != notice:
+            self._notices.pop(subject, None)
+            self._notices[subject] = notice
+            self.changed.emit(self.notices())
+
+    def remove(self, *subjects: str) -> None:
+        removed = [self._notices.pop(subject, None) for subject in subjects]
+        if any(removed):
+            self.changed.emit(self.notices())

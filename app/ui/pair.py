@@ -1,0 +1,285 @@
+"""Which pair is loaded: loading, restarting after a death, the baseline of plain speed. No widgets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app import paths
+from app.engine.protocol import (
+    GenerationFailed,
+    LoadFailed,
+    LoadProgressed,
+    LoadSettings,
+    Message,
+    PairLoaded,
+    PlainMeasured,
+    Sampling,
+)
+from app.ui import notices
+from app.ui.engine_client import CrashTracker, Engine, EngineExit, EngineState
+from app.ui.notices import NoticeBoard
+
+_log = logging.getLogger(__name__)
+
+GUIDE_NAME = "Slipstream Guide"
+PLAIN_TOKENS = 128
+_STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1)}
+ENGINE_NOTICES = ("engine", "load", "draft", "stall")
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    """What is loaded together."""
+
+    target: str
+    draft: str | None = None
+    settings: LoadSettings = field(default_factory=LoadSettings)
+
+    def missing(self) -> Path | None:
+        """The first file that is not there."""
+        files = [Path(name) for name in (self.target, self.draft) if name]
+        return next((path for path in files if not path.is_file()), None)
+
+
+def guide_files() -> PairFiles:
+    """The bundled pair."""
+    return PairFiles(
+        str(paths.resource("guide", "guide-target.gguf")), str(paths.resource("guide", "guide-draft.gguf"))
+    )
+
+
+def is_guide(target: str) -> bool:
+    return Path(target) == Path(guide_files().target)
+
+
+class LoadingMarker:
+    """A file that names the pair being loaded, so that one that takes the app with it is not loaded at every start."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def left_behind(self) -> PairFiles | None:
+        """The pair that was being loaded when the app died; ``None`` after an ordinary end."""
+        try:
+            value = json.loads(self._path.read_text(encoding="utf-8"))
+            return PairFiles(str(value["target"]), str(value["draft"]) if value.get("draft") else None)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def set(self, files: PairFiles) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(json.dumps({"target": files.target, "draft": files.draft}), encoding="utf-8")
+        except OSError as error:
+            _log.warning("cannot note which pair is loaded: %s", error)
+
+    def clear(self) -> None:
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("cannot remove the note of the pair being loaded: %s", error)
+
+
+class PairKeeper(QObject):
+    """Keeps an engine with a pair in it.
+
+    Signals:
+        pair_changed: The `PairLoaded` in use, or ``None``.
+        load_progressed: Share done of the load, 0 to 1.
+        pair_opened: The `PairFiles` of a load that succeeded, to be remembered.
+        engine_lost: The engine went away while it may have been busy.
+        plain_speed_measured: The measured tokens per second.
+        measuring_ended: A measurement is over, however it went.
+    """
+
+    pair_changed = Signal(object)
+    load_progressed = Signal(float)
+    pair_opened = Signal(object)
+    engine_lost = Signal()
+    plain_speed_measured = Signal(float)
+    measuring_ended = Signal()
+
+    def __init__(
+        self,
+        engine: Engine,
+        board: NoticeBoard,
+        marker: LoadingMarker,
+        parent: QObject | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(parent)
+        self._engine = engine
+        self._board = board
+        self._marker = marker
+        self._clock = clock
+        self._tracker = CrashTracker()
+        self._last_exit: EngineExit | None = None
+        self._files: PairFiles | None = None
+        self._pair: PairLoaded | None = None
+        self._measure_request = 0
+        engine.load_progressed.connect(self._on_load_progressed)
+        engine.pair_loaded.connect(self._on_pair_loaded)
+        engine.load_failed.connect(self._on_load_failed)
+        engine.engine_exited.connect(self._on_engine_exited)
+        engine.engine_stalled.connect(self._on_engine_stalled)
+        engine.state_changed.connect(self._on_state_changed)
+        engine.plain_measured.connect(self._on_plain_measured)
+        engine.generation_failed.connect(self._on_generation_failed)
+
+    # ------------------------------------------------------------ what is there
+
+    def pair(self) -> PairLoaded | None:
+        return self._pair
+
+    def files(self) -> PairFiles | None:
+        """What was asked for last, loaded or not."""
+        return self._files
+
+    def can_bring_back(self) -> bool:
+        """Whether a message may start the engine again without asking."""
+        return self._files is not None and not self._tracker.is_exhausted(self._clock())
+
+    def report(self) -> str:
+        """The report of the last death; empty if there was none."""
+        return self._last_exit.report() if self._last_exit else ""
+
+    # ------------------------------------------------------------ loading
+
+    def open_at_start(self, files: PairFiles) -> None:
+        """Load a pair at the start of the app, unless it took the app with it the last time."""
+        left = self._marker.left_behind()
+        self._marker.clear()
+        if left is not None and (left.target, left.draft) == (files.target, files.draft):
+            self._files = files
+            self._board.show("load", notices.died_while_loading(_name(files)))
+            self._engine.start()
+        else:
+            self.load(files)
+
+    def load(self, files: PairFiles) -> None:
+        """Load a pair in place of what there is; failures appear as notices."""
+        self._files = files
+        self._board.remove(*ENGINE_NOTICES)
+        if (missing := files.missing()) is not None:
+            is_bundled = is_guide(files.target)
+            notice = notices.guide_missing() if is_bundled else notices.file_missing(missing.name)
+            self._board.show("load", notice)
+            return
+        self._set_pair(None)
+        self._marker.set(files)
+        self.load_progressed.emit(0.0)
+        self._engine.load(files.target, files.draft, files.settings)
+
+    def load_guide(self) -> None:
+        settings = self._files.settings if self._files and is_guide(self._files.target) else LoadSettings()
+        self.load(replace(guide_files(), settings=settings))
+
+    def load_again(self) -> None:
+        if self._files is not None:
+            self.load(self._files)
+
+    def restart(self, *, with_draft: bool = True) -> None:
+        """End the engine, start a fresh one and load the pair again."""
+        self._board.remove(*ENGINE_NOTICES)
+        self._set_pair(None)
+        self._marker.clear()
+        self._engine.restart()
+        self.engine_lost.emit()
+        if self._files is not None:
+            self.load(self._files if with_draft else replace(self._files, draft=None))
+
+    def shutdown(self) -> None:
+        self._engine.shutdown()
+        self._marker.clear()
+
+    # ------------------------------------------------------------ plain speed
+
+    def measure_plain(self, messages: list[Message], sampling: Sampling, seed: int) -> bool:
+        """Measure decoding without a draft; whether it could begin."""
+        if self._engine.state() is not EngineState.READY:
+            return False
+        self._measure_request = self._engine.measure_plain(
+            messages, sampling=sampling, seed=seed, max_tokens=PLAIN_TOKENS
+        )
+        return True
+
+    @Slot(object)
+    def _on_plain_measured(self, measured: PlainMeasured) -> None:
+        self._measure_request = 0
+        self.measuring_ended.emit()
+        self.plain_speed_measured.emit(measured.decode_tokens_per_second)
+
+    @Slot(object)
+    def _on_generation_failed(self, failed: GenerationFailed) -> None:
+        if failed.request == self._measure_request:
+            self._measure_request = 0
+            self._board.show("measure", notices.plain_text(failed.message))
+            self.measuring_ended.emit()
+
+    # ------------------------------------------------------------ what the engine says
+
+    @Slot(object)
+    def _on_load_progressed(self, progress: LoadProgressed) -> None:
+        start, share = _STAGES[progress.stage]
+        self.load_progressed.emit(start + share * progress.fraction)
+
+    @Slot(object)
+    def _on_pair_loaded(self, pair: PairLoaded) -> None:
+        self._marker.clear()
+        self._board.remove(*ENGINE_NOTICES)
+        self._set_pair(pair)
+        if pair.draft_refused:
+            self._board.show("draft", notices.draft_refused(pair.draft_refused))
+        if self._files is not None:
+            self.pair_opened.emit(self._files)
+
+    @Slot(object)
+    def _on_load_failed(self, failed: LoadFailed) -> None:
+        self._marker.clear()
+        self._set_pair(None)
+        notice = notices.load_cancelled() if failed.cancelled else notices.load_failed(failed.message)
+        self._board.show("load", notice)
+
+    @Slot(object)
+    def _on_engine_exited(self, ended: EngineExit) -> None:
+        self._marker.clear()
+        self._last_exit = ended
+        self._measure_request = 0
+        self._set_pair(None)
+        now = self._clock()
+        self._tracker.record(now)
+        had_draft = bool(self._files and self._files.draft)
+        if self._tracker.is_exhausted(now):
+            notice = notices.engine_ends_too_often(ended, had_draft=had_draft)
+        else:
+            was_answering = ended.state is EngineState.ANSWERING
+            notice = notices.engine_ended(ended, had_draft=had_draft, was_answering=was_answering)
+        self._board.remove(*ENGINE_NOTICES)
+        self._board.show("engine", notice)
+        self.measuring_ended.emit()
+        self.engine_lost.emit()
+
+    @Slot(float)
+    def _on_engine_stalled(self, seconds: float) -> None:
+        self._board.show("stall", notices.engine_stalled(seconds))
+
+    @Slot(EngineState)
+    def _on_state_changed(self, state: EngineState) -> None:
+        if not state.is_busy:
+            self._board.remove("stall")
+
+    def _set_pair(self, pair: PairLoaded | None) -> None:
+        if pair is not self._pair:
+            self._pair = pair
+            self.pair_changed.emit(pair)
+
+
+def _name(files: PairFiles) -> str:
+    return GUIDE_NAME if is_guide(files.target) else Path(files.target).name
