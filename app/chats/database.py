@@ -7,12 +7,12 @@ import logging
 import os
 import sqlite3
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 from app.chats.backup import back_up_before_migration, restore_newest
 from app.chats.schema import APPLICATION_ID, MIGRATIONS, Migrations, migrate
 from app.errors import KnownError
+from app.paths import broken_name
 
 log = logging.getLogger(__name__)
 
@@ -160,12 +160,7 @@ def _upgrade(connection: sqlite3.Connection, path: Path, migrations: Migrations)
 
 def _put_aside(path: Path) -> str:
     """Rename the damaged file with its logs, bring back a backup, and say so."""
-    stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    aside = path.with_name(f"{path.stem}.broken-{stamp}{path.suffix}")
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = path.with_name(f"{path.stem}.broken-{stamp}-{number}{path.suffix}")
+    aside = broken_name(path)
     for ending in ("-wal", "-shm", ""):
         part = path.with_name(path.name + ending)
         if part.exists():

@@ -1,0 +1,91 @@
+"""Where Slipstream keeps things, and where the files it brings along are.
+
+``SLIPSTREAM_HOME`` puts everything under one folder (portable use, tests); otherwise each system's own places are used.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import platformdirs
+
+from app.errors import KnownError
+
+NAME = "Slipstream"
+HOME_VARIABLE = "SLIPSTREAM_HOME"
+
+
+def data_dir() -> Path:
+    """Chats and their backups. Like all folders here it exists afterwards; raises `KnownError` if it cannot."""
+    return _made(_home() or platformdirs.user_data_path(NAME, appauthor=False))
+
+
+def config_dir() -> Path:
+    """The settings."""
+    return _made(_home() or platformdirs.user_config_path(NAME, appauthor=False))
+
+
+def log_dir() -> Path:
+    home = _home()
+    return _made(home / "logs" if home else platformdirs.user_log_path(NAME, appauthor=False))
+
+
+def cache_dir() -> Path:
+    """What can be made again when it is gone."""
+    home = _home()
+    return _made(home / "cache" if home else platformdirs.user_cache_path(NAME, appauthor=False))
+
+
+def chat_file() -> Path:
+    return data_dir() / "chats.sqlite"
+
+
+def settings_file() -> Path:
+    return config_dir() / "settings.json"
+
+
+def resource(*parts: str) -> Path:
+    """A file of ``resources/``: beside ``app`` in the source, inside it in a wheel, in the bundle of PyInstaller."""
+    return _resources().joinpath(*parts)
+
+
+def broken_name(path: Path) -> Path:
+    """A free name beside ``path`` for a file that cannot be used but must be kept."""
+    stamp = f"{datetime.now():%Y-%m-%d-%H%M%S}"
+    name = path.with_name(f"{path.stem}.broken-{stamp}{path.suffix}")
+    number = 1
+    while name.exists():
+        number += 1
+        name = path.with_name(f"{path.stem}.broken-{stamp}-{number}{path.suffix}")
+    return name
+
+
+def _resources() -> Path:
+    bundle = getattr(sys, "_MEIPASS", None)
+    if bundle is not None:
+        return Path(bundle) / "resources"
+    package = Path(__file__).resolve().parent
+    installed = package / "resources"
+    return installed if installed.is_dir() else package.parent / "resources"
+
+
+def _home() -> Path | None:
+    value = os.environ.get(HOME_VARIABLE, "").strip()
+    return Path(value).expanduser().absolute() if value else None
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        reason = "" if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else "it cannot be written"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if reason:
+        raise KnownError(
+            f"Slipstream cannot keep its files in {folder}: {reason}. "
+            f"Make the folder writable, or set {HOME_VARIABLE} to another one."
+        )
+    return folder

@@ -1,0 +1,197 @@
+"""The settings: one typed table, kept in one JSON file.
+
+Each field of `Settings` is one setting: its name is the key in the file, its annotation the type, the range and the
+description.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
+
+from app.engine.protocol import MAX_DRAFT_LENGTH, AcceptRule, LoadSettings, Sampling
+from app.errors import KnownError
+from app.paths import broken_name
+
+VERSION = 1
+MAX_RECENT_PAIRS = 10
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """The files of a target and, if there is one, a draft."""
+
+    target: str
+    draft: str | None = None
+
+
+class Settings(msgspec.Struct, kw_only=True):
+    """All settings with their defaults. Ranges are checked on reading and on saving."""
+
+    window_geometry: Annotated[str, Meta(description="Place and size of the window, as Qt saves it, base64")] = ""
+    splitter_state: Annotated[str, Meta(description="Widths of list, chat and panel, as Qt saves them, base64")] = ""
+    chats_visible: Annotated[bool, Meta(description="Show the list of chats")] = True
+    speed_visible: Annotated[bool, Meta(description="Show the Speed panel")] = True
+    drafted_visible: Annotated[bool, Meta(description="Tint the tokens the draft proposed")] = False
+
+    draft_length: (
+        Annotated[int, Meta(ge=0, le=MAX_DRAFT_LENGTH, description="Tokens drafted at a time; 0 is plain decoding")]
+        | None
+    ) = None
+    """``None`` takes the pair's own default."""
+    accept: Annotated[AcceptRule, Meta(description="How draft tokens are accepted")] = "coupled"
+    sampling: Annotated[Sampling, Meta(description="How the next token is drawn")] = Sampling()
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="The same seed gives the same answer")] | None = None
+    """``None`` draws another seed for each answer."""
+    longest_answer: Annotated[int, Meta(ge=1, description="Tokens after which an answer is cut")] | None = None
+    """``None`` writes until the answer ends or the context is full."""
+    stop_strings: Annotated[list[str], Meta(description="Texts that end an answer")] = []
+    system_prompt: Annotated[str, Meta(description="What the model is told before each chat")] = ""
+    load: Annotated[LoadSettings, Meta(description="Context and memory")] = LoadSettings()
+
+    last_pair: Annotated[Pair | None, Meta(description="The pair that was loaded last")] = None
+    """``None`` is the bundled pair."""
+    recent_pairs: Annotated[list[Pair], Meta(description="The pairs that were loaded, newest first, at most 10")] = []
+    last_chat_id: Annotated[str, Meta(description="The chat that was open")] | None = None
+
+    def remember_pair(self, pair: Pair) -> None:
+        """Make ``pair`` the last one and the first of the recent ones."""
+        self.last_pair = pair
+        self.recent_pairs = [pair, *(other for other in self.recent_pairs if other != pair)][:MAX_RECENT_PAIRS]
+
+
+class SettingsFile:
+    """The settings of one file: read ``values``, change its attributes, `save`.
+
+    What a newer version wrote and this one does not know stays in the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read the file. Raises `KnownError` only if a broken one cannot be put aside."""
+        self._path = path.resolve()
+        self._left: dict[str, Any] = {}
+        self._version = VERSION
+        self.notice: str | None = None
+        """What the user should know about the file, in a sentence or two."""
+        self.values = self._read()
+
+    def save(self) -> None:
+        """Write the file, whole or not at all.
+
+        Raises `KnownError` if the disk does not let us; `msgspec.ValidationError` for a value out of its range (a bug).
+        """
+        values = msgspec.to_builtins(self.values)
+        msgspec.convert(values, Settings)
+        content = {"version": self._version, **_merged(self._left, values, msgspec.to_builtins(Settings()))}
+        try:
+            _write(self._path, json.dumps(content, indent=2) + "\n")
+        except OSError as error:
+            raise KnownError(
+                f"Settings could not be saved in {self._path.parent}: {error.strerror or error}. "
+                "They stay as they are until Slipstream ends."
+            ) from error
+
+    def _read(self) -> Settings:
+        try:
+            content = json.loads(self._path.read_bytes())
+        except FileNotFoundError:
+            return Settings()
+        except (OSError, ValueError, RecursionError):
+            content = None
+        version = content.pop("version", VERSION) if isinstance(content, dict) else None
+        if not isinstance(version, int):
+            self._put_aside()
+            return Settings()
+        self._version = max(version, VERSION)
+        problems: list[str] = []
+        values, self._left = _lenient(Settings, content, problems, keep_unusable=version > VERSION)
+        if version > VERSION:
+            self.notice = (
+                "The settings were saved by a newer Slipstream. "
+                "What this one does not know has its default here and is left alone in the file."
+            )
+        elif problems:
+            self.notice = f"Some settings could not be used and have their defaults: {', '.join(problems)}."
+        return values
+
+    def _put_aside(self) -> None:
+        aside = broken_name(self._path)
+        try:
+            self._path.rename(aside)
+        except OSError as error:
+            raise KnownError(
+                f"The settings in {self._path} cannot be read and cannot be put aside: {error.strerror or error}. "
+                "Move the file away and start Slipstream again."
+            ) from error
+        self.notice = f"The settings could not be read. The file is kept as {aside}, and everything has its default."
+
+
+def _lenient(
+    kind: type[T], content: dict[str, Any], problems: list[str], *, keep_unusable: bool, inside: str = ""
+) -> tuple[T, dict[str, Any]]:
+    """``content`` as far as it is usable, defaults for the rest; and what must stay in the file as it is."""
+    left = dict(content)
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        if field.encode_name not in content:
+            continue
+        raw = left.pop(field.encode_name)
+        struct = _struct(field.type)
+        try:
+            if struct is not None and isinstance(raw, dict):
+                name = f"{inside}{field.name}."
+                values[field.name], below = _lenient(struct, raw, problems, keep_unusable=keep_unusable, inside=name)
+                if below:
+                    left[field.encode_name] = below
+            else:
+                values[field.name] = msgspec.convert(raw, field.type)
+        except (msgspec.ValidationError, TypeError):
+            problems.append(inside + field.name)
+            if keep_unusable:
+                left[field.encode_name] = raw
+    return kind(**values), left
+
+
+def _struct(kind: Any) -> type[msgspec.Struct] | None:
+    plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    return plain if isinstance(plain, type) and issubclass(plain, msgspec.Struct) else None
+
+
+def _merged(left: dict[str, Any], values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """``values``, and what was ``left`` in the file: unknown keys, and unusable values where the default was kept."""
+    result = dict(values)
+    for key, raw in left.items():
+        if isinstance(raw, dict) and isinstance(values.get(key), dict):
+            result[key] = _merged(raw, values[key], defaults[key])
+        elif key not in values or values[key] == defaults[key]:
+            result[key] = raw
+    return result
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
+    part = Path(name)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - the descriptor is open already
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    if sys.platform != "win32":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the new name is only safe with its folder
+        finally:
+            os.close(folder)

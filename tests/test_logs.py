@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import faulthandler
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app import logs
+from app.errors import KnownError
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own, that logs and ends as ``code`` says."""
+    start = "import faulthandler, logging, os, sys, threading\nfrom app import logs\nlogs.start()\n"
+    return subprocess.run([sys.executable, "-c", start + code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def _faulthandler_after() -> Iterator[None]:
+    """There is one fault handler a process, and pytest wants it back."""
+    enabled = faulthandler.is_enabled()
+    yield
+    if enabled and sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)
+
+
+@pytest.fixture
+def started(_faulthandler_after: None) -> Iterator[logs.Logs]:
+    yield logs.start()
+    logs.stop()
+
+
+def test_records_go_to_the_file(started: logs.Logs, home: Path) -> None:
+    logging.getLogger("app.some.part").info("the engine is %s", "ready")
+    logging.getLogger("app.some.part").debug("too much")
+    text = (home / "logs" / "slipstream.log").read_text(encoding="utf-8")
+    assert "INFO    app.some.part: the engine is ready" in text
+    assert "Slipstream 0" in text
+    assert "too much" not in text
+    assert "the engine is ready" in logs.last_lines(1)
+    assert started.file == home / "logs" / "slipstream.log"
+
+
+def test_the_file_is_rotated(started: logs.Logs) -> None:
+    line = "x" * 10_000
+    for _ in range(5 * logs.MAX_BYTES // len(line)):
+        logging.getLogger("app").info(line)
+    files = list(started.file.parent.glob("slipstream.log*"))
+    assert len(files) == logs.KEPT_FILES + 1
+    assert max(file.stat().st_size for file in files) <= logs.MAX_BYTES
+
+
+def test_a_clean_end_leaves_no_crash(home: Path) -> None:
+    assert run("logs.stop()").returncode == 0
+    assert [file.name for file in (home / "logs").iterdir()] == ["slipstream.log"]
+    assert run("print(logs.previous_crash())").stdout == "None\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "trace"),
+    [
+        ("faulthandler._sigsegv()", "Segmentation fault"),
+        ("os.abort()", "Aborted"),
+        ("def work():\n    raise ZeroDivisionError('bug')\nwork()", "ZeroDivisionError: bug"),
+        (
+            "t = threading.Thread(target=lambda: 1 // 0)\nt.start()\nt.join()\nos._exit(1)",
+            "ZeroDivisionError: integer division",
+        ),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_crash_is_told_once_at_the_next_start(code: str, trace: str) -> None:
+    assert run(code).returncode != 0
+    told = run("print(logs.previous_crash())\nlogs.stop()").stdout
+    assert trace in told
+    assert run("print(logs.previous_crash())").stdout == "None\n"
+
+
+def test_a_kill_is_no_crash_of_ours() -> None:
+    run("os._exit(9)")
+    assert run("print(logs.previous_crash())").stdout == "None\n"
+
+
+def test_a_known_error_is_logged_without_a_traceback(home: Path) -> None:
+    assert run("from app.errors import KnownError\nraise KnownError('the disk is full')").returncode == 1
+    text = (home / "logs" / "slipstream.log").read_text(encoding="utf-8")
+    assert "ERROR   app.logs: the disk is full" in text
+    assert "Traceback" not in text
+    assert run("print(logs.previous_crash())").stdout == "None\n"
+
+
+@pytest.mark.allow_logs
+@pytest.mark.usefixtures("started")
+def test_a_bug_in_a_thread_is_logged_with_its_traceback() -> None:
+    def work() -> None:
+        raise ZeroDivisionError("in the thread")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert "ZeroDivisionError: in the thread" in logs.last_lines()
+    assert "Traceback" in logs.last_lines()
+
+
+def test_the_home_folder_is_not_in_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/ann"))
+    text = "File /home/ann/models/a.gguf, /home/ann, /home/anna/b, /home/ann."
+    assert logs.redact(text) == "File ~/models/a.gguf, ~, /home/anna/b, ~."
+    monkeypatch.setattr(Path, "home", lambda: Path("/"))
+    assert logs.redact(text) == text
+
+
+@pytest.mark.usefixtures("started")
+def test_the_home_folder_is_not_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/ann"))
+    logging.getLogger("app").info("opened %s", "/home/ann/models/a.gguf")
+    assert logs.last_lines(1).endswith("opened ~/models/a.gguf")
+
+
+@pytest.mark.usefixtures("_faulthandler_after")
+def test_stop_restores_what_start_changed() -> None:
+    hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
+    handlers = list(logging.getLogger().handlers)
+    logs.start()
+    logs.stop()
+    logs.stop()
+    assert (sys.excepthook, threading.excepthook, sys.unraisablehook) == hooks
+    assert logging.getLogger().handlers == handlers
+    assert (logs.previous_crash(), logs.last_lines()) == (None, "")
+
+
+def test_a_log_that_cannot_be_written_is_named(home: Path) -> None:
+    (home / "logs" / "slipstream.log").mkdir(parents=True)
+    with pytest.raises(KnownError, match="cannot write its log"):
+        logs.start()

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app import paths
+from app.errors import KnownError
+
+FOLDERS = [paths.data_dir, paths.config_dir, paths.log_dir, paths.cache_dir]
+
+
+def test_everything_is_under_the_portable_home(home: Path) -> None:
+    folders = [folder() for folder in FOLDERS]
+    assert folders == [home, home, home / "logs", home / "cache"]
+    assert paths.chat_file() == home / "chats.sqlite"
+    assert paths.settings_file() == home / "settings.json"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes")
+def test_only_the_user_may_enter_the_folders() -> None:
+    assert [folder().stat().st_mode & 0o777 for folder in FOLDERS] == [0o700] * 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="XDG folders")
+def test_without_a_portable_home_the_systems_places_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(paths.HOME_VARIABLE, " ")
+    for name in ("DATA", "CONFIG", "STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
+    folders = [folder() for folder in FOLDERS]
+    assert [folder.relative_to(tmp_path).parts[:2] for folder in folders] == [
+        (name, "Slipstream") for name in ("DATA", "CONFIG", "STATE", "CACHE")
+    ]
+    assert all(folder.is_dir() for folder in folders)
+
+
+def test_a_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(paths.HOME_VARIABLE, "portable")
+    assert paths.data_dir() == tmp_path / "portable"
+
+
+def test_a_home_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    monkeypatch.setenv(paths.HOME_VARIABLE, str(blocked / "home"))
+    for folder in FOLDERS:
+        with pytest.raises(KnownError, match=r"cannot keep its files in .*Not a directory.*SLIPSTREAM_HOME"):
+            folder()
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "read-only"
+    folder.mkdir(mode=0o500)
+    mounted = False
+    if sys.platform == "linux":  # modes do not bind root, a read-only file system does
+        command = ["mount", "-t", "tmpfs", "-o", "ro,size=64k", "tmpfs", str(folder)]
+        mounted = subprocess.run(command, check=False, capture_output=True).returncode == 0
+    yield folder
+    if mounted:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes")
+def test_a_home_that_cannot_be_written_is_named(read_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(paths.HOME_VARIABLE, str(read_only))
+    with pytest.raises(KnownError, match="it cannot be written"):
+        paths.data_dir()
+    with pytest.raises(KnownError, match="cannot keep its files"):
+        paths.log_dir()
+
+
+def test_resources_from_source() -> None:
+    assert paths.resource("guide") == Path(__file__).parent.parent / "resources" / "guide"
+    assert paths.resource().is_dir()
+
+
+def test_resources_of_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = tmp_path / "site-packages" / "app"
+    (inside / "resources").mkdir(parents=True)
+    monkeypatch.setattr(paths, "__file__", str(inside / "paths.py"))
+    assert paths.resource("guide", "x") == inside / "resources" / "guide" / "x"
+
+
+def test_resources_of_a_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path), raising=False)
+    assert paths.resource("guide") == tmp_path / "resources" / "guide"

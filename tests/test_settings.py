@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.engine.protocol import Generate, LoadSettings, Sampling
+from app.errors import KnownError
+from app.settings import MAX_RECENT_PAIRS, VERSION, Pair, Settings, SettingsFile
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "config" / "settings.json"
+
+
+def write(path: Path, content: object) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_without_a_file_everything_has_its_default_and_nothing_is_written(path: Path) -> None:
+    file = SettingsFile(path)
+    assert file.values == Settings()
+    assert file.notice is None
+    assert not path.exists()
+
+
+def test_defaults_are_those_of_the_engines_messages() -> None:
+    settings, request = Settings(), Generate(request=1, messages=[])
+    assert settings.sampling == request.sampling == Sampling()
+    assert (settings.accept, settings.seed, settings.longest_answer) == (request.accept, None, None)
+    assert settings.draft_length is None
+
+
+def test_every_setting_survives_being_saved(path: Path) -> None:
+    file = SettingsFile(path)
+    changed: dict[str, Any] = {
+        "window_geometry": "AdnQ",
+        "splitter_state": "AAAA/w==",
+        "chats_visible": False,
+        "speed_visible": False,
+        "drafted_visible": True,
+        "draft_length": 16,
+        "accept": "rejection",
+        "sampling": Sampling(temperature=0.0, top_k=1),
+        "seed": 2**63 - 1,
+        "longest_answer": 1,
+        "stop_strings": ["\n\n", "Ende"],
+        "system_prompt": "Sei kurz – „bitte“ 😀",
+        "load": LoadSettings(context_length=4096, kv_type="q8_0", target_gpu_layers=0),
+        "last_pair": Pair("/m/ü.gguf", "/m/d.gguf"),
+        "recent_pairs": [Pair("/m/ü.gguf", "/m/d.gguf"), Pair("C:\\m.gguf")],
+        "last_chat_id": "abc",
+    }
+    defaults = Settings()
+    assert set(changed) == set(Settings.__struct_fields__)
+    for name, value in changed.items():
+        assert getattr(defaults, name) != value
+        setattr(file.values, name, value)
+    file.save()
+    again = SettingsFile(path)
+    assert again.values == Settings(**changed)
+    assert again.notice is None
+
+
+def test_every_setting_is_described() -> None:
+    def description(schema: dict[str, Any]) -> object:
+        return schema.get("description") or next((d for s in schema.get("anyOf", []) if (d := description(s))), None)
+
+    properties = msgspec.json.schema(Settings)["$defs"]["Settings"]["properties"]
+    assert [name for name, schema in properties.items() if not description(schema)] == []
+
+
+def test_a_value_out_of_range_is_not_saved(path: Path) -> None:
+    file = SettingsFile(path)
+    file.values.draft_length = 17
+    with pytest.raises(msgspec.ValidationError):
+        file.save()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", '"text"', "{]", "\0\0\0", '{"version": "x"}', "[" * 100_000])
+def test_a_broken_file_is_put_aside(path: Path, content: str) -> None:
+    write(path, content)
+    file = SettingsFile(path)
+    assert file.values == Settings()
+    assert file.notice is not None
+    (aside,) = path.parent.glob("settings.broken-*.json")
+    assert str(aside) in file.notice
+    assert aside.read_text() == content
+    file.save()
+    assert SettingsFile(path).notice is None
+
+
+def test_bytes_that_are_no_text_are_put_aside(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b'{"system_prompt": "\xff\xfe"}')
+    assert SettingsFile(path).values == Settings()
+    assert len(list(path.parent.glob("settings.broken-*.json"))) == 1
+
+
+def test_one_unusable_value_costs_only_itself(path: Path) -> None:
+    sampling = {"temperature": 99, "top_k": 7}
+    write(path, {"version": 1, "draft_length": 99, "sampling": sampling, "seed": 5, "load": [], "accept": None})
+    file = SettingsFile(path)
+    assert file.values == Settings(sampling=Sampling(top_k=7), seed=5)
+    assert file.notice is not None
+    assert file.notice.endswith("draft_length, accept, sampling.temperature, load.")
+    file.save()
+    assert SettingsFile(path).notice is None
+
+
+def test_what_a_newer_version_wrote_stays_in_the_file(path: Path) -> None:
+    newer = {
+        "version": VERSION + 1,
+        "theme": {"name": "dusk"},
+        "sampling": {"temperature": 0.5, "mirostat": 2},
+        "accept": "typical",
+        "draft_length": "auto",
+        "seed": 5,
+    }
+    write(path, newer)
+    file = SettingsFile(path)
+    assert file.notice is not None
+    assert "newer Slipstream" in file.notice
+    assert (file.values.sampling, file.values.accept, file.values.seed) == (Sampling(temperature=0.5), "coupled", 5)
+    file.values.draft_length = 3
+    file.values.seed = 6
+    file.save()
+    file.save()
+    saved = read(path)
+    assert (saved["version"], saved["theme"], saved["accept"]) == (VERSION + 1, {"name": "dusk"}, "typical")
+    assert (saved["sampling"]["mirostat"], saved["sampling"]["temperature"]) == (2, 0.5)
+    assert (saved["draft_length"], saved["seed"]) == (3, 6)
+
+
+def test_recent_pairs_are_few_newest_first_and_each_once() -> None:
+    settings = Settings()
+    for number in range(MAX_RECENT_PAIRS + 2):
+        settings.remember_pair(Pair(f"/m/{number}.gguf"))
+    settings.remember_pair(Pair("/m/5.gguf"))
+    assert [pair.target for pair in settings.recent_pairs] == [f"/m/{n}.gguf" for n in (5, 11, 10, 9, 8, 7, 6, 4, 3, 2)]
+    assert settings.last_pair == Pair("/m/5.gguf")
+
+
+def test_a_path_that_is_no_text_survives(path: Path) -> None:
+    file = SettingsFile(path)
+    file.values.remember_pair(Pair("/m/\udcff.gguf"))
+    file.save()
+    assert SettingsFile(path).values.last_pair == Pair("/m/\udcff.gguf")
+
+
+def test_a_save_that_fails_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = SettingsFile(path)
+    file.save()
+    before = path.read_bytes()
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    file.values.seed = 1
+    with pytest.raises(KnownError, match="No space left on device"):
+        file.save()
+    assert path.read_bytes() == before
+    assert [entry.name for entry in path.parent.iterdir()] == ["settings.json"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes")
+def test_only_the_user_may_read_the_file(path: Path) -> None:
+    SettingsFile(path).save()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+_SAVING = """
+import sys
+from pathlib import Path
+from app.settings import SettingsFile
+file = SettingsFile(Path(sys.argv[1]))
+number = 0
+while True:
+    number += 1
+    file.values.seed = number
+    file.values.system_prompt = "x" * 100_000
+    file.save()
+    print(number, flush=True)
+"""
+
+
+def test_a_kill_while_saving_leaves_a_whole_file(path: Path) -> None:
+    command = [sys.executable, "-c", _SAVING, str(path)]
+    with subprocess.Popen(command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        saved = 0
+        for _ in range(20):
+            saved = int(child.stdout.readline())
+        child.kill()
+    file = SettingsFile(path)
+    assert file.notice is None
+    assert file.values.seed is not None
+    assert file.values.seed >= saved
+    assert len(file.values.system_prompt) == 100_000
