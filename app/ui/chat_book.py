@@ -1,0 +1,127 @@
+"""What can be done with whole chats: list, search, rename, delete with undo, export. No widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app.chats.model import Chat
+from app.chats.store import ChatStore
+from app.chats.worker import ChatWorker
+from app.errors import KnownError
+from app.ui import notices
+from app.ui.background import Doorbell
+from app.ui.notices import NoticeBoard
+
+UNDO_MS = 8000
+
+T = TypeVar("T")
+
+
+class ChatBook(QObject):
+    """The list of chats and what changes it.
+
+    Signals:
+        chats_listed: The chats that match the search, newest first.
+        chat_deleted: Id and title; it can be brought back until `undo_ended`.
+        chat_restored: Id of a chat that was brought back.
+        undo_ended: The deleted chat can no longer be brought back.
+        exported: The file that was written.
+    """
+
+    chats_listed = Signal(list)
+    chat_deleted = Signal(str, str)
+    chat_restored = Signal(str)
+    undo_ended = Signal()
+    exported = Signal(object)
+
+    def __init__(self, worker: ChatWorker, board: NoticeBoard, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._worker = worker
+        self._board = board
+        self._bell = Doorbell(self)
+        self._search = ""
+        self._chats: list[Chat] = []
+        self._deleted: str | None = None
+        self._undo_timer = QTimer(self, singleShot=True, interval=UNDO_MS)
+        self._undo_timer.timeout.connect(self._on_undo_over)
+
+    def set_worker(self, worker: ChatWorker) -> None:
+        """Use another store from now on."""
+        self._worker = worker
+
+    def title(self, chat_id: str | None) -> str:
+        return next((chat.title for chat in self._chats if chat.id == chat_id), "")
+
+    @Slot()
+    def refresh(self) -> None:
+        """List the chats again."""
+        search = self._search
+        self._ask(lambda store: store.chats(search), self._on_listed)
+
+    @Slot(str)
+    def search(self, text: str) -> None:
+        self._search = text
+        self.refresh()
+
+    @Slot(str, str)
+    def rename(self, chat_id: str, title: str) -> None:
+        self._ask(lambda store: store.rename_chat(chat_id, title), lambda _: self.refresh())
+
+    @Slot(str)
+    def delete(self, chat_id: str) -> None:
+        title = self.title(chat_id)
+
+        def deleted(_: None) -> None:
+            self._deleted = chat_id
+            self._undo_timer.start()
+            self.chat_deleted.emit(chat_id, title)
+            self.refresh()
+
+        self._ask(lambda store: store.delete_chat(chat_id), deleted)
+
+    @Slot()
+    def undo_delete(self) -> None:
+        """Bring back the chat deleted last."""
+        if self._deleted is None:
+            return
+        chat_id, self._deleted = self._deleted, None
+        self._undo_timer.stop()
+        self.undo_ended.emit()
+
+        def restored(chat: Chat) -> None:
+            self.chat_restored.emit(chat.id)
+            self.refresh()
+
+        self._ask(lambda store: store.restore_chat(chat_id), restored)
+
+    def export(self, chat_id: str, path: Path) -> None:
+        """Write a chat to a Markdown file."""
+
+        def write(store: ChatStore) -> Path:
+            text = store.export_markdown(chat_id)
+            try:
+                path.write_text(text, encoding="utf-8")
+            except OSError as error:
+                raise KnownError(f"The chat could not be exported: {error.strerror or error}.") from error
+            return path
+
+        self._ask(write, self.exported.emit)
+
+    @Slot()
+    def _on_undo_over(self) -> None:
+        self._deleted = None
+        self.undo_ended.emit()
+
+    def _on_listed(self, chats: list[Chat]) -> None:
+        self._chats = chats
+        self.chats_listed.emit(chats)
+
+    def _ask(self, function: Callable[[ChatStore], T], done: Callable[[T], None] | None = None) -> None:
+        self._bell.when_done(self._worker.submit(function), done, self._on_failed)
+
+    def _on_failed(self, error: KnownError) -> None:
+        self._board.show("store", notices.plain_text(str(error)))

@@ -1,0 +1,245 @@
+"""The chats on the left: new, search, groups by day, rename in place, delete."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QKeyEvent, QKeySequence
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QLabel,
+    QLineEdit,
+    QListWidget,
+    QListWidgetItem,
+    QMenu,
+    QPushButton,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.chats.model import Chat
+from app.ui import icons, theme
+
+SEARCH_DELAY_MS = 150
+UNTITLED = "New chat"
+_ID = Qt.ItemDataRole.UserRole
+_ROW_HEIGHT = 32
+
+
+def group_of(updated_at: float, today: date) -> str:
+    """``Today``, ``Yesterday`` or ``Earlier``, for seconds since 1970 in local time."""
+    day = datetime.fromtimestamp(updated_at).date()
+    if day >= today:
+        return "Today"
+    return "Yesterday" if day == today - timedelta(days=1) else "Earlier"
+
+
+class _TitleDelegate(QStyledItemDelegate):
+    """Rows of one height; a heading has no hover and stands lower."""
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
+        hint = super().sizeHint(option, index)
+        return QSize(hint.width(), max(hint.height(), _ROW_HEIGHT))
+
+
+class _List(QListWidget):
+    """Tells keys that mean something for a chat."""
+
+    delete_pressed = Signal()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Delete):
+            self.delete_pressed.emit()
+        else:
+            super().keyPressEvent(event)
+
+
+class ChatList(QFrame):
+    """Shows chats and tells what the user wants done with them.
+
+    Signals:
+        chat_chosen: Id of the chat to show.
+        new_chat_requested: The button for a new chat was pressed.
+        chat_renamed: Id and new title.
+        chat_deletion_requested: Id of the chat to delete.
+        search_changed: What to search for, a moment after typing; empty for everything.
+    """
+
+    chat_chosen = Signal(str)
+    new_chat_requested = Signal()
+    chat_renamed = Signal(str, str)
+    chat_deletion_requested = Signal(str)
+    search_changed = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        theme.set_role(self, "side")
+        self.setAccessibleName("Chats")
+        self._current: str | None = None
+        self._filling = False
+        self._new = QPushButton(UNTITLED)
+        self._new.setAccessibleName("New chat")
+        self._new.setToolTip("Start a new chat (Ctrl+N)")
+        icons.set_icon(self._new, "new-chat")
+        self._new.clicked.connect(self.new_chat_requested)
+        self._search = QLineEdit(placeholderText="Search")
+        self._search.setAccessibleName("Search chats")
+        self._search.setClearButtonEnabled(True)
+        self._search.textChanged.connect(self._on_search_edited)
+        self._search_timer = QTimer(self, singleShot=True, interval=SEARCH_DELAY_MS)
+        self._search_timer.timeout.connect(self._on_search_due)
+        self._list = self._make_list()
+        self._nothing = QLabel()
+        self._nothing.setTextFormat(Qt.TextFormat.PlainText)
+        self._nothing.setWordWrap(True)
+        self._nothing.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignHCenter)
+        theme.set_role(self._nothing, "quiet")
+        layout = QVBoxLayout(self)
+        gap = theme.SPACING
+        layout.setContentsMargins(3 * gap, 3 * gap, 3 * gap, 2 * gap)
+        layout.setSpacing(2 * gap)
+        layout.addWidget(self._new)
+        layout.addWidget(self._search)
+        layout.addWidget(self._nothing, 1)
+        layout.addWidget(self._list, 1)
+        self.set_chats([])
+
+    # ------------------------------------------------------------ what is shown
+
+    def set_chats(self, chats: Sequence[Chat], today: date | None = None) -> None:
+        """Show these, newest first."""
+        if self._list.state() is QAbstractItemView.State.EditingState:
+            return  # a title is being typed; the list is brought up to date when that is done
+        self._filling = True
+        position = self._list.verticalScrollBar().value()
+        self._list.clear()
+        group = ""
+        for chat in chats:
+            if (its_group := group_of(chat.updated_at, today or date.today())) != group:
+                group = its_group
+                self._add_heading(group)
+            self._add_chat(chat)
+        self._list.verticalScrollBar().setValue(position)
+        self._filling = False
+        self._nothing.setText("No chat has these words." if self.search() else "Chats appear here.")
+        self._nothing.setVisible(not chats)
+        self._list.setVisible(bool(chats))
+        self.set_current(self._current)
+
+    def set_current(self, chat_id: str | None) -> None:
+        """Mark the chat that is shown; ``None`` for one that is not in the list yet."""
+        self._current = chat_id
+        self._filling = True
+        item = self._item(chat_id)
+        if item is None:
+            self._list.setCurrentRow(-1)
+            self._list.clearSelection()
+        else:
+            self._list.setCurrentItem(item)
+        self._filling = False
+
+    def search(self) -> str:
+        return self._search.text().strip()
+
+    def focus_search(self) -> None:
+        self._search.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self._search.selectAll()
+
+    def rename_current(self) -> None:
+        """Let the user type a title for the chat that is shown."""
+        item = self._item(self._current)
+        if item is not None:
+            self._list.setFocus(Qt.FocusReason.ShortcutFocusReason)
+            self._list.editItem(item)
+
+    def titles(self) -> list[str]:
+        """What stands in the list, headings included."""
+        return [self._list.item(row).text() for row in range(self._list.count())]
+
+    # ------------------------------------------------------------ inside
+
+    def _make_list(self) -> _List:
+        made = _List()
+        made.setAccessibleName("Chats, newest first")
+        made.setItemDelegate(_TitleDelegate(made))
+        made.setFrameShape(QFrame.Shape.NoFrame)
+        made.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        made.setTextElideMode(Qt.TextElideMode.ElideRight)
+        made.setEditTriggers(QAbstractItemView.EditTrigger.DoubleClicked | QAbstractItemView.EditTrigger.EditKeyPressed)
+        made.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        made.currentItemChanged.connect(self._on_current_changed)
+        made.itemChanged.connect(self._on_item_changed)
+        made.customContextMenuRequested.connect(self._on_menu_requested)
+        made.delete_pressed.connect(self._on_delete_pressed)
+        return made
+
+    def _add_heading(self, text: str) -> None:
+        item = QListWidgetItem(text)
+        item.setFlags(Qt.ItemFlag.NoItemFlags)
+        item.setData(Qt.ItemDataRole.AccessibleTextRole, text)
+        item.setForeground(theme.current().quiet)
+        font = theme.scaled(self.font(), 0.9)
+        item.setFont(font)
+        item.setTextAlignment(Qt.AlignmentFlag.AlignBottom | Qt.AlignmentFlag.AlignLeft)
+        self._list.addItem(item)
+
+    def _add_chat(self, chat: Chat) -> None:
+        item = QListWidgetItem(chat.title or UNTITLED)
+        item.setData(_ID, chat.id)
+        item.setToolTip(_as_plain(chat.title))
+        item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEditable)
+        self._list.addItem(item)
+
+    def _item(self, chat_id: str | None) -> QListWidgetItem | None:
+        if chat_id is None:
+            return None
+        items = (self._list.item(row) for row in range(self._list.count()))
+        return next((item for item in items if item.data(_ID) == chat_id), None)
+
+    @Slot(str)
+    def _on_search_edited(self, _text: str) -> None:
+        self._search_timer.start()
+
+    @Slot()
+    def _on_search_due(self) -> None:
+        self.search_changed.emit(self.search())
+
+    @Slot(QListWidgetItem, QListWidgetItem)
+    def _on_current_changed(self, item: QListWidgetItem | None, _before: QListWidgetItem | None) -> None:
+        if not self._filling and item is not None and item.data(_ID):
+            self._current = item.data(_ID)
+            self.chat_chosen.emit(self._current)
+
+    @Slot(QListWidgetItem)
+    def _on_item_changed(self, item: QListWidgetItem) -> None:
+        if not self._filling and item.data(_ID):
+            self.chat_renamed.emit(item.data(_ID), item.text())
+
+    @Slot()
+    def _on_delete_pressed(self) -> None:
+        if self._current is not None and self._item(self._current) is not None:
+            self.chat_deletion_requested.emit(self._current)
+
+    @Slot(QPoint)
+    def _on_menu_requested(self, position: QPoint) -> None:
+        item = self._list.itemAt(position)
+        if item is None or not item.data(_ID):
+            return
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        rename = menu.addAction("Rename…")
+        delete = menu.addAction("Delete")
+        rename.triggered.connect(lambda: self._list.editItem(item))
+        delete.triggered.connect(lambda: self.chat_deletion_requested.emit(item.data(_ID)))
+        menu.popup(self._list.viewport().mapToGlobal(position))
+
+
+def _as_plain(text: str) -> str:
+    """A tool tip cannot be told that it is plain text, so the text is escaped."""
+    return f"<qt>{html.escape(text)}</qt>" if text else ""

@@ -1,0 +1,155 @@
+"""The menu bar: every action of the window with its shortcut, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QMenu, QMenuBar
+
+_STANDARD = QKeySequence.StandardKey
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One line of a menu; a signal of `Menus` has the same name."""
+
+    name: str
+    text: str
+    keys: str | QKeySequence.StandardKey | None = None
+    checkable: bool = False
+    role: QAction.MenuRole = QAction.MenuRole.NoRole
+
+
+_SEPARATOR = None
+_RECENT = "recent"
+_MENUS: tuple[tuple[str, tuple[_Entry | str | None, ...]], ...] = (
+    (
+        "&File",
+        (
+            _Entry("new_chat", "&New chat", "Ctrl+N"),
+            _SEPARATOR,
+            _Entry("open_models", "&Open models…", "Ctrl+O"),
+            _RECENT,
+            _Entry("load_guide", "Slipstream &Guide"),
+            _SEPARATOR,
+            _Entry("export_chat", "&Export chat…"),
+            _SEPARATOR,
+            _Entry("quit", "&Quit", "Ctrl+Q", role=QAction.MenuRole.QuitRole),
+        ),
+    ),
+    (
+        "&Edit",
+        (
+            _Entry("copy", "&Copy", _STANDARD.Copy),
+            _SEPARATOR,
+            _Entry("search_chats", "&Search chats", "Ctrl+F"),
+            _Entry("rename_chat", "&Rename chat…", "F2"),
+            _Entry("delete_chat", "&Delete chat"),
+        ),
+    ),
+    (
+        "&View",
+        (
+            _Entry("toggle_chats", "&Chats", "Ctrl+B", checkable=True),
+            _Entry("toggle_speed", "&Speed panel", "Ctrl+.", checkable=True),
+            _SEPARATOR,
+            _Entry("show_drafted", "Show &drafted tokens", "Ctrl+D", checkable=True),
+        ),
+    ),
+    (
+        "&Chat",
+        (
+            _Entry("stop", "&Stop", "Esc"),
+            _Entry("regenerate", "&Regenerate", "Ctrl+R"),
+            _SEPARATOR,
+            _Entry("measure_plain", "&Measure plain speed"),
+        ),
+    ),
+    (
+        "&Help",
+        (
+            _Entry("show_shortcuts", "&Keyboard shortcuts"),
+            _Entry("open_logs", "Open &log folder"),
+            _SEPARATOR,
+            _Entry("show_about", "&About Slipstream", role=QAction.MenuRole.AboutRole),
+        ),
+    ),
+)
+
+
+class Menus(QObject):
+    """Fills a menu bar.
+
+    Signals:
+        triggered: Name of the entry that was chosen.
+        recent_chosen: Place of the recent pair that was chosen.
+    """
+
+    triggered = Signal(str)
+    recent_chosen = Signal(int)
+
+    def __init__(self, bar: QMenuBar, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._actions: dict[str, QAction] = {}
+        self._recent = QMenu("&Recent pairs", bar)
+        for title, entries in _MENUS:
+            menu = bar.addMenu(title)
+            for entry in entries:
+                if isinstance(entry, _Entry):
+                    menu.addAction(self._make(entry))
+                elif entry is _RECENT:
+                    menu.addMenu(self._recent)
+                else:
+                    menu.addSeparator()
+        self.set_recent([])
+
+    def action(self, name: str) -> QAction:
+        return self._actions[name]
+
+    def set_enabled(self, **states: bool) -> None:
+        """Enable or disable entries by name."""
+        for name, enabled in states.items():
+            self._actions[name].setEnabled(enabled)
+
+    def set_checked(self, name: str, checked: bool) -> None:
+        """Show a tick without telling anybody."""
+        self._actions[name].setChecked(checked)
+
+    def set_recent(self, titles: Sequence[str]) -> None:
+        """List the recent pairs, newest first."""
+        self._recent.clear()
+        for place, title in enumerate(titles):
+            self._recent.addAction(_escaped(title)).triggered.connect(partial(self._on_recent, place))
+        self._recent.setEnabled(bool(titles))
+
+    def shortcuts(self) -> list[tuple[str, str]]:
+        """What each shortcut does: pairs of name and keys."""
+        return [
+            (action.text().replace("&", "").rstrip("…"), keys)
+            for action in self._actions.values()
+            if (keys := action.shortcut().toString(QKeySequence.SequenceFormat.NativeText))
+        ]
+
+    def _make(self, entry: _Entry) -> QAction:
+        action = QAction(entry.text, self)
+        if entry.keys is not None:
+            action.setShortcut(QKeySequence(entry.keys))
+        action.setCheckable(entry.checkable)
+        action.setMenuRole(entry.role)
+        action.triggered.connect(self._emitter(entry.name))
+        self._actions[entry.name] = action
+        return action
+
+    def _emitter(self, name: str) -> Callable[[], None]:
+        return lambda: self.triggered.emit(name)
+
+    def _on_recent(self, place: int, _checked: bool = False) -> None:
+        self.recent_chosen.emit(place)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&&")
