@@ -1,7 +1,7 @@
 """What a GGUF model file says about itself, read without llama.cpp and without trusting the file.
 
-`read_header` takes a file apart; `check_loadable` decides whether llama.cpp may be given it. Nothing is loaded that did not
-pass both.
+`read_header` takes a file apart, `check_loadable` decides whether llama.cpp may be given it: nothing is loaded that did
+not pass both.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ def read_header(path: str | Path) -> GgufHeader:
 
 def check_loadable(header: GgufHeader) -> None:
     """Raise `ModelFileError` unless llama.cpp can be asked to load this file as a text model."""
-    problem = _kind_problem(header) or _split_problem(header) or _content_problem(header) or _tokenizer_problem(header)
+    # Parts after the first say nothing about the model itself, so the split comes first.
+    checks = (_split_problem, _kind_problem, _content_problem, _tokenizer_problem)
+    problem = next((problem for check in checks if (problem := check(header)) is not None), None)
     if problem is not None:
         raise ModelFileError(header.path, problem)
 

@@ -115,16 +115,18 @@ def make_model(
     chat_template: str | None = None,
     edit: Callable[[gguf.GGUFWriter], None] | None = None,
     with_tensors: bool = True,
+    max_tensors_per_file: int = 0,
 ) -> Path:
     """Write a small model with random weights to ``path`` and return it; loads in llama.cpp within milliseconds.
 
     ``tokens`` spells the vocabulary's tokens otherwise and then sets its size. ``noise`` blurs the weights ``seed``
     gives by that share of their spread: a draft with the target's seed agrees with its greedy choice about 0.85 of the
     time with noise 0.02, 0.65 with 0.05, 0.4 with 0.1, 0.2 with 0.2. A larger ``sharpness`` makes the next token more
-    certain. ``edit`` may add metadata before it is written. Without tensors it is a vocabulary file.
+    certain. ``edit`` may add metadata before it is written. Without tensors it is a vocabulary file. With a limit of
+    tensors per file the model is split, and the path of its first part is returned.
     """
     vocabulary = vocabulary or _chosen_vocabulary(tokenizer, tokens, vocab_size)
-    writer = gguf.GGUFWriter(path, architecture)
+    writer = gguf.GGUFWriter(path, architecture, split_max_tensors=max_tensors_per_file)
     writer.add_name(name or path.stem)
     writer.add_file_type(_FILE_TYPES[weights])
     _add_shape(writer, width, heads, kv_heads or heads, layers, feed_forward or 2 * width, context_length)
@@ -142,7 +144,7 @@ def make_model(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
+    return next(path.parent.glob(f"{path.stem}-00001-of-*.gguf")) if max_tensors_per_file else path
 
 
 def make_vocabulary_file(path: Path, **options: Any) -> Path:

@@ -1,0 +1,192 @@
+"""What `slipstream inspect` prints of model files, as data and as text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from app.models.gguf import GgufHeader, ModelFileError, Split, check_loadable
+from app.models.pairing import Verdict
+from app.models.text import count_text, printable, size_text
+from app.models.tokenizer import Tokenizer
+
+
+def describe(header: GgufHeader) -> dict[str, Any]:
+    """A model file as data for JSON; what the file does not say is ``None``."""
+    problem = _problem(header)
+    return {
+        "path": str(header.path),
+        "file_size": header.file_size,
+        "gguf_version": header.version,
+        "loadable": problem is None,
+        "problem": problem,
+        "name": header.name,
+        "architecture": header.architecture or None,
+        "quantization": header.quantization or None,
+        "parameters": header.parameters,
+        "tensors": len(header.tensors),
+        "tensor_bytes": header.tensor_bytes,
+        "tensor_types": dict(Counter(tensor.type for tensor in header.tensors).most_common()),
+        "layers": header.layers or None,
+        "heads": header.heads or None,
+        "kv_heads": header.kv_heads or None,
+        "width": header.width or None,
+        "training_context": header.training_context or None,
+        "rope": {
+            "dimensions": header.rope.dimensions or None,
+            "base": header.rope.base or None,
+            "scaling": header.rope.scaling or None,
+            "factor": header.rope.factor or None,
+            "original_context": header.rope.original_context or None,
+        },
+        "experts": header.experts or None,
+        "experts_used": header.experts_used or None,
+        "mtp_layers": header.mtp_layers or None,
+        "can_roll_back": header.kept_state is None,
+        "chat_template": header.chat_template,
+        "tokenizer": _describe_tokenizer(header.tokenizer) if header.tokenizer else None,
+        "split": _describe_split(header.split) if header.split else None,
+    }
+
+
+def describe_pair(target: GgufHeader, draft: GgufHeader, verdict: Verdict) -> dict[str, Any]:
+    """Two files and whether they fit, as data for JSON."""
+    return {
+        "target": describe(target),
+        "draft": describe(draft),
+        "pair": {
+            "fits": verdict.fits,
+            "reason": verdict.reason,
+            "warning": verdict.warning,
+            "target_tokens": verdict.target_tokens,
+            "draft_tokens": verdict.draft_tokens,
+            "first_difference": verdict.first_difference,
+        },
+    }
+
+
+def readable(header: GgufHeader) -> str:
+    """A model file for a terminal: one line a fact, without a last line break, safe to print."""
+    rows = [
+        ("File", f"{printable(str(header.path), 500)} ({size_text(header.file_size)}, GGUF version {header.version})"),
+        ("Name", printable(header.name)),
+        ("Architecture", printable(header.architecture) or "not given"),
+        ("Size", _size_row(header)),
+        ("Shape", _shape_row(header)),
+        ("Context", f"{header.training_context:,} tokens in training" if header.training_context else "not given"),
+        ("Rope", _rope_row(header)),
+        ("Experts", f"{header.experts:,}, {header.experts_used:,} used a token" if header.experts else ""),
+        ("MTP layers", f"{header.mtp_layers:,}" if header.mtp_layers else ""),
+        ("Tokenizer", _tokenizer_row(header.tokenizer)),
+        ("Special", _special_row(header.tokenizer)),
+        ("Template", _template_row(header)),
+        ("Parts", _split_row(header.split)),
+        ("Drafting", _drafting_row(header)),
+        ("Loadable", _loadable_row(header)),
+    ]
+    return "\n".join(f"{label + ':':<14}{text}" for label, text in rows if text)
+
+
+def readable_pair(target: GgufHeader, draft: GgufHeader, verdict: Verdict) -> str:
+    """Two files and whether they fit, for a terminal."""
+    parts = ["Target", readable(target), "", "Draft", readable(draft), "", verdict.reason]
+    return "\n".join(parts if verdict.warning is None else [*parts, verdict.warning])
+
+
+def _problem(header: GgufHeader) -> str | None:
+    try:
+        check_loadable(header)
+    except ModelFileError as error:
+        return str(error)
+    return None
+
+
+def _describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
+    return {
+        "model": tokenizer.model,
+        "kind": tokenizer.kind,
+        "pre": tokenizer.pre or None,
+        "tokens": tokenizer.size,
+        "bos_id": tokenizer.bos_id,
+        "eos_id": tokenizer.eos_id,
+        "eot_id": tokenizer.eot_id,
+        "add_bos": tokenizer.add_bos,
+        "add_eos": tokenizer.add_eos,
+        "fingerprint": tokenizer.fingerprint,
+    }
+
+
+def _describe_split(split: Split) -> dict[str, Any]:
+    return {
+        "number": split.number,
+        "count": split.count,
+        "files": [file.name for file in split.files],
+        "missing": [file.name for file in split.missing],
+    }
+
+
+def _size_row(header: GgufHeader) -> str:
+    if not header.tensors:
+        return "no weights"
+    size = size_text(header.tensor_bytes)
+    return f"{count_text(header.parameters)} parameters, {header.quantization}, {size} of weights"
+
+
+def _shape_row(header: GgufHeader) -> str:
+    if not header.layers:
+        return ""
+    heads = f"{header.heads:,} heads, {header.kv_heads:,} of keys and values, " if header.heads else ""
+    return f"{header.layers:,} layers, {heads}width {header.width:,}"
+
+
+def _rope_row(header: GgufHeader) -> str:
+    rope = header.rope
+    parts = []
+    if rope.base:
+        parts.append(f"base {rope.base:,.10g}")
+    if rope.dimensions:
+        parts.append(f"{rope.dimensions:,} dimensions")
+    if rope.scaling and rope.scaling != "none":
+        parts.append(f"scaling {printable(rope.scaling)} × {rope.factor:g}")
+    if rope.original_context:
+        parts.append(f"from {rope.original_context:,} tokens")
+    return ", ".join(parts)
+
+
+def _tokenizer_row(tokenizer: Tokenizer | None) -> str:
+    if tokenizer is None:
+        return "none"
+    pre = f", pre-tokenizer {printable(tokenizer.pre)}" if tokenizer.pre else ""
+    return f"{printable(tokenizer.kind)} ({printable(tokenizer.model)}), {tokenizer.size:,} tokens{pre}"
+
+
+def _special_row(tokenizer: Tokenizer | None) -> str:
+    if tokenizer is None:
+        return ""
+    ids = (("BOS", tokenizer.bos_id), ("EOS", tokenizer.eos_id), ("EOT", tokenizer.eot_id))
+    named = [f'{name} {id_} "{printable(tokenizer.tokens[id_])}"' for name, id_ in ids if id_ is not None]
+    added = [name for name, adds in (("BOS", tokenizer.add_bos), ("EOS", tokenizer.add_eos)) if adds]
+    return ", ".join([*named, f"adds {' and '.join(added)}" if added else "adds none"])
+
+
+def _template_row(header: GgufHeader) -> str:
+    if header.chat_template is None:
+        return "none (ChatML is used)"
+    return f"its own, {len(header.chat_template):,} characters"
+
+
+def _split_row(split: Split | None) -> str:
+    if split is None:
+        return ""
+    missing = f", {len(split.missing)} missing" if split.missing else ""
+    return f"file {split.number} of {split.count}{missing}"
+
+
+def _drafting_row(header: GgufHeader) -> str:
+    if header.kept_state is None:
+        return ""
+    return f"off: a {header.kept_state} model cannot take back rejected guesses in this version"
+
+
+def _loadable_row(header: GgufHeader) -> str:
+    return _problem(header) or "yes"

@@ -1,0 +1,277 @@
+"""Files that are cut off, that lie, or that are no files: one clear sentence each, in bounded time and memory."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+import struct
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.errors import KnownError
+from app.models.gguf import GgufHeader, ModelFileError, check_loadable, read_header
+from app.models.gguf_parser import MAX_HEADER_BYTES
+from tests.support.gguf_files import make_model
+from tests.support.raw_gguf import ARRAY, STRING, U8, U32, U64, array, header, mutations, pair, string, tensor, uint32
+
+MEGABYTE = 1_000_000
+
+
+def problem(path: Path) -> str:
+    """The sentence about a file that cannot be read; ends with a full stop and is one line."""
+    with pytest.raises(ModelFileError) as caught:
+        read_header(path)
+    assert isinstance(caught.value, KnownError)
+    text = str(caught.value)
+    assert text.isprintable()
+    return text
+
+
+def problem_of(data: bytes, path: Path) -> str:
+    path.write_bytes(data)
+    return problem(path)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "model.gguf"
+
+
+@contextmanager
+def memory_below(limit: int) -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < limit
+
+
+# ---------------------------------------------------------------- no model at all
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", "model.gguf is empty."),
+        (b"Dear diary,\n" * 100, "model.gguf is not a GGUF model file."),
+        (b"\x00" * 100, "model.gguf is not a GGUF model file."),
+        (
+            b"tjgg" + b"\x00" * 100,
+            "model.gguf is in the older GGML format, which llama.cpp no longer reads. Get a GGUF file.",
+        ),
+        (b"<!DOCTYPE html><html>", "model.gguf is a web page, not a model: the download went wrong."),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
+            "model.gguf is only a Git LFS pointer, not the model itself. Fetch it with: git lfs pull",
+        ),
+        (
+            struct.pack("<Q", 100) + b'{"__metadata__":{}}',
+            "model.gguf is a safetensors file, not a GGUF model file. Get the GGUF version of the model.",
+        ),
+        (header(version=1), "model.gguf is GGUF version 1, which llama.cpp no longer reads. Get a newer file."),
+        (
+            header(version=4),
+            "model.gguf is GGUF version 4, which is too new for this version of Slipstream (it reads 2 and 3).",
+        ),
+        (header(order=">"), "model.gguf is a big-endian GGUF file, made for another kind of processor."),
+    ],
+    ids=itertools.count(),
+)
+def test_says_what_the_file_is_instead(file: Path, data: bytes, text: str) -> None:
+    assert problem_of(data, file) == text
+
+
+def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    assert problem(tmp_path / "gone.gguf").startswith("gone.gguf is not there any more")
+    (tmp_path / "plain").write_bytes(b"")
+    assert problem(tmp_path / "plain" / "below.gguf") == "below.gguf is not there: a part of its path is no folder."
+
+
+def test_names_no_file_can_have(tmp_path: Path) -> None:
+    assert "cannot be read" in problem(tmp_path / "nul\0.gguf")
+    assert "cannot be read" in problem(tmp_path / ("x" * 5000))
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "folder.gguf").mkdir()
+    assert problem(tmp_path / "folder.gguf") == "folder.gguf is a folder, not a model file."
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.gguf")
+    assert problem(tmp_path / "pipe.gguf") == "pipe.gguf is not an ordinary file."
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there are no devices to open here")
+def test_a_device_is_refused() -> None:
+    assert problem(Path("/dev/zero")) == "zero is not an ordinary file."
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions work otherwise here")
+def test_a_file_without_permission(file: Path) -> None:
+    make_model(file)
+    file.chmod(0)
+    administrator = os.geteuid() == 0
+    if administrator:
+        os.seteuid(65534)
+    try:
+        text = problem(file)
+    finally:
+        if administrator:
+            os.seteuid(0)
+    assert text == "model.gguf cannot be read: you lack the permission. Change it or choose another file."
+
+
+def test_a_file_name_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+    assert problem_of(b"no", tmp_path / "a\x1b[31m\nb.gguf") == "a\\x1b[31m\\nb.gguf is not a GGUF model file."
+
+
+# ---------------------------------------------------------------- cut off
+
+
+def test_a_file_cut_off_in_its_weights_gives_both_sizes(file: Path) -> None:
+    make_model(file, weights="F32", width=128, vocab_size=4096)
+    size = file.stat().st_size
+    os.truncate(file, size // 2)
+    assert problem(file) == (
+        f"model.gguf is cut off: it is {size // 2 / MEGABYTE:.1f} MB but its header needs {size / MEGABYTE:.1f} MB. "
+        "Download or copy it again."
+    )
+
+
+def test_one_missing_byte_is_noticed(file: Path) -> None:
+    make_model(file)
+    size = max(tensor.offset + tensor.size for tensor in read_header(file).tensors)
+    os.truncate(file, size - 1)
+    assert f"it is {size - 1:,} bytes but its header needs {size:,} bytes" in problem(file)
+
+
+def test_a_file_cut_off_anywhere_is_noticed(file: Path, tmp_path: Path) -> None:
+    data = make_model(file, vocab_size=360, layers=1).read_bytes()
+    end = max(tensor.offset + tensor.size for tensor in read_header(file).tensors)
+    header_end = min(tensor.offset for tensor in read_header(file).tensors)
+    cut = tmp_path / "cut.gguf"
+    for length in [*range(1, header_end, 37), *range(header_end, end, 5003)]:
+        text = problem_of(data[:length], cut)
+        assert "cut off" in text, length
+
+
+# ---------------------------------------------------------------- lies
+
+
+LLAMA = string("general.architecture", "llama")
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (header(tensor_count=2**64 - 1), "claims 18,446,744,073,709,551,615 tensors"),
+        (header(pair_count=2**63), "claims 9,223,372,036,854,775,808 entries"),
+        (header(pair_count=9_000), "9,000 entries do not fit"),
+        (header(tensor_count=90_000), "90,000 tensors do not fit"),
+        (header([struct.pack("<Q", 2**62) + bytes(8)]), "has a name of 4,611,686,018,427,387,904 bytes"),
+        (header([pair("", U32, bytes(4))]), "an entry without a name"),
+        (header([pair(b"\xff\xfe", U32, bytes(4))]), "a name in its header is not text"),
+        (header([LLAMA, LLAMA]), "has the entry general.architecture twice"),
+        (header([pair("key", 77, bytes(4))]), "its entry key has the unknown type 77"),
+        (header([pair("key", STRING, struct.pack("<Q", 2**63))]), "a text of 9,223,372,036,854,775,808 bytes"),
+        (header([pair("key", STRING, struct.pack("<Q", 10**6))]), "cut off: it ends inside its header, after 47 bytes"),
+        (header([array("key", U8, 2**60, b"")]), "claims 1,152,921,504,606,846,976 numbers in key"),
+        (header([array("key", U64, 10**6, bytes(64))]), "1,000,000 numbers in key do not fit"),
+        (header([array("key", STRING, 2**60, b"")]), "claims 1,152,921,504,606,846,976 texts in key"),
+        (header([array("key", STRING, 2, struct.pack("<Q", 2**64 - 9) + bytes(64))]), "has a text of"),
+        (header([array("key", 77, 1, bytes(8))]), "its list key has the unknown type 77"),
+        (header([array("key", ARRAY, 1, struct.pack("<IQ", ARRAY, 1) * 1000)]), "has lists of lists"),
+        (header([uint32("general.alignment", 0)]), "alignment of its data is 0"),
+        (header([uint32("general.alignment", 48)]), "alignment of its data is 48"),
+        (header([uint32("general.alignment", 2**31)]), "alignment of its data is 2,147,483,648"),
+        (header([string("general.alignment", "32")]), "alignment of its data is not a number"),
+        (header(tensors=[tensor("t", [1, 1, 1, 1, 1], 0, 0)]), "its tensor t has 5 dimensions"),
+        (header(tensors=[tensor("t" * 64, [1], 0, 0)]), "a tensor name of 64 bytes"),
+        (header(tensors=[tensor("t", [32], 99, 0)]), "has a tensor of a type this version does not know (t, type 99)"),
+        (header(tensors=[tensor("t", [33], 8, 0)]), "a row of its tensor t is no multiple of 32 numbers"),
+        (header(tensors=[tensor("t", [2**63], 0, 0)]), "its tensor t is larger than any file"),
+        (header(tensors=[tensor("t", [2**40, 2**40, 2**40], 0, 0)]), "its tensor t is larger than any file"),
+        (header(tensors=[tensor("t", [2**61], 0, 0)]), "lies about its sizes"),
+        (header(tensors=[tensor("t", [8], 0, 32)]), "its tensor t is not where the one before it ends"),
+        (header(tensors=[tensor("t", [8], 0, 2**64 - 32)]), "its tensor t is not where the one before it ends"),
+        (header(tensors=[tensor("t", [8], 0, 0)] * 2) + bytes(64), "has the tensor t twice"),
+        (header(tensors=[tensor("t", [2**50], 0, 0)]), "but its header needs 4504 TB"),
+        (header([uint32("split.count", 60_000)]), "it is part 1 of 60,000"),
+    ],
+    ids=itertools.count(),
+)
+def test_lies_are_noticed(file: Path, data: bytes, part: str) -> None:
+    with memory_below(4 * MEGABYTE):
+        assert part in problem_of(data, file)
+
+
+def test_a_header_that_never_ends_is_given_up(file: Path) -> None:
+    """The claims are honest: the file is huge (sparse) and really holds that much, so only the bounds help."""
+    pairs = [array(f"list {index}", STRING, 3_900_000, b"") for index in range(1)]
+    file.write_bytes(header(pairs, pair_count=5_000))
+    os.truncate(file, 20 * 1024**3)
+    with memory_below(200 * MEGABYTE):
+        assert "entry without a name" in problem(file)
+
+    numbers = pair("key", ARRAY, struct.pack("<IQ", U64, 4_000_000))
+    file.write_bytes(header([numbers], pair_count=5_000))
+    with file.open("r+b") as opened:
+        for index in range(1, 5):
+            opened.seek(index * 32_000_000 + index * len(numbers) + 24)
+            opened.write(pair(f"ke{index}", ARRAY, struct.pack("<IQ", U64, 4_000_000)))
+    os.truncate(file, 20 * 1024**3)
+    with memory_below(200 * MEGABYTE):
+        assert f"larger than {MAX_HEADER_BYTES / MEGABYTE:.1f} MB" in problem(file)
+
+
+def test_the_largest_vocabulary_allowed_stays_small_in_memory(file: Path) -> None:
+    tokens = b"".join(struct.pack("<Q", 3) + b"%03x" % (index % 4096) for index in range(1_000_000))
+    file.write_bytes(header([LLAMA, array("tokenizer.ggml.tokens", STRING, 1_000_000, tokens)]))
+    with memory_below(200 * MEGABYTE):
+        assert read_header(file).architecture == "llama"
+
+
+def test_1500_damaged_headers(file: Path, tmp_path: Path) -> None:
+    make_model(file, vocab_size=360, layers=1, width=32, heads=2)
+    data, header_bytes = file.read_bytes(), min(tensor.offset for tensor in read_header(file).tensors)
+    damaged = tmp_path / "damaged.gguf"
+    outcomes = {"refused": 0, "read": 0}
+    with memory_below(20 * MEGABYTE):
+        for changed in mutations(data, header_bytes, 1500, seed=20_261_120):
+            damaged.write_bytes(changed)
+            outcomes["read" if _reads(damaged, _everything_about) else "refused"] += 1
+    assert outcomes["refused"] > 300
+    assert outcomes["read"] > 300
+
+
+def _reads(path: Path, use: Callable[[GgufHeader], object]) -> bool:
+    try:
+        read = read_header(path)
+    except ModelFileError as error:
+        assert str(error).isprintable()
+        return False
+    use(read)
+    return True
+
+
+def _everything_about(read: GgufHeader) -> None:
+    """A header that was read holds what it promises."""
+    size = read.path.stat().st_size
+    assert stat.S_ISREG(read.path.stat().st_mode)
+    assert all(0 <= tensor.offset <= tensor.offset + tensor.size <= size for tensor in read.tensors)
+    if read.tokenizer is not None:
+        for id_ in (read.tokenizer.bos_id, read.tokenizer.eos_id, read.tokenizer.eot_id):
+            assert id_ is None or read.tokenizer.tokens[id_] is not None
+    try:
+        check_loadable(read)
+    except ModelFileError as error:
+        assert str(error).isprintable()

@@ -1,0 +1,220 @@
+"""Headers of real files, as the ``gguf`` library writes them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from app.models.gguf import GgufHeader, ModelFileError, check_loadable, read_header
+from tests.support.gguf_files import CHATML_TEMPLATE, Weights, make_model, make_vocabulary_file
+from tests.support.raw_gguf import header, string, tensor, uint32
+
+Edit = Callable[[Any], None]
+
+
+def refused(header: GgufHeader) -> str:
+    """The sentence with which a file is kept from llama.cpp."""
+    with pytest.raises(ModelFileError) as caught:
+        check_loadable(header)
+    return str(caught.value)
+
+
+def test_says_what_was_written(tmp_path: Path) -> None:
+    path = make_model(
+        tmp_path / "small.gguf",
+        name="Small one",
+        width=64,
+        heads=4,
+        kv_heads=2,
+        layers=3,
+        context_length=1024,
+        chat_template=CHATML_TEMPLATE,
+    )
+    read = read_header(path)
+    check_loadable(read)
+    assert (read.name, read.architecture, read.quantization, read.version) == ("Small one", "llama", "F16", 3)
+    assert (read.layers, read.heads, read.kv_heads, read.width, read.training_context) == (3, 4, 2, 64, 1024)
+    assert (read.rope.dimensions, read.rope.base) == (16, 10000.0)
+    assert read.chat_template == CHATML_TEMPLATE
+    assert (read.experts, read.mtp_layers, read.split, read.kept_state) == (0, 0, None, None)
+    assert read.file_size == path.stat().st_size
+    assert read.tokenizer is not None
+    assert (read.tokenizer.kind, read.tokenizer.size, read.tokenizer.eot_id) == ("SPM", 512, 355)
+
+
+@pytest.mark.parametrize("weights", ["F32", "F16", "Q8_0"])
+def test_lists_the_tensors_as_the_gguf_library_does(tmp_path: Path, weights: Weights) -> None:
+    path = make_model(tmp_path / "model.gguf", weights=weights)
+    expected = [
+        (one.name, [int(length) for length in one.shape], one.tensor_type.name, int(one.data_offset), int(one.n_bytes))
+        for one in gguf.GGUFReader(path).tensors
+    ]
+    read = read_header(path)
+    assert [(one.name, list(one.shape), one.type, one.offset, one.size) for one in read.tensors] == expected
+    assert read.parameters == sum(one.elements for one in read.tensors)
+    assert read.tensor_bytes == sum(one[4] for one in expected)
+
+
+def test_takes_the_commonest_type_where_the_file_does_not_name_its_quantization(tmp_path: Path) -> None:
+    path = tmp_path / "unnamed.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tensor("small", np.zeros((8, 8), dtype="float32"))
+    writer.add_tensor("large", np.zeros((64, 64), dtype="float16"))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert read_header(path).quantization == "F16"
+
+
+def test_reads_version_2(tmp_path: Path) -> None:
+    path = make_model(tmp_path / "two.gguf")
+    data = bytearray(path.read_bytes())
+    data[4:8] = struct.pack("<I", 2)
+    path.write_bytes(data)
+    assert read_header(path).version == 2
+
+
+def test_reads_the_rarer_facts(tmp_path: Path) -> None:
+    def edit(writer: Any) -> None:
+        writer.add_expert_count(8)
+        writer.add_expert_used_count(2)
+        writer.add_nextn_predict_layers(1)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(4.0)
+        writer.add_rope_scaling_orig_ctx_len(128)
+
+    read = read_header(make_model(tmp_path / "model.gguf", edit=edit))
+    assert (read.experts, read.experts_used, read.mtp_layers) == (8, 2, 1)
+    assert (read.rope.scaling, read.rope.factor, read.rope.original_context) == ("yarn", 4.0, 128)
+
+
+def test_takes_the_largest_of_heads_given_by_layer(tmp_path: Path) -> None:
+    path = tmp_path / "heads.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_head_count([4, 8, 4])
+    writer.add_head_count_kv([0, 2, 1])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    read = read_header(path)
+    assert (read.heads, read.kv_heads) == (8, 2)
+
+
+def test_a_vocabulary_of_150_000_tokens(tmp_path: Path) -> None:
+    read = read_header(make_vocabulary_file(tmp_path / "large.gguf", tokenizer="gpt2", vocab_size=150_000))
+    assert read.tokenizer is not None
+    assert read.tokenizer.size == 150_000
+    assert read.tokenizer.tokens[3] == b"\xc4\x80"
+    assert len(read.tokenizer.types) == 150_000
+
+
+def test_the_fingerprint_tells_token_lists_apart(tmp_path: Path) -> None:
+    def fingerprint(name: str, **options: Any) -> str:
+        tokenizer = read_header(make_vocabulary_file(tmp_path / name, **options)).tokenizer
+        assert tokenizer is not None
+        return tokenizer.fingerprint
+
+    tokens = [f"<{index}>" for index in range(400)]
+    swapped = [*tokens[:-2], tokens[-1], tokens[-2]]
+    first = fingerprint("a.gguf", tokens=tokens)
+    assert first == fingerprint("b.gguf", tokens=tokens, architecture="qwen2", width=128)
+    assert first != fingerprint("c.gguf", tokens=swapped)
+
+
+# ---------------------------------------------------------------- files that are no model for llama.cpp
+
+
+def test_refuses_a_vocabulary_without_weights(tmp_path: Path) -> None:
+    read = read_header(make_vocabulary_file(tmp_path / "vocab.gguf"))
+    assert refused(read) == "vocab.gguf holds only a vocabulary, no model."
+
+
+@pytest.mark.parametrize(
+    ("architecture", "part"),
+    [
+        ("clip", "vision or audio part"),
+        ("bert", "makes embeddings"),
+        ("t5", "encoder–decoder"),
+        ("eagle3", "drafting heads"),
+        ("dream", "by diffusion"),
+    ],
+)
+def test_refuses_models_that_do_not_write_text(tmp_path: Path, architecture: str, part: str) -> None:
+    assert part in refused(read_header(make_model(tmp_path / "other.gguf", architecture=architecture)))
+
+
+@pytest.mark.parametrize(("kind", "part"), [("adapter", "adapter (LoRA)"), ("mmproj", "Open the model itself")])
+def test_refuses_parts_of_models(tmp_path: Path, kind: str, part: str) -> None:
+    read = read_header(make_model(tmp_path / "part.gguf", edit=lambda writer: writer.add_type(kind)))
+    assert part in refused(read)
+
+
+def test_refuses_what_llama_cpp_cannot_take(tmp_path: Path) -> None:
+    path = tmp_path / "raw.gguf"
+    weights = [tensor("token_embd.weight", [32], 0, 0)]
+
+    def problem(*pairs: bytes) -> str:
+        path.write_bytes(header(list(pairs), weights) + bytes(1024))
+        return refused(read_header(path))
+
+    llama = string("general.architecture", "llama")
+    assert "which architecture" in problem()
+    assert "0 layers" in problem(llama)
+    assert "100,000 layers" in problem(llama, uint32("llama.block_count", 100_000))
+    assert "no tokenizer" in problem(llama, uint32("llama.block_count", 1))
+    long_template = string("tokenizer.chat_template", "x" * 300_000)
+    assert "chat template of 300,000 bytes" in problem(llama, uint32("llama.block_count", 1), long_template)
+
+
+def test_refuses_a_token_that_is_there_twice(tmp_path: Path) -> None:
+    tokens = [f"<{index}>" for index in range(400)]
+    tokens[399] = tokens[7]
+    assert "same token twice" in refused(read_header(make_model(tmp_path / "twice.gguf", tokens=tokens)))
+
+
+# ---------------------------------------------------------------- split models
+
+
+def test_a_split_model_is_one_model(tmp_path: Path) -> None:
+    whole = read_header(make_model(tmp_path / "whole.gguf"))
+    first = make_model(tmp_path / "split.gguf", max_tensors_per_file=8)
+    read = read_header(first)
+    check_loadable(read)
+    assert read.split is not None
+    assert (read.split.number, read.split.count, read.split.missing) == (1, 3, ())
+    assert read.parameters == whole.parameters
+    assert read.file_size == sum(file.stat().st_size for file in tmp_path.glob("split-*"))
+
+
+def test_a_split_model_says_which_files_are_missing(tmp_path: Path) -> None:
+    first = make_model(tmp_path / "split.gguf", max_tensors_per_file=8)
+    (tmp_path / "split-00002-of-00003.gguf").unlink()
+    assert refused(read_header(first)) == (
+        "split-00001-of-00003.gguf is part 1 of 3 of a model, of which these files are missing: "
+        "split-00002-of-00003.gguf."
+    )
+
+
+def test_a_later_part_points_to_the_first(tmp_path: Path) -> None:
+    make_model(tmp_path / "split.gguf", max_tensors_per_file=8)
+    problem = refused(read_header(tmp_path / "split-00003-of-00003.gguf"))
+    assert problem.endswith("Open its first part, split-00001-of-00003.gguf.")
+
+
+def test_a_renamed_part_is_refused(tmp_path: Path) -> None:
+    first = make_model(tmp_path / "split.gguf", max_tensors_per_file=8)
+    assert "was renamed" in refused(read_header(first.rename(tmp_path / "renamed.gguf")))
+
+
+def test_a_broken_part_is_named(tmp_path: Path) -> None:
+    first = make_model(tmp_path / "split.gguf", max_tensors_per_file=8)
+    (tmp_path / "split-00002-of-00003.gguf").write_bytes(b"nothing")
+    with pytest.raises(ModelFileError, match=r"^split-00002-of-00003.gguf is not a GGUF model file\.$"):
+        read_header(first)
