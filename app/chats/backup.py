@@ -25,7 +25,10 @@ def daily_backups(path: Path) -> list[Path]:
 
 
 def back_up(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy the open database to ``target`` through SQLite, whole or not at all. Raises `sqlite3.Error`, `OSError`."""
+    """Copy the open database to ``target`` through SQLite, whole and sound or not at all.
+
+    Raises `sqlite3.Error`, `OSError`.
+    """
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     part.unlink(missing_ok=True)
@@ -34,6 +37,8 @@ def back_up(connection: sqlite3.Connection, target: Path) -> None:
         with contextlib.closing(sqlite3.connect(part)) as copy:
             connection.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # one file that stands alone
+            if copy.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                raise sqlite3.DatabaseError("the file is damaged and takes no older backup's place")
         _sync(part)
         part.replace(target)
     finally:

@@ -139,6 +139,23 @@ def test_a_damaged_file_is_kept_and_the_newest_sound_backup_comes_back(path: Pat
     assert aside in store.notice
 
 
+@pytest.mark.allow_logs
+def test_damage_while_the_file_is_open_is_told_and_not_backed_up(path: Path) -> None:
+    write_chat(path, "first day", datetime(2026, 11, 18, 12))
+    with ChatStore(path, clock=datetime(2026, 11, 19, 12).timestamp) as store:
+        store.create_chat("changed")
+        store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        store._connection.execute("PRAGMA shrink_memory")
+        damage(path)
+        with pytest.raises(KnownError, match=r"is damaged.*brings back the newest backup"):
+            store.chats("anything")
+    assert [backup.stem for backup in daily_backups(path)] == ["chats-2026-11-18"]
+    assert not list(backup_folder(path).glob("*.part"))
+    with ChatStore(path) as store:
+        assert store.notice is not None
+        assert len(store.chats()) == 1
+
+
 def test_two_damaged_files_in_a_second_are_both_kept(path: Path) -> None:
     path.parent.mkdir()
     for number in range(3):
@@ -211,6 +228,21 @@ def test_a_migration_that_fails_changes_nothing(path: Path, step: tuple[str, ...
         assert [m.text for m in store.branch(chat_id)] == ["before"]
         columns = [row[1] for row in store._connection.execute("PRAGMA table_info(chats)")]
     assert "colour" not in columns
+
+
+def test_sqlite_is_set_up_for_safety(path: Path) -> None:
+    with ChatStore(path) as store:
+        wanted = {
+            "journal_mode": "wal",
+            "synchronous": 2,
+            "foreign_keys": 1,
+            "trusted_schema": 0,
+            "fullfsync": 1,
+            "secure_delete": 1,
+            "mmap_size": 0,
+        }
+        found = {name: store._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in wanted}
+        assert found == wanted
 
 
 def test_a_second_program_is_told_that_the_file_is_in_use(path: Path) -> None:
