@@ -2,7 +2,8 @@
 
 Roles a widget can take with `theme.set_role`:
 
-- labels: ``heading`` (bold), ``quiet``, ``good``, ``warning``, ``bad``
+- labels: ``heading`` (bold; also ``heading-accent``, ``heading-warning``, ``heading-bad``), ``quiet``, ``good``,
+  ``warning``, ``bad``
 - buttons: ``primary`` (filled with the accent), ``flat`` (no outline until the pointer is there), ``link``
 - fields: ``bare`` (no box of its own)
 - frames: ``card`` (raised, rounded), ``bar`` (raised, hairline below), ``side`` (raised), ``reading`` (the plain
@@ -27,6 +28,9 @@ QToolTip { color: $text; background: $raised; border: 1px solid $line; padding: 
 
 QLabel, QCheckBox, QRadioButton { background: transparent; }
 QLabel[role="heading"] { font-weight: 600; }
+QLabel[role="heading-accent"] { font-weight: 600; color: $accent; }
+QLabel[role="heading-warning"] { font-weight: 600; color: $warning; }
+QLabel[role="heading-bad"] { font-weight: 600; color: $bad; }
 QLabel[role="quiet"] { color: $quiet; }
 QLabel[role="good"] { color: $good; }
 QLabel[role="warning"] { color: $warning; }
@@ -82,8 +86,7 @@ QLineEdit:disabled, QPlainTextEdit:disabled, QSpinBox:disabled, QDoubleSpinBox:d
 QLineEdit[role="bare"], QPlainTextEdit[role="bare"], QTextEdit[role="bare"], QTextBrowser {
     background: transparent; border: none; padding: 0px;
 }
-QSpinBox, QDoubleSpinBox { padding: 4px 20px 4px 2px; }
-QAbstractSpinBox > QLineEdit { background: transparent; border: none; border-radius: 0px; padding: 0px 4px; }
+QSpinBox, QDoubleSpinBox { padding: 4px 20px 4px 6px; }
 QSpinBox::up-button, QDoubleSpinBox::up-button, QSpinBox::down-button, QDoubleSpinBox::down-button {
     subcontrol-origin: border; width: 18px; border: none; background: transparent; margin: 1px;
 }
@@ -103,7 +106,7 @@ QComboBox QAbstractItemView {
     selection-background-color: $selection; selection-color: $text;
 }
 
-QCheckBox, QRadioButton { spacing: 8px; padding: 2px; border: 1px solid transparent; border-radius: 4px; }
+QCheckBox, QRadioButton { spacing: 8px; padding: 2px 2px 2px 0px; border: 1px solid transparent; border-radius: 4px; }
 QCheckBox:focus, QRadioButton:focus { border-color: $accent; }
 QCheckBox::indicator, QRadioButton::indicator {
     width: 14px; height: 14px; border: 1px solid $control; background: $surface;
@@ -115,6 +118,7 @@ QCheckBox::indicator:checked { background: $accent; border-color: $accent; image
 QRadioButton::indicator:checked { background: $accent; border-color: $accent; image: url(slipstream:dot-$ink.svg); }
 QCheckBox::indicator:disabled, QRadioButton::indicator:disabled { border-color: $line; background: $raised; }
 
+QSlider:horizontal { min-height: 22px; }
 QSlider::groove:horizontal { height: 4px; border-radius: 2px; background: $track; }
 QSlider::sub-page:horizontal { height: 4px; border-radius: 2px; background: $accent; }
 QSlider::handle:horizontal {

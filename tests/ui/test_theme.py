@@ -103,11 +103,11 @@ def test_style_sheet_names_no_placeholder_and_is_understood(chosen: Theme, qtbot
     assert "$" not in sheet
     theme.override(chosen)
     theme.apply(qapp)  # Qt warns about a sheet it cannot parse, and a warning fails the test
-    label, button = QLabel("text"), QPushButton("press")
-    for widget in (label, button):
-        qtbot.addWidget(widget)
-        widget.show()
+    window = QWidget()
+    qtbot.addWidget(window)
+    button = QPushButton("press", window)
     theme.set_role(button, "primary")
+    window.show()
     assert button.grab().toImage().pixelColor(8, button.height() // 2) == chosen.accent
 
 

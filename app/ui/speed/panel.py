@@ -1,0 +1,256 @@
+"""The Speed panel: what drafting does, how fast answers are written, and the two things one can change about it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QCheckBox, QFrame, QScrollArea, QVBoxLayout, QWidget
+
+from app.engine.protocol import DEFAULT_DRAFT_LENGTH, Figures, PairLoaded, Round
+from app.ui import theme
+from app.ui.speed import wording
+from app.ui.speed.drawings import PositionBars, RoundBar
+from app.ui.speed.meter import Meter
+from app.ui.speed.parts import DraftLengthControl, Heading, LiveFigure, PlainSpeed, StatusLines, explain
+from app.ui.theme import SPACING
+
+REFRESH_MS = 100
+"""The panel redraws at most ten times a second, and not at all while it is hidden or nothing changed."""
+
+
+class SpeedPanel(QScrollArea):
+    """Give it rounds as they come; it asks for nothing and works nothing out while it is hidden."""
+
+    draft_length_changed = Signal(int)
+    measure_plain_requested = Signal()
+    show_drafted_changed = Signal(bool)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._meter = Meter()
+        self._pair: PairLoaded | None = None
+        self._engine_state = ""
+        self._failure: str | None = None
+        self._plain_speed: float | None = None
+        self._answering = False
+        self._has_answer = False
+        self._rows = DEFAULT_DRAFT_LENGTH
+        self._changed = True
+        self._status = wording.Status("", "")
+        self._timer = QTimer(self)
+        self._timer.setInterval(REFRESH_MS)
+        self._timer.timeout.connect(self._on_tick)
+        self._build()
+        self._connect()
+        self._refresh()
+
+    # ------------------------------------------------------------ what the window tells
+
+    def set_pair(self, pair: PairLoaded | None) -> None:
+        """A pair was loaded or given up. What was measured with another one is forgotten."""
+        self._pair = pair
+        self._failure = None
+        self._plain_speed = None
+        self._answering = self._has_answer = False
+        self._meter = Meter()
+        if pair is not None:
+            self._draft_length.set_value(pair.default_draft_length)
+            self._rows = self.draft_length()
+        self._note_change()
+
+    def set_engine_state(self, text: str) -> None:
+        """One or two words: starting, loading 40 %, ready, answering, stopped."""
+        self._engine_state = text
+        self._note_change()
+
+    def set_failure(self, reason: str | None) -> None:
+        """Why the engine is not there, in words for the user; ``None`` when it is back."""
+        self._failure = reason
+        self._answering = self._answering and reason is None
+        self._note_change()
+
+    def begin_generation(self) -> None:
+        """The request went out."""
+        self._meter.begin()
+        self._answering = self._has_answer = True
+        # Not while the slider is moved: it would run away from under the pointer.
+        self._rows = self.draft_length()
+        self._note_change()
+
+    def add_rounds(self, rounds: Sequence[Round]) -> None:
+        """Count rounds. Cheap: nothing is drawn here."""
+        self._meter.add(rounds, time.monotonic())
+        self._note_change()
+
+    def end_generation(self, figures: Figures | None) -> None:
+        """The answer is there, with the engine's figures unless it failed."""
+        self._answering = False
+        if figures is not None:
+            self._meter.finish(figures)
+        self._note_change()
+
+    def set_plain_speed(self, tokens_per_second: float | None) -> None:
+        """The measured baseline of this target; ``None`` where there is none."""
+        self._plain_speed = tokens_per_second
+        self._note_change()
+
+    def set_measuring(self, measuring: bool) -> None:
+        self._plain.set_measuring(measuring)
+
+    def draft_length(self) -> int:
+        """Tokens to guess before a verify pass; 0 is off."""
+        return self._draft_length.value()
+
+    def set_draft_length(self, length: int) -> None:
+        """Silently, as `set_show_drafted`: the one who sets it knows."""
+        self._draft_length.set_value(length)
+        self._note_change()
+
+    def set_show_drafted(self, shown: bool) -> None:
+        self._show_drafted.blockSignals(True)
+        self._show_drafted.setChecked(shown)
+        self._show_drafted.blockSignals(False)
+
+    def status_text(self) -> str:
+        """The status in one sentence, as of the last refresh."""
+        return self._status.sentence
+
+    def is_refreshing(self) -> bool:
+        """Whether the panel will redraw; never while it is hidden."""
+        return self._timer.isActive()
+
+    # ------------------------------------------------------------ building
+
+    def _build(self) -> None:
+        self.setAccessibleName("Speed panel")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setWidgetResizable(True)
+        self.setMinimumWidth(240)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        theme.set_role(self, "side")
+        self._status_lines = StatusLines()
+        self._speed = LiveFigure("Speed", "Speed over the last minute", "8,888 tok/s", wording.HELP["speed"])
+        self._kept = LiveFigure("Kept", "Share kept over the last minute", "8,888 tok/s", wording.HELP["kept"], 1.0)
+        self._plain = PlainSpeed()
+        self._positions_heading = Heading("Kept by position")
+        self._positions = PositionBars()
+        self._round_heading = Heading("A round")
+        self._round = RoundBar()
+        for widget, key in (
+            (self._positions_heading, "positions"),
+            (self._positions, "positions"),
+            (self._round_heading, "round"),
+            (self._round, "round"),
+        ):
+            explain(widget, wording.HELP[key])
+        self._draft_length = DraftLengthControl(DEFAULT_DRAFT_LENGTH)
+        self._show_drafted = QCheckBox("Show drafted tokens")
+        explain(self._show_drafted, wording.HELP["show-drafted"])
+        self.setWidget(self._laid_out())
+
+    def _laid_out(self) -> QWidget:
+        content = QWidget()
+        content.setObjectName("speed-content")
+        theme.set_role(content, "side")
+        column = QVBoxLayout(content)
+        column.setContentsMargins(4 * SPACING, 4 * SPACING, 4 * SPACING, 4 * SPACING)
+        column.setSpacing(0)
+        groups: tuple[tuple[QWidget, ...], ...] = (
+            (self._status_lines,),
+            (self._speed, self._kept, self._plain),
+            (self._positions_heading, self._positions),
+            (self._round_heading, self._round),
+            (self._draft_length, self._show_drafted),
+        )
+        for index, group in enumerate(groups):
+            if index:
+                column.addSpacing(5 * SPACING)
+            for place, widget in enumerate(group):
+                if place:
+                    column.addSpacing(2 * SPACING)
+                column.addWidget(widget)
+        column.addStretch(1)
+        return content
+
+    def _connect(self) -> None:
+        self._draft_length.value_changed.connect(self._on_draft_length_changed)
+        self._plain.requested.connect(self.measure_plain_requested)
+        self._show_drafted.toggled.connect(self.show_drafted_changed)
+        theme.notifier().theme_changed.connect(self._on_theme_changed)
+
+    # ------------------------------------------------------------ refreshing
+
+    def _note_change(self) -> None:
+        self._changed = True
+        if self.isVisible() and not self._timer.isActive():
+            self._timer.start()
+
+    @Slot()
+    def _on_tick(self) -> None:
+        self._refresh()
+        # While tokens come, time alone changes the live speed.
+        if not (self._answering and self._meter.is_writing):
+            self._timer.stop()
+
+    def _refresh(self) -> None:
+        self._changed = False
+        figures = self._meter.figures() if self._has_answer else None
+        has_draft = self._pair is not None and self._pair.draft is not None
+        situation = wording.Situation(
+            pair=self._pair,
+            engine_state=self._engine_state,
+            failure=self._failure,
+            draft_length=self.draft_length(),
+            answering=self._answering,
+            figures=figures,
+            plain_speed=self._plain_speed,
+        )
+        self._status = wording.status(situation)
+        self._status_lines.show_status(self._status)
+        self._refresh_figures(figures)
+        self._plain.show_speeds(self._plain_speed, situation.speed_up, can_measure=self._can_measure())
+        self._positions.show_shares(self._meter.acceptance_by_position(), self._rows)
+        self._draft_length.setEnabled(has_draft)
+        # Without a draft there is nothing to keep.
+        for part in (self._kept, self._positions_heading, self._positions):
+            part.setVisible(has_draft or self._pair is None)
+
+    def _refresh_figures(self, figures: Figures | None) -> None:
+        meter = self._meter
+        if self._answering:
+            speed, kept = meter.live_speed(time.monotonic()), meter.live_acceptance()
+        else:
+            speed = figures.decode_tokens_per_second if figures else None
+            kept = figures.draft.acceptance_rate if figures else None
+        self._speed.show_figure(wording.speed(speed), meter.speed_history(), self._plain_speed)
+        self._kept.show_figure(wording.share(kept), meter.acceptance_history())
+        parts = meter.round_time.mean()
+        self._round.show_parts(parts)
+        self._round_heading.set_value(wording.milliseconds(sum(parts) if parts else None))
+
+    def _can_measure(self) -> bool:
+        return self._pair is not None and self._failure is None and not self._answering
+
+    @Slot(int)
+    def _on_draft_length_changed(self, length: int) -> None:
+        self._note_change()
+        self.draft_length_changed.emit(length)
+
+    @Slot(object)
+    def _on_theme_changed(self, _theme: object) -> None:
+        self._note_change()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._changed:
+            self._refresh()
+        if self._answering:
+            self._timer.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._timer.stop()

@@ -1,0 +1,242 @@
+"""The rows the Speed panel is made of."""
+
+from __future__ import annotations
+
+import textwrap
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QFont
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSlider, QToolButton, QVBoxLayout, QWidget
+
+from app.engine.protocol import MAX_DRAFT_LENGTH
+from app.ui import icons, theme
+from app.ui.speed import wording
+from app.ui.speed.drawings import Sparkline
+from app.ui.theme import SPACING
+
+_FIGURE_SIZE = 1.5
+_HEADING_ROLES: dict[wording.Mood, str] = {
+    "good": "heading-accent",
+    "plain": "heading",
+    "warning": "heading-warning",
+    "bad": "heading-bad",
+}
+
+
+def explain(widget: QWidget, text: str) -> None:
+    """Give a widget a tooltip of lines short enough to read; screen readers get it as help."""
+    widget.setToolTip(textwrap.fill(text, 56))
+    widget.setWhatsThis(text)
+
+
+def label(text: str = "", role: str | None = None) -> QLabel:
+    """A label that never takes its text for markup."""
+    result = QLabel(text)
+    result.setTextFormat(Qt.TextFormat.PlainText)
+    if role is not None:
+        theme.set_role(result, role)
+    return result
+
+
+def _set_text(target: QLabel, text: str) -> None:
+    """Without a repaint where nothing changed."""
+    if target.text() != text:
+        target.setText(text)
+
+
+def _row(*widgets: QWidget) -> QHBoxLayout:
+    row = QHBoxLayout()
+    row.setContentsMargins(0, 0, 0, 0)
+    row.setSpacing(2 * SPACING)
+    for widget in widgets:
+        row.addWidget(widget)
+    return row
+
+
+def _figure_font(base: QFont) -> QFont:
+    font = theme.tabular(theme.scaled(base, _FIGURE_SIZE))
+    font.setWeight(QFont.Weight.DemiBold)
+    return font
+
+
+class StatusLines(QWidget):
+    """The status sentence: what in bold, then the figures or the reason."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._heading = label(role="heading")
+        self._detail = label(role="quiet")
+        self._detail.setFont(theme.tabular(self._detail.font()))
+        self._detail.setWordWrap(True)
+        self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._detail.setAlignment(Qt.AlignmentFlag.AlignTop)
+        # Two lines are kept free, so that what stands below does not move when the figures come.
+        self._detail.setMinimumHeight(2 * self._detail.fontMetrics().lineSpacing())
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(SPACING)
+        column.addWidget(self._heading)
+        column.addWidget(self._detail)
+        explain(self, wording.HELP["status"])
+
+    def show_status(self, status: wording.Status) -> None:
+        _set_text(self._heading, status.heading)
+        theme.set_role(self._heading, _HEADING_ROLES[status.mood])
+        _set_text(self._detail, status.detail)
+        if self.accessibleName() != status.sentence:
+            self.setAccessibleName(status.sentence)
+
+
+class LiveFigure(QWidget):
+    """A name, a number with its unit, and the last minute of it."""
+
+    def __init__(self, name: str, line_name: str, widest: str, help_text: str, ceiling: float | None = None) -> None:
+        """``widest`` is the longest text the number may become: it fixes the width, so that nothing dances."""
+        super().__init__()
+        self._name = name
+        self._number = label(wording.UNKNOWN)
+        self._number.setFont(_figure_font(self._number.font()))
+        self._line = Sparkline(line_name, ceiling)
+        left = QWidget()
+        left.setFixedWidth(self._number.fontMetrics().horizontalAdvance(widest) + SPACING)
+        column = QVBoxLayout(left)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(label(name, "quiet"))
+        column.addWidget(self._number)
+        self.setLayout(_row(left, self._line))
+        self.setAccessibleName(name)
+        explain(self, help_text)
+
+    def show_figure(self, text: str, values: list[float | None], mark: float | None = None) -> None:
+        if text != self._number.text():
+            self._number.setText(text)
+            self._number.setAccessibleName(f"{self._name}: {text}")
+        self._line.show_values(values, mark, f"Now {text}")
+
+    def text(self) -> str:
+        return self._number.text()
+
+    def line(self) -> Sparkline:
+        return self._line
+
+
+class PlainSpeed(QWidget):
+    """The button that measures plain speed; once that is known, how much faster the answer was."""
+
+    requested = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._measuring = False
+        self._can_measure = False
+        self._known = False
+        self._button = QPushButton("Measure plain speed")
+        explain(self._button, wording.HELP["measure"])
+        self._factor = label()
+        self._factor.setFont(_figure_font(self._factor.font()))
+        explain(self._factor, wording.HELP["speed-up"])
+        self._baseline = label(role="quiet")
+        self._baseline.setFont(theme.tabular(self._baseline.font()))
+        self._again = QToolButton()
+        icons.set_icon(self._again, "regenerate")
+        self._again.setAccessibleName("Measure plain speed again")
+        explain(self._again, "Measure plain speed again. " + wording.HELP["measure"])
+        column = QVBoxLayout()
+        column.setSpacing(0)
+        column.addWidget(self._baseline)
+        column.addWidget(self._factor)
+        row = _row(self._button)
+        row.addLayout(column)
+        row.addStretch(1)
+        row.addWidget(self._again)
+        self.setLayout(row)
+        for source in (self._button, self._again):
+            source.clicked.connect(self._on_clicked)
+        self._arrange()
+
+    def show_speeds(self, plain: float | None, speed_up: float | None, *, can_measure: bool) -> None:
+        self._known = plain is not None
+        self._can_measure = can_measure
+        _set_text(self._factor, wording.factor(speed_up))
+        theme.set_role(self._factor, "warning" if speed_up is not None and speed_up < 0.97 else "plain")
+        _set_text(self._baseline, f"Plain {wording.speed(plain)}")
+        self._arrange()
+
+    def set_measuring(self, measuring: bool) -> None:
+        self._measuring = measuring
+        self._arrange()
+
+    def _arrange(self) -> None:
+        shows_figure = self._known and not self._measuring
+        self._button.setVisible(not shows_figure)
+        for part in (self._factor, self._baseline, self._again):
+            part.setVisible(shows_figure)
+        text = "Measuring plain speed …" if self._measuring else "Measure plain speed"
+        if self._button.text() != text:
+            self._button.setText(text)
+        for source in (self._button, self._again):
+            source.setEnabled(self._can_measure and not self._measuring)
+
+    @Slot()
+    def _on_clicked(self) -> None:
+        self.requested.emit()
+
+
+class Heading(QWidget):
+    """A small heading with, where it has one, its figure on the right."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._value = label()
+        self._value.setFont(theme.tabular(self._value.font()))
+        row = _row(label(text, "heading"))
+        row.addStretch(1)
+        row.addWidget(self._value)
+        self.setLayout(row)
+
+    def set_value(self, text: str) -> None:
+        _set_text(self._value, text)
+
+
+class DraftLengthControl(QWidget):
+    """How many tokens to guess: a slider from off to the longest draft."""
+
+    value_changed = Signal(int)
+
+    def __init__(self, value: int) -> None:
+        super().__init__()
+        self._heading = Heading("Draft length")
+        self._slider = QSlider(Qt.Orientation.Horizontal)
+        self._slider.setRange(0, MAX_DRAFT_LENGTH)
+        self._slider.setPageStep(4)
+        self._slider.setAccessibleName("Draft length")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(SPACING)
+        column.addWidget(self._heading)
+        column.addWidget(self._slider)
+        explain(self, wording.HELP["draft-length"])
+        self._slider.valueChanged.connect(self._on_value_changed)
+        self.set_value(value)
+        self._describe(value)
+
+    def value(self) -> int:
+        return self._slider.value()
+
+    def set_value(self, value: int) -> None:
+        """Without `value_changed`."""
+        self._slider.blockSignals(True)
+        self._slider.setValue(value)
+        self._slider.blockSignals(False)
+        self._describe(self._slider.value())
+
+    def _describe(self, value: int) -> None:
+        text = "Off" if value == 0 else f"{value} tokens" if value > 1 else "1 token"
+        self._heading.set_value(text)
+        self._slider.setAccessibleDescription(text)
+
+    @Slot(int)
+    def _on_value_changed(self, value: int) -> None:
+        self._describe(value)
+        self.value_changed.emit(value)

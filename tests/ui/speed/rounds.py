@@ -1,0 +1,29 @@
+"""Rounds for the tests of the Speed panel."""
+
+from __future__ import annotations
+
+from app.engine.protocol import Round
+
+
+def steady(
+    count: int, *, seconds: float, accepted: int, tested: int = 4, first: float = 0.5, after: float | None = None
+) -> list[Round]:
+    """``count`` rounds of ``seconds`` each; the first is the token of prompt processing, at ``first`` or ``after``."""
+    start = first if after is None else after
+    rounds = [Round(index=0, verify_passes=0, tokens=1, time=start)]
+    for index in range(1, count):
+        rounds.append(
+            Round(
+                index=index,
+                verify_passes=1,
+                tokens=accepted + 1,
+                drafted=tested,
+                tested=tested,
+                accepted=accepted,
+                draft_seconds=seconds * 0.2,
+                verify_seconds=seconds * 0.7,
+                other_seconds=seconds * 0.1,
+                time=start + index * seconds,
+            )
+        )
+    return rounds
