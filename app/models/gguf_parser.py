@@ -18,7 +18,7 @@ from app.models.gguf_types import SCALAR_FORMATS, TENSOR_TYPES, VALUE_ARRAY, VAL
 from app.models.text import printable, size_text
 
 MAGIC = b"GGUF"
-MAX_HEADER_BYTES = 64 * 1024 * 1024
+MAX_HEADER_BYTES = 48_000_000
 MAX_PAIRS = 10_000
 MAX_TENSORS = 100_000
 MAX_KEY_BYTES = 4096
