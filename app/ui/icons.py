@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QObject, QRectF, Qt
 from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 
+from app import paths
 from app.ui import theme as themes
 
-FOLDER = Path(__file__).resolve().parents[2] / "resources" / "icons"
+FOLDER = paths.resource("icons")
 _SIZES = (16, 20, 24, 32, 48, 64)
 
 

@@ -14,7 +14,7 @@ from app.ui import theme
 from app.ui.speed import wording
 from app.ui.speed.drawings import PositionBars, RoundBar
 from app.ui.speed.meter import Meter
-from app.ui.speed.parts import DraftLengthControl, Heading, LiveFigure, PlainSpeed, StatusLines, explain
+from app.ui.speed.parts import DraftLengthControl, Heading, LiveFigure, PlainSpeed, StatusLines, explain, stacked
 from app.ui.theme import SPACING
 
 REFRESH_MS = 100
@@ -158,21 +158,17 @@ class SpeedPanel(QScrollArea):
         theme.set_role(content, "side")
         column = QVBoxLayout(content)
         column.setContentsMargins(4 * SPACING, 4 * SPACING, 4 * SPACING, 4 * SPACING)
-        column.setSpacing(0)
-        groups: tuple[tuple[QWidget, ...], ...] = (
-            (self._status_lines,),
-            (self._speed, self._kept, self._plain),
-            (self._positions_heading, self._positions),
-            (self._round_heading, self._round),
-            (self._draft_length, self._show_drafted),
+        column.setSpacing(5 * SPACING)
+        self._draft_figures = stacked(self._positions_heading, self._positions)
+        groups = (
+            self._status_lines,
+            stacked(self._speed, self._kept, self._plain),
+            self._draft_figures,
+            stacked(self._round_heading, self._round),
+            stacked(self._draft_length, self._show_drafted),
         )
-        for index, group in enumerate(groups):
-            if index:
-                column.addSpacing(5 * SPACING)
-            for place, widget in enumerate(group):
-                if place:
-                    column.addSpacing(2 * SPACING)
-                column.addWidget(widget)
+        for group in groups:
+            column.addWidget(group)
         column.addStretch(1)
         return content
 
@@ -216,7 +212,7 @@ class SpeedPanel(QScrollArea):
         self._positions.show_shares(self._meter.acceptance_by_position(), self._rows)
         self._draft_length.setEnabled(has_draft)
         # Without a draft there is nothing to keep.
-        for part in (self._kept, self._positions_heading, self._positions):
+        for part in (self._kept, self._draft_figures):
             part.setVisible(has_draft or self._pair is None)
 
     def _refresh_figures(self, figures: Figures | None) -> None:

@@ -53,6 +53,17 @@ def _row(*widgets: QWidget) -> QHBoxLayout:
     return row
 
 
+def stacked(*widgets: QWidget) -> QWidget:
+    """One widget of several, one below the other."""
+    result = QWidget()
+    column = QVBoxLayout(result)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(2 * SPACING)
+    for widget in widgets:
+        column.addWidget(widget)
+    return result
+
+
 def _figure_font(base: QFont) -> QFont:
     font = theme.tabular(theme.scaled(base, _FIGURE_SIZE))
     font.setWeight(QFont.Weight.DemiBold)
