@@ -19,7 +19,7 @@ from app.errors import KnownError
 from app.models.gguf import ModelFileError
 
 FILE_NAME = "measurements.json"
-MAX_ENTRIES = 500
+MAX_ENTRIES = 200
 MAX_FILE_BYTES = 4 * 1024 * 1024
 _VERSION = 1
 

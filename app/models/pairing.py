@@ -98,7 +98,7 @@ def _special_problem(first: Tokenizer, second: Tokenizer) -> str | None:
 def _rule_problem(token: str, verb: str, target: tuple[bool, int | None], draft: tuple[bool, int | None]) -> str | None:
     if target[0] != draft[0]:
         adds, lacks = ("target", "draft") if target[0] else ("draft", "target")
-        return f"The {adds} {verb}s every text with a {token} token, the {lacks} does not."
+        return f"The {adds} {verb}s every text with its {token} token, the {lacks} does not."
     if target[0] and target[1] != draft[1]:
         return f"The {token} token is {_id(target[1])} in the target and {_id(draft[1])} in the draft."
     return None

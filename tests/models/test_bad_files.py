@@ -204,7 +204,7 @@ LLAMA = string("general.architecture", "llama")
         (header(tensors=[tensor("t", [8], 0, 32)]), "its tensor t is not where the one before it ends"),
         (header(tensors=[tensor("t", [8], 0, 2**64 - 32)]), "its tensor t is not where the one before it ends"),
         (header(tensors=[tensor("t", [8], 0, 0)] * 2) + bytes(64), "has the tensor t twice"),
-        (header(tensors=[tensor("t", [2**50], 0, 0)]), "but its header needs 4504 TB"),
+        (header(tensors=[tensor("t", [2**50], 0, 0)]), "but its header needs 4,504 TB"),
         (header([uint32("split.count", 60_000)]), "it is part 1 of 60,000"),
     ],
     ids=itertools.count(),

@@ -1,0 +1,83 @@
+"""What ``slipstream inspect`` shows of files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from app.models.gguf import read_header
+from app.models.inspect import describe, describe_pair, readable, readable_pair
+from app.models.pairing import compare
+from tests.support.gguf_files import CHATML_TEMPLATE, make_model, make_vocabulary_file
+from tests.support.raw_gguf import F32, header, pair, string
+
+
+def test_describes_a_model_as_json(tmp_path: Path) -> None:
+    path = make_model(tmp_path / "small.gguf", chat_template=CHATML_TEMPLATE)
+    described = json.loads(json.dumps(describe(read_header(path)), allow_nan=False))
+    assert described["loadable"] is True
+    assert described["problem"] is None
+    assert (described["architecture"], described["quantization"], described["layers"]) == ("llama", "F16", 2)
+    assert described["tensor_types"] == {"F16": 16, "F32": 5}
+    assert described["tokenizer"]["tokens"] == 512
+    assert described["tokenizer"]["add_bos"] is True
+    assert described["rope"]["base"] == 10000.0
+    assert described["chat_template"] == CHATML_TEMPLATE
+    assert described["can_roll_back"] is True
+    assert described["experts"] is None
+
+
+def test_describes_what_cannot_be_loaded(tmp_path: Path) -> None:
+    described = describe(read_header(make_vocabulary_file(tmp_path / "vocab.gguf")))
+    assert described["loadable"] is False
+    assert described["problem"] == "vocab.gguf holds only a vocabulary, no model."
+
+
+def test_describes_a_pair(tmp_path: Path) -> None:
+    target = read_header(make_model(tmp_path / "target.gguf"))
+    draft = read_header(make_model(tmp_path / "draft.gguf", tokenizer="gpt2"))
+    verdict = compare(target, draft)
+    described = json.loads(json.dumps(describe_pair(target, draft, verdict), allow_nan=False))
+    assert described["pair"]["fits"] is False
+    assert described["pair"]["reason"] == verdict.reason
+    assert described["draft"]["tokenizer"]["kind"] == "BPE"
+    assert readable_pair(target, draft, verdict).splitlines()[-1] == verdict.reason
+
+
+def test_the_readable_form_has_a_line_a_fact(tmp_path: Path) -> None:
+    def edit(writer: Any) -> None:
+        writer.add_expert_count(8)
+        writer.add_expert_used_count(2)
+
+    path = make_model(tmp_path / "small.gguf", name="Small", heads=4, kv_heads=2, weights="Q8_0", edit=edit)
+    lines = dict(line.split(":", 1) for line in readable(read_header(path)).splitlines())
+    facts = {label: text.strip() for label, text in lines.items()}
+    assert facts["Name"] == "Small"
+    assert facts["Size"] == "140 K parameters, Q8_0, 149 KB of weights"
+    assert facts["Shape"] == "2 layers, 4 heads, 2 of keys and values, width 64"
+    assert facts["Context"] == "512 tokens in training"
+    assert facts["Experts"] == "8, 2 used a token"
+    assert facts["Tokenizer"] == "SPM (llama), 512 tokens, pre-tokenizer default"
+    assert facts["Special"] == 'BOS 1 "<s>", EOS 2 "</s>", EOT 355 "<|im_end|>", adds BOS'
+    assert facts["Template"] == "none (ChatML is used)"
+    assert facts["Loadable"] == "yes"
+
+
+def test_nothing_in_a_file_reaches_the_terminal_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "hostile.gguf"
+    bell = "\x1b]0;owned\x07\r\n"
+    pairs = [string("general.architecture", "llama" + bell), string("general.name", bell), string("general.type", bell)]
+    path.write_bytes(header(pairs))
+    text = readable(read_header(path))
+    assert all(line.isprintable() for line in text.splitlines())
+    assert "\\x1b]0;owned\\x07\\r\\n" in text
+
+
+def test_numbers_that_json_lacks_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "odd.gguf"
+    not_a_number = pair("llama.rope.freq_base", F32, b"\x00\x00\xc0\x7f")
+    infinite = pair("llama.rope.scaling.factor", F32, b"\x00\x00\x80\x7f")
+    path.write_bytes(header([string("general.architecture", "llama"), not_a_number, infinite]))
+    described = json.loads(json.dumps(describe(read_header(path)), allow_nan=False))
+    assert (described["rope"]["base"], described["rope"]["factor"]) == (None, None)

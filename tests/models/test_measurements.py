@@ -1,0 +1,168 @@
+"""Measured speeds on real files."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from app.errors import KnownError
+from app.models.gguf import ModelFileError
+from app.models.measurements import FILE_NAME, MAX_ENTRIES, Measurements, PlainKey
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    path = tmp_path / "target.gguf"
+    path.write_bytes(b"weights")
+    return path
+
+
+def key(target: Path, context_length: int = 2048, sampler: str = "greedy") -> PlainKey:
+    return PlainKey.of(target, context_length=context_length, threads=2, gpu_layers=0, kv_type="f16", sampler=sampler)
+
+
+def test_a_speed_is_kept_over_restarts(tmp_path: Path, target: Path) -> None:
+    file = tmp_path / "data" / FILE_NAME
+    measurements = Measurements(file)
+    assert measurements.plain_speed(key(target)) is None
+    measurements.record_plain_speed(key(target), 41.5)
+    assert measurements.plain_speed(key(target)) == 41.5
+    assert Measurements(file).plain_speed(key(target)) == 41.5
+    measurements.record_plain_speed(key(target), 43.0)
+    assert Measurements(file).plain_speed(key(target)) == 43.0
+
+
+def test_a_speed_belongs_to_all_it_depends_on(tmp_path: Path, target: Path) -> None:
+    measurements = Measurements(tmp_path / FILE_NAME)
+    measurements.record_plain_speed(key(target), 41.5)
+    assert measurements.plain_speed(key(target, context_length=4096)) is None
+    assert measurements.plain_speed(key(target, sampler="other")) is None
+    target.write_bytes(b"other weights")
+    assert measurements.plain_speed(key(target)) is None
+
+
+def test_the_same_file_in_another_folder_keeps_its_speed(tmp_path: Path, target: Path) -> None:
+    measurements = Measurements(tmp_path / FILE_NAME)
+    measurements.record_plain_speed(key(target), 41.5)
+    (tmp_path / "moved").mkdir()
+    assert measurements.plain_speed(key(target.rename(tmp_path / "moved" / target.name))) == 41.5
+
+
+def test_two_programs_do_not_lose_each_others_speeds(tmp_path: Path, target: Path) -> None:
+    window, command_line = Measurements(tmp_path / FILE_NAME), Measurements(tmp_path / FILE_NAME)
+    assert window.plain_speed(key(target)) is None
+    command_line.record_plain_speed(key(target, 1024), 10.0)
+    window.record_plain_speed(key(target, 2048), 20.0)
+    after = Measurements(tmp_path / FILE_NAME)
+    assert (after.plain_speed(key(target, 1024)), after.plain_speed(key(target, 2048))) == (10.0, 20.0)
+
+
+@pytest.mark.allow_logs
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not json",
+        b"\xff\xfe\x00",
+        b"[" * 100_000,
+        b'{"version": 1}',
+        b'{"version": 2, "plain": []}',
+        b'{"version": 1, "plain": [{"key": {}, "tokens_per_second": 1.0, "measured_at": 0}]}',
+    ],
+)
+def test_a_file_that_is_not_understood_is_moved_aside(
+    tmp_path: Path, target: Path, caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / FILE_NAME).write_bytes(content)
+    measurements = Measurements(folder / FILE_NAME)
+    with caplog.at_level(logging.WARNING):
+        assert measurements.plain_speed(key(target)) is None
+    assert "could not be understood" in caplog.text
+    assert [file.read_bytes() for file in folder.iterdir()] == [content]
+    measurements.record_plain_speed(key(target), 41.5)
+    assert Measurements(folder / FILE_NAME).plain_speed(key(target)) == 41.5
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_a_speed_that_is_none_is_not_believed(tmp_path: Path, target: Path) -> None:
+    measurements = Measurements(tmp_path / FILE_NAME)
+    measurements.record_plain_speed(key(target), 41.5)
+    file = tmp_path / FILE_NAME
+    file.write_bytes(file.read_bytes().replace(b"41.5", b"-1.0"))
+    assert Measurements(file).plain_speed(key(target)) is None
+    for value in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="not a speed"):
+            measurements.record_plain_speed(key(target), value)
+
+
+def test_the_oldest_leave_when_there_are_too_many(tmp_path: Path, target: Path) -> None:
+    measurements = Measurements(tmp_path / FILE_NAME)
+    for context_length in range(MAX_ENTRIES + 1):
+        measurements.record_plain_speed(key(target, context_length), 41.5)
+    after = Measurements(tmp_path / FILE_NAME)
+    assert after.plain_speed(key(target, 0)) is None
+    assert after.plain_speed(key(target, 1)) == 41.5
+    assert after.plain_speed(key(target, MAX_ENTRIES)) == 41.5
+
+
+@pytest.mark.allow_logs
+def test_a_folder_that_cannot_be_written_is_a_known_error(tmp_path: Path, target: Path) -> None:
+    in_the_way = tmp_path / "data"
+    in_the_way.write_bytes(b"a file where the folder should be")
+    measurements = Measurements(in_the_way / FILE_NAME)
+    assert measurements.plain_speed(key(target)) is None
+    with pytest.raises(KnownError, match="could not be kept"):
+        measurements.record_plain_speed(key(target), 41.5)
+    assert in_the_way.read_bytes() == b"a file where the folder should be"
+    assert measurements.plain_speed(key(target)) == 41.5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files as only Linux does")
+def test_no_space_left_keeps_what_there_was(tmp_path: Path, target: Path) -> None:
+    file = tmp_path / FILE_NAME
+    measurements = Measurements(file)
+    measurements.record_plain_speed(key(target), 41.5)
+    before = file.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        with pytest.raises(KnownError, match="could not be kept"):
+            measurements.record_plain_speed(key(target, 4096), 50.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert file.read_bytes() == before
+    assert set(tmp_path.iterdir()) == {file, target}
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path: Path, target: Path) -> None:
+    file = tmp_path / FILE_NAME
+    writer = Measurements(file)
+    writer.record_plain_speed(key(target), 1.0)
+    done = threading.Event()
+
+    def write() -> None:
+        for speed in range(1, 60):
+            writer.record_plain_speed(key(target), float(speed))
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    while not done.is_set():
+        assert Measurements(file).plain_speed(key(target)) is not None
+    thread.join()
+    assert set(tmp_path.iterdir()) == {file, target}
+
+
+def test_a_target_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=r"^gone\.gguf is not there any more\.$"):
+        key(tmp_path / "gone.gguf")

@@ -1,0 +1,143 @@
+"""Verdicts on pairs, from real files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.models.gguf import GgufHeader, read_header
+from app.models.pairing import compare
+from tests.support.gguf_files import bpe_vocabulary, make_model, make_vocabulary_file, spm_vocabulary
+
+TOKENS = spm_vocabulary(400).tokens
+
+
+def model(path: Path, **options: Any) -> GgufHeader:
+    return read_header(make_vocabulary_file(path, **options))
+
+
+def with_token(index: int, spelling: str) -> list[str]:
+    return [*TOKENS[:index], spelling, *TOKENS[index + 1 :]]
+
+
+def test_the_same_vocabulary_fits_whatever_the_models_are_called(tmp_path: Path) -> None:
+    target = model(tmp_path / "qwen-large.gguf", name="Large", width=128)
+    verdict = compare(target, model(tmp_path / "something-else.gguf", name="Other", architecture="qwen2"))
+    assert verdict.fits
+    assert verdict.reason == "Fits: same vocabulary of 512 tokens."
+    assert (verdict.target_tokens, verdict.draft_tokens, verdict.first_difference) == (512, 512, None)
+
+
+@pytest.mark.parametrize("tokenizer", ["llama", "gpt2"])
+def test_a_target_fits_itself(tmp_path: Path, tokenizer: Any) -> None:
+    target = model(tmp_path / "self.gguf", tokenizer=tokenizer)
+    assert compare(target, target).fits
+
+
+def test_names_the_first_different_token_with_both_spellings(tmp_path: Path) -> None:
+    target = model(tmp_path / "target.gguf", tokens=with_token(139, "▁▁"))
+    draft = model(tmp_path / "draft.gguf", tokens=with_token(139, "\n\n"))
+    verdict = compare(target, draft)
+    assert not verdict.fits
+    assert verdict.reason == 'The vocabularies differ: token 139 is "▁▁" in the target and "\\n\\n" in the draft.'
+    assert verdict.first_difference == 139
+    assert verdict.warning is None
+
+
+def test_a_difference_in_the_last_token_counts(tmp_path: Path) -> None:
+    draft = model(tmp_path / "draft.gguf", tokens=with_token(399, "other"))
+    assert compare(model(tmp_path / "target.gguf", tokens=TOKENS), draft).first_difference == 399
+
+
+@pytest.mark.parametrize(("index", "fits"), [(4, True), (5, False)])
+def test_the_first_five_tokens_may_differ(tmp_path: Path, index: int, fits: bool) -> None:
+    draft = model(tmp_path / "draft.gguf", tokens=with_token(index, "other"))
+    assert compare(model(tmp_path / "target.gguf", tokens=TOKENS), draft).fits is fits
+
+
+def test_up_to_128_more_tokens_are_tolerated(tmp_path: Path) -> None:
+    small = model(tmp_path / "400.gguf", vocab_size=400)
+    at_limit, beyond = model(tmp_path / "528.gguf", vocab_size=528), model(tmp_path / "529.gguf", vocab_size=529)
+    fitting = compare(at_limit, small)
+    assert (fitting.fits, compare(small, at_limit).fits) == (True, True)
+    assert fitting.reason == "Fits: same vocabulary; the target has 528 tokens, the draft 400."
+    refused = compare(beyond, small)
+    assert (refused.fits, compare(small, beyond).fits) == (False, False)
+    assert refused.reason == (
+        "The vocabularies differ in size: 529 tokens in the target and 400 in the draft, more than 128 apart."
+    )
+
+
+def test_another_kind_of_vocabulary(tmp_path: Path) -> None:
+    verdict = compare(model(tmp_path / "spm.gguf"), model(tmp_path / "bpe.gguf", tokenizer="gpt2"))
+    assert verdict.reason == "The vocabularies are of different kinds: SPM in the target, BPE in the draft."
+
+
+def test_rules_for_the_begin_of_text_token(tmp_path: Path) -> None:
+    adds = model(tmp_path / "adds.gguf", vocabulary=replace(bpe_vocabulary(), add_bos=True))
+    adds_other = model(tmp_path / "other.gguf", vocabulary=replace(bpe_vocabulary(), add_bos=True, bos=1))
+    lacks = model(tmp_path / "lacks.gguf", vocabulary=replace(bpe_vocabulary(), add_bos=False))
+    lacks_other = model(tmp_path / "lacks-other.gguf", vocabulary=replace(bpe_vocabulary(), add_bos=False, bos=1))
+    silent = model(tmp_path / "silent.gguf", vocabulary=replace(bpe_vocabulary(), add_bos=None))
+    assert compare(adds, lacks).reason == (
+        "The target begins every text with its begin-of-text token, the draft does not."
+    )
+    assert compare(adds, adds_other).reason == (
+        "The begin-of-text token is number 0 in the target and number 1 in the draft."
+    )
+    assert compare(lacks, lacks_other).fits
+    assert compare(lacks, silent).fits
+
+
+def test_rules_for_the_end_of_text_token(tmp_path: Path) -> None:
+    adds = model(tmp_path / "adds.gguf", vocabulary=replace(spm_vocabulary(), add_eos=True))
+    adds_other = model(tmp_path / "other.gguf", vocabulary=replace(spm_vocabulary(), add_eos=True, eos=0))
+    lacks = model(tmp_path / "lacks.gguf")
+    assert compare(lacks, adds).reason == "The draft ends every text with its end-of-text token, the target does not."
+    assert compare(adds, adds_other).reason == (
+        "The end-of-text token is number 2 in the target and number 0 in the draft."
+    )
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kind"),
+    [("mamba2", "recurrent"), ("rwkv7", "recurrent"), ("qwen35", "hybrid"), ("lfm2", "hybrid")],
+)
+def test_models_that_cannot_roll_back_are_not_drafted_for(tmp_path: Path, architecture: str, kind: str) -> None:
+    ordinary = model(tmp_path / "ordinary.gguf")
+    stateful = model(tmp_path / "stateful.gguf", architecture=architecture)
+    for target, draft, role in ((stateful, ordinary, "target"), (ordinary, stateful, "draft")):
+        verdict = compare(target, draft)
+        assert not verdict.fits
+        assert verdict.reason == (
+            f"Drafting is off: the {role} is a {kind} model ({architecture}), "
+            "which cannot take back rejected guesses in this version."
+        )
+
+
+def test_a_state_is_recognised_in_architectures_younger_than_this_version(tmp_path: Path) -> None:
+    def edit(writer: Any) -> None:
+        writer.add_ssm_state_size(16)
+
+    assert model(tmp_path / "young.gguf", architecture="llama", edit=edit).kept_state == "hybrid"
+
+
+def test_warns_when_the_draft_is_larger_than_a_third_of_the_target(tmp_path: Path) -> None:
+    target = read_header(make_model(tmp_path / "target.gguf", weights="F32"))
+    half = read_header(make_model(tmp_path / "half.gguf", weights="F16"))
+    small = read_header(make_model(tmp_path / "small.gguf", weights="Q8_0", layers=1))
+    verdict = compare(target, half)
+    assert verdict.fits
+    assert verdict.warning is not None
+    assert verdict.warning.endswith(" % of the target's size; too large a draft eats what it saves.")
+    assert compare(target, small).warning is None
+
+
+def test_a_file_without_a_tokenizer(tmp_path: Path) -> None:
+    target = model(tmp_path / "target.gguf")
+    bare = model(tmp_path / "bare.gguf", vocabulary=replace(spm_vocabulary(), model=""))
+    assert compare(target, bare).reason == "The draft has no tokenizer to compare."
+    assert compare(bare, target).reason == "The target has no tokenizer to compare."

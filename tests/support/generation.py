@@ -1,0 +1,68 @@
+"""Run a generation to its end and keep everything it said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.engine.engine import Engine
+from app.engine.protocol import (
+    Generate,
+    GenerationFinished,
+    GenerationStarted,
+    Message,
+    Piece,
+    PromptProgressed,
+    Round,
+    Sampling,
+)
+
+GREEDY = Sampling(temperature=0)
+
+
+@dataclass
+class Answer:
+    """What a generation brought."""
+
+    started: GenerationStarted
+    finished: GenerationFinished
+    rounds: list[Round] = field(default_factory=list)
+    progress: list[PromptProgressed] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return [piece for round_ in self.rounds for piece in round_.pieces]
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+
+def ask(text: str, **options: Any) -> Generate:
+    """A `Generate` for one message of the user."""
+    options.setdefault("messages", [Message(role="user", content=text)])
+    options.setdefault("seed", 1)
+    return Generate(request=2, **options)
+
+
+def run(engine: Engine, command: Generate, cancel_after: int | None = None) -> Answer:
+    """Generate; with ``cancel_after`` the engine is told to stop when that many rounds have come."""
+    started, finished = None, None
+    rounds: list[Round] = []
+    progress: list[PromptProgressed] = []
+    engine.ready()
+    for event in engine.generate(command):
+        match event:
+            case GenerationStarted():
+                started = event
+            case GenerationFinished():
+                finished = event
+            case PromptProgressed():
+                progress.append(event)
+            case Round():
+                rounds.append(event)
+                if len(rounds) == cancel_after:
+                    engine.cancel()
+    assert started is not None and finished is not None
+    return Answer(started, finished, rounds, progress, engine.token_ids)
