@@ -6,11 +6,12 @@ not pass both.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -234,7 +235,7 @@ def _whole(values: Mapping[str, Value], key: str) -> int:
 
 def _real(values: Mapping[str, Value], key: str) -> float:
     value = values.get(key)
-    return float(value) if isinstance(value, int | float) and abs(value) < float("inf") else 0.0
+    return float(value) if isinstance(value, int | float) and abs(value) < math.inf else 0.0
 
 
 def _text(values: Mapping[str, Value], key: str, limit: int = _MAX_TEXT) -> str:
@@ -286,6 +287,9 @@ def _content_problem(header: GgufHeader) -> str | None:
         return "holds only a vocabulary, no model." if header.tokenizer else "holds no model: it has no weights."
     if not 1 <= header.layers <= MAX_LAYERS:
         return f"is damaged: it claims {header.layers:,} layers."
+    for key, value in header.metadata.items():
+        if key.endswith("_epsilon") and isinstance(value, float) and not 0 <= value < math.inf:
+            return f"is damaged: its {printable(key)} is {value}."
     template = header.metadata.get("tokenizer.chat_template")
     if isinstance(template, bytes) and len(template) > MAX_CHAT_TEMPLATE_BYTES:
         return f"has a chat template of {len(template):,} bytes, more than any real one."
@@ -311,8 +315,17 @@ def _tokenizer_problem(header: GgufHeader) -> str | None:
         and not (isinstance(merges, Array) and merges.kind == VALUE_STRING)
     ):
         return "is damaged: the merges of its tokenizer are no list of texts."
+    if not tokenizer.tokens:
+        return "is damaged: its vocabulary is empty."
     # llama.cpp stops the whole process at a token that is there twice.
-    spelled = [token for token in tokenizer.tokens if token]
-    if not spelled or len(set(spelled)) != len(spelled):
-        return "is damaged: its vocabulary has the same token twice." if spelled else "has an empty vocabulary."
+    if len(set(_as_llama_cpp_spells(tokenizer.tokens))) != tokenizer.size:
+        return "is damaged: its vocabulary has the same token twice."
     return None
+
+
+def _as_llama_cpp_spells(tokens: tuple[bytes, ...]) -> Iterable[bytes]:
+    """Tokens end at a zero byte, and empty ones get a name."""
+    if all(tokens) and b"\0" not in b"".join(tokens):
+        return tokens
+    cut = (token.partition(b"\0")[0] for token in tokens)
+    return (token or b"[EMPTY_%d]" % index for index, token in enumerate(cut))

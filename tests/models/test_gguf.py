@@ -13,7 +13,7 @@ import pytest
 
 from app.models.gguf import GgufHeader, ModelFileError, check_loadable, read_header
 from tests.support.gguf_files import CHATML_TEMPLATE, Weights, make_model, make_vocabulary_file
-from tests.support.raw_gguf import header, string, tensor, uint32
+from tests.support.raw_gguf import F32, header, pair, string, tensor, uint32
 
 Edit = Callable[[Any], None]
 
@@ -169,14 +169,22 @@ def test_refuses_what_llama_cpp_cannot_take(tmp_path: Path) -> None:
     assert "0 layers" in problem(llama)
     assert "100,000 layers" in problem(llama, uint32("llama.block_count", 100_000))
     assert "no tokenizer" in problem(llama, uint32("llama.block_count", 1))
+    negative = pair("llama.attention.layer_norm_rms_epsilon", F32, struct.pack("<f", -1.0))
+    assert "_rms_epsilon is -1.0" in problem(llama, uint32("llama.block_count", 1), negative)
     long_template = string("tokenizer.chat_template", "x" * 300_000)
     assert "chat template of 300,000 bytes" in problem(llama, uint32("llama.block_count", 1), long_template)
 
 
-def test_refuses_a_token_that_is_there_twice(tmp_path: Path) -> None:
-    tokens = [f"<{index}>" for index in range(400)]
-    tokens[399] = tokens[7]
+@pytest.mark.parametrize("spelling", ["<7>", "<7>\0x", "[EMPTY_398]"])
+def test_refuses_a_token_that_is_there_twice(tmp_path: Path, spelling: str) -> None:
+    """llama.cpp would stop the process; it ends tokens at a zero byte and gives empty ones a name."""
+    tokens = [*(f"<{index}>" for index in range(398)), "", spelling]
     assert "same token twice" in refused(read_header(make_model(tmp_path / "twice.gguf", tokens=tokens)))
+
+
+def test_empty_tokens_are_no_damage(tmp_path: Path) -> None:
+    tokens = [*(f"<{index}>" for index in range(398)), "", "\0"]
+    check_loadable(read_header(make_model(tmp_path / "empty.gguf", tokens=tokens)))
 
 
 # ---------------------------------------------------------------- split models
