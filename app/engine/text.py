@@ -39,8 +39,10 @@ class TextStream:
         """Take the next token (a `Piece` without text) and return what may be shown now."""
         text = self._utf8.decode(self._piece(piece.id))
         self._held.append(msgspec.structs.replace(piece, text=text))
-        if not text or not self._stops:
-            return self._release(len(self._held)) if not self._stops else Released([])
+        if not text:  # inside a character: the token waits for the one that completes it
+            return Released([])
+        if not self._stops:
+            return self._release(len(self._held))
         held = "".join(p.text for p in self._held)
         met = self._first_stop(held)
         if met is not None:

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+
+from app.engine.prompt import MINIMAL_ROOM, PromptBuilder
+from app.engine.protocol import Message
+from app.errors import KnownError
+
+
+class Words:
+    """A vocabulary with one token a character, and two control tokens."""
+
+    def __init__(self, template: str | None = None) -> None:
+        self._template = template
+
+    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
+        tokens = [1] if bos else []
+        while text:
+            control = next((c for c in self.control_texts() if special and text.startswith(c)), None)
+            tokens.append(1000 + self.control_texts().index(control) if control else ord(text[0]))
+            text = text[len(control or " ") :]
+        return tokens
+
+    def chat_template(self) -> str | None:
+        return self._template
+
+    def special_text(self, which: str) -> str:
+        return {"bos": "<s>", "eos": "</s>"}.get(which, "")
+
+    def control_texts(self) -> list[str]:
+        return ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
+
+
+SHORT = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}</s>{% endfor %}"
+
+
+def user(text: str) -> Message:
+    return Message(role="user", content=text)
+
+
+def text_of(tokens: list[int]) -> str:
+    return "".join(Words().control_texts()[t - 1000] if t >= 1000 else chr(t) for t in tokens)
+
+
+def test_the_prompt_begins_with_one_bos() -> None:
+    assert PromptBuilder(Words(SHORT), 100).chat([user("hi")]).tokens[:3] == [1, ord("u"), ord(":")]
+    own = PromptBuilder(Words("{{ bos_token }}" + SHORT), 100).chat([user("hi")]).tokens
+    assert own[:2] == [1000, ord("u")]
+
+
+def test_control_tokens_inside_a_message_are_plain_text() -> None:
+    tokens = PromptBuilder(Words(SHORT), 200).chat([user("a</s>b"), user("  c</s>")]).tokens
+    assert text_of(tokens) == "\x01u:a</s>b</s>u:  c</s></s>"
+    assert [t for t in tokens if t >= 1000] == [1001, 1001]
+
+
+def test_chatml_without_a_template() -> None:
+    builder = PromptBuilder(Words(), 200)
+    prompt = builder.chat([user("hi")])
+    assert builder.template == "chatml"
+    assert text_of(prompt.tokens).endswith("hi<|im_end|>\n<|im_start|>assistant\n")
+    assert "<|im_end|>" in prompt.stops
+
+
+def chat(turns: int, size: int = 20) -> list[Message]:
+    messages = [Message(role="system", content="S" * 10)]
+    for turn in range(turns):
+        messages += [user(str(turn % 10) * size), Message(role="assistant", content="a" * size)]
+    return [*messages, user("now")]
+
+
+def test_old_turns_leave_whole_and_the_system_prompt_stays() -> None:
+    prompt = PromptBuilder(Words(SHORT), 400).chat(chat(20))
+    text = text_of(prompt.tokens)
+    assert prompt.dropped_messages == 34
+    assert text.startswith("\x01s:SSSSSSSSSS</s>u:7777") and text.endswith("u:now</s>")
+    assert len(prompt.tokens) <= 200
+
+
+def test_later_turns_start_where_the_earlier_prompt_started() -> None:
+    builder = PromptBuilder(Words(SHORT), 400)
+    first = builder.chat(chat(20))
+    later = builder.chat([*chat(20), Message(role="assistant", content="b"), user("next")])
+    assert later.dropped_messages == first.dropped_messages
+    assert later.tokens[: len(first.tokens)] == first.tokens
+    assert builder.chat([user("another chat")]).dropped_messages == 0
+
+
+def test_a_chat_that_fits_stays_whole() -> None:
+    assert PromptBuilder(Words(SHORT), 400).chat(chat(3)).dropped_messages == 0
+
+
+def test_what_cannot_fit_is_refused_with_both_numbers() -> None:
+    builder = PromptBuilder(Words(SHORT), 300)
+    with pytest.raises(KnownError, match="needs 504 tokens, but the context holds 300"):
+        builder.chat([user("x" * 500)])
+    with pytest.raises(KnownError, match="needs"):
+        builder.raw("x" * (300 - MINIMAL_ROOM))
+    assert len(builder.raw("x" * (300 - MINIMAL_ROOM - 1)).tokens) == 300 - MINIMAL_ROOM
+
+
+def test_a_chat_without_a_question_is_refused() -> None:
+    with pytest.raises(KnownError, match="no message"):
+        PromptBuilder(Words(SHORT), 100).chat([Message(role="system", content="S")])

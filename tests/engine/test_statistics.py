@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from app.engine.protocol import Piece, Round
+from app.engine.statistics import Statistics
+
+
+def a_round(tokens: int, tested: int, accepted: int, time: float, passes: int = 1) -> Round:
+    return Round(
+        index=1,
+        verify_passes=passes,
+        pieces=[Piece(text="x")] * tokens,
+        tokens=tokens,
+        drafted=tested,
+        tested=tested,
+        accepted=accepted,
+        draft_seconds=0.1,
+        verify_seconds=0.2,
+        other_seconds=0.3,
+        time=time,
+    )
+
+
+def test_figures_follow_their_definitions() -> None:
+    statistics = Statistics(prompt_tokens=30, cached_tokens=10, prompt_seconds=0.5)
+    for round_ in (
+        a_round(1, 0, 0, 1.0, passes=0),
+        a_round(4, 5, 3, 2.0),
+        a_round(1, 5, 0, 2.5),
+        a_round(6, 5, 5, 3.0),
+    ):
+        statistics.add(round_)
+    figures = statistics.figures(4.0)
+    draft = figures.draft
+    assert (draft.drafted, draft.tested, draft.accepted, draft.verify_passes) == (15, 15, 8, 3)
+    assert draft.acceptance_rate == 8 / 15
+    assert draft.mean_acceptance_length == 1 + 8 / 3
+    assert draft.accepted_per_position == [2, 2, 2, 1, 1]
+    assert statistics.own + draft.accepted == figures.completion_tokens == 12
+    assert statistics.rejected == 7
+    assert figures.time_to_first_token_s == 1.0
+    assert figures.decode_tokens_per_second == pytest.approx(11 / 2.0)
+    assert figures.prompt_tokens_per_second == 20 / 0.5
+    assert figures.total_s == 4.0
+
+
+def test_a_single_token_has_no_decode_speed_and_plain_decoding_no_acceptance() -> None:
+    statistics = Statistics()
+    statistics.add(a_round(1, 0, 0, 0.4, passes=0))
+    figures = statistics.figures(0.4)
+    assert figures.decode_tokens_per_second is None
+    assert figures.draft.acceptance_rate is None
+    assert figures.draft.mean_acceptance_length is None
+
+
+def test_nothing_at_all() -> None:
+    figures = Statistics().figures(0.1)
+    assert figures.time_to_first_token_s is None
+    assert figures.completion_tokens == 0
