@@ -1,0 +1,1 @@
+"""The transcript, the composer and the one safe Markdown widget."""

@@ -1,0 +1,108 @@
+"""Find for each character that Qt's Markdown parser shows the place it has in the source.
+
+What is shown is the source without its syntax, in the same order. So walking both from the left and taking words where
+they next occur finds the places, and the source need not be changed for it: tints can never alter how text is parsed.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_PARTS = re.compile(r"[^\W_]+|\s+|.", re.DOTALL)
+_SPACES = re.compile(r"\s+")
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+_WORD_REACH = 2000
+"""How many characters of syntax (a long link) may stand between two words."""
+_SIGN_REACH = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Shown characters ``start`` to ``end`` stand in the source from ``source`` on."""
+
+    start: int
+    end: int
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Shown characters ``start`` to ``end`` came with piece number ``piece``."""
+
+    start: int
+    end: int
+    piece: int
+
+
+def _without_entities(source: str) -> str:
+    """The same text with each entity replaced by its character and filled up to the same length."""
+    if "&" not in source:
+        return source
+
+    def filled(entity: re.Match[str]) -> str:
+        character = html.unescape(entity[0])
+        return character.ljust(len(entity[0]), "\0") if len(character) < len(entity[0]) else entity[0]
+
+    return _ENTITY.sub(filled, source)
+
+
+def align(shown: str, source: str, at: int = 0) -> tuple[list[Run], int]:
+    """Where the parts of ``shown`` stand in ``source`` from ``at`` on, and where the last one ended there.
+
+    Parts that are not found (what the renderer added) are left out.
+    """
+    source = _without_entities(source)
+    runs: list[Run] = []
+    for part in _PARTS.finditer(shown):
+        text, start, end = part[0], part.start(), part.end()
+        if text.isspace():
+            found = _SPACES.search(source, at, at + _SIGN_REACH)
+            if found is None:
+                continue
+            position, after = found.start(), found.end()
+        else:
+            position = source.find(text, at, at + len(text) + (_WORD_REACH if text[0].isalnum() else _SIGN_REACH))
+            if position < 0:
+                continue
+            after = position + len(text)
+        last = runs[-1] if runs else None
+        if last is not None and last.end == start and last.source + (last.end - last.start) == position:
+            runs[-1] = Run(last.start, end, last.source)
+        else:
+            runs.append(Run(start, end, position))
+        at = after
+    return runs, at
+
+
+def spans(runs: Sequence[Run], starts: Sequence[int], offset: int) -> list[Span]:
+    """The pieces under these runs. ``starts``: where each piece begins in the text; ``offset`` is added to a run's
+    place in its source to get its place in the text."""
+    result: list[Span] = []
+    for run in runs:
+        place, stop = run.source + offset, run.source + offset + run.end - run.start
+        if stop <= 0 or not starts:
+            continue
+        index = max(bisect_right(starts, max(place, 0)) - 1, 0)
+        while index < len(starts) and starts[index] < stop:
+            piece_end = starts[index + 1] if index + 1 < len(starts) else stop
+            first, last = max(starts[index], place), min(piece_end, stop)
+            if first < last:
+                result.append(Span(run.start + first - place, run.start + last - place, index))
+            index += 1
+    return result
+
+
+def utf16_offsets(text: str) -> list[int] | None:
+    """Qt's position of each character and of the end; ``None`` where it is the same as Python's."""
+    if text.isascii() or max(text) <= "\uffff":
+        return None
+    offsets, position = [], 0
+    for character in text:
+        offsets.append(position)
+        position += 2 if character > "\uffff" else 1
+    offsets.append(position)
+    return offsets

@@ -1,0 +1,54 @@
+"""The line above a code block: its language and a button that copies it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+
+from app.ui import theme as themes
+
+_THANKS_MILLISECONDS = 1500
+_MAX_LANGUAGE = 24
+
+
+class CodeHeader(QWidget):
+    """Lies over the top of a code block's frame."""
+
+    copy_requested = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setCursor(Qt.CursorShape.ArrowCursor)
+        self._language = QLabel(textFormat=Qt.TextFormat.PlainText)
+        themes.set_role(self._language, "quiet")
+        self._language.setFont(themes.scaled(self.font(), 0.9))
+        self._copy = QPushButton("Copy")
+        self._copy.setFont(themes.scaled(self.font(), 0.9))
+        self._copy.clicked.connect(self.copy_requested)
+        themes.set_role(self._copy, "flat")
+        self._thanks = QTimer(self, singleShot=True, interval=_THANKS_MILLISECONDS)
+        self._thanks.timeout.connect(self._on_thanks_over)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(12, 3, 4, 0)
+        row.addWidget(self._language, 1)
+        row.addWidget(self._copy)
+        self.set_language("")
+
+    def set_language(self, language: str) -> None:
+        """Name the language of the code; empty where it is not known."""
+        shown = language[:_MAX_LANGUAGE] or "code"
+        if shown == self._language.text():
+            return
+        self._language.setText(shown)
+        self._copy.setAccessibleName(f"Copy this {language[:_MAX_LANGUAGE]} code" if language else "Copy this code")
+
+    def copy(self, text: str) -> None:
+        """Put the code on the clipboard and say so for a moment."""
+        QGuiApplication.clipboard().setText(text)
+        self._copy.setText("Copied")
+        self._thanks.start()
+
+    @Slot()
+    def _on_thanks_over(self) -> None:
+        self._copy.setText("Copy")

@@ -1,0 +1,241 @@
+"""A column of messages that builds only what is near the screen.
+
+Each entry has an estimated height until its widget is needed; when the real height turns out different, what the user
+is looking at stays where it is. A chat of thousands of messages opens as fast as a short one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from PySide6.QtCore import QEvent, QPoint, QRect, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QFontMetricsF, QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
+
+from app.ui import theme as themes
+
+MARGIN = 24
+"""Free space left and right of the column, in pixels."""
+GAP = 12
+PROSE_CHARACTERS = 72
+CODE_CHARACTERS = 100
+NEAR_END = 30
+"""As many pixels from the end, the view still counts as being there."""
+
+
+@dataclass(frozen=True)
+class Widths:
+    """How wide prose and code may be, in pixels."""
+
+    prose: int
+    code: int
+
+
+class EntryWidget(Protocol):
+    """What a widget in the column has to offer."""
+
+    def fit(self, widths: Widths) -> int:
+        """Take these widths; give back the height this needs, in pixels."""
+        ...
+
+
+@dataclass(eq=False)
+class Entry:
+    """One place in the column. ``build`` makes its widget when it comes near the screen."""
+
+    key: str
+    build: Callable[[Entry], QWidget]
+    height: int
+    widget: QWidget | None = None
+    fitted: Widths | None = None
+    top: int = 0
+
+
+class Column(QAbstractScrollArea):
+    """Scrolls entries; follows the end while the user is there."""
+
+    following_changed = Signal(bool)
+    """The view left the end or came back to it."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.entries: list[Entry] = []
+        self.follows = True
+        self._is_moving = False
+        self._total = 0
+        self._soon = QTimer(self, singleShot=True, interval=0)
+        self._soon.timeout.connect(self.arrange)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.verticalScrollBar().setSingleStep(40)
+        self.verticalScrollBar().valueChanged.connect(self._on_scrolled)
+        application = cast(QApplication, QApplication.instance())
+        application.focusChanged.connect(self._on_focus_changed)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+
+    # -- entries
+
+    def add(self, entry: Entry, index: int | None = None) -> None:
+        """Add an entry, at the end if no index is given."""
+        self.entries.insert(len(self.entries) if index is None else index, entry)
+        # Later: of a whole chat that is added at once only the end has to be built.
+        self._soon.start()
+
+    def build(self, entry: Entry) -> QWidget:
+        """The widget of this entry, made now if there is none yet."""
+        if entry.widget is None:
+            entry.widget = entry.build(entry)
+            entry.widget.setParent(self.viewport())
+        return entry.widget
+
+    def remove(self, entries: list[Entry]) -> None:
+        """Remove these entries and their widgets."""
+        for entry in entries:
+            self.entries.remove(entry)
+            if entry.widget is not None:
+                entry.widget.hide()
+                entry.widget.deleteLater()
+                entry.widget = None
+        self.arrange()
+
+    def refit(self, entry: Entry) -> None:
+        """The content of this entry's widget changed."""
+        entry.fitted = None
+        self.arrange()
+
+    # -- place
+
+    def widths(self) -> Widths:
+        """The widths that fit into the window at present."""
+        room = max(120, self.viewport().width() - 2 * MARGIN)
+        prose = min(room, round(QFontMetricsF(self.font()).averageCharWidth() * PROSE_CHARACTERS))
+        code = round(QFontMetricsF(themes.monospace()).averageCharWidth() * CODE_CHARACTERS)
+        right = (self.viewport().width() + prose) // 2
+        return Widths(prose, max(prose, min(code, prose + self.viewport().width() - MARGIN - right)))
+
+    @Slot()
+    def go_to_end(self) -> None:
+        """Show the newest and follow it from now on."""
+        self._set_following(True)
+        self.arrange()
+
+    @Slot()
+    def arrange(self) -> None:
+        """Put every entry that is on screen into its place; build those that are missing."""
+        if self._is_moving:
+            self._soon.start()
+            return
+        self._soon.stop()
+        self._is_moving = True
+        try:
+            self._arrange()
+        finally:
+            self._is_moving = False
+
+    def _arrange(self) -> None:
+        widths = self.widths()
+        for _ in range(12):
+            self._compute_tops()
+            changed = [entry for entry in self._near() if self._realize(entry, widths)]
+            if not changed:
+                break
+        self._compute_tops()
+        self._place(widths)
+
+    def _compute_tops(self) -> None:
+        top = MARGIN
+        for entry in self.entries:
+            entry.top = top
+            top += entry.height + GAP
+        self._total = top + GAP
+        bar = self.verticalScrollBar()
+        page = self.viewport().height()
+        bar.setRange(0, max(0, self._total - page))
+        bar.setPageStep(page)
+        if self.follows:
+            bar.setValue(bar.maximum())
+
+    def _near(self) -> list[Entry]:
+        page = self.viewport().height()
+        top = self.verticalScrollBar().value() - page // 2
+        return [e for e in self.entries if e.top + e.height >= top and e.top <= top + 2 * page]
+
+    def _realize(self, entry: Entry, widths: Widths) -> bool:
+        """Build and fit an entry. True if that changed its height."""
+        widget = self.build(entry)
+        if entry.fitted == widths:
+            return False
+        entry.fitted = widths
+        height = cast(EntryWidget, widget).fit(widths)
+        change = height - entry.height
+        entry.height = height
+        bar = self.verticalScrollBar()
+        if change and not self.follows and entry.top + height - change <= bar.value():
+            bar.setMaximum(max(bar.maximum(), bar.value() + change))
+            bar.setValue(bar.value() + change)
+        return change != 0
+
+    def _place(self, widths: Widths) -> None:
+        left = (self.viewport().width() - widths.prose) // 2
+        offset = self.verticalScrollBar().value()
+        near = set(self._near())
+        for entry in self.entries:
+            if entry.widget is None:
+                continue
+            if entry in near:
+                entry.widget.setGeometry(left, entry.top - offset, widths.code, entry.height)
+                entry.widget.show()
+            elif not entry.widget.isAncestorOf(QApplication.focusWidget() or self):
+                entry.widget.hide()
+
+    def _set_following(self, follows: bool) -> None:
+        if follows != self.follows:
+            self.follows = follows
+            self.following_changed.emit(follows)
+
+    @Slot(int)
+    def _on_scrolled(self, value: int) -> None:
+        if not self._is_moving:
+            self._set_following(value >= self.verticalScrollBar().maximum() - NEAR_END)
+            self.arrange()
+
+    @Slot("QWidget*", "QWidget*")
+    def _on_focus_changed(self, _old: QWidget | None, now: QWidget | None) -> None:
+        """Bring a control that was reached with the keyboard into view."""
+        if now is None or not self.viewport().isAncestorOf(now) or now.height() > self.viewport().height() // 2:
+            return
+        place = QRect(now.mapTo(self.viewport(), QPoint(0, 0)), now.size())
+        bar = self.verticalScrollBar()
+        if place.top() < 0:
+            bar.setValue(bar.value() + place.top() - GAP)
+        elif place.bottom() > self.viewport().height():
+            bar.setValue(bar.value() + place.bottom() - self.viewport().height() + GAP)
+
+    # -- Qt
+
+    def scrollContentsBy(self, _dx: int, _dy: int) -> None:  # noqa: N802
+        """The entries are placed by `arrange`."""
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.arrange()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() is QEvent.Type.FontChange:
+            self.arrange()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        bar = self.verticalScrollBar()
+        if event.key() == Qt.Key.Key_Home:
+            bar.setValue(0)
+        elif event.key() == Qt.Key.Key_End:
+            bar.setValue(bar.maximum())
+        elif event.key() == Qt.Key.Key_PageUp:
+            bar.setValue(bar.value() - bar.pageStep() + 40)
+        elif event.key() == Qt.Key.Key_PageDown:
+            bar.setValue(bar.value() + bar.pageStep() - 40)
+        else:
+            super().keyPressEvent(event)

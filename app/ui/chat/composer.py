@@ -1,0 +1,169 @@
+"""Where the user writes."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
+from PySide6.QtGui import QInputMethodEvent, QKeyEvent, QTextOption
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+
+from app.ui import theme as themes
+from app.ui.chat.parts import label
+from app.ui.icons import set_icon
+from app.ui.theme import SPACING
+
+MAX_LINES = 8
+PLACEHOLDER = "Ask anything…"
+
+
+class _Editor(QPlainTextEdit):
+    """Grows with its text up to `MAX_LINES` lines; Enter submits."""
+
+    submitted = Signal()
+    escaped = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_composing = False
+        self.setPlaceholderText(PLACEHOLDER)
+        self.setAccessibleName("Your message")
+        self.setTabChangesFocus(True)
+        self.setWordWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        themes.set_role(self, "bare")
+        self.document().documentLayout().documentSizeChanged.connect(self._on_size_changed)
+
+    def _lines(self) -> float:
+        return max(1.0, self.document().size().height())
+
+    @Slot()
+    def _on_size_changed(self) -> None:
+        many = self._lines() > MAX_LINES
+        policy = Qt.ScrollBarPolicy
+        self.setVerticalScrollBarPolicy(policy.ScrollBarAsNeeded if many else policy.ScrollBarAlwaysOff)
+        self.updateGeometry()
+
+    # -- Qt
+
+    def sizeHint(self) -> QSize:
+        lines = min(self._lines(), MAX_LINES)
+        margin = 2 * round(self.document().documentMargin())
+        return QSize(200, round(lines * self.fontMetrics().lineSpacing()) + margin)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(80, self.sizeHint().height())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.escaped.emit()
+            return
+        is_enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        if is_enter and not self._is_composing:
+            if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+                self.insertPlainText("\n")
+                self.ensureCursorVisible()
+            else:
+                self.submitted.emit()
+            return
+        super().keyPressEvent(event)
+
+    def inputMethodEvent(self, event: QInputMethodEvent) -> None:
+        self._is_composing = bool(event.preeditString())
+        super().inputMethodEvent(event)
+
+    def insertFromMimeData(self, source: QMimeData) -> None:
+        if source.hasText():
+            self.insertPlainText(source.text())
+            self.ensureCursorVisible()
+
+
+class Composer(QWidget):
+    """A text field that grows, and the button that sends or stops."""
+
+    message_sent = Signal(str)
+    stop_requested = Signal()
+    text_changed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._is_busy = False
+        self.editor = _Editor()
+        self.editor.submitted.connect(self._on_submitted)
+        self.editor.escaped.connect(self._on_escaped)
+        self.editor.textChanged.connect(self._on_text_changed)
+        self.button = QPushButton()
+        self.button.setAutoDefault(False)
+        self.button.clicked.connect(self._on_button)
+        self.hint = label("", "quiet", scale=0.9)
+        self.hint.hide()
+        box = QFrame()
+        themes.set_role(box, "card")
+        row = QHBoxLayout(box)
+        row.setContentsMargins(12, 8, 8, 8)
+        row.setSpacing(2 * SPACING)
+        row.addWidget(self.editor, 1)
+        row.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(24, 8, 24, 16)
+        column.setSpacing(SPACING)
+        column.addWidget(box)
+        column.addWidget(self.hint)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.setFocusProxy(self.editor)
+        self._show_state()
+
+    def text(self) -> str:
+        """What is written at present."""
+        return self.editor.toPlainText()
+
+    def set_text(self, text: str) -> None:
+        """Replace what is written; the cursor goes to its end."""
+        self.editor.setPlainText(text)
+        self.editor.moveCursor(self.editor.textCursor().MoveOperation.End)
+
+    def set_busy(self, busy: bool) -> None:
+        """While an answer is written the button stops it, and nothing can be sent."""
+        self._is_busy = busy
+        self._show_state()
+
+    def set_hint(self, text: str) -> None:
+        """A quiet line below the field; empty takes it away."""
+        self.hint.setText(text)
+        self.hint.setVisible(bool(text))
+
+    def focus(self) -> None:
+        """Let the user write."""
+        self.editor.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _show_state(self) -> None:
+        set_icon(self.button, "stop" if self._is_busy else "send")
+        self.button.setText("Stop" if self._is_busy else "Send")
+        name = "Stop the answer (Esc)" if self._is_busy else "Send (Enter)"
+        self.button.setToolTip(name)
+        self.button.setAccessibleName(name)
+        self.button.setEnabled(self._is_busy or bool(self.text().strip()))
+
+    @Slot()
+    def _on_text_changed(self) -> None:
+        self._show_state()
+        self.text_changed.emit()
+
+    @Slot()
+    def _on_button(self) -> None:
+        if self._is_busy:
+            self.stop_requested.emit()
+        else:
+            self._on_submitted()
+
+    @Slot()
+    def _on_submitted(self) -> None:
+        text = self.text()
+        if self._is_busy or not text.strip():
+            return
+        self.editor.clear()
+        self.message_sent.emit(text)
+
+    @Slot()
+    def _on_escaped(self) -> None:
+        if self._is_busy:
+            self.stop_requested.emit()

@@ -1,0 +1,167 @@
+"""What stands between the messages: notices, the line where the context begins, and the page of an empty chat."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app.ui import theme as themes
+from app.ui.chat.column import Widths
+from app.ui.chat.parts import label
+from app.ui.theme import SPACING
+
+EXAMPLES = ("Explain acceptance rate", "Write a JSON settings file", "Tell me a short story")
+CONTEXT_TEXT = "Older messages above no longer fit into the context"
+
+
+class Card(QFrame):
+    """A raised surface with text and buttons."""
+
+    action_triggered = Signal(str)
+
+    def __init__(self, text: str, actions: list[tuple[str, str]], role: str = "") -> None:
+        super().__init__()
+        themes.set_role(self, "card")
+        self._role = role
+        self.text = label(text)
+        self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.buttons: list[QPushButton] = []
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 12, 16, 12)
+        column.setSpacing(2 * SPACING)
+        column.addWidget(self.text)
+        if actions:
+            row = QHBoxLayout()
+            row.setSpacing(2 * SPACING)
+            for action, name in actions:
+                button = QPushButton(name)
+                button.setAccessibleName(name)
+                button.clicked.connect(lambda _checked=False, action=action: self.action_triggered.emit(action))
+                self.buttons.append(button)
+                row.addWidget(button)
+            row.addStretch(1)
+            column.addLayout(row)
+
+    def fit(self, widths: Widths) -> int:
+        return _height(self, widths.prose)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self._role:
+            painter = QPainter(self)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(_colour(self._role))
+            painter.drawRoundedRect(1, 12, 3, self.height() - 24, 1.5, 1.5)
+
+
+class Notice(QWidget):
+    """Says what happened, what it means and what to do; never wider than the text."""
+
+    def __init__(self, kind: str, text: str, actions: list[tuple[str, str]]) -> None:
+        super().__init__()
+        self.kind = kind
+        self.card = Card(text, actions, role=kind)
+        self.card.setParent(self)
+        self.setAccessibleName(text)
+
+    def fit(self, widths: Widths) -> int:
+        height = self.card.fit(widths)
+        self.card.setGeometry(0, 0, widths.prose, height)
+        return height
+
+
+class ContextLine(QWidget):
+    """Where the context of the model begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._label = label(CONTEXT_TEXT, "quiet", scale=0.9, wraps=False)
+        self._label.setParent(self)
+        self._prose = 0
+
+    def fit(self, widths: Widths) -> int:
+        self._prose = widths.prose
+        self._label.setWordWrap(self._label.sizeHint().width() > widths.prose)
+        width = min(self._label.sizeHint().width(), widths.prose)
+        height = self._label.heightForWidth(width) if self._label.wordWrap() else self._label.sizeHint().height()
+        self._label.setGeometry((widths.prose - width) // 2, 4, width, height)
+        return height + 8
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        middle = self.height() // 2
+        gap = self._label.geometry().adjusted(-12, 0, 12, 0)
+        line = themes.current().line
+        painter.fillRect(0, middle, max(0, gap.left()), 1, line)
+        painter.fillRect(gap.right(), middle, max(0, self._prose - gap.right()), 1, line)
+
+
+class Welcome(QWidget):
+    """An empty chat: what one could ask, and on the first start what one is talking to."""
+
+    example_chosen = Signal(str)
+    open_models_requested = Signal()
+    guide_kept = Signal()
+
+    def __init__(self, guide: bool) -> None:
+        super().__init__()
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(2 * SPACING)
+        title = label("Ask anything", "heading", scale=1.5)
+        title.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        hint = label("Three questions, from easy to hard for a draft model:", "quiet")
+        hint.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        self._column.addStretch(1)
+        self._column.addWidget(title)
+        self._column.addWidget(hint)
+        self._column.addSpacing(2 * SPACING)
+        self.examples: list[QPushButton] = []
+        for text in EXAMPLES:
+            button = QPushButton(text)
+            button.setAccessibleName(text)
+            button.setMinimumWidth(260)
+            button.clicked.connect(lambda _checked=False, text=text: self.example_chosen.emit(text))
+            self.examples.append(button)
+            self._column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
+        self._column.addStretch(1)
+        self.card: Card | None = None
+        if guide:
+            self._add_card()
+
+    def _add_card(self) -> None:
+        self.card = Card(
+            "You are talking to a small guide that knows this app. For real chats, open a model.",
+            [("open", "Open models…"), ("keep", "Keep the guide")],
+            role="accent",
+        )
+        self.card.action_triggered.connect(self._on_action)
+        self._column.addWidget(self.card)
+
+    def fit(self, widths: Widths) -> int:
+        parent = self.parentWidget()
+        room = parent.height() - 64 if parent is not None else 0
+        self.setMaximumWidth(widths.prose)
+        return max(_height(self, widths.prose), room)
+
+    @Slot(str)
+    def _on_action(self, action: str) -> None:
+        if action == "open":
+            self.open_models_requested.emit()
+            return
+        if self.card is not None:
+            self.card.hide()
+        self.guide_kept.emit()
+
+
+def _colour(role: str) -> QColor:
+    colour = getattr(themes.current(), "accent" if role == "info" else role)
+    assert isinstance(colour, QColor)
+    return colour
+
+
+def _height(widget: QWidget, width: int) -> int:
+    layout = widget.layout()
+    assert layout is not None
+    return layout.heightForWidth(width) if layout.hasHeightForWidth() else layout.sizeHint().height()

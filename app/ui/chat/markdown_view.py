@@ -1,0 +1,373 @@
+"""The one widget that shows text from a model or a file as Markdown.
+
+No HTML is interpreted, nothing is loaded, links only lead somewhere after a question. The widget is as high as its
+text; the transcript scrolls it.
+"""
+
+from __future__ import annotations
+
+import html
+import time
+from bisect import bisect_left
+
+from PySide6.QtCore import QEvent, QMimeData, QPointF, QRectF, QSize, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtGui import (
+    QHelpEvent,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+    QTextBlock,
+    QTextCursor,
+    QTextDocument,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QFrame, QSizePolicy, QTextBrowser, QTextEdit, QToolTip, QWidget
+
+from app.engine.protocol import Piece
+from app.ui import theme as themes
+from app.ui.chat import tints
+from app.ui.chat.block_writer import CodeRun
+from app.ui.chat.code_header import CodeHeader
+from app.ui.chat.formats import CODE_PADDING, CONTINUED, DEPTH, INDENT, PROSE, QUOTE, QUOTE_INDENT, ROLE, RULE, Formats
+from app.ui.chat.links import confirm_link
+from app.ui.chat.rendering import Rendering, Unit
+from app.ui.chat.tints import TokenTints
+
+FRAME_MILLISECONDS = 33
+"""Time between two updates of a text that is being written."""
+SLOW_FRAME_MILLISECONDS = 100
+_BUDGET = 0.006
+"""Seconds one update may draw new blocks."""
+
+
+class MarkdownView(QTextBrowser):
+    """Markdown that can grow. ``plain``: the text is shown as it is."""
+
+    height_changed = Signal()
+    """The text needs another height; see `content_height`."""
+    drawn = Signal()
+    """Everything that was added is on screen."""
+    link_activated = Signal(QUrl)
+    """The user wants to open this http, https or mailto address and has confirmed it."""
+
+    def __init__(self, *, plain: bool = False, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._plain = plain
+        self._text: list[str] = []
+        self._source = ""
+        self._is_finished = False
+        self._shows_drafted = False
+        self._prose_width = self._width = 0
+        self._height = 0
+        self._headers: list[CodeHeader] = []
+        self._timer = QTimer(self, singleShot=True)
+        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer.timeout.connect(self._on_frame_due)
+        self._last_frame = 0.0
+        self._frame_seconds = 0.0
+        self._set_up()
+        self._formats = Formats(themes.current(), self.font())
+        self._rendering = Rendering(self.document(), self._formats, plain=plain)
+        self._tints = TokenTints(self.document())
+        themes.notifier().theme_changed.connect(self._on_theme_changed)
+
+    def _set_up(self) -> None:
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.setUndoRedoEnabled(False)
+        self.setOpenLinks(False)
+        self.setCursorWidth(0)
+        self.setLineWrapMode(QTextEdit.LineWrapMode.FixedPixelWidth)
+        self.viewport().setAutoFillBackground(False)
+        self.document().setDocumentMargin(0)
+        self.document().setIndentWidth(INDENT)
+        self.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextBrowserInteraction | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        self.anchorClicked.connect(self._on_anchor_clicked)
+
+    # -- text
+
+    @property
+    def content(self) -> str:
+        """The text as it was given."""
+        if self._text:
+            self._source += "".join(self._text)
+            self._text.clear()
+        return self._source
+
+    def set_text(self, text: str, pieces: list[Piece] | None = None) -> None:
+        """Show a finished text. ``pieces``: where its tokens came from, if that is known and fits the text."""
+        self._source, self._text = text, []
+        self._is_finished = True
+        self._tints = TokenTints(self.document())
+        if pieces and "".join(piece.text for piece in pieces) == text:
+            self._tints.add(pieces)
+        self._redraw()
+
+    def append_pieces(self, pieces: list[Piece]) -> None:
+        """Add tokens to a text that is being written; they appear with the next frame."""
+        self._tints.add(pieces)
+        text = "".join([piece.text for piece in pieces])
+        self._text.append(text)
+        self._rendering.feed(text)
+        if not self._timer.isActive():
+            passed = (time.perf_counter() - self._last_frame) * 1000
+            self._timer.start(max(0, round(self._frame_interval() - passed)))
+
+    def finish(self) -> None:
+        """The text is complete; what is left of it is drawn at once."""
+        self._is_finished = True
+        self._rendering.finish()
+        self._timer.start(0)
+
+    def set_show_drafted(self, shown: bool) -> None:
+        """Tint the tokens that came from the draft."""
+        if shown != self._shows_drafted:
+            self._shows_drafted = shown
+            self.viewport().update()
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether all the text given so far is on screen."""
+        return not self._timer.isActive()
+
+    # -- size
+
+    def set_widths(self, prose: int, code: int) -> None:
+        """Lines of prose are ``prose`` pixels wide, code and tables up to ``code`` pixels (at least as much)."""
+        if (prose, code) == (self._prose_width, self._width):
+            return
+        old_margin = self._width - self._prose_width
+        self._prose_width, self._width = prose, code
+        self.setFixedWidth(code)
+        self.setLineWrapColumnOrWidth(code)
+        self._rendering.writer.margin = float(code - prose)
+        if code - prose != old_margin:
+            self._set_prose_margin(code - prose)
+        tints.forget_shapes(self._rendering.units)
+        self._measure()
+
+    def _set_prose_margin(self, margin: int) -> None:
+        cursor = QTextCursor(self.document())
+        cursor.beginEditBlock()
+        block = self.document().begin()
+        while block.isValid():
+            form = block.blockFormat()
+            if form.hasProperty(PROSE):
+                form.setRightMargin(margin)
+                cursor.setPosition(block.position())
+                cursor.setBlockFormat(form)
+            block = block.next()
+        cursor.endEditBlock()
+
+    def content_height(self) -> int:
+        """Height of the text at its present width, in pixels."""
+        return self._height
+
+    def _measure(self) -> None:
+        runs = self._rendering.code_runs
+        # The frame of code at the very end reaches below its last line.
+        below = CODE_PADDING if runs and runs[-1].end >= self._rendering.writer.position else 0
+        height = int(self.document().size().height() + below + 0.99)
+        self._place_headers()
+        if height != self._height:
+            self._height = height
+            self.setFixedHeight(height)
+            self.height_changed.emit()
+
+    # -- drawing
+
+    def _frame_interval(self) -> int:
+        return SLOW_FRAME_MILLISECONDS if self._frame_seconds > 0.012 else FRAME_MILLISECONDS
+
+    @Slot()
+    def _on_frame_due(self) -> None:
+        started = time.perf_counter()
+        more = self._rendering.draw(_BUDGET)
+        self._measure()
+        self._last_frame = time.perf_counter()
+        self._frame_seconds = self._last_frame - started
+        if more:
+            self._timer.start(0)
+        else:
+            self.drawn.emit()
+
+    def _redraw(self) -> None:
+        """Draw everything anew, as much as fits into one update at once and the rest when the window has time."""
+        self.document().clear()
+        self._formats = Formats(themes.current(), self.font())
+        margin = float(self._width - self._prose_width)
+        self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
+        self._rendering.feed(self.content)
+        if self._is_finished:
+            self._rendering.finish()
+        self._on_frame_due()
+
+    @Slot(object)
+    def _on_theme_changed(self, _theme: object) -> None:
+        self._redraw()
+
+    # -- code blocks
+
+    def _place_headers(self) -> None:
+        runs = self._rendering.code_runs
+        while len(self._headers) < len(runs):
+            header = CodeHeader(self.viewport())
+            header.copy_requested.connect(self._on_copy_requested)
+            self._headers.append(header)
+        for header, run in zip(self._headers, runs, strict=False):
+            frame = self._code_frame(run)
+            header.set_language(run.language)
+            header.setGeometry(int(frame.left()), int(frame.top()), int(frame.width()), int(self._formats.code_header))
+            header.show()
+        for header in self._headers[len(runs) :]:
+            header.hide()
+
+    def _code_frame(self, run: CodeRun) -> QRectF:
+        top = self._block_rect(self.document().findBlock(run.start)).top() - self._formats.code_header
+        bottom = self._block_rect(self.document().findBlock(run.end)).bottom() + CODE_PADDING
+        return QRectF(run.left, top, self._width - run.left, bottom - top)
+
+    def _block_rect(self, block: QTextBlock) -> QRectF:
+        return self.document().documentLayout().blockBoundingRect(block)
+
+    @Slot()
+    def _on_copy_requested(self) -> None:
+        header = self.sender()
+        assert isinstance(header, CodeHeader)
+        run = self._rendering.code_runs[self._headers.index(header)]
+        header.copy(self._plain_text(run.start, run.end))
+
+    def _plain_text(self, start: int, end: int) -> str:
+        """The shown text between two document positions, overlong lines in one piece again."""
+        parts: list[str] = []
+        block = self.document().findBlock(start)
+        while block.isValid() and block.position() <= end:
+            cursor = QTextCursor(block)
+            cursor.setPosition(max(start, block.position()))
+            cursor.setPosition(min(end, block.position() + block.length() - 1), QTextCursor.MoveMode.KeepAnchor)
+            if parts and not block.blockFormat().hasProperty(CONTINUED):
+                parts.append("\n")
+            parts.append(cursor.selectedText().replace("\u2028", "\n"))
+            block = block.next()
+        return "".join(parts)
+
+    # -- links
+
+    @Slot(QUrl)
+    def _on_anchor_clicked(self, url: QUrl) -> None:
+        if self._is_finished:
+            confirm_link(self.window(), url, self.link_activated.emit)
+
+    # -- painting
+
+    def _paint_ground(self, painter: QPainter, area: QRectF) -> None:
+        document = self.document()
+        hit = document.documentLayout().hitTest(area.topLeft(), Qt.HitTestAccuracy.FuzzyHit)
+        first = document.findBlock(max(hit, 0))
+        last = document.documentLayout().hitTest(area.bottomLeft(), Qt.HitTestAccuracy.FuzzyHit)
+        end = last if last >= 0 else document.characterCount()
+        self._paint_code_frames(painter, first.position(), end)
+        self._paint_roles(painter, first, end)
+        if self._shows_drafted and self._tints.pieces:
+            units = self._units_between(first.position(), end)
+            self._tints.paint(painter, units, self.content, self._formats.theme)
+
+    def _units_between(self, start: int, end: int) -> list[Unit]:
+        units = self._rendering.units
+        first = bisect_left(units, start, key=lambda unit: unit.end)
+        last = bisect_left(units, end + 1, key=lambda unit: unit.start)
+        return units[first:last]
+
+    def _paint_code_frames(self, painter: QPainter, start: int, end: int) -> None:
+        runs = self._rendering.code_runs
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._formats.theme.code_surface)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for run in runs[bisect_left(runs, start, key=lambda run: run.end) :]:
+            if run.start > end + 1:
+                break
+            painter.drawRoundedRect(self._code_frame(run), themes.RADIUS, themes.RADIUS)
+
+    def _paint_roles(self, painter: QPainter, block: QTextBlock, end: int) -> None:
+        line = self._formats.theme.line
+        while block.isValid() and block.position() <= end:
+            form = block.blockFormat()
+            role = form.intProperty(ROLE)
+            if role == RULE:
+                y = round(self._block_rect(block).center().y())
+                painter.fillRect(QRectF(0, y, self._prose_width, 1), line)
+            elif role == QUOTE:
+                rect = self._block_rect(block)
+                below = block.next()
+                shared = min(form.intProperty(DEPTH), below.blockFormat().intProperty(DEPTH))
+                for depth in range(form.intProperty(DEPTH)):
+                    bottom = self._block_rect(below).top() if depth < shared else rect.bottom()
+                    painter.fillRect(QRectF(depth * QUOTE_INDENT, rect.top(), 3, bottom - rect.top()), line)
+            block = block.next()
+
+    # -- tool tips
+
+    def _show_explanation(self, event: QHelpEvent) -> bool:
+        if not self._shows_drafted:
+            return False
+        layout = self.document().documentLayout()
+        position = layout.hitTest(QPointF(event.pos()), Qt.HitTestAccuracy.ExactHit)
+        piece = self._tints.piece_at(self._rendering.units, self.content, position) if position >= 0 else None
+        text = tints.explanation(piece) if piece is not None else ""
+        if text:
+            # Escaped and marked as rich text, else Qt guesses from what the model wrote.
+            QToolTip.showText(event.globalPos(), f"<p style='white-space: pre-wrap'>{html.escape(text)}</p>", self)
+        else:
+            QToolTip.hideText()
+        return bool(text)
+
+    # -- Qt
+
+    def loadResource(self, _type: int, _name: QUrl | str) -> object:
+        """Nothing is ever loaded."""
+        return None
+
+    def doSetSource(  # noqa: N802
+        self,
+        name: QUrl | str,
+        type: QTextDocument.ResourceType = QTextDocument.ResourceType.UnknownResource,  # noqa: A002
+    ) -> None:
+        """No page is ever opened in here."""
+
+    def createMimeDataFromSelection(self) -> QMimeData:
+        cursor = self.textCursor()
+        data = QMimeData()
+        data.setText(self._plain_text(cursor.selectionStart(), cursor.selectionEnd()))
+        return data
+
+    def sizeHint(self) -> QSize:
+        return QSize(self._width, self._height)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        self._paint_ground(painter, QRectF(event.rect()))
+        painter.end()
+        super().paintEvent(event)
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            return self._show_explanation(event)
+        return super().viewportEvent(event)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        keys = (Qt.Key.Key_PageUp, Qt.Key.Key_PageDown, Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Escape)
+        plain = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier == Qt.KeyboardModifier.NoModifier
+        if plain and event.key() in keys:
+            event.ignore()
+        else:
+            super().keyPressEvent(event)

@@ -1,0 +1,247 @@
+"""The messages of the transcript: what the user wrote and what the model answered."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QRectF, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QPushButton, QWidget
+
+from app.engine.protocol import Piece
+from app.ui import theme as themes
+from app.ui.chat.column import Widths
+from app.ui.chat.markdown_view import MarkdownView
+from app.ui.chat.parts import VersionSwitch, height_of, icon_button, label
+
+_PADDING = 12
+_COPIED_MILLISECONDS = 1500
+
+
+class MessageWidget(QWidget):
+    """What all messages share: a heading, the text, a row of quiet buttons."""
+
+    height_changed = Signal()
+    link_activated = Signal(QUrl)
+    version_requested = Signal(str, int)
+
+    def __init__(self, message_id: str, heading: str, *, plain: bool) -> None:
+        super().__init__()
+        self.message_id = message_id
+        self.heading = label(heading, "heading", scale=0.95)
+        self.heading.setParent(self)
+        self.view = MarkdownView(plain=plain, parent=self)
+        self.view.setAccessibleName(f"{heading}: message")
+        self.view.height_changed.connect(self.height_changed)
+        self.view.link_activated.connect(self.link_activated)
+        self.action_row = QWidget(self)
+        self.row = QHBoxLayout(self.action_row)
+        self.row.setContentsMargins(0, 0, 0, 0)
+        self.row.setSpacing(4)
+        self.copy_button = icon_button("copy", "Copy", "Copy this message")
+        self.copy_button.clicked.connect(self._on_copy)
+        self._copied = QTimer(self, singleShot=True, interval=_COPIED_MILLISECONDS)
+        self._copied.timeout.connect(self._on_copied_over)
+        self.versions = VersionSwitch()
+        self.versions.stepped.connect(self._on_stepped)
+
+    def set_show_drafted(self, shown: bool) -> None:
+        self.view.set_show_drafted(shown)
+
+    def set_busy(self, busy: bool) -> None:
+        """While an answer is being written, other messages cannot be changed."""
+        raise NotImplementedError
+
+    def fit(self, widths: Widths) -> int:
+        raise NotImplementedError
+
+    def _stack(self, top: int, left: int, width: int, *parts: tuple[QWidget, int]) -> int:
+        """Put visible parts below each other, each with some space above it; gives back where they end."""
+        for part, space in parts:
+            if part.isHidden():
+                continue
+            height = height_of(part, width)
+            part.setGeometry(left, top + space, width, height)
+            top += space + height
+        return top
+
+    @Slot()
+    def _on_copy(self) -> None:
+        QGuiApplication.clipboard().setText(self.view.content)
+        self.copy_button.setText("Copied")
+        self._copied.start()
+
+    @Slot()
+    def _on_copied_over(self) -> None:
+        self.copy_button.setText("Copy")
+
+    @Slot(int)
+    def _on_stepped(self, step: int) -> None:
+        self.version_requested.emit(self.message_id, step)
+
+
+class UserMessage(MessageWidget):
+    """The user's words on a quiet ground; they can be edited in place."""
+
+    edit_requested = Signal(str, str)
+
+    def __init__(self, message_id: str, text: str, version: int, versions: int) -> None:
+        super().__init__(message_id, "You", plain=True)
+        self.edit_button = icon_button("edit", "Edit", "Edit this message and ask again")
+        self.edit_button.clicked.connect(self._on_edit)
+        for widget in (self.copy_button, self.edit_button, self.versions):
+            self.row.addWidget(widget)
+        self.row.addStretch(1)
+        self.versions.set_versions(version, versions)
+        self.editor = QPlainTextEdit(self)
+        self.editor.setAccessibleName("Edit your message")
+        self.editor.setTabChangesFocus(True)
+        self.editor.textChanged.connect(self._on_edited)
+        self.editor.installEventFilter(self)
+        self.editor.hide()
+        self.edit_actions = QWidget(self)
+        self.save_button = QPushButton("Send again")
+        themes.set_role(self.save_button, "primary")
+        self.save_button.clicked.connect(self._on_save)
+        self.cancel_button = QPushButton("Cancel")
+        self.cancel_button.clicked.connect(self.stop_editing)
+        row = QHBoxLayout(self.edit_actions)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addStretch(1)
+        row.addWidget(self.cancel_button)
+        row.addWidget(self.save_button)
+        self.edit_actions.hide()
+        self.view.set_text(text)
+
+    def set_busy(self, busy: bool) -> None:
+        self.edit_button.setVisible(not busy)
+        self.versions.set_busy(busy)
+        if busy:
+            self.stop_editing()
+
+    def fit(self, widths: Widths) -> int:
+        inner = widths.prose - 2 * _PADDING
+        self.view.set_widths(inner, inner)
+        top = self._stack(_PADDING, _PADDING, inner, (self.heading, 0))
+        if self.editor.isHidden():
+            self.view.move(_PADDING, top + 4)
+            top += 4 + self.view.content_height()
+        else:
+            lines = min(12, max(2, self.editor.document().size().height()))
+            height = round(lines * self.editor.fontMetrics().lineSpacing()) + 20
+            self.editor.setGeometry(_PADDING, top + 4, inner, height)
+            top += 4 + height
+        top = self._stack(top, _PADDING, inner, (self.edit_actions, 8))
+        self._ground = QRectF(0, 0, widths.prose, top + _PADDING)
+        return self._stack(round(self._ground.bottom()), 0, widths.prose, (self.action_row, 2))
+
+    @Slot()
+    def _on_edit(self) -> None:
+        self.editor.setPlainText(self.view.content)
+        self._set_editing(True)
+        self.editor.setFocus()
+        self.editor.selectAll()
+
+    @Slot()
+    def stop_editing(self) -> None:
+        """Leave the message as it was."""
+        if not self.editor.isHidden():
+            self._set_editing(False)
+
+    def _set_editing(self, editing: bool) -> None:
+        self.editor.setVisible(editing)
+        self.edit_actions.setVisible(editing)
+        self.view.setVisible(not editing)
+        self.action_row.setVisible(not editing)
+        self.height_changed.emit()
+
+    @Slot()
+    def _on_edited(self) -> None:
+        self.save_button.setEnabled(bool(self.editor.toPlainText().strip()))
+        if not self.editor.isHidden():
+            self.height_changed.emit()
+
+    @Slot()
+    def _on_save(self) -> None:
+        text = self.editor.toPlainText()
+        if text.strip():
+            self._set_editing(False)
+            self.edit_requested.emit(self.message_id, text)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self.editor and event.type() is QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
+            if event.key() == Qt.Key.Key_Escape:
+                self.stop_editing()
+                return True
+            if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and not (
+                event.modifiers() & Qt.KeyboardModifier.ShiftModifier
+            ):
+                self._on_save()
+                return True
+        return super().eventFilter(watched, event)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(themes.current().raised)
+        painter.drawRoundedRect(self._ground, themes.RADIUS, themes.RADIUS)
+
+
+class AnswerMessage(MessageWidget):
+    """A model's answer: Markdown, and below it the figures and what can be done with it."""
+
+    regenerate_requested = Signal(str)
+
+    def __init__(self, message_id: str, heading: str) -> None:
+        super().__init__(message_id, heading, plain=False)
+        self.progress = label(role="quiet")
+        self.note = label(role="warning", scale=0.95)
+        self.footer = label(role="quiet", scale=0.9)
+        self.footer.setFont(themes.tabular(self.footer.font()))
+        self.footer.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        for part in (self.progress, self.note, self.footer):
+            part.setParent(self)
+            part.hide()
+        self.regenerate_button = icon_button("regenerate", "Regenerate", "Write this answer again")
+        self.regenerate_button.clicked.connect(self._on_regenerate)
+        for widget in (self.copy_button, self.regenerate_button, self.versions):
+            self.row.addWidget(widget)
+        self.row.addStretch(1)
+        self.action_row.hide()
+
+    def set_busy(self, busy: bool) -> None:
+        self.regenerate_button.setVisible(not busy)
+        self.versions.set_busy(busy)
+
+    def show_progress(self, text: str) -> None:
+        """Say what happens while there is no text yet."""
+        if text != self.progress.text():
+            self.progress.setText(text)
+            self.progress.setVisible(bool(text))
+            self.height_changed.emit()
+
+    def append_pieces(self, pieces: list[Piece]) -> None:
+        if not self.progress.isHidden():
+            self.show_progress("")
+        self.view.append_pieces(pieces)
+
+    def finish(self, footer: str, note: str | None, version: int, versions: int) -> None:
+        """The answer is complete; also for a stored one."""
+        self.progress.hide()
+        self.footer.setText(footer)
+        self.footer.setVisible(bool(footer))
+        self.note.setText(note or "")
+        self.note.setVisible(bool(note))
+        self.versions.set_versions(version, versions)
+        self.action_row.show()
+        self.height_changed.emit()
+
+    def fit(self, widths: Widths) -> int:
+        self.view.set_widths(widths.prose, widths.code)
+        top = self._stack(0, 0, widths.prose, (self.heading, 4), (self.progress, 6))
+        self.view.move(0, top + 6)
+        top += 6 + self.view.content_height()
+        return self._stack(top, 0, widths.prose, (self.note, 10), (self.footer, 10), (self.action_row, 4)) + 4
+
+    @Slot()
+    def _on_regenerate(self) -> None:
+        self.regenerate_requested.emit(self.message_id)

@@ -1,0 +1,100 @@
+"""Small things the entries of the transcript are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QToolButton, QWidget
+
+from app.ui import theme as themes
+from app.ui.icons import set_icon
+
+
+def label(text: str = "", role: str = "", *, scale: float = 1.0, wraps: bool = True) -> QLabel:
+    """Plain text that can be selected."""
+    result = QLabel(text, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
+    if role:
+        themes.set_role(result, role)
+    if scale != 1.0:
+        result.setFont(themes.scaled(result.font(), scale))
+    return result
+
+
+def icon_button(icon: str, text: str, name: str) -> QToolButton:
+    """A quiet button with an icon; ``text`` may be empty, ``name`` is what a screen reader says."""
+    result = QToolButton(autoRaise=True)
+    set_icon(result, icon)
+    if text:
+        result.setText(text)
+        result.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+    result.setFont(themes.scaled(result.font(), 0.9))
+    result.setToolTip(name)
+    result.setAccessibleName(name)
+    result.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    return result
+
+
+class VersionSwitch(QWidget):
+    """‹ 1/2 ›: the versions of a message. Hidden while there is only one."""
+
+    stepped = Signal(int)
+    """The user wants the version this many steps on: -1 or 1."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._back = icon_button("left", "", "Earlier version")
+        self._on = icon_button("right", "", "Later version")
+        self._label = label(wraps=False, role="quiet", scale=0.9)
+        self._label.setFont(themes.tabular(self._label.font()))
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(0)
+        for widget in (self._back, self._label, self._on):
+            row.addWidget(widget)
+        self._back.clicked.connect(self._on_back)
+        self._on.clicked.connect(self._on_forward)
+        self._versions = 1
+        self._is_busy = False
+        self.set_versions(1, 1)
+
+    def set_versions(self, version: int, versions: int) -> None:
+        """Version number ``version`` (from 1) of ``versions``."""
+        self._label.setText(f"{version}/{versions}")
+        self._back.setEnabled(version > 1)
+        self._on.setEnabled(version < versions)
+        self._versions = versions
+        self.setVisible(versions > 1 and not self._is_busy)
+
+    def set_busy(self, busy: bool) -> None:
+        """Hidden while an answer is being written."""
+        self._is_busy = busy
+        self.setVisible(self._versions > 1 and not busy)
+
+    @Slot()
+    def _on_back(self) -> None:
+        self.stepped.emit(-1)
+
+    @Slot()
+    def _on_forward(self) -> None:
+        self.stepped.emit(1)
+
+
+def action_buttons(actions: Iterable[tuple[str, str]]) -> list[tuple[str, QPushButton]]:
+    """A button for each (id, label)."""
+    result = []
+    for action, text in actions:
+        button = QPushButton(text)
+        button.setAccessibleName(text)
+        result.append((action, button))
+    return result
+
+
+def height_of(widget: QWidget, width: int) -> int:
+    """The height a label or a row needs at this width."""
+    if widget.hasHeightForWidth():
+        return widget.heightForWidth(width)
+    layout = widget.layout()
+    if layout is not None and layout.hasHeightForWidth():
+        return layout.heightForWidth(width)
+    return widget.sizeHint().height()

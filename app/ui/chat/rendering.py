@@ -1,0 +1,194 @@
+"""Draw Markdown into a document, block by block, so that what is finished is never touched again."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from PySide6.QtGui import QTextCursor, QTextDocument
+
+from app.ui.chat.block_writer import BlockWriter, CodeRun, Mark
+from app.ui.chat.blocks import Block, BlockSplitter, CodeLine, OpenCode, visible
+from app.ui.chat.formats import Formats
+from app.ui.chat.highlight import CodeHighlighter
+
+_PORTION = 8192
+"""Characters given to the splitter at once: a megabyte must not be split in one go."""
+_UNIT_LINES = 25
+
+
+@dataclass(slots=True)
+class Unit:
+    """A drawn stretch: document positions ``start`` to ``end`` show the source from ``source_start`` to
+    ``source_end``."""
+
+    start: int
+    end: int
+    source_start: int
+    source_end: int
+    cache: object = None
+    """What the tints worked out for it."""
+
+
+@dataclass(slots=True)
+class _Drawing:
+    """Fenced code that is being drawn."""
+
+    run: CodeRun
+    highlighter: CodeHighlighter
+    lines: int = 0
+    unit: Unit | None = None
+    end_before_tail: int = -1
+    """Where the finished lines end while an unfinished one is drawn behind them; -1 if none is."""
+
+
+class Rendering:
+    """One text in one document; see `draw`."""
+
+    def __init__(self, document: QTextDocument, formats: Formats, *, plain: bool = False, margin: float = 0.0) -> None:
+        """``margin``: how much narrower prose is than code, in pixels. ``plain``: the text is no Markdown."""
+        self.units: list[Unit] = []
+        self.formats = formats
+        self._document = document
+        self._cursor = QTextCursor(document)
+        self.writer = BlockWriter(self._cursor, formats, margin)
+        self._splitter = BlockSplitter(plain=plain)
+        self._unread: deque[str] = deque()
+        self._finishing = False
+        self._finished = False
+        self._drawing: _Drawing | None = None
+        self._tail: tuple[Mark, int] | None = None
+
+    @property
+    def code_runs(self) -> list[CodeRun]:
+        """The code blocks drawn so far, from top to bottom."""
+        return self.writer.code_runs
+
+    # -- input
+
+    def feed(self, text: str) -> None:
+        """Add text; `draw` shows it."""
+        for at in range(0, len(text), _PORTION):
+            self._unread.append(visible(text[at : at + _PORTION]))
+
+    def finish(self) -> None:
+        """No more text will come."""
+        self._finishing = True
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything is drawn and nothing more will come."""
+        return self._finished and not self._splitter.ready
+
+    # -- drawing
+
+    def draw(self, budget: float) -> bool:
+        """Draw what is new for about ``budget`` seconds. True if something is left to draw."""
+        deadline = time.perf_counter() + budget
+        self._cursor.beginEditBlock()
+        try:
+            self._remove_tail()
+            done = self._draw_ready(deadline)
+            if done:
+                self._draw_tail()
+        finally:
+            self._cursor.endEditBlock()
+        return not done
+
+    def _draw_ready(self, deadline: float) -> bool:
+        """False if time ran out."""
+        ready = self._splitter.ready
+        while True:
+            while ready:
+                item = ready[0]
+                if isinstance(item, Block):
+                    self._draw_block(item)
+                elif not self._draw_code(item, deadline):
+                    return False
+                elif not item.closed:
+                    break
+                ready.popleft()
+                if time.perf_counter() > deadline and (ready or self._unread):
+                    return False
+            if self._unread:
+                self._splitter.feed(self._unread.popleft())
+            elif self._finishing and not self._finished:
+                self._finished = True
+                self._splitter.finish()
+            else:
+                return True
+
+    def _draw_block(self, block: Block) -> None:
+        start = self.writer.next_position
+        self.writer.write(block)
+        self._add_unit(start, block.start, block.start + len(block.text))
+
+    def _add_unit(self, start: int, source_start: int, source_end: int) -> Unit:
+        unit = Unit(start, self.writer.position, source_start, source_end)
+        self.units.append(unit)
+        return unit
+
+    # -- the unfinished rest
+
+    def _draw_tail(self) -> None:
+        tail = self._splitter.tail()
+        partial = self._splitter.partial_line if self._drawing is not None else None
+        if not tail and self._drawing is None:
+            return
+        mark = self.writer.save()
+        self._tail = (mark, len(self.units))
+        for block in tail:
+            start = self.writer.next_position
+            self.writer.write_unfinished(block)
+            self._add_unit(start, block.start, block.start + len(block.text))
+        if self._drawing is not None and (partial is not None or not self._drawing.lines):
+            self._draw_partial_line(self._drawing, partial)
+
+    def _draw_partial_line(self, drawing: _Drawing, line: CodeLine | None) -> None:
+        text = line.text if line is not None else ""
+        start, end = self.writer.next_position, drawing.run.end
+        self.writer.code_line(drawing.run, text, drawing.highlighter.peek(text), first=not drawing.lines)
+        drawing.end_before_tail = end
+        if line is not None:
+            self._add_unit(start, line.start, line.start + len(text))
+
+    def _remove_tail(self) -> None:
+        if self._tail is None:
+            return
+        mark, units = self._tail
+        self._tail = None
+        self.writer.restore(mark)
+        del self.units[units:]
+        if self._drawing is not None and self._drawing.end_before_tail >= 0:
+            self._drawing.run.end = self._drawing.end_before_tail
+            self._drawing.end_before_tail = -1
+
+    # -- fenced code
+
+    def _draw_code(self, code: OpenCode, deadline: float) -> bool:
+        """Draw the lines that are there. False if time ran out before."""
+        drawing = self._drawing
+        if drawing is None:
+            language = code.block.language
+            drawing = self._drawing = _Drawing(self.writer.begin_code(language), CodeHighlighter(language))
+        while code.lines:
+            self._draw_code_line(drawing, code.lines.popleft())
+            if drawing.lines % 16 == 0 and time.perf_counter() > deadline:
+                return False
+        if code.closed:
+            self.writer.end_code(drawing.run)
+            self._drawing = None
+        return True
+
+    def _draw_code_line(self, drawing: _Drawing, line: CodeLine) -> None:
+        start = self.writer.next_position
+        colours = drawing.highlighter.line(line.text)
+        self.writer.code_line(drawing.run, line.text, colours, first=not drawing.lines, joined=line.continued)
+        if drawing.unit is None or drawing.lines % _UNIT_LINES == 0:
+            drawing.unit = self._add_unit(start, line.start, line.start + len(line.text))
+        else:
+            drawing.unit.end = self.writer.position
+            drawing.unit.source_end = line.start + len(line.text)
+            drawing.unit.cache = None
+        drawing.lines += 1

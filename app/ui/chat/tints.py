@@ -1,0 +1,178 @@
+"""Which shown characters came from the draft: found on demand, painted under the text, told on hovering.
+
+The document itself knows nothing of it, so showing tints never changes layout, copying or what is stored.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QFontMetricsF, QPainter, QPainterPath, QPen, QTextBlock, QTextDocument
+
+from app.engine.protocol import Piece
+from app.ui.chat.alignment import Span, align, spans, utf16_offsets
+from app.ui.chat.rendering import Unit
+from app.ui.theme import Theme
+
+_ROUNDING = 3.0
+_NAMES = {"model": "the draft model", "ngram": "the n-gram drafter"}
+
+
+@dataclass(slots=True)
+class _Shape:
+    """The underlay of one drafter in one block, relative to the block."""
+
+    block: int
+    drafter: str
+    path: QPainterPath
+    lines: list[tuple[QPointF, QPointF]]
+
+
+@dataclass(slots=True)
+class _Tints:
+    """What is known of a unit: its spans in document positions and, once laid out, their shapes."""
+
+    spans: list[Span]
+    shapes: list[_Shape] | None = None
+
+
+class TokenTints:
+    """Knows the pieces of an answer and finds them in its document."""
+
+    def __init__(self, document: QTextDocument) -> None:
+        self.pieces: list[Piece] = []
+        self._document = document
+        self._starts: list[int] = []
+        self._length = 0
+
+    def add(self, pieces: list[Piece]) -> None:
+        """The next pieces of the text."""
+        for piece in pieces:
+            if piece.text:
+                self.pieces.append(piece)
+                self._starts.append(self._length)
+                self._length += len(piece.text)
+
+    def piece_at(self, units: list[Unit], source: str, position: int) -> Piece | None:
+        """The piece that shows the character at this document position."""
+        index = bisect_right(units, position, key=lambda unit: unit.start) - 1
+        if index < 0 or not self.pieces:
+            return None
+        found = self._of(units[index], source).spans
+        at = bisect_right(found, position, key=lambda span: span.start) - 1
+        return self.pieces[found[at].piece] if at >= 0 and position < found[at].end else None
+
+    def paint(self, painter: QPainter, units: list[Unit], source: str, theme: Theme) -> None:
+        """Paint the underlay of these units; the painter's origin is the document's."""
+        layout = self._document.documentLayout()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for unit in units:
+            tints = self._of(unit, source)
+            if tints.shapes is None:
+                tints.shapes = list(self._shapes(tints.spans))
+            for shape in tints.shapes:
+                origin = layout.blockBoundingRect(self._document.findBlock(shape.block)).topLeft()
+                painter.translate(origin)
+                is_ngram = shape.drafter != "model"
+                painter.fillPath(shape.path, theme.tint_ngram if is_ngram else theme.tint_model)
+                if is_ngram:
+                    painter.setPen(QPen(theme.quiet, 1.2, Qt.PenStyle.DotLine))
+                    for start, end in shape.lines:
+                        painter.drawLine(start, end)
+                painter.translate(-origin)
+
+    # -- finding
+
+    def _of(self, unit: Unit, source: str) -> _Tints:
+        if isinstance(unit.cache, _Tints):
+            return unit.cache
+        tints = _Tints(self._find(unit, source[unit.source_start : unit.source_end]))
+        unit.cache = tints
+        return tints
+
+    def _find(self, unit: Unit, source: str) -> list[Span]:
+        found: list[Span] = []
+        at = 0
+        block = self._document.findBlock(unit.start)
+        while block.isValid() and block.position() <= unit.end:
+            text = block.text()
+            runs, at = align(text, source, at)
+            offsets = utf16_offsets(text)
+            for span in spans(runs, self._starts, unit.source_start):
+                start, end = (span.start, span.end) if offsets is None else (offsets[span.start], offsets[span.end])
+                found.append(Span(start + block.position(), end + block.position(), span.piece))
+            block = block.next()
+        return found
+
+    # -- shapes
+
+    def _shapes(self, found: list[Span]) -> Iterator[_Shape]:
+        drafted = [span for span in found if self.pieces[span.piece].drafter]
+        for number, in_block in groupby(drafted, key=lambda span: self._document.findBlock(span.start).position()):
+            block = self._document.findBlock(number)
+            by_drafter: dict[str, _Shape] = {}
+            for start, end, drafter in self._joined(list(in_block)):
+                shape = by_drafter.get(drafter)
+                if shape is None:
+                    shape = by_drafter[drafter] = _Shape(number, drafter, QPainterPath(), [])
+                self._add(shape, block, start - number, end - number)
+            yield from by_drafter.values()
+
+    def _joined(self, found: list[Span]) -> list[tuple[int, int, str]]:
+        """Neighbours of one round become one shape."""
+        result: list[tuple[int, int, str]] = []
+        before: Piece | None = None
+        for span in found:
+            piece = self.pieces[span.piece]
+            drafter = piece.drafter or ""
+            if before and result and result[-1][1] == span.start and before.round == piece.round:
+                result[-1] = (result[-1][0], span.end, drafter)
+            else:
+                result.append((span.start, span.end, drafter))
+            before = piece
+        return result
+
+    def _add(self, shape: _Shape, block: QTextBlock, start: int, end: int) -> None:
+        layout = block.layout()
+        metrics = QFontMetricsF(block.charFormat().font())
+        for index in range(layout.lineCount()):
+            line = layout.lineAt(index)
+            first = max(start, line.textStart())
+            last = min(end, line.textStart() + line.textLength())
+            if first >= last:
+                continue
+            left, right = sorted((_x(line.cursorToX(first)), _x(line.cursorToX(last))))
+            baseline = line.y() + line.ascent()
+            box = QRectF(left, baseline - metrics.ascent() - 1, right - left, metrics.height() + 2)
+            shape.path.addRoundedRect(box, _ROUNDING, _ROUNDING)
+            shape.lines.append((QPointF(left + 1, box.bottom() - 1), QPointF(right - 1, box.bottom() - 1)))
+
+
+def _x(answer: object) -> float:
+    """PySide gives the x with the position it belongs to."""
+    return float(answer[0]) if isinstance(answer, tuple) else float(str(answer))
+
+
+def forget_shapes(units: list[Unit]) -> None:
+    """The layout changed: work out the shapes again when they are next painted."""
+    for unit in units:
+        if isinstance(unit.cache, _Tints):
+            unit.cache.shapes = None
+
+
+def explanation(piece: Piece) -> str:
+    """What to say about a token, as plain text; empty where there is nothing to say."""
+    if piece.drafter:
+        return f"Guessed by {_NAMES.get(piece.drafter, piece.drafter)} in round {piece.round} and kept"
+    if piece.guess is not None:
+        return f"The draft had guessed “{_shown(piece.guess)}”; the target wrote “{_shown(piece.text)}”"
+    return ""
+
+
+def _shown(text: str) -> str:
+    cut = text if len(text) <= 60 else text[:60] + "…"
+    return cut.replace("\n", "↵").replace("\t", "⇥")
