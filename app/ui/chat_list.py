@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 
@@ -25,6 +24,7 @@ from PySide6.QtWidgets import (
 
 from app.chats.model import Chat
 from app.ui import icons, theme
+from app.ui.tooltips import plain_tooltip
 
 SEARCH_DELAY_MS = 150
 UNTITLED = "New chat"
@@ -192,7 +192,7 @@ class ChatList(QFrame):
     def _add_chat(self, chat: Chat) -> None:
         item = QListWidgetItem(chat.title or UNTITLED)
         item.setData(_ID, chat.id)
-        item.setToolTip(_as_plain(chat.title))
+        item.setToolTip(plain_tooltip(chat.title))
         item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEditable)
         self._list.addItem(item)
 
@@ -238,8 +238,3 @@ class ChatList(QFrame):
         rename.triggered.connect(lambda: self._list.editItem(item))
         delete.triggered.connect(lambda: self.chat_deletion_requested.emit(item.data(_ID)))
         menu.popup(self._list.viewport().mapToGlobal(position))
-
-
-def _as_plain(text: str) -> str:
-    """A tool tip cannot be told that it is plain text, so the text is escaped."""
-    return f"<qt>{html.escape(text)}</qt>" if text else ""

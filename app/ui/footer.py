@@ -8,6 +8,7 @@ import msgspec
 
 from app.chats.model import StoredMessage
 from app.engine.protocol import Figures
+from app.ui.speed import wording
 
 _ENDS = {
     "end": "stopped at the end of the answer",
@@ -26,12 +27,6 @@ def figures_of(stored: Mapping[str, object]) -> Figures:
         return Figures()
 
 
-def speed_text(tokens_per_second: float) -> str:
-    """``74 tok/s``; a decimal where it matters."""
-    digits = 1 if tokens_per_second < 9.95 else 0
-    return f"{tokens_per_second:.{digits}f} tok/s"
-
-
 def seconds_text(seconds: float) -> str:
     """``0.12 s``, ``3.4 s``, ``128 s``."""
     digits = 2 if seconds < 0.995 else 1 if seconds < 9.95 else 0
@@ -43,13 +38,13 @@ def footer_of(message: StoredMessage) -> str:
     figures = figures_of(message.figures)
     parts = []
     if figures.decode_tokens_per_second:
-        parts.append(speed_text(figures.decode_tokens_per_second))
+        parts.append(wording.speed(figures.decode_tokens_per_second))
     if figures.completion_tokens:
         parts.append("1 token" if figures.completion_tokens == 1 else f"{figures.completion_tokens:,} tokens")
     if figures.time_to_first_token_s is not None:
         parts.append(f"{seconds_text(figures.time_to_first_token_s)} to first token")
     if figures.draft.tested and figures.draft.acceptance_rate is not None:
-        parts.append(f"{figures.draft.acceptance_rate * 100:.0f} % kept")
+        parts.append(f"{wording.share(figures.draft.acceptance_rate)} kept")
         if figures.draft.mean_acceptance_length is not None:
             parts.append(f"{figures.draft.mean_acceptance_length:.1f} tokens a pass")
     parts.append(_end(message))

@@ -26,7 +26,6 @@ class Action(enum.StrEnum):
     ANSWER = "answer"
     SAVE_AGAIN = "save_again"
     WAIT = "wait"
-    UNDO_DELETE = "undo_delete"
     DISMISS = "dismiss"
 
 
@@ -41,7 +40,6 @@ _LABELS = {
     Action.ANSWER: "Write the answer",
     Action.SAVE_AGAIN: "Save again",
     Action.WAIT: "Wait",
-    Action.UNDO_DELETE: "Undo",
     Action.DISMISS: "Dismiss",
 }
 
@@ -160,6 +158,10 @@ class NoticeBoard(QObject):
             self._notices.pop(subject, None)
             self._notices[subject] = notice
             self.changed.emit(self.notices())
+
+    def show_again(self) -> None:
+        """Tell what is in force once more, for a page that was cleared."""
+        self.changed.emit(self.notices())
 
     def remove(self, *subjects: str) -> None:
         removed = [self._notices.pop(subject, None) for subject in subjects]

@@ -33,6 +33,7 @@ from app.ui.background import Doorbell
 from app.ui.conversation import AnswerSettings, conversation
 from app.ui.engine_client import Engine, EngineState
 from app.ui.footer import figures_of, footer_of, note_of
+from app.ui.naming import speaker
 from app.ui.notices import NoticeBoard
 from app.ui.pair import PairKeeper
 
@@ -122,6 +123,10 @@ class ChatSession(QObject):
 
     def branch(self) -> list[StoredMessage]:
         return list(self._branch)
+
+    def set_worker(self, worker: ChatWorker) -> None:
+        """Use another store from now on."""
+        self._worker = worker
 
     def is_busy(self) -> bool:
         """Whether the shown chat waits for, or is getting, an answer."""
@@ -278,8 +283,6 @@ class ChatSession(QObject):
             if generation == self._generation:
                 if replaced is not None:
                     self._view.remove_from(replaced)
-                if not before:
-                    self._view.clear()
                 self._chat_id = message.chat_id
                 self._branch = branch
                 self._view.add_user_message(message.id, message.text, message.version, message.versions)
@@ -327,7 +330,7 @@ class ChatSession(QObject):
             "template": pair.template if pair else "model",
             "draft": pair.draft.name if pair and pair.draft else None,
         }
-        name = pair.target.name if pair else ""
+        name = speaker(pair)
         self._beginning = pending
 
         def begun(message: StoredMessage) -> None:
@@ -500,6 +503,7 @@ class ChatSession(QObject):
         for message in branch[same:]:
             self._show_message(message)
         self._view.mark_context_start(context_start_of(branch))
+        self._board.show_again()
         self._refresh()
 
     def _show_message(self, message: StoredMessage) -> None:

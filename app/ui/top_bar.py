@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QProgressBar, QPushBu
 
 from app.ui import icons, theme
 from app.ui.engine_client import EngineState
+from app.ui.tooltips import plain_tooltip
 
 _DOTS = {
     EngineState.READY: "good",
@@ -85,7 +86,7 @@ class TopBar(QFrame):
     def set_pair(self, title: str, details: str) -> None:
         """Name the pair in use; ``details`` is its tool tip, plain text."""
         self._title = title or "No model"
-        self._pair.setToolTip(f"{details}\n\nOpen models… (Ctrl+O)" if details else "Open models… (Ctrl+O)")
+        self._pair.setToolTip(plain_tooltip(f"{details}\n\nOpen models… (Ctrl+O)".strip()))
         self._pair.setAccessibleName(f"Pair in use: {self._title}. Opens the dialog for models.")
         self._elide()
 

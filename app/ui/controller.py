@@ -1,0 +1,467 @@
+"""Connects the window with the engine, the chats and the settings."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QStandardPaths, Qt, QTimer, QUrl, Slot
+from PySide6.QtGui import QDesktopServices, QGuiApplication
+from PySide6.QtWidgets import QApplication, QFileDialog
+
+from app import paths
+from app.chats.model import Chat
+from app.chats.worker import ChatWorker, Opened
+from app.engine.protocol import PairLoaded
+from app.errors import KnownError
+from app.models.measurements import FILE_NAME, Measurements
+from app.settings import Pair, SettingsFile
+from app.ui import notices
+from app.ui.background import Doorbell
+from app.ui.baseline import Baseline
+from app.ui.chat_book import ChatBook
+from app.ui.conversation import question_to_measure
+from app.ui.engine_client import Engine, EngineState
+from app.ui.main_window import MainWindow
+from app.ui.models.choice import OpenModelsChoice
+from app.ui.models.open_dialog import OpenModelsDialog
+from app.ui.models_choice import answer_settings, choice_in_use, keep_choice
+from app.ui.naming import pair_details, pair_title, recent_title
+from app.ui.notices import Action, Notice, NoticeBoard
+from app.ui.pair import LoadingMarker, PairFiles, PairKeeper, guide_files, is_guide
+from app.ui.session import ChatSession
+from app.ui.top_bar import state_text
+
+_log = logging.getLogger(__name__)
+
+SETTINGS_DELAY_MS = 1000
+MEASURE_SEED = 0
+
+
+class Controller(QObject):
+    """Owns what has no widgets and wires it to what has.
+
+    Attributes:
+        session, keeper, book, board: The parts; tests look at them.
+    """
+
+    def __init__(self, window: MainWindow, settings: SettingsFile, engine: Engine, worker: ChatWorker) -> None:
+        super().__init__(window)
+        self._window = window
+        self._settings = settings
+        self._engine = engine
+        self._worker = worker
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._bell = Doorbell(self)
+        self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME))
+        self._progress = 0.0
+        self._is_shut_down = False
+        self.board = NoticeBoard(self)
+        self.keeper = PairKeeper(engine, self.board, LoadingMarker(paths.data_dir() / "loading.json"), self)
+        self.session = ChatSession(engine, self.keeper, worker, self.board, window.transcript, self)
+        self.book = ChatBook(worker, self.board, self)
+        self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
+        self._save_timer.timeout.connect(self._on_settings_due)
+        self._actions = self._make_actions()
+        self._notice_actions = self._make_notice_actions()
+        self._connect_engine()
+        self._connect_chats()
+        self._connect_widgets()
+        self._apply_settings()
+
+    # ------------------------------------------------------------ beginning and end
+
+    def begin(self, notices_at_start: dict[str, Notice] | None = None) -> None:
+        """Load the pair, open the chats; call when the window has been painted."""
+        for subject, notice in (notices_at_start or {}).items():
+            self.board.show(subject, notice)
+        self.keeper.open_at_start(self._files_at_start())
+        self._bell.when_done(self._worker.opened, self._on_chats_opened, self._on_chats_unavailable)
+
+    @Slot()
+    def shut_down(self) -> None:
+        """Store everything, end the engine, close the store; returns when that is done."""
+        if self._is_shut_down:
+            return
+        self._is_shut_down = True
+        self.session.shutdown()
+        self._settings.values.last_chat_id = self.session.chat_id()
+        self._window.store(self._settings.values)
+        self._save_timer.stop()
+        self._save_settings()
+        self.keeper.shutdown()
+        self._worker.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    # ------------------------------------------------------------ wiring
+
+    def _connect_engine(self) -> None:
+        keeper, session, panel = self.keeper, self.session, self._window.speed_panel
+        self._engine.state_changed.connect(self._on_engine_state_changed)
+        keeper.load_progressed.connect(self._on_load_progressed)
+        keeper.pair_changed.connect(self._on_pair_changed)
+        keeper.pair_opened.connect(self._on_pair_opened)
+        keeper.plain_speed_measured.connect(self._on_plain_speed_measured)
+        keeper.measuring_ended.connect(lambda: panel.set_measuring(False))
+        session.generation_begun.connect(panel.begin_generation)
+        session.rounds_received.connect(panel.add_rounds)
+        session.generation_ended.connect(panel.end_generation)
+        panel.draft_length_changed.connect(self._on_draft_length_changed)
+        panel.measure_plain_requested.connect(self.measure_plain)
+        panel.show_drafted_changed.connect(self._set_show_drafted)
+        self.board.changed.connect(self._on_notices_changed)
+
+    def _connect_chats(self) -> None:
+        window, session, book = self._window, self.session, self.book
+        window.chat_list.chat_chosen.connect(session.open_chat)
+        window.chat_list.new_chat_requested.connect(self.new_chat)
+        window.chat_list.chat_renamed.connect(book.rename)
+        window.chat_list.chat_deletion_requested.connect(self._on_deletion_requested)
+        window.chat_list.search_changed.connect(book.search)
+        window.undo_bar.undo_requested.connect(book.undo_delete)
+        session.chats_changed.connect(book.refresh)
+        session.chat_shown.connect(self._on_chat_shown)
+        session.busy_changed.connect(self._on_busy_changed)
+        session.hint_changed.connect(window.composer.set_hint)
+        session.send_failed.connect(self._on_send_failed)
+        book.chats_listed.connect(self._on_chats_listed)
+        book.chat_deleted.connect(self._on_chat_deleted)
+        book.chat_restored.connect(session.open_chat)
+        book.undo_ended.connect(window.undo_bar.hide)
+
+    def _connect_widgets(self) -> None:
+        window, session = self._window, self.session
+        window.composer.message_sent.connect(session.send)
+        window.composer.stop_requested.connect(session.stop)
+        window.composer.text_changed.connect(lambda: session.keep_unsent(window.composer.text()))
+        window.transcript.regenerate_requested.connect(session.regenerate)
+        window.transcript.edit_requested.connect(session.edit)
+        window.transcript.version_requested.connect(session.choose_version)
+        window.transcript.example_chosen.connect(self._on_example_chosen)
+        window.transcript.open_models_requested.connect(self.open_models)
+        window.transcript.guide_kept.connect(window.composer.focus)
+        window.transcript.link_activated.connect(QDesktopServices.openUrl)
+        window.transcript.notice_action_triggered.connect(self._on_notice_action)
+        window.top_bar.pair_pressed.connect(self.open_models)
+        window.top_bar.cancel_load_requested.connect(self._engine.cancel)
+        window.menus.triggered.connect(self._on_menu)
+        window.menus.recent_chosen.connect(self._on_recent_chosen)
+        window.panels_changed.connect(self._save_timer.start)
+        window.closed.connect(self.shut_down)
+
+    def _make_actions(self) -> dict[str, Callable[[], object]]:
+        """What menu entries do, by name."""
+        window = self._window
+        return {
+            "new_chat": self.new_chat,
+            "open_models": self.open_models,
+            "load_guide": self.keeper.load_guide,
+            "export_chat": self.export_chat,
+            "quit": window.close,
+            "copy": self.copy,
+            "search_chats": self._search_chats,
+            "rename_chat": self._rename_chat,
+            "delete_chat": self._delete_chat,
+            "toggle_chats": lambda: window.toggle_panel("chats"),
+            "toggle_speed": lambda: window.toggle_panel("speed"),
+            "show_drafted": lambda: self._set_show_drafted(window.menus.action("show_drafted").isChecked()),
+            "stop": self.session.stop,
+            "regenerate": self.session.regenerate,
+            "measure_plain": self.measure_plain,
+            "show_shortcuts": self._show_shortcuts,
+            "open_logs": open_log_folder,
+            "show_about": self._show_about,
+        }
+
+    # ------------------------------------------------------------ what the user asks for
+
+    @Slot()
+    def new_chat(self) -> None:
+        self._window.chat_list.set_current(None)
+        self.session.new_chat()
+        self._window.composer.focus()
+
+    @Slot()
+    def open_models(self) -> None:
+        """Let the user choose the pair and how it is used."""
+        dialog = OpenModelsDialog(
+            choice_in_use(self._settings.values, self.keeper.files()),
+            self._settings.values.recent_pairs,
+            has_gpu=bool(self._engine.devices()),
+            is_loaded=self.keeper.pair() is not None,
+            parent=self._window,
+        )
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.accepted.connect(lambda: self._use(dialog.choice(), reload=dialog.needs_reload))
+        dialog.open()
+
+    def _use(self, choice: OpenModelsChoice, *, reload: bool) -> None:
+        files = keep_choice(self._settings.values, choice)
+        self._apply_settings()
+        self._refresh_plain_speed()
+        self._save_timer.start()
+        if reload:
+            self.keeper.load(files)
+
+    @Slot()
+    def measure_plain(self) -> None:
+        """Measure the speed of the target without a draft, on the chat that is shown."""
+        settings = self.session.settings
+        messages = question_to_measure(self.session.branch(), settings.system_prompt)
+        if self.keeper.measure_plain(messages, settings.sampling, MEASURE_SEED):
+            self._window.speed_panel.set_measuring(True)
+
+    @Slot()
+    def copy(self) -> None:
+        """Copy what is selected where the focus is."""
+        copy = getattr(QApplication.focusWidget(), "copy", None)
+        if callable(copy):
+            copy()
+
+    @Slot()
+    def export_chat(self) -> None:
+        """Ask for a file and write the shown chat to it as Markdown."""
+        chat_id = self.session.chat_id()
+        if chat_id is None:
+            return
+        folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
+        proposal = str(Path(folder) / file_name(self.book.title(chat_id)))
+        path, _ = QFileDialog.getSaveFileName(self._window, "Export chat", proposal, "Markdown (*.md)")
+        if path:
+            self.book.export(chat_id, Path(path))
+
+    @Slot(str)
+    def _on_menu(self, name: str) -> None:
+        self._actions[name]()
+
+    @Slot(int)
+    def _on_recent_chosen(self, place: int) -> None:
+        pair = self._settings.values.recent_pairs[place]
+        self.keeper.load(PairFiles(pair.target, pair.draft, self._settings.values.load))
+
+    @Slot(str)
+    def _on_notice_action(self, name: str) -> None:
+        action, subject = notices.parse(name)
+        if action in (Action.WAIT, Action.DISMISS):
+            self.board.remove(subject)
+        else:
+            self._notice_actions[action]()
+
+    def _make_notice_actions(self) -> dict[Action, Callable[[], object]]:
+        return {
+            Action.RESTART: self.keeper.restart,
+            Action.RESTART_PLAIN: lambda: self.keeper.restart(with_draft=False),
+            Action.COPY_REPORT: lambda: QGuiApplication.clipboard().setText(self.keeper.report()),
+            Action.OPEN_MODELS: self.open_models,
+            Action.LOAD_GUIDE: self.keeper.load_guide,
+            Action.LOAD_AGAIN: self.keeper.load_again,
+            Action.OPEN_LOGS: open_log_folder,
+            Action.ANSWER: self.session.regenerate,
+            Action.SAVE_AGAIN: self.session.save_again,
+        }
+
+    def _show_shortcuts(self) -> None:
+        from app.ui.help import ShortcutsDialog
+
+        ShortcutsDialog(self._window.menus.shortcuts(), self._window).open()
+
+    def _show_about(self) -> None:
+        from app.ui.help import AboutDialog
+
+        AboutDialog(self._engine.description(), self._window).open()
+
+    def _search_chats(self) -> None:
+        self._window.show_panel("chats")
+        self._window.chat_list.focus_search()
+
+    def _rename_chat(self) -> None:
+        self._window.show_panel("chats")
+        self._window.chat_list.rename_current()
+
+    def _delete_chat(self) -> None:
+        if (chat_id := self.session.chat_id()) is not None:
+            self._on_deletion_requested(chat_id)
+
+    @Slot(str)
+    def _on_example_chosen(self, text: str) -> None:
+        self.session.send(text)
+
+    # ------------------------------------------------------------ engine and panel
+
+    @Slot(EngineState)
+    def _on_engine_state_changed(self, state: EngineState) -> None:
+        self._window.top_bar.set_state(state)
+        self._window.speed_panel.set_engine_state(state_text(state, self._progress))
+        self._refresh_menus()
+
+    @Slot(float)
+    def _on_load_progressed(self, share: float) -> None:
+        self._progress = share
+        self._window.top_bar.set_progress(share)
+        self._window.speed_panel.set_engine_state(state_text(self._engine.state(), share))
+
+    @Slot(object)
+    def _on_pair_changed(self, pair: PairLoaded | None) -> None:
+        files = self.keeper.files()
+        self._window.top_bar.set_pair(pair_title(pair) or self._title_of(files), pair_details(pair))
+        self._window.speed_panel.set_pair(pair)
+        self._apply_settings()
+        self._refresh_plain_speed()
+        self.session.set_guide(files is None or is_guide(files.target))
+
+    @Slot(object)
+    def _on_pair_opened(self, files: PairFiles) -> None:
+        values = self._settings.values
+        values.load = files.settings
+        if is_guide(files.target):
+            values.last_pair = None
+        else:
+            values.remember_pair(Pair(files.target, files.draft))
+        self._refresh_recent()
+        self._save_timer.start()
+
+    @Slot(int)
+    def _on_draft_length_changed(self, length: int) -> None:
+        self._settings.values.draft_length = length
+        self._apply_settings()
+        self._save_timer.start()
+
+    @Slot(float)
+    def _on_plain_speed_measured(self, tokens_per_second: float) -> None:
+        values = self._settings.values
+        self._baseline.record(self.keeper.pair(), values.load, values.sampling, tokens_per_second)
+        self._window.speed_panel.set_plain_speed(tokens_per_second)
+
+    def _refresh_plain_speed(self) -> None:
+        values = self._settings.values
+        speed = self._baseline.speed(self.keeper.pair(), values.load, values.sampling)
+        self._window.speed_panel.set_plain_speed(speed)
+
+    @Slot(bool)
+    def _set_show_drafted(self, shown: bool) -> None:
+        self._settings.values.drafted_visible = shown
+        self._apply_settings()
+        self._save_timer.start()
+
+    # ------------------------------------------------------------ chats
+
+    def _on_chats_opened(self, opened: Opened) -> None:
+        if opened.notice:
+            self.board.show("store", notices.plain_text(opened.notice))
+        last = self._settings.values.last_chat_id
+        self._bell.when_done(
+            self._worker.submit(lambda store: any(chat.id == last for chat in store.chats())),
+            lambda exists: self.session.open_chat(last if exists else None),
+        )
+        self.book.refresh()
+
+    def _on_chats_unavailable(self, error: KnownError) -> None:
+        """Go on with a store of this session alone; what is on the disk stays untouched."""
+        self._worker.close()
+        self._temporary = tempfile.TemporaryDirectory(prefix="slipstream-")
+        self._worker = ChatWorker(Path(self._temporary.name) / "chats.sqlite")
+        self.session.set_worker(self._worker)
+        self.book.set_worker(self._worker)
+        self.board.show("store", notices.chats_unavailable(str(error)))
+        self._settings.values.last_chat_id = None
+        self.session.new_chat()
+        self.book.refresh()
+
+    @Slot(object, str)
+    def _on_chat_shown(self, chat_id: str | None, unsent: str) -> None:
+        self._window.chat_list.set_current(chat_id)
+        if self._window.composer.text() != unsent:
+            self._window.composer.set_text(unsent)
+        self._refresh_menus()
+
+    @Slot(bool)
+    def _on_busy_changed(self, busy: bool) -> None:
+        self._window.composer.set_busy(busy)
+        self._refresh_menus()
+
+    @Slot(str)
+    def _on_send_failed(self, text: str) -> None:
+        if not self._window.composer.text().strip():
+            self._window.composer.set_text(text)
+
+    @Slot(list)
+    def _on_chats_listed(self, chats: list[Chat]) -> None:
+        self._window.chat_list.set_chats(chats)
+
+    @Slot(str)
+    def _on_deletion_requested(self, chat_id: str) -> None:
+        self.session.stop_chat(chat_id)
+        self.book.delete(chat_id)
+
+    @Slot(str, str)
+    def _on_chat_deleted(self, chat_id: str, title: str) -> None:
+        self._window.undo_bar.offer(f"“{title or 'New chat'}” was deleted.")
+        if chat_id == self.session.chat_id():
+            self.new_chat()
+
+    # ------------------------------------------------------------ notices, settings, dialogs
+
+    @Slot(dict)
+    def _on_notices_changed(self, shown: dict[str, Notice]) -> None:
+        self._window.transcript.remove_notices()
+        for subject, notice in shown.items():
+            self._window.transcript.add_notice(notice.kind, notice.text, notice.buttons(subject))
+
+    def _apply_settings(self) -> None:
+        """Bring panel, transcript and session to what the settings say."""
+        values, window = self._settings.values, self._window
+        settings = self.session.settings = answer_settings(values, self.keeper.pair())
+        window.speed_panel.set_draft_length(settings.draft_length)
+        window.speed_panel.set_show_drafted(values.drafted_visible)
+        window.transcript.set_show_drafted(values.drafted_visible)
+        window.menus.set_checked("show_drafted", values.drafted_visible)
+        self._refresh_recent()
+
+    def _refresh_recent(self) -> None:
+        self._window.menus.set_recent([recent_title(pair) for pair in self._settings.values.recent_pairs])
+
+    def _refresh_menus(self) -> None:
+        has_chat = self.session.chat_id() is not None
+        busy = self.session.is_busy()
+        self._window.menus.set_enabled(
+            export_chat=has_chat,
+            rename_chat=has_chat,
+            delete_chat=has_chat,
+            stop=busy,
+            regenerate=has_chat and not busy,
+            measure_plain=self._engine.state() is EngineState.READY,
+        )
+
+    @Slot()
+    def _on_settings_due(self) -> None:
+        self._window.store(self._settings.values)
+        self._save_settings()
+
+    def _save_settings(self) -> None:
+        try:
+            self._settings.save()
+        except KnownError as error:
+            self.board.show("settings", notices.plain_text(str(error)))
+
+    def _files_at_start(self) -> PairFiles:
+        values = self._settings.values
+        if values.last_pair is None:
+            return replace(guide_files(), settings=values.load)
+        return PairFiles(values.last_pair.target, values.last_pair.draft, values.load)
+
+    def _title_of(self, files: PairFiles | None) -> str:
+        return recent_title(Pair(files.target, files.draft)) if files else ""
+
+
+def open_log_folder() -> None:
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(paths.log_dir())))
+
+
+def file_name(title: str) -> str:
+    """A name for a Markdown file that every system accepts."""
+    kept = "".join(character if character.isalnum() or character in " -_" else " " for character in title)
+    return f"{' '.join(kept.split())[:60] or 'chat'}.md"

@@ -1,0 +1,72 @@
+"""What a pair is called in the window."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.engine.protocol import ModelInfo, PairLoaded
+from app.settings import Pair
+from app.ui.pair import GUIDE_NAME, is_guide
+
+GUIDE_SUBTITLE = "a small model about this app"
+
+
+def size_text(parameters: int) -> str:
+    """``16M``, ``1.2B``; empty when unknown."""
+    if parameters <= 0:
+        return ""
+    for unit, factor in (("B", 1e9), ("M", 1e6)):
+        if parameters >= factor * 0.95:
+            value = parameters / factor
+            return f"{value:.1f}{unit}" if value < 9.95 and unit == "B" else f"{value:.0f}{unit}"
+    return f"{parameters / 1e3:.0f}K"
+
+
+def model_title(model: ModelInfo) -> str:
+    """Name and size of a model."""
+    name = GUIDE_NAME if is_guide(model.path) else model.name or Path(model.path).stem
+    size = size_text(model.parameters)
+    return name if not size or size.lower() in name.lower().replace(" ", "") else f"{name} {size}"
+
+
+def pair_title(pair: PairLoaded | None) -> str:
+    """``Slipstream Guide 16M + draft 1M``."""
+    if pair is None:
+        return ""
+    if pair.draft is None:
+        return model_title(pair.target)
+    size = size_text(pair.draft.parameters)
+    same_family = is_guide(pair.target.path)
+    draft = f"draft {size}".strip() if same_family else f"draft {model_title(pair.draft)}"
+    return f"{model_title(pair.target)}  +  {draft}"
+
+
+def pair_details(pair: PairLoaded | None) -> str:
+    """Several lines for a tool tip, plain text."""
+    if pair is None:
+        return ""
+    lines = []
+    if is_guide(pair.target.path):
+        lines.append(f"{GUIDE_NAME}, {GUIDE_SUBTITLE}")
+    lines.append(f"Target: {_model_line(pair.target)}")
+    lines.append(f"Draft: {_model_line(pair.draft)}" if pair.draft else "No draft")
+    lines.append(f"Context: {pair.context_length:,} tokens")
+    return "\n".join(lines)
+
+
+def recent_title(pair: Pair) -> str:
+    """A pair that is not loaded, by its file names."""
+    target = GUIDE_NAME if is_guide(pair.target) else Path(pair.target).name
+    return f"{target} + {Path(pair.draft).name}" if pair.draft and not is_guide(pair.target) else target
+
+
+def speaker(pair: PairLoaded | None) -> str:
+    """Who answers, above an answer."""
+    if pair is None:
+        return ""
+    return "Guide" if is_guide(pair.target.path) else pair.target.name or Path(pair.target.path).stem
+
+
+def _model_line(model: ModelInfo) -> str:
+    parts = [model.name or Path(model.path).name, size_text(model.parameters), model.quantization]
+    return " · ".join(part for part in parts if part)

@@ -1,0 +1,137 @@
+"""Real parts put together for the tests of the session."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TypeVar
+
+from pytestqt.qtbot import QtBot
+
+from app.chats.store import ChatStore
+from app.chats.worker import ChatWorker
+from app.engine.protocol import Piece
+from app.ui.local_engine import LocalEngine, Timings
+from app.ui.notices import NoticeBoard
+from app.ui.pair import LoadingMarker, PairFiles, PairKeeper
+from app.ui.session import ChatSession
+
+WAIT_MS = 20_000
+T = TypeVar("T")
+
+
+class Page:
+    """A transcript without pixels: what a reader would see, line by line."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str]] = []
+        self.headings: list[str] = []
+        self.footers: list[str] = []
+        self.notes: list[str | None] = []
+        self.places: list[tuple[int, int]] = []
+        self.context_start: str | None = None
+        self.busy = False
+        self.welcomed: list[bool] = []
+
+    def clear(self) -> None:
+        self.lines.clear()
+
+    def show_welcome(self, guide: bool) -> None:
+        self.welcomed.append(guide)
+
+    def add_user_message(self, message_id: str, text: str, version: int = 1, versions: int = 1) -> None:
+        self.lines.append((message_id, text))
+        self.places.append((version, versions))
+
+    def add_answer(
+        self, message_id: str, heading: str, text: str, pieces: list[Piece], footer: str, version: int, versions: int
+    ) -> None:
+        assert "".join(piece.text for piece in pieces) == text
+        self.lines.append((message_id, text))
+        self.headings.append(heading)
+        self.footers.append(footer)
+        self.places.append((version, versions))
+
+    def begin_answer(self, message_id: str, heading: str) -> None:
+        self.lines.append((message_id, ""))
+        self.headings.append(heading)
+
+    def append_pieces(self, pieces: list[Piece]) -> None:
+        message_id, text = self.lines[-1]
+        self.lines[-1] = (message_id, text + "".join(piece.text for piece in pieces))
+
+    def set_prompt_progress(self, done: int, total: int) -> None:
+        pass
+
+    def finish_answer(self, footer: str, note: str | None, version: int, versions: int) -> None:
+        self.footers.append(footer)
+        self.notes.append(note)
+        self.places.append((version, versions))
+
+    def remove_from(self, message_id: str) -> None:
+        place = [one for one, _ in self.lines].index(message_id)
+        del self.lines[place:]
+
+    def mark_context_start(self, message_id: str | None) -> None:
+        self.context_start = message_id
+
+    def set_busy(self, busy: bool) -> None:
+        self.busy = busy
+
+    def texts(self) -> list[str]:
+        return [text for _, text in self.lines]
+
+
+class Desk:
+    """A session with a scripted engine in a real process, a real store and a page."""
+
+    def __init__(self, qtbot: QtBot, folder: Path, way: str, timings: Timings | None = None) -> None:
+        self.qtbot = qtbot
+        self.folder = folder
+        self.target = folder / "target.gguf"
+        self.draft = folder / "draft.gguf"
+        for path in (self.target, self.draft):
+            path.write_bytes(b"GGUF")
+        self.engine = self._engine(way, timings or Timings(quit=0.5))
+        self.worker = ChatWorker(folder / "chats.sqlite")
+        self.board = NoticeBoard()
+        self.marker = LoadingMarker(folder / "loading.json")
+        self.keeper = PairKeeper(self.engine, self.board, self.marker)
+        self.page = Page()
+        self.session = ChatSession(self.engine, self.keeper, self.worker, self.board, self.page)
+
+    @staticmethod
+    def _engine(way: str, timings: Timings) -> LocalEngine:
+        return LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", way], timings)
+
+    def files(self) -> PairFiles:
+        return PairFiles(str(self.target), str(self.draft))
+
+    def load(self) -> None:
+        with self.qtbot.waitSignal(self.keeper.pair_opened, timeout=WAIT_MS):
+            self.keeper.load(self.files())
+
+    def ask(self, text: str) -> None:
+        """Send a message and wait for the end of its answer."""
+        with self.qtbot.waitSignal(self.session.generation_ended, timeout=WAIT_MS):
+            self.session.send(text)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until nothing of the shown chat is under way and the store has nothing left to do."""
+        self.qtbot.waitUntil(lambda: not self.session.is_busy(), timeout=WAIT_MS)
+        self.stored(ChatStore.chats)
+
+    def stored(self, function: Callable[[ChatStore], T]) -> T:
+        future: Future[T] = self.worker.submit(function)
+        self.qtbot.waitUntil(future.done, timeout=WAIT_MS)
+        return future.result()
+
+    def close(self) -> None:
+        self.session.shutdown()
+        self.keeper.shutdown()
+        self.worker.close()
+        for part in (self.session, self.keeper, self.board, self.engine):
+            part.deleteLater()
