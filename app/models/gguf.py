@@ -26,6 +26,19 @@ from app.models.tokenizer import MODEL_KEY, SCORES_KEY, TOKENS_KEY, TYPES_KEY, T
 MAX_LAYERS = 512
 MAX_CHAT_TEMPLATE_BYTES = 256 * 1024
 MAX_PARTS = 1000
+MAX_DIMENSION = 2**20
+"""Of anything that is multiplied with something: heads, widths, experts."""
+_SHAPE_KEYS = (
+    ".embedding_length",
+    ".feed_forward_length",
+    ".expert_count",
+    ".expert_used_count",
+    ".attention.head_count",
+    ".attention.head_count_kv",
+    ".attention.key_length",
+    ".attention.value_length",
+    ".rope.dimension_count",
+)
 _MAX_TEXT = 4096
 _PART_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
 
@@ -288,6 +301,9 @@ def _content_problem(header: GgufHeader) -> str | None:
     if not 1 <= header.layers <= MAX_LAYERS:
         return f"is damaged: it claims {header.layers:,} layers."
     for key, value in header.metadata.items():
+        # llama.cpp multiplies some of these in 32 bits, and stops the whole process at a negative epsilon.
+        if key.endswith(_SHAPE_KEYS) and _whole(header.metadata, key) > MAX_DIMENSION:
+            return f"is damaged: its {printable(key)} is {_whole(header.metadata, key):,}."
         if key.endswith("_epsilon") and isinstance(value, float) and not 0 <= value < math.inf:
             return f"is damaged: its {printable(key)} is {value}."
     template = header.metadata.get("tokenizer.chat_template")

@@ -171,6 +171,8 @@ def test_refuses_what_llama_cpp_cannot_take(tmp_path: Path) -> None:
     assert "no tokenizer" in problem(llama, uint32("llama.block_count", 1))
     negative = pair("llama.attention.layer_norm_rms_epsilon", F32, struct.pack("<f", -1.0))
     assert "_rms_epsilon is -1.0" in problem(llama, uint32("llama.block_count", 1), negative)
+    heads = uint32("llama.attention.head_count_kv", 2**30 + 2)
+    assert "head_count_kv is 1,073,741,826" in problem(llama, uint32("llama.block_count", 1), heads)
     long_template = string("tokenizer.chat_template", "x" * 300_000)
     assert "chat template of 300,000 bytes" in problem(llama, uint32("llama.block_count", 1), long_template)
 
