@@ -1,0 +1,173 @@
+"""The engine as a real child process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.engine.protocol import (
+    PROTOCOL_VERSION,
+    Cancel,
+    Generate,
+    GenerationFailed,
+    GenerationFinished,
+    GenerationStarted,
+    Hello,
+    Load,
+    LoadFailed,
+    LoadSettings,
+    MeasurePlain,
+    Message,
+    PairLoaded,
+    Ping,
+    PlainMeasured,
+    Pong,
+    Quit,
+    RoundsReceived,
+    Sampling,
+    Unload,
+    Unloaded,
+)
+from tests.support.engine_process import EngineProcess
+
+Pair = tuple[Path, Path]
+HOT = Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0)
+
+
+@pytest.fixture
+def process() -> Iterator[EngineProcess]:
+    with EngineProcess() as process:
+        yield process
+
+
+def load(pair: Pair, context_length: int = 0) -> Load:
+    settings = LoadSettings(context_length=context_length)
+    return Load(request=1, target=str(pair[0]), draft=str(pair[1]), settings=settings)
+
+
+def ask(request: int = 2, **options: object) -> Generate:
+    return Generate(request=request, messages=[Message(role="user", content="hi")], seed=1, **options)  # type: ignore[arg-type]
+
+
+def test_a_whole_conversation(process: EngineProcess, random_pair: Pair) -> None:
+    hello = process.next()
+    assert isinstance(hello, Hello) and hello.protocol == PROTOCOL_VERSION and "llama.cpp" in hello.engine
+    process.send(load(random_pair))
+    pair = process.until(PairLoaded)
+    assert pair.draft is not None and pair.request == 1
+    process.send(ask(max_tokens=30))
+    started = process.until(GenerationStarted)
+    rounds = []
+    while isinstance(event := process.next(), RoundsReceived):
+        rounds += event.rounds
+    assert isinstance(event, GenerationFinished)
+    assert started.request == event.request == 2
+    assert sum(r.tokens for r in rounds) == event.figures.completion_tokens == 30
+    process.send(MeasurePlain(request=3, messages=[Message(role="user", content="hi")], sampling=HOT, max_tokens=20))
+    assert process.until(PlainMeasured).decode_tokens_per_second > 0
+    process.send(Unload(request=4), ask(5), Quit())
+    assert process.until(Unloaded).request == 4
+    assert "No model" in process.until(GenerationFailed).message
+    assert process.wait() == 0
+
+
+def test_cancel_and_ping_are_answered_while_it_computes(process: EngineProcess, random_pair: Pair) -> None:
+    process.send(load(random_pair, context_length=8192), ask(sampling=HOT))
+    process.until(RoundsReceived)
+    process.send(Ping())
+    pong = process.until(Pong)
+    assert pong.busy and pong.seconds_since_progress < 30
+    process.send(Cancel())
+    finished = process.until(GenerationFinished)
+    assert finished.finish_reason == "cancelled"
+    process.send(Ping())
+    assert not process.until(Pong).busy
+
+
+def test_errors_are_sentences_and_the_process_goes_on(
+    process: EngineProcess, random_pair: Pair, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(random_pair[0].read_bytes()[:5000])
+    process.send(Load(request=1, target=str(broken)))
+    failed = process.until(LoadFailed)
+    assert "broken.gguf" in failed.message and not failed.cancelled
+    process.send(load(random_pair))
+    assert process.until(PairLoaded).target.name
+
+
+def test_it_ends_when_the_window_is_gone(process: EngineProcess, random_pair: Pair) -> None:
+    process.send(load(random_pair, context_length=8192), ask(sampling=HOT))
+    process.until(RoundsReceived)
+    assert process.process.stdin is not None
+    process.process.stdin.close()
+    assert process.wait() == 0
+
+
+def test_garbage_on_its_input_ends_it(process: EngineProcess) -> None:
+    process.until(Hello)
+    assert process.process.stdin is not None
+    process.process.stdin.write(b"\x05\x00\x00\x00hello")
+    process.process.stdin.flush()
+    assert process.wait() == 0
+
+
+def test_ctrl_c_is_left_to_the_window(process: EngineProcess) -> None:
+    process.until(Hello)
+    process.process.send_signal(signal.SIGINT)
+    process.send(Ping())
+    assert isinstance(process.until(Pong), Pong)
+
+
+def test_what_libraries_print_does_not_reach_the_events(process: EngineProcess, random_pair: Pair) -> None:
+    process.until(Hello)
+    process.send(load(random_pair), Quit())
+    process.until(PairLoaded)
+    assert process.wait() == 0
+    assert process.process.stderr is not None
+    assert b"loading target" in process.process.stderr.read()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
+def test_no_orphan_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
+    """The parent hands its pipe end to a third process, so that only the kernel can tell the engine."""
+    import subprocess
+
+    script = (
+        "import os, subprocess, sys, time\n"
+        "engine = subprocess.Popen([sys.executable, '-m', 'app', '--role=engine'], stdin=subprocess.PIPE,"
+        " stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)\n"
+        "os.set_inheritable(engine.stdin.fileno(), True)\n"
+        "keeper = subprocess.Popen(['sleep', '60'], close_fds=False)\n"
+        "engine.stdout.read(4)\n"
+        "print(engine.pid, keeper.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    root = Path(__file__).parent.parent.parent
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=root)
+    assert parent.stdout is not None
+    engine, keeper = map(int, parent.stdout.readline().split())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    try:
+        deadline = time.monotonic() + 20
+        while _runs(engine):
+            assert time.monotonic() < deadline, "the engine outlived its parent"
+            os.sched_yield()
+    finally:
+        os.kill(keeper, signal.SIGKILL)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

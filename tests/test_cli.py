@@ -1,0 +1,161 @@
+"""The command line as a user types it: a process of its own, its output, its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app import __version__
+from tests.support.gguf_files import make_model
+
+ROOT = Path(__file__).parent.parent
+Pair = tuple[Path, Path]
+
+
+def slipstream(*arguments: str | Path, typed: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "app", *map(str, arguments)],
+        input=typed,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    folder = tmp_path_factory.mktemp("models")
+    return make_model(folder / "target.gguf"), make_model(folder / "draft.gguf", noise=0.05)
+
+
+def models(pair: Pair) -> list[str | Path]:
+    return ["--target", pair[0], "--draft", pair[1]]
+
+
+def test_version() -> None:
+    assert slipstream("--version").stdout == f"slipstream {__version__}\n"
+
+
+def test_generate_answers_with_the_guide(guide_pair: Pair) -> None:
+    result = slipstream("generate", "--prompt", "What is speculative decoding?", "--temperature", "0")
+    assert result.returncode == 0
+    assert "draft" in result.stdout
+    assert result.stderr == ""
+
+
+def test_generate_json(pair: Pair) -> None:
+    options = ["--prompt", "-", "--seed", "5", "--max-tokens", "25", "--json", "--system", "Be brief."]
+    result = slipstream("generate", *models(pair), *options, typed="Hello\n")
+    answer = json.loads(result.stdout)
+    assert (answer["completion_tokens"], answer["finish_reason"], answer["seed"]) == (25, "length", 5)
+    assert len(answer["token_ids"]) == 25 and answer["prompt_tokens"] > 5
+    assert answer["time_to_first_token_s"] > 0 and answer["decode_tokens_per_second"] > 0
+    draft = answer["draft"]
+    assert draft["acceptance_rate"] == draft["accepted"] / draft["tested"]
+    assert sum(draft["accepted_per_position"]) == draft["accepted"]
+    assert set(draft) == {
+        "drafted",
+        "tested",
+        "accepted",
+        "acceptance_rate",
+        "verify_passes",
+        "mean_acceptance_length",
+        "accepted_per_position",
+    }
+    plain = slipstream("generate", "--target", pair[0], "--no-draft", *options, typed="Hello\n")
+    assert json.loads(plain.stdout)["text"] == answer["text"]
+
+
+@pytest.mark.parametrize("accept", ["coupled", "rejection"])
+def test_every_model_option_is_taken(pair: Pair, accept: str) -> None:
+    options = "--raw --temperature 1.1 --top-k 0 --top-p 0.9 --min-p 0.1 --seed 1 --max-tokens 6 --draft-length 2 "
+    options += f"--accept {accept} --threads 1 --context 256 --gpu-layers 0 --json"
+    result = slipstream("generate", *models(pair), "--prompt", "x", *options.split())
+    assert json.loads(result.stdout)["completion_tokens"] <= 6
+
+
+def test_bench(pair: Pair, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("one\n\ntwo\n", encoding="utf-8")
+    options: list[str | Path] = ["--prompts", prompts, "--repeat", "2", "--max-tokens", "12"]
+    result = slipstream("bench", *models(pair), *options, "--json")
+    summary = json.loads(result.stdout)
+    assert summary["runs"] == summary["same_text"] == 4
+    assert summary["tested"] == summary["accepted"] + summary["rejected"]
+    assert summary["speed_up"] > 0
+    assert "× plain" in slipstream("bench", *models(pair), *options).stdout
+
+
+def test_inspect(pair: Pair, tmp_path: Path) -> None:
+    assert "llama" in slipstream("inspect", pair[0]).stdout
+    assert json.loads(slipstream("inspect", pair[0], pair[1], "--json").stdout)
+    other = make_model(tmp_path / "other.gguf", tokens=[f"word{i}" for i in range(600)])
+    refused = slipstream("inspect", pair[0], other)
+    assert refused.returncode == 1 and "token" in refused.stdout
+
+
+def test_a_refused_draft_is_said_and_the_target_answers(pair: Pair, tmp_path: Path) -> None:
+    other = make_model(tmp_path / "other.gguf", vocab_size=370)
+    result = slipstream("generate", "--target", pair[0], "--draft", other, "--prompt", "x", "--max-tokens", "3")
+    assert result.returncode == 0
+    assert "The draft is not used" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["generate", "--target", "gone.gguf", "--prompt", "x"],
+        ["generate", "--target", "README.md", "--prompt", "x"],
+        ["inspect", "."],
+        ["bench", "--prompts", "gone.txt"],
+    ],
+)
+def test_known_errors_are_one_sentence_without_a_traceback(arguments: list[str]) -> None:
+    result = slipstream(*arguments)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("slipstream: ") and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["generate"],
+        ["generate", "--prompt", "x", "--draft-length", "17"],
+        ["generate", "--prompt", "x", "--temperature", "-1"],
+        ["generate", "--prompt", "x", "--top-p", "two"],
+        ["generate", "--prompt", "x", "--draft", "a", "--no-draft"],
+        ["generate", "--prompt", "x", "--draft", "a.gguf"],
+        ["bench", "--repeat", "0"],
+    ],
+)
+def test_wrong_usage(arguments: list[str]) -> None:
+    result = slipstream(*arguments)
+    assert result.returncode == 2
+    assert result.stdout == "" and "Traceback" not in result.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks for a display only on Linux")
+def test_without_a_display_the_window_names_the_command_line() -> None:
+    environment = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")}
+    result = subprocess.run(
+        [sys.executable, "-m", "app"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert "slipstream generate" in result.stderr and result.stderr.count("\n") == 1
