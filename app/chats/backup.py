@@ -35,7 +35,7 @@ def back_up(connection: sqlite3.Connection, target: Path) -> None:
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with contextlib.closing(sqlite3.connect(part)) as copy:
-            connection.backup(copy)
+            connection.backup(copy, progress=_give_up_when_locked)
             copy.execute("PRAGMA journal_mode = DELETE")  # one file that stands alone
             if copy.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 raise sqlite3.DatabaseError("the file is damaged and takes no older backup's place")
@@ -76,6 +76,12 @@ def restore_newest(path: Path) -> Path | None:
             part.replace(path)
             return backup
     return None
+
+
+def _give_up_when_locked(status: int, _remaining: int, _total: int) -> None:
+    # Python would try again for ever, and the app could not quit.
+    if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        raise sqlite3.OperationalError("the file is locked")
 
 
 def _is_sound(backup: Path) -> bool:

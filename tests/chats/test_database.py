@@ -177,6 +177,17 @@ def test_one_daily_backup_and_the_newest_seven_are_kept(path: Path) -> None:
         assert backup.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
+@pytest.mark.allow_logs
+def test_a_backup_that_is_not_possible_does_not_keep_the_app_from_quitting(path: Path) -> None:
+    store = ChatStore(path)
+    store.create_chat("c")
+    store._connection.execute("BEGIN IMMEDIATE")
+    store.close()
+    assert daily_backups(path) == []
+    with ChatStore(path) as store:
+        assert len(store.chats()) == 1
+
+
 def test_no_backup_without_a_change(path: Path) -> None:
     write_chat(path)
     shutil.rmtree(backup_folder(path))
