@@ -4,7 +4,8 @@ Roles a widget can take with `theme.set_role`:
 
 - labels: ``heading`` (bold; also ``heading-accent``, ``heading-warning``, ``heading-bad``), ``quiet``, ``good``,
   ``warning``, ``bad``
-- buttons: ``primary`` (filled with the accent), ``flat`` (no outline until the pointer is there), ``link``
+- buttons: ``primary`` (filled with the accent), ``flat`` (no outline until the pointer is there), ``link``,
+  ``section`` (opens a part of a dialog)
 - fields: ``bare`` (no box of its own)
 - frames: ``card`` (raised, rounded), ``bar`` (raised, hairline below), ``side`` (raised), ``reading`` (the plain
   surface), ``line`` (a hairline)
@@ -70,6 +71,9 @@ QPushButton[role="link"] {
 QPushButton[role="link"]:hover { text-decoration: underline; }
 QPushButton[role="link"]:focus { border-color: $accent; }
 QPushButton[role="link"]:disabled { color: $disabled; }
+QToolButton[role="section"] { font-weight: 600; padding: 4px 8px 4px 2px; }
+QToolButton[role="section"]:checked { background: transparent; }
+QToolButton[role="section"]:hover { background: $hover; }
 QToolButton::menu-indicator, QPushButton::menu-indicator { image: none; width: 0px; }
 
 QLineEdit, QPlainTextEdit, QTextEdit, QSpinBox, QDoubleSpinBox, QComboBox {

@@ -14,8 +14,9 @@ from app.ui import theme
 from app.ui.speed import wording
 from app.ui.speed.drawings import PositionBars, RoundBar
 from app.ui.speed.meter import Meter
-from app.ui.speed.parts import DraftLengthControl, Heading, LiveFigure, PlainSpeed, StatusLines, explain, stacked
+from app.ui.speed.parts import DraftLengthControl, Heading, LiveFigure, PlainSpeed, StatusLines
 from app.ui.theme import SPACING
+from app.ui.widgets import explain, stacked
 
 REFRESH_MS = 100
 """The panel redraws at most ten times a second, and not at all while it is hidden or nothing changed."""
@@ -106,7 +107,10 @@ class SpeedPanel(QScrollArea):
 
     def set_draft_length(self, length: int) -> None:
         """Silently, as `set_show_drafted`: the one who sets it knows."""
+        if length == self.draft_length():
+            return
         self._draft_length.set_value(length)
+        self._rows = self._rows if self._has_answer else length
         self._note_change()
 
     def set_show_drafted(self, shown: bool) -> None:

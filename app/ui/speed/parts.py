@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSlider, QToolButton, QVBoxLayout, QWidget
@@ -13,6 +11,7 @@ from app.ui import icons, theme
 from app.ui.speed import wording
 from app.ui.speed.drawings import Sparkline
 from app.ui.theme import SPACING
+from app.ui.widgets import explain, label
 
 _FIGURE_SIZE = 1.5
 _HEADING_ROLES: dict[wording.Mood, str] = {
@@ -21,21 +20,6 @@ _HEADING_ROLES: dict[wording.Mood, str] = {
     "warning": "heading-warning",
     "bad": "heading-bad",
 }
-
-
-def explain(widget: QWidget, text: str) -> None:
-    """Give a widget a tooltip of lines short enough to read; screen readers get it as help."""
-    widget.setToolTip(textwrap.fill(text, 56))
-    widget.setWhatsThis(text)
-
-
-def label(text: str = "", role: str | None = None) -> QLabel:
-    """A label that never takes its text for markup."""
-    result = QLabel(text)
-    result.setTextFormat(Qt.TextFormat.PlainText)
-    if role is not None:
-        theme.set_role(result, role)
-    return result
 
 
 def _set_text(target: QLabel, text: str) -> None:
@@ -51,17 +35,6 @@ def _row(*widgets: QWidget) -> QHBoxLayout:
     for widget in widgets:
         row.addWidget(widget)
     return row
-
-
-def stacked(*widgets: QWidget) -> QWidget:
-    """One widget of several, one below the other."""
-    result = QWidget()
-    column = QVBoxLayout(result)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(2 * SPACING)
-    for widget in widgets:
-        column.addWidget(widget)
-    return result
 
 
 def _figure_font(base: QFont) -> QFont:

@@ -96,9 +96,11 @@ def status(now: Situation) -> Status:
 
 
 def _without_models(engine_state: str) -> Status:
-    busy = engine_state.strip()
-    if busy and busy not in ("ready", "stopped"):
-        return Status(busy[0].upper() + busy[1:], "")
+    state = engine_state.strip()
+    if state == "stopped":
+        return Status("Engine stopped", "The chat says why, and restarts it.", "bad")
+    if state and state != "ready":
+        return Status(state[0].upper() + state[1:], "")
     return Status("No models open", "Open a target model, and a draft model if you have one.")
 
 

@@ -47,6 +47,7 @@ def test_figures_carry_their_units(text: str, expected: str) -> None:
     [
         (Situation(), "No models open · Open a target model, and a draft model if you have one.", "plain"),
         (Situation(engine_state="loading 40 %"), "Loading 40 %", "plain"),
+        (Situation(engine_state="stopped"), "Engine stopped · The chat says why, and restarts it.", "bad"),
         (
             Situation(pair=PAIR, draft_length=5),
             "Draft on · Figures come with the next answer · up to 5 guesses a pass",

@@ -1,0 +1,128 @@
+"""Help → About Slipstream and Help → Keyboard shortcuts."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+
+import PySide6
+from PySide6.QtCore import Qt, Slot, qVersion
+from PySide6.QtGui import QFont, QGuiApplication
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app import __version__
+from app.ui import icons, theme
+from app.ui.theme import SPACING
+from app.ui.widgets import label
+
+_LOGO = 64
+_ALWAYS = (("Send the message", "Enter"), ("New line in the message", "Shift+Enter"))
+
+
+class AboutDialog(QDialog):
+    """What Slipstream is, and the versions a report of a problem should name."""
+
+    def __init__(self, engine: str, devices: Sequence[str] = (), parent: QWidget | None = None) -> None:
+        """``engine`` and ``devices`` as the engine tells them when it starts; an empty ``engine`` is not running."""
+        super().__init__(parent)
+        self._rows = (
+            ("Slipstream", __version__),
+            ("Engine", engine or "not running"),
+            ("Computes on", ", ".join(devices) or "the processor"),
+            ("Qt", f"{qVersion()} (PySide6 {PySide6.__version__})"),
+            ("Python", platform.python_version()),
+            ("System", platform.platform()),
+        )
+        self.setWindowTitle("About Slipstream")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(6 * SPACING, 6 * SPACING, 6 * SPACING, 5 * SPACING)
+        column.setSpacing(5 * SPACING)
+        column.addLayout(self._heading())
+        column.addLayout(_table(self._rows))
+        licence = label(
+            "Slipstream is free software under the MIT licence. It computes with llama.cpp (MIT) through "
+            "llama-cpp-python (MIT) and shows its window with Qt (LGPL 3). Nothing you write leaves this computer.",
+            "quiet",
+            wraps=True,
+        )
+        column.addWidget(licence)
+        column.addStretch(1)
+        column.addWidget(self._buttons())
+        self.setMinimumWidth(460)
+
+    def versions(self) -> str:
+        """The table as text, to be put into a report."""
+        return "\n".join(f"{name}: {value}" for name, value in self._rows)
+
+    def _heading(self) -> QHBoxLayout:
+        logo = label()
+        logo.setPixmap(icons.application().pixmap(_LOGO, _LOGO))
+        title = label("Slipstream")
+        font = theme.scaled(title.font(), 1.6)
+        font.setWeight(QFont.Weight.DemiBold)
+        title.setFont(font)
+        says = label("Chat with language models on your own computer, drafted ahead and verified.", wraps=True)
+        words = QVBoxLayout()
+        words.setSpacing(SPACING)
+        words.addStretch(1)
+        words.addWidget(title)
+        words.addWidget(says)
+        words.addStretch(1)
+        row = QHBoxLayout()
+        row.setSpacing(4 * SPACING)
+        row.addWidget(logo)
+        row.addLayout(words, 1)
+        return row
+
+    def _buttons(self) -> QDialogButtonBox:
+        box = _closing_buttons(self)
+        copy = QPushButton("Copy versions")
+        copy.setAutoDefault(False)
+        copy.clicked.connect(self._on_copy)
+        box.addButton(copy, QDialogButtonBox.ButtonRole.ActionRole)
+        box.button(QDialogButtonBox.StandardButton.Close).setFocus()
+        return box
+
+    @Slot()
+    def _on_copy(self) -> None:
+        QGuiApplication.clipboard().setText(self.versions())
+
+
+class ShortcutsDialog(QDialog):
+    """All keys, in the order of the menus."""
+
+    def __init__(self, shortcuts: Sequence[tuple[str, str]], parent: QWidget | None = None) -> None:
+        """``shortcuts`` are pairs of what happens and the keys, as the menu bar has them."""
+        super().__init__(parent)
+        self.setWindowTitle("Keyboard shortcuts")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(6 * SPACING, 6 * SPACING, 6 * SPACING, 5 * SPACING)
+        column.setSpacing(5 * SPACING)
+        column.addLayout(_table((*_ALWAYS, *shortcuts)))
+        column.addWidget(_closing_buttons(self))
+        self.setMinimumWidth(340)
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> QGridLayout:
+    grid = QGridLayout()
+    grid.setHorizontalSpacing(6 * SPACING)
+    grid.setVerticalSpacing(2 * SPACING)
+    grid.setColumnStretch(1, 1)
+    for row, (name, value) in enumerate(rows):
+        shown = label(value, wraps=True)
+        shown.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        shown.setAccessibleName(f"{name}: {value}")
+        grid.addWidget(label(name, "quiet"), row, 0, Qt.AlignmentFlag.AlignTop)
+        grid.addWidget(shown, row, 1)
+    return grid
+
+
+def _closing_buttons(dialog: QDialog) -> QDialogButtonBox:
+    box = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+    close = box.button(QDialogButtonBox.StandardButton.Close)
+    close.setText("Close")
+    close.setDefault(True)
+    box.rejected.connect(dialog.reject)
+    return box

@@ -1,0 +1,128 @@
+"""The row of the Open models dialog that names one model file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QMimeData, QTimer, Signal, Slot
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QPushButton, QToolButton, QVBoxLayout, QWidget
+
+from app.ui import icons
+from app.ui.theme import SPACING
+from app.ui.widgets import explain, label
+
+FILE_FILTER = "GGUF models (*.gguf)"
+_TYPING_MS = 300
+
+
+def dropped_files(data: QMimeData) -> list[str]:
+    """Paths of the GGUF files that are dragged."""
+    paths = [url.toLocalFile() for url in data.urls() if url.isLocalFile()]
+    return [path for path in paths if path.lower().endswith(".gguf")]
+
+
+class FileRow(QWidget):
+    """A path one can type, choose or drop, and below it what the file is."""
+
+    path_changed = Signal()
+    """Not at every key: when the typing pauses."""
+
+    def __init__(self, title: str, help_text: str, *, can_be_empty: bool, start_folder: str = "") -> None:
+        """``start_folder`` is where the file dialog opens while there is no path."""
+        super().__init__()
+        self._title = title
+        self._start_folder = start_folder
+        self._edit = QLineEdit()
+        self._edit.setAccessibleName(title)
+        self._edit.setPlaceholderText("None" if can_be_empty else "A .gguf file: choose it or drop it here")
+        self._choose = QPushButton("Choose…")
+        self._choose.setAutoDefault(False)
+        self._choose.setAccessibleName(f"Choose {title.lower()}")
+        self._clear = QToolButton()
+        icons.set_icon(self._clear, "close")
+        self._clear.setAccessibleName(f"No {title.lower()}")
+        self._clear.setToolTip(f"No {title.lower()}")
+        self._clear.setVisible(can_be_empty)
+        self._info = label(role="quiet", wraps=True)
+        self._info.setMinimumHeight(self._info.fontMetrics().height())
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(_TYPING_MS)
+        self._lay_out(help_text)
+        self.setAcceptDrops(True)
+        self._edit.setAcceptDrops(False)  # it would put the URL in as text
+        self._edit.textEdited.connect(self._on_text_edited)
+        self._edit.editingFinished.connect(self._on_editing_finished)
+        self._pause.timeout.connect(self.path_changed)
+        self._choose.clicked.connect(self._on_choose)
+        self._clear.clicked.connect(self._on_clear)
+
+    def path(self) -> str:
+        """The path as typed, without blanks around it; empty for none."""
+        return self._edit.text().strip()
+
+    def set_path(self, path: str) -> None:
+        """Tells `path_changed` where it is another one."""
+        if path == self.path():
+            return
+        self._edit.setText(path)
+        self._pause.stop()
+        self.path_changed.emit()
+
+    def set_info(self, text: str) -> None:
+        """What the file is."""
+        self._info.setText(text)
+
+    def info(self) -> str:
+        return self._info.text()
+
+    def _lay_out(self, help_text: str) -> None:
+        title = label(self._title, "heading")
+        title.setBuddy(self._edit)
+        for part in (title, self._edit):
+            explain(part, help_text)
+        row = QHBoxLayout()
+        row.setSpacing(2 * SPACING)
+        row.addWidget(self._edit, 1)
+        row.addWidget(self._clear)
+        row.addWidget(self._choose)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(SPACING)
+        column.addWidget(title)
+        column.addLayout(row)
+        column.addWidget(self._info)
+
+    @Slot()
+    def _on_text_edited(self) -> None:
+        self._pause.start()
+
+    @Slot()
+    def _on_editing_finished(self) -> None:
+        if self._pause.isActive():
+            self._pause.stop()
+            self.path_changed.emit()
+
+    @Slot()
+    def _on_clear(self) -> None:
+        self.set_path("")
+
+    @Slot()
+    def _on_choose(self) -> None:
+        dialog = QFileDialog(self, f"Choose {self._title.lower()}")
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.setNameFilter(FILE_FILTER)
+        folder = str(Path(self.path()).parent) if self.path() else self._start_folder
+        if folder and Path(folder).is_dir():
+            dialog.setDirectory(folder)
+        dialog.fileSelected.connect(self.set_path)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        event.setAccepted(len(dropped_files(event.mimeData())) == 1)
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        self.set_path(dropped_files(event.mimeData())[0])
+        event.acceptProposedAction()

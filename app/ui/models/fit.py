@@ -1,0 +1,137 @@
+"""Whether two files fit as a pair, worked out beside the window's thread."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Literal
+
+from PySide6.QtCore import QObject, Signal
+from shiboken6 import isValid
+
+from app.errors import KnownError
+from app.models.gguf import GgufHeader, check_loadable, read_header
+from app.models.pairing import compare
+from app.models.text import count_text, printable, size_text
+from app.ui.background import Doorbell
+
+Mood = Literal["plain", "good", "warning", "bad"]
+
+_ALONE = "The target alone is loaded."
+
+
+@dataclass(frozen=True)
+class PairCheck:
+    """What the dialog says about the two files."""
+
+    verdict: str
+    mood: Mood = "plain"
+    target: str = ""
+    """What the target is, in one line; empty where it is no model."""
+    draft: str = ""
+    can_load: bool = False
+
+
+NO_TARGET = PairCheck("Choose the file of a target model.")
+READING = PairCheck("Reading the files …", can_load=True)
+
+
+def describe(header: GgufHeader) -> str:
+    """``Qwen3 8B · 8.2 B parameters · Q4_K_M · 5 GB · trained for 40,960 tokens``, as much of it as is known."""
+    parts = [printable(header.name) if header.name else "", printable(header.architecture)]
+    if header.parameters:
+        parts.append(f"{count_text(header.parameters)} parameters")
+    parts += [printable(header.quantization), size_text(header.file_size)]
+    if header.training_context:
+        parts.append(f"trained for {header.training_context:,} tokens")
+    return " · ".join(part for part in parts if part)
+
+
+class Headers:
+    """Reads files and remembers what was in them as long as they do not change. For one thread."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, int], GgufHeader] = {}
+
+    def read(self, path: str) -> GgufHeader:
+        """The header of a model that can be loaded. Raises `KnownError`."""
+        try:
+            state = Path(path).stat()
+            key = path, state.st_mtime_ns, state.st_size
+        except (OSError, ValueError):
+            key = path, 0, 0  # the reader says what is wrong with it
+        if key not in self._known:
+            header = read_header(path)
+            check_loadable(header)
+            self._known[key] = header
+        return self._known[key]
+
+
+def judge(target: str, draft: str | None, headers: Headers) -> PairCheck:
+    """Read both files and decide. Slow: a vocabulary may have hundreds of thousands of tokens."""
+    if not target:
+        return NO_TARGET
+    try:
+        first = headers.read(target)
+    except KnownError as error:
+        return PairCheck(str(error), "bad")
+    if draft is None:
+        return PairCheck("No draft: the target answers alone.", target=describe(first), can_load=True)
+    try:
+        second = headers.read(draft)
+    except KnownError as error:
+        return PairCheck(f"{error} {_ALONE}", "warning", target=describe(first), can_load=True)
+    found = compare(first, second)
+    remark = found.warning if found.fits else _ALONE
+    return PairCheck(
+        f"{found.reason} {remark}" if remark else found.reason,
+        "warning" if remark else "good",
+        target=describe(first),
+        draft=describe(second),
+        can_load=True,
+    )
+
+
+@cache
+def _reader() -> tuple[ThreadPoolExecutor, Doorbell]:
+    """One thread and one bell for all dialogs: a dialog may be gone before the file it asked about is read."""
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="model-headers"), Doorbell()
+
+
+class PairChecker(QObject):
+    """Judges pairs beside the window's thread; a verdict that is out of date is dropped.
+
+    Signals:
+        checked: The `PairCheck` of the files asked for last.
+    """
+
+    checked = Signal(object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._headers = Headers()
+        self._latest = 0
+
+    def check(self, target: str, draft: str | None) -> None:
+        """Ask; `checked` answers, unless it is asked again before."""
+        self._latest += 1
+        number = self._latest
+        pool, bell = _reader()
+        future = pool.submit(self._judge_if_wanted, number, target, draft)
+        bell.when_done(future, partial(self._on_judged, number), partial(self._on_failed, number))
+
+    def stop(self) -> None:
+        """Answer nothing any more."""
+        self._latest += 1
+
+    def _judge_if_wanted(self, number: int, target: str, draft: str | None) -> PairCheck:
+        return judge(target, draft, self._headers) if number == self._latest else READING
+
+    def _on_judged(self, number: int, check: PairCheck) -> None:
+        if number == self._latest and isValid(self):
+            self.checked.emit(check)
+
+    def _on_failed(self, number: int, error: KnownError) -> None:
+        self._on_judged(number, PairCheck(str(error), "bad", can_load=True))

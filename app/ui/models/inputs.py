@@ -1,0 +1,138 @@
+"""Fields for numbers, and the table they stand in."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QLocale, QRegularExpression, Qt
+from PySide6.QtGui import QRegularExpressionValidator, QWheelEvent
+from PySide6.QtWidgets import (
+    QAbstractSpinBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QGridLayout,
+    QLabel,
+    QLineEdit,
+    QSpinBox,
+    QWidget,
+)
+
+from app.ui.theme import SPACING
+from app.ui.widgets import explain, label
+
+_ENGLISH = QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
+FIELD_WIDTH = 132
+
+
+def _prepare(field: QAbstractSpinBox) -> None:
+    field.setLocale(_ENGLISH)
+    field.setGroupSeparatorShown(True)
+    # A style sheet's padding moves the arrows of a spin box, but not its text.
+    field.lineEdit().setTextMargins(SPACING, 0, 0, 0)
+    field.setFixedWidth(FIELD_WIDTH)
+    field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+
+
+class Whole(QSpinBox):
+    """A whole number. The wheel changes it only while it has the focus, so that scrolling by changes nothing."""
+
+    def __init__(self, low: int, high: int, step: int = 1, lowest_means: str = "") -> None:
+        """``lowest_means`` is shown in place of the lowest number."""
+        super().__init__()
+        _prepare(self)
+        self.setRange(low, high)
+        self.setSingleStep(step)
+        self.setSpecialValueText(lowest_means)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        if self.hasFocus():
+            super().wheelEvent(event)
+        else:
+            event.ignore()
+
+
+class Decimal(QDoubleSpinBox):
+    """A number with up to four decimals, shown with as many as it has. The wheel as in `Whole`."""
+
+    def __init__(self, low: float, high: float, step: float, lowest_means: str = "") -> None:
+        super().__init__()
+        _prepare(self)
+        self.setDecimals(4)
+        self.setRange(low, high)
+        self.setSingleStep(step)
+        self.setSpecialValueText(lowest_means)
+
+    def textFromValue(self, value: float) -> str:  # noqa: N802 - Qt's name
+        return f"{value:.4f}".rstrip("0").rstrip(".")
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        if self.hasFocus():
+            super().wheelEvent(event)
+        else:
+            event.ignore()
+
+
+class OneOf(QComboBox):
+    """A choice from a short list; each entry has a value and a text. The wheel as in `Whole`."""
+
+    def __init__(self, entries: list[tuple[str, str]]) -> None:
+        super().__init__()
+        self.setFixedWidth(FIELD_WIDTH)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        for value, text in entries:
+            self.addItem(text, value)
+
+    def value(self) -> str:
+        return str(self.currentData())
+
+    def set_value(self, value: str) -> None:
+        self.setCurrentIndex(max(self.findData(value), 0))
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        if self.hasFocus():
+            super().wheelEvent(event)
+        else:
+            event.ignore()
+
+
+class Digits(QLineEdit):
+    """A number too large for a spin box; empty is none."""
+
+    def __init__(self, highest: int) -> None:
+        super().__init__()
+        self._highest = highest
+        self.setFixedWidth(FIELD_WIDTH)
+        pattern = QRegularExpression(f"[0-9]{{0,{len(str(highest))}}}")
+        self.setValidator(QRegularExpressionValidator(pattern, self))
+
+    def value(self) -> int | None:
+        return min(int(self.text()), self._highest) if self.text() else None
+
+    def set_value(self, value: int | None) -> None:
+        self.setText("" if value is None else str(value))
+
+
+class FieldTable(QWidget):
+    """Rows of a name, a field and one line that says what the field does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(6 * SPACING, 0, 0, 2 * SPACING)
+        self._grid.setHorizontalSpacing(3 * SPACING)
+        self._grid.setVerticalSpacing(2 * SPACING)
+        self._grid.setColumnMinimumWidth(0, 120)
+        self._grid.setColumnStretch(2, 1)
+
+    def add(self, name: str, field: QWidget, help_text: str, term: str = "") -> QLabel:
+        """Add a row and return the label of its help; ``term`` is what the field is called elsewhere."""
+        title = label(f"{name}:")
+        title.setBuddy(field)
+        field.setAccessibleName(name)
+        hint = label(help_text, "quiet", wraps=True)
+        for part in (title, field):
+            explain(part, f"{help_text} ({term})" if term else help_text)
+        row = self._grid.rowCount()
+        top = Qt.AlignmentFlag.AlignVCenter
+        self._grid.addWidget(title, row, 0, top)
+        self._grid.addWidget(field, row, 1, top)
+        self._grid.addWidget(hint, row, 2, top)
+        return hint

@@ -1,0 +1,258 @@
+"""File → Open models…: which target, which draft, and how they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from PySide6.QtCore import SignalInstance, Slot
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QHBoxLayout,
+    QMenu,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.settings import Pair
+from app.ui import theme
+from app.ui.models.choice import OpenModelsChoice
+from app.ui.models.fields import AcceptRuleFields, MemoryFields, SamplingFields, SystemPromptField
+from app.ui.models.file_row import FileRow, dropped_files
+from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker
+from app.ui.models.section import Section
+from app.ui.naming import recent_title
+from app.ui.theme import SPACING
+from app.ui.tooltips import plain_tooltip
+from app.ui.widgets import label
+
+_TARGET_HELP = "The model whose answers you read. Any text model in the GGUF format."
+_DRAFT_HELP = "A much smaller model of the same family that guesses ahead. It changes the speed, never the answers."
+_MARKS = {"plain": "", "good": "✓ ", "warning": "", "bad": ""}
+
+
+class _Fields(Protocol):
+    """A section's content."""
+
+    @property
+    def changed(self) -> SignalInstance: ...
+
+    def show_choice(self, choice: OpenModelsChoice) -> None: ...
+
+    def apply_to(self, choice: OpenModelsChoice) -> OpenModelsChoice: ...
+
+    def summary(self) -> str: ...
+
+
+class OpenModelsDialog(QDialog):
+    """Shows the choice in use and gives back another one. It loads nothing itself.
+
+    After `accept`, `choice` is what is wanted and `needs_reload` says whether models must be loaded for it.
+    """
+
+    def __init__(
+        self,
+        current: OpenModelsChoice,
+        recent: Sequence[Pair] = (),
+        *,
+        has_gpu: bool = False,
+        is_loaded: bool = True,
+        parent: QWidget | None = None,
+    ) -> None:
+        """``is_loaded`` says whether the models of ``current`` are in use, so that there may be nothing to load."""
+        super().__init__(parent)
+        self._current = current
+        self._is_loaded = is_loaded
+        self._check = NO_TARGET
+        self._checker = PairChecker(self)
+        folder = str(Path(recent[0].target).parent) if recent else ""
+        self._target = FileRow("Target model", _TARGET_HELP, can_be_empty=False, start_folder=folder)
+        self._draft = FileRow("Draft model", _DRAFT_HELP, can_be_empty=True, start_folder=folder)
+        self._verdict = label(wraps=True)
+        self._fields: list[tuple[Section, _Fields]] = []
+        self._build(recent, has_gpu=has_gpu)
+        self._show(current)
+        self._connect()
+        self._ask()
+        self._refresh()
+
+    def choice(self) -> OpenModelsChoice:
+        """What is set in the dialog now."""
+        choice = OpenModelsChoice(target=self._target.path(), draft=self._draft.path() or None)
+        for _section, fields in self._fields:
+            choice = fields.apply_to(choice)
+        return choice
+
+    @property
+    def needs_reload(self) -> bool:
+        """Whether other files, or the same in another way, must be loaded."""
+        return not self._is_loaded or not self.choice().same_models(self._current)
+
+    def verdict(self) -> str:
+        """What the dialog says about the two files."""
+        return self._check.verdict
+
+    # ------------------------------------------------------------ building
+
+    def _build(self, recent: Sequence[Pair], *, has_gpu: bool) -> None:
+        self.setWindowTitle("Open models")
+        self.setAcceptDrops(True)
+        self.resize(660, 560)
+        self._load = QPushButton("Load")
+        theme.set_role(self._load, "primary")
+        self._load.setDefault(True)
+        self._reset = QPushButton("Reset to defaults")
+        self._reset.setAutoDefault(False)
+        self._reset.setToolTip("Sets everything but the files back")
+        contents: tuple[tuple[str, QWidget], ...] = (
+            ("Sampling", SamplingFields()),
+            ("System prompt", SystemPromptField()),
+            ("Context and memory", MemoryFields(has_gpu=has_gpu)),
+            ("Accept rule", AcceptRuleFields()),
+        )
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self._files_part(recent))
+        column.addWidget(self._sections_part(contents), 1)
+        column.addWidget(self._buttons_part())
+
+    def _files_part(self, recent: Sequence[Pair]) -> QWidget:
+        part = QWidget()
+        column = QVBoxLayout(part)
+        column.setContentsMargins(5 * SPACING, 5 * SPACING, 5 * SPACING, 3 * SPACING)
+        column.setSpacing(2 * SPACING)
+        column.addWidget(self._target)
+        column.addWidget(self._draft)
+        row = QHBoxLayout()
+        row.setSpacing(3 * SPACING)
+        self._verdict.setMinimumHeight(2 * self._verdict.fontMetrics().lineSpacing())
+        row.addWidget(self._verdict, 1)
+        row.addWidget(self._recent_button(recent))
+        column.addLayout(row)
+        return part
+
+    def _recent_button(self, recent: Sequence[Pair]) -> QPushButton:
+        button = QPushButton("Recent pairs ▾")
+        button.setAutoDefault(False)
+        button.setAccessibleName("Recent pairs")
+        menu = QMenu(button)
+        for pair in recent:
+            action = menu.addAction(recent_title(pair).replace("&", "&&"))
+            action.setToolTip(plain_tooltip("\n".join(path for path in (pair.target, pair.draft) if path)))
+            action.triggered.connect(partial(self._on_recent, pair))
+        menu.setToolTipsVisible(True)
+        button.setMenu(menu)
+        button.setEnabled(bool(recent))
+        return button
+
+    def _sections_part(self, contents: Sequence[tuple[str, QWidget]]) -> QScrollArea:
+        inside = QWidget()
+        column = QVBoxLayout(inside)
+        column.setContentsMargins(5 * SPACING, 0, 5 * SPACING, 3 * SPACING)
+        column.setSpacing(SPACING)
+        area = QScrollArea()
+        area.setWidgetResizable(True)
+        area.setFrameShape(QScrollArea.Shape.NoFrame)
+        for title, content in contents:
+            section = Section(title, content)
+            self._fields.append((section, content))  # type: ignore[arg-type]
+            column.addWidget(section)
+        column.addStretch(1)
+        area.setWidget(inside)
+        return area
+
+    def _buttons_part(self) -> QWidget:
+        part = QWidget()
+        theme.set_role(part, "side")
+        box = QDialogButtonBox()
+        box.addButton(self._reset, QDialogButtonBox.ButtonRole.ResetRole)
+        cancel = box.addButton(QDialogButtonBox.StandardButton.Cancel)
+        cancel.setText("Cancel")
+        box.addButton(self._load, QDialogButtonBox.ButtonRole.AcceptRole)
+        box.accepted.connect(self.accept)
+        box.rejected.connect(self.reject)
+        row = QHBoxLayout(part)
+        row.setContentsMargins(5 * SPACING, 3 * SPACING, 5 * SPACING, 3 * SPACING)
+        row.addWidget(box)
+        return part
+
+    def _connect(self) -> None:
+        for row in (self._target, self._draft):
+            row.path_changed.connect(self._on_path_changed)
+        for _section, fields in self._fields:
+            fields.changed.connect(self._refresh)
+        self._checker.checked.connect(self._on_checked)
+        self._reset.clicked.connect(self._on_reset)
+        self.finished.connect(self._checker.stop)
+
+    # ------------------------------------------------------------ showing
+
+    def _show(self, choice: OpenModelsChoice) -> None:
+        self._target.set_path(choice.target)
+        self._draft.set_path(choice.draft or "")
+        for _section, fields in self._fields:
+            fields.show_choice(choice)
+
+    def _ask(self) -> None:
+        """Have the two files judged."""
+        self._on_checked(READING if self._target.path() else NO_TARGET)
+        if self._target.path():
+            self._checker.check(self._target.path(), self._draft.path() or None)
+
+    @Slot()
+    def _refresh(self) -> None:
+        for section, fields in self._fields:
+            section.set_summary(fields.summary())
+        self._load.setText("Load" if self.needs_reload else "Apply")
+        self._load.setEnabled(self._check.can_load)
+
+    @Slot(object)
+    def _on_checked(self, check: PairCheck) -> None:
+        self._check = check
+        self._verdict.setText(_MARKS[check.mood] + check.verdict)
+        self._verdict.setAccessibleName(f"Whether the models fit: {check.verdict}")
+        theme.set_role(self._verdict, "quiet" if check.mood == "plain" else check.mood)
+        if check is not READING:
+            self._target.set_info(check.target)
+            self._draft.set_info(check.draft)
+        self._refresh()
+
+    @Slot()
+    def _on_path_changed(self) -> None:
+        self._ask()
+
+    @Slot()
+    def _on_reset(self) -> None:
+        for _section, fields in self._fields:
+            fields.show_choice(OpenModelsChoice())
+
+    def _on_recent(self, pair: Pair, _checked: bool = False) -> None:
+        self._target.set_path(pair.target)
+        self._draft.set_path(pair.draft or "")
+
+    # ------------------------------------------------------------ Qt
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        event.setAccepted(len(dropped_files(event.mimeData())) in (1, 2))
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        """One file is the target; of two, the larger."""
+        files = sorted(dropped_files(event.mimeData()), key=_size, reverse=True)
+        self._target.set_path(files[0])
+        if len(files) == 2:
+            self._draft.set_path(files[1])
+        event.acceptProposedAction()
+
+
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return 0

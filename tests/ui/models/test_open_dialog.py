@@ -1,0 +1,355 @@
+"""The Open models dialog: gives back what it was given, judges files beside the window, knows what needs a reload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import (
+    QApplication,
+    QCheckBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QFileDialog,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QRadioButton,
+    QSpinBox,
+    QToolButton,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+
+from app.engine.protocol import LoadSettings, Sampling
+from app.settings import Pair
+from app.ui import theme
+from app.ui.models.choice import OpenModelsChoice
+from app.ui.models.file_row import FileRow
+from app.ui.models.inputs import Whole
+from app.ui.models.open_dialog import OpenModelsDialog
+from app.ui.models.section import Section
+from tests.support.gguf_files import make_model
+
+Opened = Callable[..., OpenModelsDialog]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    make_model(folder / "target.gguf", layers=8)
+    make_model(folder / "draft.gguf", layers=1)
+    make_model(folder / "other.gguf", vocab_size=700)
+    (folder / "broken.gguf").write_bytes(b"not a model")
+    return folder
+
+
+@pytest.fixture
+def choice(folder: Path) -> OpenModelsChoice:
+    """Nothing as it is by default."""
+    return OpenModelsChoice(
+        target=str(folder / "target.gguf"),
+        draft=str(folder / "draft.gguf"),
+        load=LoadSettings(
+            context_length=3000,
+            threads=3,
+            target_gpu_layers=7,
+            draft_gpu_layers=0,
+            batch_size=96,
+            micro_batch_size=64,
+            kv_type="q8_0",
+        ),
+        sampling=Sampling(
+            temperature=0.35,
+            top_k=12,
+            top_p=0.875,
+            min_p=0.0125,
+            repetition_penalty=1.15,
+            frequency_penalty=-0.5,
+            presence_penalty=0.25,
+            penalty_window=128,
+        ),
+        seed=2**62 + 1,
+        max_tokens=77,
+        stop=["END", "\n\n"],
+        system_prompt="Be brief.\nUse <b>no</b> markup.",
+        accept="rejection",
+    )
+
+
+@pytest.fixture
+def opened(qtbot: QtBot, qapp: QApplication) -> Iterator[Opened]:
+    theme.override(theme.LIGHT)
+    theme.apply(qapp)
+
+    def open_dialog(
+        current: OpenModelsChoice, recent: tuple[Pair, ...] = (), *, has_gpu: bool = False, is_loaded: bool = True
+    ) -> OpenModelsDialog:
+        dialog = OpenModelsDialog(current, recent, has_gpu=has_gpu, is_loaded=is_loaded)
+        qtbot.addWidget(dialog)
+        dialog.show()
+        return dialog
+
+    yield open_dialog
+    theme.override(None)
+    qapp.setStyleSheet("")
+
+
+def named(dialog: QWidget, kind: type[QWidget], name: str) -> QWidget:
+    return next(found for found in dialog.findChildren(kind) if found.accessibleName() == name)
+
+
+def button(dialog: QWidget, *texts: str) -> QPushButton:
+    return next(found for found in dialog.findChildren(QPushButton) if found.text() in texts)
+
+
+def spin(dialog: QWidget, name: str) -> QSpinBox:
+    field = named(dialog, QSpinBox, name)
+    assert isinstance(field, QSpinBox)
+    return field
+
+
+def row(dialog: QWidget, place: int) -> FileRow:
+    return dialog.findChildren(FileRow)[place]
+
+
+def waits_for(qtbot: QtBot, dialog: OpenModelsDialog, part: str) -> None:
+    qtbot.waitUntil(lambda: part in dialog.verdict())
+
+
+def test_gives_back_what_it_was_given(opened: Opened, choice: OpenModelsChoice) -> None:
+    for given in (choice, OpenModelsChoice(), OpenModelsChoice(target=choice.target)):
+        dialog = opened(given, has_gpu=True)
+        assert dialog.choice() == given
+        assert not dialog.needs_reload
+
+
+def test_reading_never_keeps_the_window_waiting(opened: Opened, choice: OpenModelsChoice, qtbot: QtBot) -> None:
+    dialog = opened(choice)
+    assert dialog.verdict() == "Reading the files …"
+    waits_for(qtbot, dialog, "Fits: same vocabulary of 512 tokens.")
+    assert "llama" in row(dialog, 0).info()
+    assert "llama" in row(dialog, 1).info()
+
+
+def test_verdict_follows_the_files(opened: Opened, folder: Path, choice: OpenModelsChoice, qtbot: QtBot) -> None:
+    dialog = opened(choice)
+    waits_for(qtbot, dialog, "Fits")
+    row(dialog, 1).set_path(str(folder / "other.gguf"))
+    waits_for(qtbot, dialog, "700 in the draft")
+    load = button(dialog, "Load", "Apply")
+    assert load.text() == "Load"
+    assert load.isEnabled()
+    clear = named(dialog, QToolButton, "No draft model")
+    QTest.mouseClick(clear, Qt.MouseButton.LeftButton)
+    waits_for(qtbot, dialog, "No draft")
+    assert dialog.choice().draft is None
+    assert row(dialog, 1).info() == ""
+    row(dialog, 0).set_path(str(folder / "broken.gguf"))
+    waits_for(qtbot, dialog, "broken.gguf")
+    assert not load.isEnabled()
+    row(dialog, 0).set_path("")
+    assert dialog.verdict() == "Choose the file of a target model."
+    assert not load.isEnabled()
+
+
+def test_closing_while_a_file_is_read_is_no_error(choice: OpenModelsChoice, qtbot: QtBot, qapp: QApplication) -> None:
+    assert qapp is not None
+    for _ in range(5):
+        dialog = OpenModelsDialog(choice)
+        dialog.show()
+        dialog.reject()
+        dialog.deleteLater()
+    last = OpenModelsDialog(choice)
+    qtbot.addWidget(last)
+    waits_for(qtbot, last, "Fits")
+
+
+def test_typing_a_path(opened: Opened, folder: Path, qtbot: QtBot) -> None:
+    dialog = opened(OpenModelsChoice(), is_loaded=False)
+    edit = named(dialog, QLineEdit, "Target model")
+    QTest.keyClicks(edit, f"  {folder / 'target.gguf'}")
+    waits_for(qtbot, dialog, "No draft: the target answers alone.")
+    assert dialog.choice().target == str(folder / "target.gguf")
+
+
+def test_apply_where_nothing_must_be_loaded(opened: Opened, choice: OpenModelsChoice) -> None:
+    dialog = opened(choice)
+    load = button(dialog, "Load", "Apply")
+    assert load.text() == "Apply"
+    prompt = named(dialog, QPlainTextEdit, "System prompt")
+    assert isinstance(prompt, QPlainTextEdit)
+    prompt.setPlainText("Answer in verse.")
+    temperature = named(dialog, QDoubleSpinBox, "Temperature")
+    assert isinstance(temperature, QDoubleSpinBox)
+    temperature.setValue(0)
+    assert load.text() == "Apply"
+    context = spin(dialog, "Context length")
+    context.setValue(4096)
+    assert load.text() == "Load"
+    assert dialog.choice().load.context_length == 4096
+    context.setValue(3000)
+    assert load.text() == "Apply"
+    expected = replace(choice, system_prompt="Answer in verse.")
+    assert replace(dialog.choice(), sampling=choice.sampling) == expected
+    assert dialog.choice().sampling.temperature == 0
+
+
+def test_same_models_are_loaded_if_they_are_not_there(opened: Opened, choice: OpenModelsChoice) -> None:
+    dialog = opened(choice, is_loaded=False)
+    assert dialog.needs_reload
+    assert button(dialog, "Load", "Apply").text() == "Load"
+
+
+def test_reset_keeps_the_files(opened: Opened, choice: OpenModelsChoice) -> None:
+    dialog = opened(choice)
+    QTest.mouseClick(button(dialog, "Reset to defaults"), Qt.MouseButton.LeftButton)
+    assert dialog.choice() == OpenModelsChoice(target=choice.target, draft=choice.draft)
+
+
+def test_return_accepts_and_escape_rejects(opened: Opened, choice: OpenModelsChoice, qtbot: QtBot) -> None:
+    dialog = opened(choice)
+    waits_for(qtbot, dialog, "Fits")
+    with qtbot.waitSignal(dialog.accepted):
+        QTest.keyClick(dialog, Qt.Key.Key_Return)
+    dialog = opened(choice)
+    with qtbot.waitSignal(dialog.rejected):
+        QTest.keyClick(dialog, Qt.Key.Key_Escape)
+
+
+def test_sections_are_closed_and_say_what_is_in_them(opened: Opened, choice: OpenModelsChoice) -> None:
+    dialog = opened(choice, has_gpu=True)
+    sections = dialog.findChildren(Section)
+    assert not any(section.is_open() for section in sections)
+    assert [section.summary() for section in sections] == [
+        f"temperature 0.35 · top-k 12 · seed {2**62 + 1} · at most 77 tokens",
+        "Be brief. Use <b>no</b> markup.",
+        "context 3,000 · KV cache q8_0 · 7 layers on the GPU",
+        "rejection",
+    ]
+    temperature = named(dialog, QDoubleSpinBox, "Temperature")
+    assert not temperature.isVisible()
+    heading = named(dialog, QToolButton, "Sampling, closed")
+    QTest.mouseClick(heading, Qt.MouseButton.LeftButton)
+    assert heading.accessibleName() == "Sampling, open"
+    assert temperature.isVisible()
+
+
+def test_without_a_gpu_offload_says_so(opened: Opened, choice: OpenModelsChoice) -> None:
+    dialog = opened(choice, has_gpu=False)
+    for name in ("Target on the GPU", "Draft on the GPU"):
+        assert not spin(dialog, name).isEnabled()
+    hints = [label.text() for label in dialog.findChildren(QLabel)]
+    assert hints.count("No GPU in this build: everything runs on the processor.") == 2
+    assert spin(opened(choice, has_gpu=True), "Target on the GPU").isEnabled()
+
+
+def test_seed_is_random_or_fixed(opened: Opened) -> None:
+    dialog = opened(OpenModelsChoice())
+    random, seed = dialog.findChild(QCheckBox), named(dialog, QLineEdit, "Fixed seed")
+    assert isinstance(random, QCheckBox)
+    assert isinstance(seed, QLineEdit)
+    assert dialog.choice().seed is None
+    assert not seed.isEnabled()
+    random.setChecked(False)
+    assert dialog.choice().seed == 0
+    seed.setText("99999999999999999999"[:19])
+    assert dialog.choice().seed == 2**63 - 1
+    seed.clear()
+    assert dialog.choice().seed == 0
+    random.setChecked(True)
+    assert dialog.choice().seed is None
+
+
+def test_accept_rule(opened: Opened) -> None:
+    dialog = opened(OpenModelsChoice())
+    coupled, rejection = dialog.findChildren(QRadioButton)
+    assert coupled.isChecked()
+    rejection.setChecked(True)
+    assert dialog.choice().accept == "rejection"
+    assert not dialog.needs_reload
+
+
+def test_recent_pairs(opened: Opened, folder: Path, choice: OpenModelsChoice, qtbot: QtBot) -> None:
+    recent = (Pair(choice.target, choice.draft), Pair(str(folder / "other.gguf")))
+    dialog = opened(choice, recent)
+    menu = button(dialog, "Recent pairs ▾").menu()
+    assert [action.text() for action in menu.actions()] == ["target.gguf + draft.gguf", "other.gguf"]
+    menu.actions()[1].trigger()
+    assert (dialog.choice().target, dialog.choice().draft) == (str(folder / "other.gguf"), None)
+    waits_for(qtbot, dialog, "No draft")
+    assert not button(opened(choice), "Recent pairs ▾").isEnabled()
+
+
+def test_choosing_a_file(opened: Opened, folder: Path, qtbot: QtBot) -> None:
+    dialog = opened(OpenModelsChoice(), (Pair(str(folder / "other.gguf")),))
+    QTest.mouseClick(named(dialog, QPushButton, "Choose target model"), Qt.MouseButton.LeftButton)
+    chooser = dialog.findChild(QFileDialog)
+    assert isinstance(chooser, QFileDialog)
+    assert chooser.nameFilters() == ["GGUF models (*.gguf)"]
+    assert Path(chooser.directory().path()) == folder
+    chooser.selectFile(str(folder / "target.gguf"))
+    chooser.fileSelected.emit(str(folder / "target.gguf"))
+    chooser.reject()
+    assert dialog.choice().target == str(folder / "target.gguf")
+    waits_for(qtbot, dialog, "No draft")
+
+
+def dropped(widget: QWidget, *paths: Path) -> bool:
+    """Drop files on a widget; whether it took them."""
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    keys, copies = (Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier), Qt.DropAction.CopyAction
+    enter = QDragEnterEvent(QPoint(5, 5), copies, data, *keys)
+    enter.setAccepted(False)
+    QApplication.sendEvent(widget, enter)
+    if enter.isAccepted():
+        QApplication.sendEvent(widget, QDropEvent(QPointF(5, 5), copies, data, *keys))
+    return enter.isAccepted()
+
+
+def test_files_can_be_dropped(opened: Opened, folder: Path, qtbot: QtBot) -> None:
+    target, draft = folder / "target.gguf", folder / "draft.gguf"
+    dialog = opened(OpenModelsChoice())
+    assert dropped(dialog, draft, target)
+    assert (dialog.choice().target, dialog.choice().draft) == (str(target), str(draft))
+    waits_for(qtbot, dialog, "Fits")
+    assert dropped(row(dialog, 1), folder / "other.gguf")
+    assert dialog.choice().draft == str(folder / "other.gguf")
+    assert dropped(dialog, draft)
+    assert dialog.choice().target == str(draft)
+    assert not dropped(dialog, folder / "notes.txt")
+    assert not dropped(row(dialog, 0), folder / "notes.txt")
+    assert dropped(row(dialog, 0), target, draft)
+    assert (dialog.choice().target, dialog.choice().draft) == (str(target), str(draft))
+
+
+def test_wheel_changes_nothing_without_focus(opened: Opened) -> None:
+    dialog = opened(OpenModelsChoice())
+    for field in (*dialog.findChildren(Whole), *dialog.findChildren(QDoubleSpinBox), *dialog.findChildren(QComboBox)):
+        assert field.focusPolicy() is Qt.FocusPolicy.StrongFocus
+    before = dialog.choice()
+    QTest.wheelEvent(dialog.windowHandle(), QPointF(200, 300), QPoint(0, -120))
+    assert dialog.choice() == before
+
+
+def test_every_control_has_a_name(opened: Opened, choice: OpenModelsChoice) -> None:
+    dialog = opened(choice)
+    for section in dialog.findChildren(Section):
+        section.set_open(True)
+    kinds = (QSpinBox, QDoubleSpinBox, QComboBox, QPlainTextEdit, QPushButton, QToolButton, QCheckBox, QRadioButton)
+    nameless = [
+        found
+        for kind in kinds
+        for found in dialog.findChildren(kind)
+        if found.isVisible() and not found.accessibleName() and not getattr(found, "text", str)()
+    ]
+    assert nameless == []
+    for label in dialog.findChildren(QLabel):
+        assert label.textFormat() is Qt.TextFormat.PlainText
