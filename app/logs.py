@@ -52,7 +52,7 @@ class Logs:
         folder = log_dir()
         self.file = folder / f"{name}.log"
         self._crash_file = folder / f"{name}-crash.txt"
-        self.previous_crash = self._take_crash()
+        self.previous_crash = self._read_crash()
         self._handler = RotatingFileHandler(self.file, maxBytes=MAX_BYTES, backupCount=KEPT_FILES, encoding="utf-8")
         self._handler.setFormatter(_Formatter(_FORMAT))
         root = logging.getLogger()
@@ -79,13 +79,11 @@ class Logs:
         root.setLevel(self._level)
         self._handler.close()
 
-    def _take_crash(self) -> str | None:
+    def _read_crash(self) -> str | None:
         try:
-            text = self._crash_file.read_text(encoding="utf-8", errors="replace")
-            self._crash_file.unlink()
+            return redact(self._crash_file.read_text(encoding="utf-8", errors="replace")).strip() or None
         except OSError:
             return None
-        return redact(text).strip() or None
 
     def _on_uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if isinstance(error, KeyboardInterrupt):

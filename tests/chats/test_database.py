@@ -241,6 +241,17 @@ def test_a_migration_that_fails_changes_nothing(path: Path, step: tuple[str, ...
     assert "colour" not in columns
 
 
+def test_a_migration_refuses_rows_that_hang_in_the_air(path: Path) -> None:
+    chat_id = write_chat(path, "before")
+    with contextlib.closing(sqlite3.connect(path)) as connection:  # foreign keys are off here
+        connection.execute("UPDATE chats SET leaf_id = 'nothing'")
+        connection.commit()
+    with pytest.raises(schema.MigrationError):
+        open_database(path, (*schema.MIGRATIONS, ("ALTER TABLE chats ADD COLUMN colour TEXT",)))
+    with ChatStore(path) as store:
+        assert store.branch(chat_id) == []
+
+
 def test_sqlite_is_set_up_for_safety(path: Path) -> None:
     with ChatStore(path) as store:
         wanted = {
