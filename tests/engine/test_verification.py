@@ -82,7 +82,7 @@ def resamples_from_the_target(
     return Verdict(verdict.accepted, draw(row, seed, [position], Purpose.RESIDUAL)[0])
 
 
-def written(rule: Rule, sampling: Sampling, draws: int = 6000) -> list[float]:
+def written(rule: Rule, sampling: Sampling, draws: int = 10_000) -> list[float]:
     """The p-values of the tokens that ``rule`` lets through at each position behind a draft of two tokens."""
     p, q = some(4, rows=3, sampling=sampling), some(5, rows=2, sampling=sampling)
     counts = np.zeros((3, SIZE))
