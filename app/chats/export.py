@@ -9,8 +9,8 @@ from app.chats.model import Chat, StoredMessage
 
 _ENDINGS = {
     "stopped": "stopped",
-    "interrupted": "interrupted: Slipstream ended before the answer did",
-    "failed": "the engine failed before the answer ended",
+    "interrupted": "interrupted before the answer ended",
+    "failed": "failed before the answer ended",
     "streaming": "still being written",
 }
 
