@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QKeyEvent, QKeySequence
+from PySide6.QtGui import QIcon, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -91,6 +91,8 @@ class ChatList(QFrame):
         self._search = QLineEdit(placeholderText="Search")
         self._search.setAccessibleName("Search chats")
         self._search.setClearButtonEnabled(True)
+        magnifier = self._search.addAction(QIcon(), QLineEdit.ActionPosition.LeadingPosition)
+        icons.set_icon(magnifier, "search")
         self._search.textChanged.connect(self._on_search_edited)
         self._search_timer = QTimer(self, singleShot=True, interval=SEARCH_DELAY_MS)
         self._search_timer.timeout.connect(self._on_search_due)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QStandardPaths, Qt, QTimer, QUrl, Slot
 from PySide6.QtGui import QDesktopServices, QGuiApplication
-from PySide6.QtWidgets import QApplication, QFileDialog
+from PySide6.QtWidgets import QApplication, QDialog, QFileDialog
 
 from app import paths
 from app.chats.model import Chat
@@ -195,9 +195,8 @@ class Controller(QObject):
             is_loaded=self.keeper.pair() is not None,
             parent=self._window,
         )
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.accepted.connect(lambda: self._use(dialog.choice(), reload=dialog.needs_reload))
-        dialog.open()
+        _open(dialog)
 
     def _use(self, choice: OpenModelsChoice, *, reload: bool) -> None:
         files = keep_choice(self._settings.values, choice)
@@ -267,12 +266,12 @@ class Controller(QObject):
     def _show_shortcuts(self) -> None:
         from app.ui.help import ShortcutsDialog
 
-        ShortcutsDialog(self._window.menus.shortcuts(), self._window).open()
+        _open(ShortcutsDialog(self._window.menus.shortcuts(), self._window))
 
     def _show_about(self) -> None:
         from app.ui.help import AboutDialog
 
-        AboutDialog(self._engine.description(), self._window).open()
+        _open(AboutDialog(self._engine.description(), self._engine.devices(), self._window))
 
     def _search_chats(self) -> None:
         self._window.show_panel("chats")
@@ -455,6 +454,11 @@ class Controller(QObject):
 
     def _title_of(self, files: PairFiles | None) -> str:
         return recent_title(Pair(files.target, files.draft)) if files else ""
+
+
+def _open(dialog: QDialog) -> None:
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.open()
 
 
 def open_log_folder() -> None:

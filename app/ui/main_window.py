@@ -7,7 +7,7 @@ from typing import Literal
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QMainWindow, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QMainWindow, QSplitter, QVBoxLayout, QWidget
 
 from app.settings import Settings
 from app.ui import icons, theme
@@ -26,6 +26,7 @@ MINIMUM_SIZE = QSize(640, 480)
 CHATS_WIDTH = 200
 CENTRE_WIDTH = 360
 SPEED_WIDTH = 264
+COMPOSER_WIDTH = 680
 
 Panel = Literal["chats", "speed"]
 
@@ -66,6 +67,7 @@ class MainWindow(QMainWindow):
         self._restore(settings)
         self.top_bar.chats_toggled.connect(lambda: self.toggle_panel("chats"))
         self.top_bar.speed_toggled.connect(lambda: self.toggle_panel("speed"))
+        self.composer.focus()
 
     # ------------------------------------------------------------ panels
 
@@ -130,7 +132,13 @@ class MainWindow(QMainWindow):
         margin.setContentsMargins(3 * theme.SPACING, theme.SPACING, 3 * theme.SPACING, theme.SPACING)
         margin.addWidget(self.undo_bar)
         column.addLayout(margin)
-        column.addWidget(self.composer)
+        # As wide as the text above it, not as a wide window.
+        self.composer.setMaximumWidth(COMPOSER_WIDTH)
+        row = QHBoxLayout()
+        row.addStretch(1)
+        row.addWidget(self.composer, 100)
+        row.addStretch(1)
+        column.addLayout(row)
         return centre
 
     def _lay_out(self) -> None:

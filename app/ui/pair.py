@@ -172,7 +172,8 @@ class PairKeeper(QObject):
             notice = notices.guide_missing() if is_bundled else notices.file_missing(missing.name)
             self._board.show("load", notice)
             return
-        self._set_pair(None)
+        self._pair = None
+        self.pair_changed.emit(None)  # in any case: what is wanted is another pair now
         self._marker.set(files)
         self.load_progressed.emit(0.0)
         self._engine.load(files.target, files.draft, files.settings)

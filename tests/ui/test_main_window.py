@@ -1,0 +1,325 @@
+"""The whole window with the bundled pair in a real engine process: from typing to a stored answer, and around it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from app import paths
+from app.chats.model import Chat
+from app.chats.store import ChatStore
+from app.chats.worker import ChatWorker
+from app.settings import SettingsFile
+from app.ui.controller import Controller, file_name
+from app.ui.engine_client import EngineState
+from app.ui.local_engine import LocalEngine
+from app.ui.main_window import MainWindow
+from app.ui.notices import Action
+
+WAIT_MS = 60_000
+LONGEST_ANSWER = 24
+
+
+class Running:
+    """An open window and what is behind it."""
+
+    def __init__(self, qtbot: QtBot, engine: LocalEngine | None = None) -> None:
+        self.qtbot = qtbot
+        self.settings = SettingsFile(paths.settings_file())
+        self.settings.values.longest_answer = LONGEST_ANSWER
+        self.window = MainWindow(self.settings.values)
+        self.engine = engine or LocalEngine(parent=self.window)
+        self.worker = ChatWorker(paths.chat_file())
+        self.controller = Controller(self.window, self.settings, self.engine, self.worker)
+        self.session = self.controller.session
+        self.window.show()
+        qtbot.waitExposed(self.window)
+
+    def begin(self) -> None:
+        with self.qtbot.waitSignal(self.session.chat_shown, timeout=WAIT_MS):
+            self.controller.begin()
+
+    def ready(self) -> None:
+        self.qtbot.waitUntil(lambda: self.engine.state() is EngineState.READY, timeout=WAIT_MS)
+
+    def ask(self, text: str) -> None:
+        self.type(text)
+        self.done()
+
+    def type(self, text: str) -> None:
+        """Write into the composer and press Enter."""
+        editor = self.window.composer.editor
+        QTest.keyClicks(editor, text)
+        QTest.keyClick(editor, Qt.Key.Key_Return)
+        self.qtbot.waitUntil(self.session.is_busy, timeout=WAIT_MS)
+
+    def done(self) -> None:
+        self.qtbot.waitUntil(lambda: not self.session.is_busy(), timeout=WAIT_MS)
+        future = self.worker.submit(lambda store: store.chats())
+        self.qtbot.waitUntil(future.done, timeout=WAIT_MS)
+
+    def titles(self) -> list[str]:
+        return self.window.chat_list.titles()
+
+    def choose(self, name: str) -> None:
+        """Choose an entry of the menu bar."""
+        self.window.menus.action(name).trigger()
+
+    def make_chat(self, title: str) -> Chat:
+        return self.worker.submit(lambda store: store.create_chat(title)).result(timeout=10)
+
+    def close(self) -> None:
+        self.window.close()
+        self.window.deleteLater()
+
+
+@pytest.fixture
+def open_window(qtbot: QtBot) -> Iterator[Callable[[], Running]]:
+    opened = []
+
+    def open_it() -> Running:
+        opened.append(Running(qtbot))
+        opened[-1].begin()
+        return opened[-1]
+
+    yield open_it
+    for running in opened:
+        running.close()
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_from_typing_to_a_stored_answer(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    assert "Slipstream Guide" in running.window.top_bar.pair_text()
+    running.ask("What is a draft model?")
+    question, answer = running.session.branch()
+    assert (question.role, question.text) == ("user", "What is a draft model?")
+    assert (answer.role, answer.status) == ("assistant", "complete")
+    assert answer.text
+    assert answer.seed is not None
+    assert "".join(text for text in answer.text) == answer.text
+    chat_id = running.session.chat_id()
+    assert chat_id is not None
+    stored = running.worker.submit(lambda store: store.branch(chat_id)).result(timeout=10)
+    assert stored[1].text == answer.text
+    assert stored[1].figures["completion_tokens"]
+    assert stored[1].settings["draft_length"] == running.session.settings.draft_length
+    qtbot.waitUntil(lambda: running.titles() == ["Today", "What is a draft model?"], timeout=WAIT_MS)
+    assert running.window.top_bar.state_text() == "ready"
+    assert running.window.composer.text() == ""
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_escape_stops_an_answer(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.settings.values.longest_answer = None
+    running.settings.values.sampling = running.settings.values.sampling.__class__(temperature=2.0)
+    running.controller._apply_settings()
+    running.ready()
+    running.type("Tell me a long story")
+    with running.qtbot.waitSignal(running.session.rounds_received, timeout=WAIT_MS):
+        pass
+    QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Escape)
+    running.done()
+    answer = running.session.branch()[-1]
+    assert answer.status in ("stopped", "complete")
+    assert running.engine.state() is EngineState.READY
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_regenerate_makes_a_second_version(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ask("Hello")
+    running.choose("regenerate")
+    running.done()
+    assert (running.session.branch()[-1].version, running.session.branch()[-1].versions) == (2, 2)
+
+
+@pytest.mark.allow_logs
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.usefixtures("guide_pair")
+def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.settings.values.longest_answer = None
+    running.controller._apply_settings()
+    running.ready()
+    running.type("Tell me a short story")
+    with qtbot.waitSignal(running.session.rounds_received, timeout=WAIT_MS):
+        pass
+    with qtbot.waitSignal(running.engine.engine_exited, timeout=WAIT_MS):
+        os.kill(running.engine.process_id(), signal.SIGKILL)
+    running.done()
+    assert running.session.branch()[-1].status == "interrupted"
+    assert running.window.top_bar.state_text() == "stopped"
+    restart = button(running.window.transcript, "Restart")
+    QTest.mouseClick(restart, Qt.MouseButton.LeftButton)
+    running.ready()
+    running.settings.values.longest_answer = LONGEST_ANSWER
+    running.controller._apply_settings()
+    running.ask("Still there?")
+    assert running.session.branch()[-1].status == "complete"
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_measuring_plain_speed_gives_a_baseline_that_stays(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    with qtbot.waitSignal(running.controller.keeper.measuring_ended, timeout=WAIT_MS):
+        running.choose("measure_plain")
+    running.ready()
+    values = running.settings.values
+    speed = running.controller._baseline.speed(running.controller.keeper.pair(), values.load, values.sampling)
+    assert speed is None or speed > 0
+    assert (speed is None) == ("measure" in running.controller.board.notices())
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_a_new_window_shows_the_last_chat(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ask("Remember me")
+    running.window.composer.set_text("not sent yet")
+    running.window.close()
+    again = open_window()
+    assert again.session.branch()[0].text == "Remember me"
+    assert again.window.composer.text() == "not sent yet"
+
+
+def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    for title in ("First", "Second"):
+        running.make_chat(title)
+    book = running.controller.book
+    with qtbot.waitSignal(book.chats_listed, timeout=WAIT_MS):
+        book.refresh()
+    assert running.titles() == ["Today", "Second", "First"]
+    first = book._chats[1].id
+    with qtbot.waitSignal(running.session.chat_shown, timeout=WAIT_MS):
+        running.window.chat_list.chat_chosen.emit(first)
+    with qtbot.waitSignal(book.chats_listed, timeout=WAIT_MS):
+        running.window.chat_list.chat_renamed.emit(first, "Renamed")
+    assert "Renamed" in running.titles()
+    with qtbot.waitSignal(book.chat_deleted, timeout=WAIT_MS):
+        running.choose("delete_chat")
+    qtbot.waitUntil(lambda: "Renamed" not in running.titles(), timeout=WAIT_MS)
+    assert running.window.undo_bar.isVisible()
+    QTest.mouseClick(button(running.window.undo_bar, "Undo"), Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: "Renamed" in running.titles(), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: running.session.chat_id() == first, timeout=WAIT_MS)
+    assert not running.window.undo_bar.isVisible()
+
+
+def test_search_narrows_the_list_and_says_when_nothing_is_found(
+    qtbot: QtBot, open_window: Callable[[], Running]
+) -> None:
+    running = open_window()
+    for title in ("Draft length", "Poem about rain"):
+        running.make_chat(title)
+    running.choose("search_chats")
+    QTest.keyClicks(running.window.chat_list._search, "POEM")
+    qtbot.waitUntil(lambda: running.titles() == ["Today", "Poem about rain"], timeout=WAIT_MS)
+    QTest.keyClicks(running.window.chat_list._search, " zzz")
+    qtbot.waitUntil(lambda: running.titles() == [], timeout=WAIT_MS)
+    assert running.window.chat_list._nothing.text() == "No chat has these words."
+
+
+def test_export_writes_markdown(qtbot: QtBot, tmp_path: Path, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    chat = running.make_chat("For a friend")
+    running.worker.submit(lambda store: store.add_user_message(chat.id, None, "Hello **you**")).result(timeout=10)
+    target = tmp_path / "chat.md"
+    with qtbot.waitSignal(running.controller.book.exported, timeout=WAIT_MS):
+        running.controller.book.export(chat.id, target)
+    assert "Hello **you**" in target.read_text(encoding="utf-8")
+
+
+def test_export_that_fails_says_so(qtbot: QtBot, tmp_path: Path, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    chat = running.make_chat("x")
+    running.controller.book.export(chat.id, tmp_path / "no such folder" / "chat.md")
+    qtbot.waitUntil(lambda: "store" in running.controller.board.notices(), timeout=WAIT_MS)
+
+
+@pytest.mark.parametrize(("title", "name"), [("a/b: c?", "a b c.md"), ("", "chat.md"), ("..", "chat.md")])
+def test_file_names_suit_every_system(title: str, name: str) -> None:
+    assert file_name(title) == name
+
+
+def test_panels_give_way_in_a_narrow_window(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    window = open_window().window
+    window.resize(1100, 720)
+    assert window.chat_list.isVisible()
+    assert window.speed_panel.isVisible()
+    window.resize(640, 480)
+    assert window.size().width() == 640
+    assert window.chat_list.isVisible() != window.speed_panel.isVisible()
+    window.toggle_panel("speed")
+    assert window.speed_panel.isVisible()
+    assert not window.chat_list.isVisible()
+    window.resize(1100, 720)
+    assert window.chat_list.isVisible()
+    assert window.speed_panel.isVisible()
+
+
+def test_size_and_panels_are_remembered(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.window.resize(700, 560)
+    running.choose("toggle_chats")
+    running.window.close()
+    again = open_window()
+    assert (again.window.width(), again.window.height()) == (700, 560)
+    assert not again.window.chat_list.isVisible()
+    assert not again.window.menus.action("toggle_chats").isChecked()
+
+
+def test_every_control_has_an_accessible_name(open_window: Callable[[], Running]) -> None:
+    window = open_window().window
+    focusable = [
+        widget
+        for widget in window.findChildren(QWidget)
+        if widget.focusPolicy() & Qt.FocusPolicy.TabFocus and not widget.objectName().startswith("qt_")
+    ]
+    assert len(focusable) > 8
+    unnamed = [widget for widget in focusable if not named(widget)]
+    assert unnamed == []
+
+
+def named(widget: QWidget) -> bool:
+    text = widget.text() if isinstance(widget, QAbstractButton) else ""
+    return bool(widget.accessibleName() or text)
+
+
+def button(parent: QWidget, text: str) -> QPushButton:
+    return next(one for one in parent.findChildren(QPushButton) if one.text() == text)
+
+
+def test_shortcuts_are_unique_and_as_documented(open_window: Callable[[], Running]) -> None:
+    shortcuts = dict(open_window().window.menus.shortcuts())
+    assert shortcuts["New chat"] == "Ctrl+N"
+    assert shortcuts["Speed panel"] == "Ctrl+."
+    assert shortcuts["Stop"] == "Esc"
+    assert len(set(shortcuts.values())) == len(shortcuts)
+
+
+def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: QtBot) -> None:
+    ChatStore(paths.chat_file()).close()
+    connection = sqlite3.connect(paths.chat_file())
+    connection.execute("PRAGMA user_version = 9999")
+    connection.close()
+    before = paths.chat_file().read_bytes()
+    running = Running(qtbot)
+    running.begin()
+    notice = running.controller.board.notices()["store"]
+    assert Action.DISMISS in notice.actions
+    assert "kept only until" in notice.text
+    running.close()
+    assert paths.chat_file().read_bytes() == before
