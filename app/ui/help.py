@@ -16,6 +16,7 @@ from app.ui.theme import SPACING
 from app.ui.widgets import label
 
 _LOGO = 64
+_WIDTH = 480
 _ALWAYS = (("Send the message", "Enter"), ("New line in the message", "Shift+Enter"))
 
 
@@ -47,8 +48,14 @@ class AboutDialog(QDialog):
         )
         column.addWidget(licence)
         column.addStretch(1)
-        column.addWidget(self._buttons())
-        self.setMinimumWidth(460)
+        buttons = self._buttons()
+        column.addWidget(buttons)
+        buttons.button(QDialogButtonBox.StandardButton.Close).setFocus()
+        # Known only once the labels have their fonts.
+        self.ensurePolished()
+        column.activate()
+        self.setMinimumWidth(_WIDTH)
+        self.resize(_WIDTH, column.totalHeightForWidth(_WIDTH))
 
     def versions(self) -> str:
         """The table as text, to be put into a report."""
@@ -80,7 +87,6 @@ class AboutDialog(QDialog):
         copy.setAutoDefault(False)
         copy.clicked.connect(self._on_copy)
         box.addButton(copy, QDialogButtonBox.ButtonRole.ActionRole)
-        box.button(QDialogButtonBox.StandardButton.Close).setFocus()
         return box
 
     @Slot()

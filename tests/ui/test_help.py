@@ -23,6 +23,9 @@ def test_about_names_every_version_and_copies_them(qtbot: QtBot) -> None:
     assert {__version__, "llama.cpp (llama-cpp-python 0.3.36)", platform.python_version()} <= set(texts)
     assert "NVIDIA <b>H200</b>" in texts
     assert all(label.textFormat() is Qt.TextFormat.PlainText for label in dialog.findChildren(QLabel))
+    focused = dialog.focusWidget()
+    assert isinstance(focused, QPushButton)
+    assert focused.text() == "Close"
     copy = next(button for button in dialog.findChildren(QPushButton) if button.text() == "Copy versions")
     QTest.mouseClick(copy, Qt.MouseButton.LeftButton)
     assert QGuiApplication.clipboard().text() == dialog.versions()

@@ -66,7 +66,8 @@ class StatusLines(QWidget):
     def show_status(self, status: wording.Status) -> None:
         _set_text(self._heading, status.heading)
         theme.set_role(self._heading, _HEADING_ROLES[status.mood])
-        _set_text(self._detail, status.detail)
+        # A word joiner keeps "tok/s" together, which would break at its slash.
+        _set_text(self._detail, status.detail.replace("/", "/\u2060"))
         if self.accessibleName() != status.sentence:
             self.setAccessibleName(status.sentence)
 
