@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from PySide6.QtCore import QByteArray, QObject, QRectF, Qt
@@ -20,29 +21,29 @@ def _source(name: str) -> bytes:
     return (FOLDER / f"{name}.svg").read_bytes()
 
 
-def pixmap(name: str, colour: QColor, size: int) -> QPixmap:
-    """One icon in one colour, ``size`` pixels wide. Raises `OSError` where there is no such icon."""
-    svg = _source(name).replace(b"currentColor", colour.name().encode())
-    picture = QPixmap(size, size)
-    picture.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(picture)
-    QSvgRenderer(QByteArray(svg)).render(painter, QRectF(0, 0, size, size))
-    painter.end()
-    return picture
+def pixmaps(name: str, colour: QColor, sizes: Iterable[int]) -> list[QPixmap]:
+    """One icon in one colour and several widths in pixels. Raises `OSError` where there is no such icon."""
+    renderer = QSvgRenderer(QByteArray(_source(name).replace(b"currentColor", colour.name().encode())))
+    pictures = []
+    for size in sizes:
+        picture = QPixmap(size, size)
+        picture.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(picture)
+        renderer.render(painter, QRectF(0, 0, size, size))
+        painter.end()
+        pictures.append(picture)
+    return pictures
 
 
 def themed(name: str, theme: themes.Theme) -> QIcon:
     """An icon for every size and state. Raises `OSError` where there is no such icon."""
-    colours = (
-        (QIcon.Mode.Normal, theme.text),
-        (QIcon.Mode.Active, theme.text),
-        (QIcon.Mode.Selected, theme.text),
-        (QIcon.Mode.Disabled, themes.mix(theme.surface, theme.text, 0.4)),
-    )
     result = QIcon()
-    for mode, colour in colours:
-        for size in _SIZES:
-            result.addPixmap(pixmap(name, colour, size), mode)
+    for picture in pixmaps(name, theme.text, _SIZES):
+        # Given, because Qt would tint what is missing.
+        for mode in (QIcon.Mode.Normal, QIcon.Mode.Active, QIcon.Mode.Selected):
+            result.addPixmap(picture, mode)
+    for picture in pixmaps(name, themes.mix(theme.surface, theme.text, 0.4), _SIZES):
+        result.addPixmap(picture, QIcon.Mode.Disabled)
     return result
 
 
@@ -59,6 +60,6 @@ def set_icon(target: QObject, name: str) -> None:
 def application() -> QIcon:
     """The app's icon; it has colours of its own."""
     result = QIcon()
-    for size in (16, 24, 32, 48, 64, 128, 256):
-        result.addPixmap(pixmap("slipstream", QColor("#000000"), size))
+    for picture in pixmaps("slipstream", QColor("#000000"), (16, 24, 32, 48, 64, 128, 256)):
+        result.addPixmap(picture)
     return result
