@@ -119,6 +119,7 @@ class _Beginning(QObject):
 
     def _begin(self) -> None:
         if self._controller is None:
+            _log.info("window painted")
             worker = ChatWorker(paths.chat_file())
             self._controller = Controller(self._window, self._settings, LocalEngine(parent=self._window), worker)
             self._controller.begin(self._found)

@@ -111,6 +111,7 @@ class ChatList(QFrame):
         layout.addWidget(self._nothing, 1)
         layout.addWidget(self._list, 1)
         self.set_chats([])
+        theme.follow(self, self._dress_headings)
 
     # ------------------------------------------------------------ what is shown
 
@@ -127,6 +128,7 @@ class ChatList(QFrame):
                 group = its_group
                 self._add_heading(group)
             self._add_chat(chat)
+        self._dress_headings()
         self._list.verticalScrollBar().setValue(position)
         self._filling = False
         self._nothing.setText("No chat has these words." if self.search() else "Chats appear here.")
@@ -185,11 +187,16 @@ class ChatList(QFrame):
         item = QListWidgetItem(text)
         item.setFlags(Qt.ItemFlag.NoItemFlags)
         item.setData(Qt.ItemDataRole.AccessibleTextRole, text)
-        item.setForeground(theme.current().quiet)
         font = theme.scaled(self.font(), 0.9)
         item.setFont(font)
         item.setTextAlignment(Qt.AlignmentFlag.AlignBottom | Qt.AlignmentFlag.AlignLeft)
         self._list.addItem(item)
+
+    def _dress_headings(self) -> None:
+        for row in range(self._list.count()):
+            item = self._list.item(row)
+            if not item.data(_ID):
+                item.setForeground(theme.current().quiet)
 
     def _add_chat(self, chat: Chat) -> None:
         item = QListWidgetItem(chat.title or UNTITLED)

@@ -54,9 +54,7 @@ def footer_of(message: StoredMessage) -> str:
 
 
 def _end(message: StoredMessage) -> str:
-    if message.status == "interrupted":
-        return "interrupted"
-    if message.status == "failed":
+    if message.status in ("interrupted", "failed"):
         return ""
     stop = message.figures.get("stop_string")
     if message.finish_reason == "stop_string" and isinstance(stop, str):
@@ -70,7 +68,7 @@ def note_of(message: StoredMessage) -> str | None:
     if isinstance(failure, str):
         return failure
     if message.status == "interrupted":
-        return "The engine or the window ended while this was written. What had arrived is kept."
+        return "Slipstream ended while this was written. What had arrived is kept."
     if message.status == "failed":
         return "This answer could not be written."
     return None

@@ -26,7 +26,7 @@ MINIMUM_SIZE = QSize(640, 480)
 CHATS_WIDTH = 200
 CENTRE_WIDTH = 360
 SPEED_WIDTH = 264
-COMPOSER_WIDTH = 680
+FOOT_WIDTH = 680
 
 Panel = Literal["chats", "speed"]
 
@@ -128,18 +128,26 @@ class MainWindow(QMainWindow):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self.transcript, 1)
-        margin = QVBoxLayout()
-        margin.setContentsMargins(3 * theme.SPACING, theme.SPACING, 3 * theme.SPACING, theme.SPACING)
-        margin.addWidget(self.undo_bar)
-        column.addLayout(margin)
-        # As wide as the text above it, not as a wide window.
-        self.composer.setMaximumWidth(COMPOSER_WIDTH)
+        column.addLayout(self._make_foot())
+        return centre
+
+    def _make_foot(self) -> QHBoxLayout:
+        """What stands below the text, as wide as that and not as a wide window."""
+        undo = QVBoxLayout()
+        undo.setContentsMargins(6 * theme.SPACING, theme.SPACING, 6 * theme.SPACING, 0)
+        undo.addWidget(self.undo_bar)
+        foot = QWidget()
+        foot.setMaximumWidth(FOOT_WIDTH)
+        column = QVBoxLayout(foot)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(undo)
+        column.addWidget(self.composer)
         row = QHBoxLayout()
         row.addStretch(1)
-        row.addWidget(self.composer, 100)
+        row.addWidget(foot, 100)
         row.addStretch(1)
-        column.addLayout(row)
-        return centre
+        return row
 
     def _lay_out(self) -> None:
         everything = QWidget()

@@ -44,6 +44,10 @@ _LABELS = {
 }
 
 
+PASSING = ("crash", "settings", "measure")
+"""Subjects that have been read by whoever writes the next message."""
+
+
 @dataclass(frozen=True)
 class Notice:
     """One notice. ``actions`` appear as buttons, in this order."""

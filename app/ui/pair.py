@@ -171,6 +171,7 @@ class PairKeeper(QObject):
             is_bundled = is_guide(files.target)
             notice = notices.guide_missing() if is_bundled else notices.file_missing(missing.name)
             self._board.show("load", notice)
+            self._engine.start()
             return
         self._pair = None
         self.pair_changed.emit(None)  # in any case: what is wanted is another pair now
@@ -233,6 +234,7 @@ class PairKeeper(QObject):
 
     @Slot(object)
     def _on_pair_loaded(self, pair: PairLoaded) -> None:
+        _log.info("pair loaded in %.2f s", pair.load_seconds)
         self._marker.clear()
         self._board.remove(*ENGINE_NOTICES)
         self._set_pair(pair)

@@ -39,6 +39,7 @@ from app.ui.pair import PairKeeper
 
 SAVE_INTERVAL_MS = 1000
 UNSENT_INTERVAL_MS = 500
+ENGINE_LOST = "The engine ended while this was written. What had arrived is kept."
 
 T = TypeVar("T")
 
@@ -186,6 +187,7 @@ class ChatSession(QObject):
         parent_id = self._branch[-1].id if self._branch else None
         self._unsent_timer.stop()
         self._unsent = None
+        self._board.remove(*notices.PASSING)
 
         def store_message(store: ChatStore) -> StoredMessage:
             store.set_unsent(chat_id, "")
@@ -356,7 +358,7 @@ class ChatSession(QObject):
             if pending.withdrawn:
                 self._finish("stopped", "cancelled", None)
             else:
-                self._finish("interrupted", None, None)
+                self._on_engine_lost()
             return
         answer.request = self._engine.generate(
             asked.messages,
@@ -416,7 +418,7 @@ class ChatSession(QObject):
     @Slot()
     def _on_engine_lost(self) -> None:
         if self._answer is not None:
-            self._finish("interrupted", None, None)
+            self._finish("interrupted", None, None, {"failure": ENGINE_LOST})
 
     @Slot(EngineState)
     def _on_engine_state_changed(self, state: EngineState) -> None:

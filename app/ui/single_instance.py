@@ -90,6 +90,7 @@ class SingleInstance(QObject):
         # Whatever else is sent is not read: there is nothing else to ask for.
         if bytes(socket.read(len(_RAISE)).data()) == _RAISE:
             socket.write(_DONE)
+            _log.info("a second start asks for the window")
             self.raise_requested.emit()
         else:
             socket.abort()

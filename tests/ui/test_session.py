@@ -273,7 +273,7 @@ def test_missing_file_is_named(make_desk: MakeDesk) -> None:
     desk.draft.unlink()
     desk.keeper.load(desk.files())
     assert "draft.gguf" in desk.board.notices()["load"].text
-    assert desk.engine.state() is EngineState.STOPPED
+    assert desk.engine.state() is EngineState.STARTING
 
 
 def test_measuring_reports_the_speed(qtbot: QtBot, make_desk: MakeDesk) -> None:
