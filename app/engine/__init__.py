@@ -1,0 +1,1 @@
+"""Inference, in a process of its own; no Qt."""

@@ -1,0 +1,219 @@
+"""The engine's figures on the bundled guide pair: speed-up, sameness of the answers, and how quickly Stop stops.
+
+    python -m tests.benchmarks.engine [--questions N] [--pairs N] [--threads N] [--json]
+
+Plain and drafted runs of a question follow each other, so that a drifting machine hits both alike; the ratio is the
+median of the ratios. Questions are wordings the guide was not trained on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app import paths
+from app.bench import compare, summarise
+from app.engine import llama
+from app.engine.engine import Engine, default_threads
+from app.engine.prompt import PromptBuilder
+from app.engine.protocol import (
+    Cancel,
+    Generate,
+    GenerationFinished,
+    Load,
+    LoadSettings,
+    Message,
+    PairLoaded,
+    RoundsReceived,
+    Sampling,
+)
+from app.engine.sampling import Floats, distributions
+from app.engine.verification import gumbel
+from tests.support.engine_process import EngineProcess
+from tests.support.generation import GREEDY, Answer, run
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "packaging"))
+from guide.corpus import load_corpus
+
+GUIDE = [str(paths.resource("guide", name)) for name in ("guide-target.gguf", "guide-draft.gguf")]
+WARM = Sampling(temperature=0.8)
+LONGEST = 300
+
+
+def questions(count: int) -> list[str]:
+    """Held-out wordings in a fixed random order."""
+    wordings = [w for topic in load_corpus() if len(topic.turns) == 1 for w in topic.turns[0].held_out]
+    random.Random(1).shuffle(wordings)
+    return [wordings[i % len(wordings)] for i in range(count)]
+
+
+def ask(text: str, sampling: Sampling, draft_length: int, seed: int = 1) -> Generate:
+    return Generate(
+        request=2,
+        messages=[Message(role="user", content=text)],
+        sampling=sampling,
+        seed=seed,
+        max_tokens=LONGEST,
+        draft_length=draft_length,
+    )
+
+
+def speed_up(engine: Engine, draft_length: int, count: int) -> dict[str, Any]:
+    """Drafted ÷ plain decode speed, greedy and at temperature 0.8."""
+    result = {}
+    for name, sampling in (("greedy", GREEDY), ("temperature 0.8", WARM)):
+        commands = [ask(text, sampling, draft_length) for text in questions(count)]
+        result[name] = summarise(list(compare(engine, commands, 1)))
+    return result
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two answers to the same prompt and seed part, judged on fresh logits of the target."""
+
+    prompt: str
+    seed: int
+    position: int
+    plain: str
+    drafted: str
+    score_gap: float
+    """Distance of the two tokens in log p + noise, which decides between them."""
+    logit_gap: float
+    near_tie: bool
+
+
+def sameness(engine: Engine, draft_length: int, count: int) -> dict[str, Any]:
+    """How many of ``count`` prompt–seed pairs at temperature 0.8 give the same text with and without the draft."""
+    differences = []
+    same = 0
+    for seed, text in enumerate(questions(count)):
+        plain = run(engine, ask(text, WARM, 0, seed))
+        drafted = run(engine, ask(text, WARM, draft_length, seed))
+        if plain.text == drafted.text:
+            same += 1
+        else:
+            differences.append(first_difference(text, seed, plain, drafted))
+    return {"pairs": count, "same": same, "share": same / count, "differences": [asdict(d) for d in differences]}
+
+
+ROUNDING = 0.02
+"""How far two passes of different width can put the same logit (F16 weights and KV cache)."""
+
+
+def first_difference(text: str, seed: int, plain: Answer, drafted: Answer) -> Difference:
+    """Decode up to the first different token again, token by token, and look at both candidates."""
+    pairs = enumerate(zip(plain.token_ids, drafted.token_ids, strict=False))
+    index = next(i for i, (a, b) in pairs if a != b)
+    model = llama.Model(Path(GUIDE[0]), 0, lambda _: True)
+    context = llama.Context(
+        model, length=2048, batch_size=512, micro_batch_size=512, threads=default_threads(), kv_type="f16"
+    )
+    prompt = PromptBuilder(model, context.length).chat([Message(role="user", content=text)]).tokens
+    logits = context.decode(prompt, 1)
+    for token in plain.token_ids[:index]:
+        logits = context.decode([token], 1)
+    a, b = plain.token_ids[index], drafted.token_ids[index]
+    scores = log_scores(logits, seed, len(prompt) + index)
+    difference = Difference(
+        prompt=text,
+        seed=seed,
+        position=index,
+        plain=model.piece(a).decode("utf-8", "replace"),
+        drafted=model.piece(b).decode("utf-8", "replace"),
+        score_gap=abs(scores.get(a, -np.inf) - scores.get(b, -np.inf)),
+        logit_gap=abs(float(logits[0, a] - logits[0, b])),
+        near_tie={a, b} <= winners(logits, seed, len(prompt) + index),
+    )
+    context.close()
+    model.close()
+    return difference
+
+
+def log_scores(logits: Floats, seed: int, position: int) -> dict[int, float]:
+    """log p + noise of the candidates; the largest wins."""
+    p = distributions(logits, WARM)
+    scores = (p.log_probs + gumbel(seed, [position], p.ids))[0]
+    return dict(zip(p.ids[0].tolist(), scores.tolist(), strict=True))
+
+
+def winners(logits: Floats, seed: int, position: int) -> set[int]:
+    """The tokens that win when the logits are off by rounding: near-ties, at the edges of top-k, top-p, min-p too."""
+    shaken = np.random.default_rng(0).uniform(-ROUNDING, ROUNDING, (500, logits.shape[1])).astype(np.float32)
+    scores = [log_scores(logits + row, seed, position) for row in shaken]
+    return {max(row, key=row.__getitem__) for row in scores}
+
+
+def stop_to_stopped(count: int) -> dict[str, float]:
+    """Seconds from Cancel to the end of the generation, through the real engine process."""
+    seconds = []
+    with EngineProcess() as process:
+        process.send(Load(request=1, target=GUIDE[0], draft=GUIDE[1]))
+        process.until(PairLoaded)
+        for seed, text in enumerate(questions(count)):
+            process.send(ask(text, Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0), 5, seed))
+            process.until(RoundsReceived)
+            begun = time.perf_counter()
+            process.send(Cancel())
+            process.until(GenerationFinished)
+            seconds.append(time.perf_counter() - begun)
+    return {"median_s": statistics.median(seconds), "worst_s": max(seconds)}
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measure and print; returns the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--questions", type=int, default=60)
+    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    engine = Engine()
+    command = Load(request=1, target=GUIDE[0], draft=GUIDE[1], settings=LoadSettings(threads=options.threads))
+    pair = engine.load(command, lambda _: None)
+    length = pair.default_draft_length
+    result: dict[str, Any] = {"draft_length": length, "threads": options.threads}
+    result["speed_up"] = speed_up(engine, length, options.questions)
+    result["sameness"] = sameness(engine, length, options.pairs)
+    engine.unload()
+    result["stop"] = stop_to_stopped(30)
+    print(json.dumps(result, indent=2, ensure_ascii=False) if options.json else table(result))
+    return result
+
+
+def table(result: dict[str, Any]) -> str:
+    """The figures as lines of text."""
+    lines = [f"guide pair, draft length {result['draft_length']}, {result['threads']} threads"]
+    for name, figures in result["speed_up"].items():
+        lines.append(
+            f"  {name:16} plain {figures['plain_tokens_per_second']:7.0f} tok/s"
+            f"  drafted {figures['drafted_tokens_per_second']:7.0f} tok/s"
+            f"  speed-up {figures['speed_up']:.2f} ×  kept {figures['acceptance_rate']:.1%}"
+            f"  {figures['mean_acceptance_length']:.2f} tokens a pass  same {figures['same_text']} of {figures['runs']}"
+        )
+    same = result["sameness"]
+    lines.append(
+        f"  same seed, temperature 0.8: {same['same']} of {same['pairs']} texts the same ({same['share']:.1%})"
+    )
+    for d in same["differences"]:
+        kind = "near-tie" if d["near_tie"] else "NO near-tie"
+        lines.append(
+            f"    seed {d['seed']}, token {d['position']}: {d['plain']!r} or {d['drafted']!r},"
+            f" {d['score_gap']:.4f} apart (logits {d['logit_gap']:.4f}): {kind}"
+        )
+    stop = result["stop"]
+    lines.append(f"  Stop to stopped: median {stop['median_s'] * 1e3:.1f} ms, worst {stop['worst_s'] * 1e3:.1f} ms")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
