@@ -14,7 +14,9 @@ from enum import Enum
 
 MAX_BLOCK_CHARACTERS = 4000
 """A longer block is continued in the next one, so that no update has to lay out more than this."""
-MAX_LINE_CHARACTERS = 2000
+MAX_TABLE_CHARACTERS = 2000
+"""The same for tables, whose layout costs more."""
+MAX_LINE_CHARACTERS = 1000
 """A longer line is drawn as several; copying joins them again."""
 MAX_DEPTH = 8
 """Deeper lists and quotes are shown as they were written."""
@@ -353,7 +355,7 @@ class BlockSplitter:
             self._code = OpenCode(last)
             self.ready.append(self._code)
             self._open = None
-        elif len(last.text) > MAX_BLOCK_CHARACTERS:
+        elif len(last.text) > (MAX_TABLE_CHARACTERS if last.kind is Kind.TABLE else MAX_BLOCK_CHARACTERS):
             self._continue_in_new_block(last)
 
     def _take_code(self, line: str, at: int) -> None:

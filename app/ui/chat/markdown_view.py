@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 from PySide6.QtCore import QEvent, QMimeData, QPointF, QRectF, QSize, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import (
@@ -60,6 +60,7 @@ class MarkdownView(QTextBrowser):
         self._prose_width = self._width = 0
         self._height = 0
         self._headers: list[CodeHeader] = []
+        self._placed_headers = 0
         self._timer = QTimer(self, singleShot=True)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._on_frame_due)
@@ -148,6 +149,7 @@ class MarkdownView(QTextBrowser):
         if code - prose != old_margin:
             self._set_prose_margin(code - prose)
         tints.forget_shapes(self._rendering.units)
+        self._placed_headers = 0
         self._measure()
 
     def _set_prose_margin(self, margin: int) -> None:
@@ -198,6 +200,7 @@ class MarkdownView(QTextBrowser):
     def _redraw(self) -> None:
         """Draw everything anew, as much as fits into one update at once and the rest when the window has time."""
         self.document().clear()
+        self._placed_headers = 0
         self._formats = Formats(themes.current(), self.font())
         margin = float(self._width - self._prose_width)
         self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
@@ -218,7 +221,10 @@ class MarkdownView(QTextBrowser):
             header = CodeHeader(self.viewport())
             header.copy_requested.connect(self._on_copy_requested)
             self._headers.append(header)
-        for header, run in zip(self._headers, runs, strict=False):
+        # All before were finished when they were placed.
+        first = max(0, min(self._placed_headers, len(runs)) - 1)
+        self._placed_headers = len(runs)
+        for header, run in zip(self._headers[first:], runs[first:], strict=False):
             frame = self._code_frame(run)
             header.set_language(run.language)
             header.setGeometry(int(frame.left()), int(frame.top()), int(frame.width()), int(self._formats.code_header))
@@ -265,22 +271,24 @@ class MarkdownView(QTextBrowser):
     # -- painting
 
     def _paint_ground(self, painter: QPainter, area: QRectF) -> None:
-        document = self.document()
-        hit = document.documentLayout().hitTest(area.topLeft(), Qt.HitTestAccuracy.FuzzyHit)
-        first = document.findBlock(max(hit, 0))
-        last = document.documentLayout().hitTest(area.bottomLeft(), Qt.HitTestAccuracy.FuzzyHit)
-        end = last if last >= 0 else document.characterCount()
-        self._paint_code_frames(painter, first.position(), end)
-        self._paint_roles(painter, first, end)
+        units = self._units_in(area.top(), area.bottom())
+        if not units:
+            return
+        start, end = units[0].start, units[-1].end
+        self._paint_code_frames(painter, start, end)
+        self._paint_roles(painter, self.document().findBlock(start), end)
         if self._shows_drafted and self._tints.pieces:
-            units = self._units_between(first.position(), end)
             self._tints.paint(painter, units, self.content, self._formats.theme)
 
-    def _units_between(self, start: int, end: int) -> list[Unit]:
+    def _units_in(self, top: float, bottom: float) -> list[Unit]:
+        """What is drawn between two heights. (Qt's own hit test takes longer the longer the text is.)"""
+
+        def top_of(unit: Unit) -> float:
+            return self._block_rect(self.document().findBlock(unit.start)).top()
+
         units = self._rendering.units
-        first = bisect_left(units, start, key=lambda unit: unit.end)
-        last = bisect_left(units, end + 1, key=lambda unit: unit.start)
-        return units[first:last]
+        first = max(0, bisect_right(units, top, key=top_of) - 1)
+        return units[first : bisect_left(units, bottom, lo=first, key=top_of)]
 
     def _paint_code_frames(self, painter: QPainter, start: int, end: int) -> None:
         runs = self._rendering.code_runs
@@ -334,7 +342,7 @@ class MarkdownView(QTextBrowser):
     def doSetSource(  # noqa: N802
         self,
         name: QUrl | str,
-        type: QTextDocument.ResourceType = QTextDocument.ResourceType.UnknownResource,  # noqa: A002
+        type: QTextDocument.ResourceType = QTextDocument.ResourceType.UnknownResource,
     ) -> None:
         """No page is ever opened in here."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QToolButton, QWidget
 
+from app.ui import icons
 from app.ui import theme as themes
-from app.ui.icons import set_icon
+from app.ui.theme import Theme
 
 
 def label(text: str = "", role: str = "", *, scale: float = 1.0, wraps: bool = True) -> QLabel:
@@ -21,10 +23,21 @@ def label(text: str = "", role: str = "", *, scale: float = 1.0, wraps: bool = T
     return result
 
 
+_icons: dict[tuple[str, int, int, int], QIcon] = {}
+
+
+def _icon(name: str, theme: Theme) -> QIcon:
+    """Every message has the same icons: they are drawn once."""
+    key = (name, theme.text.rgba(), theme.accent.rgba(), theme.surface.rgba())
+    if key not in _icons:
+        _icons[key] = icons.themed(name, theme)
+    return _icons[key]
+
+
 def icon_button(icon: str, text: str, name: str) -> QToolButton:
     """A quiet button with an icon; ``text`` may be empty, ``name`` is what a screen reader says."""
     result = QToolButton(autoRaise=True)
-    set_icon(result, icon)
+    themes.follow(result, lambda: result.setIcon(_icon(icon, themes.current())))
     if text:
         result.setText(text)
         result.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)

@@ -16,6 +16,8 @@ from app.ui.chat.highlight import CodeHighlighter
 _PORTION = 8192
 """Characters given to the splitter at once: a megabyte must not be split in one go."""
 _UNIT_LINES = 25
+MAX_CHARACTERS_PER_DRAW = 5000
+"""Laying out comes after drawing and is not in its time budget, so that is limited by length."""
 
 
 @dataclass(slots=True)
@@ -58,6 +60,7 @@ class Rendering:
         self._finishing = False
         self._finished = False
         self._drawing: _Drawing | None = None
+        self._characters_left = 0
         self._tail: tuple[Mark, int] | None = None
 
     @property
@@ -86,6 +89,7 @@ class Rendering:
     def draw(self, budget: float) -> bool:
         """Draw what is new for about ``budget`` seconds. True if something is left to draw."""
         deadline = time.perf_counter() + budget
+        self._characters_left = MAX_CHARACTERS_PER_DRAW
         self._cursor.beginEditBlock()
         try:
             self._remove_tail()
@@ -109,7 +113,7 @@ class Rendering:
                 elif not item.closed:
                     break
                 ready.popleft()
-                if time.perf_counter() > deadline and (ready or self._unread):
+                if self._is_over(deadline) and (ready or self._unread):
                     return False
             if self._unread:
                 self._splitter.feed(self._unread.popleft())
@@ -119,9 +123,13 @@ class Rendering:
             else:
                 return True
 
+    def _is_over(self, deadline: float) -> bool:
+        return self._characters_left <= 0 or time.perf_counter() > deadline
+
     def _draw_block(self, block: Block) -> None:
         start = self.writer.next_position
         self.writer.write(block)
+        self._characters_left -= len(block.text)
         self._add_unit(start, block.start, block.start + len(block.text))
 
     def _add_unit(self, start: int, source_start: int, source_end: int) -> Unit:
@@ -173,8 +181,10 @@ class Rendering:
             language = code.block.language
             drawing = self._drawing = _Drawing(self.writer.begin_code(language), CodeHighlighter(language))
         while code.lines:
-            self._draw_code_line(drawing, code.lines.popleft())
-            if drawing.lines % 16 == 0 and time.perf_counter() > deadline:
+            line = code.lines.popleft()
+            self._draw_code_line(drawing, line)
+            self._characters_left -= len(line.text)
+            if self._is_over(deadline):
                 return False
         if code.closed:
             self.writer.end_code(drawing.run)
