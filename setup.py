@@ -1,0 +1,11 @@
+"""Only what pyproject.toml cannot say: a wheel carries ``resources/`` inside the package, where ``app.paths`` finds it."""
+
+from setuptools import find_namespace_packages, find_packages, setup
+
+resources = ["app.resources", *(f"app.resources.{folder}" for folder in find_namespace_packages("resources"))]
+
+setup(
+    packages=[*find_packages(include=["app", "app.*"]), *resources],
+    package_dir={"app.resources": "resources"},
+    package_data={package: ["*"] for package in resources},
+)
