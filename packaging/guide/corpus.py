@@ -67,7 +67,7 @@ def has_facts(answer: str, facts: tuple[tuple[str, ...], ...]) -> bool:
 
 
 def _topic(entry: dict[str, Any]) -> Topic:
-    turns = entry["turns"] if "turns" in entry else [entry]
+    turns = entry.get("turns", [entry])
     return Topic(
         entry["id"],
         entry["kind"],

@@ -1,0 +1,92 @@
+"""Writes a trained model as a GGUF file that llama.cpp reads as a `llama` with a `gpt2` tokenizer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+from guide.model import NORM_EPSILON, ROPE_BASE, Llama
+from guide.tokenizer import CHAT_TEMPLATE, END, MARKERS
+
+
+def write_gguf(model: Llama, tokenizer: Path, path: Path, name: str, draft_length: int | None = None) -> None:
+    """Write `model` in F16 (norms F32). `draft_length`, for a draft, is the length that suits the pair best."""
+    writer = gguf.GGUFWriter(path, "llama")
+    _write_metadata(writer, model, name)
+    if draft_length is not None:
+        writer.add_uint32("slipstream.draft_length", draft_length)
+    _write_vocabulary(writer, tokenizer)
+    for tensor_name, tensor in _tensors(model):
+        writer.add_tensor(tensor_name, tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _write_metadata(writer: gguf.GGUFWriter, model: Llama, name: str) -> None:
+    shape = model.shape
+    writer.add_type(gguf.GGUFType.MODEL)
+    writer.add_name(name)
+    writer.add_author("The Slipstream authors")
+    writer.add_description("A small model about the Slipstream app; it knows nothing else.")
+    writer.add_license("MIT")
+    writer.add_languages(["en"])
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    writer.add_context_length(shape.context)
+    writer.add_embedding_length(shape.width)
+    writer.add_block_count(shape.layers)
+    writer.add_feed_forward_length(shape.feed_forward)
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.kv_heads)
+    writer.add_rope_dimension_count(shape.head_size)
+    writer.add_rope_freq_base(ROPE_BASE)
+    writer.add_layer_norm_rms_eps(NORM_EPSILON)
+    writer.add_vocab_size(shape.vocabulary)
+
+
+def _write_vocabulary(writer: gguf.GGUFWriter, tokenizer: Path) -> None:
+    bpe = json.loads(tokenizer.read_text(encoding="utf-8"))["model"]
+    tokens = sorted(bpe["vocab"], key=bpe["vocab"].get)
+    types = [gguf.TokenType.CONTROL if token in MARKERS else gguf.TokenType.NORMAL for token in tokens]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges([" ".join(merge) for merge in bpe["merges"]])
+    writer.add_bos_token_id(END)
+    writer.add_eos_token_id(END)
+    writer.add_eot_token_id(END)
+    writer.add_pad_token_id(END)
+    writer.add_add_bos_token(False)
+    writer.add_add_eos_token(False)
+    writer.add_chat_template(CHAT_TEMPLATE)
+
+
+def _tensors(model: Llama) -> list[tuple[str, np.ndarray]]:
+    tensors = [("token_embd.weight", _half(model.embedding.weight)), ("output_norm.weight", _full(model.norm.weight))]
+    for number, layer in enumerate(model.layers):
+        attention = layer.attention
+        tensors += [
+            (f"blk.{number}.attn_norm.weight", _full(layer.attention_norm.weight)),
+            (f"blk.{number}.attn_q.weight", _half(attention.q.weight)),
+            (f"blk.{number}.attn_k.weight", _half(attention.k.weight)),
+            (f"blk.{number}.attn_v.weight", _half(attention.v.weight)),
+            (f"blk.{number}.attn_output.weight", _half(attention.o.weight)),
+            (f"blk.{number}.ffn_norm.weight", _full(layer.feed_norm.weight)),
+            (f"blk.{number}.ffn_gate.weight", _half(layer.gate.weight)),
+            (f"blk.{number}.ffn_up.weight", _half(layer.up.weight)),
+            (f"blk.{number}.ffn_down.weight", _half(layer.down.weight)),
+        ]
+    return tensors
+
+
+def _half(weight) -> np.ndarray:
+    return weight.detach().float().numpy().astype(np.float16)
+
+
+def _full(weight) -> np.ndarray:
+    return weight.detach().float().numpy().astype(np.float32)

@@ -1,0 +1,164 @@
+"""Trains the target: for `minutes` of wall time, first mostly on which answer to give, then on its words."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from guide.batches import Batch, Row, Rows, batch_of, packed
+from guide.choose import SMOOTHING, Chooser, choice_loss, teach_choice
+from guide.clock import SAVE_SECONDS, Clock
+from guide.corpus import Topic
+from guide.model import Llama, Shape
+from guide.tokenizer import Encoder
+
+ROWS_A_STEP = 64
+PROMPTS_A_STEP = 128
+MICRO_TOKENS = 6000
+CHOICE_WEIGHT = 1.0
+
+
+def rows_of_step(rows: Rows, progress: float) -> list[Row]:
+    """Short rows at first, more and more whole answers and long chats later."""
+    short = round(ROWS_A_STEP * max(0.4, 0.95 - 0.7 * progress))
+    chats = [rows.chat(512), rows.chat(2000)] if progress > 0.3 else [rows.chat(512)]
+    whole = max(4, (ROWS_A_STEP - short) * 2 // 3)
+    return [rows.short() for _ in range(short)] + [rows.whole() for _ in range(whole)] + chats
+
+
+def learning_rate(progress: float, steps: int, peak: float) -> float:
+    return peak * min(1.0, (steps + 1) / 40) * max(0.01, 1 - progress)
+
+
+def optimizer_of(module: nn.Module, peak: float) -> torch.optim.Optimizer:
+    decayed = [p for name, p in module.named_parameters() if p.ndim == 2 and "embedding" not in name]
+    others = [p for name, p in module.named_parameters() if p.ndim != 2 or "embedding" in name]
+    groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=peak, betas=(0.9, 0.97), fused=True)
+
+
+def train_target(
+    topics: list[Topic],
+    encoder: Encoder,
+    shape: Shape,
+    folder: Path,
+    minutes: float,
+    *,
+    choice_minutes: float = 8,
+    peak: float = 1.5e-3,
+    dropout: float = 0.15,
+    log: Callable[[str], None] = print,
+) -> tuple[Llama, dict[str, float]]:
+    """Train from scratch, or go on with the checkpoint in `folder`, until `minutes` of training are over.
+
+    Returns the target with its last losses and its figures on held-out wordings.
+    """
+    torch.manual_seed(1)
+    rows = Rows(topics, encoder, seed=1)
+    chooser = Chooser(Llama(shape, dropout), rows.choices)
+    optimizer = optimizer_of(chooser, peak)
+    used, steps = 0.0, 0
+    checkpoint, first_lesson = folder / "target.checkpoint.pt", folder / "choice.checkpoint.pt"
+    if checkpoint.exists():
+        state = torch.load(checkpoint)
+        chooser.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        used, steps = state["elapsed"], state["steps"]
+        rows = Rows(topics, encoder, seed=1 + steps)
+    elif first_lesson.exists():
+        chooser.load_state_dict(torch.load(first_lesson))
+    else:
+        teach_choice(chooser, topics, encoder, folder, choice_minutes, log=log)
+        torch.save(chooser.state_dict(), first_lesson)
+    clock = Clock(minutes * 60, used)
+    saved, figures = time.monotonic(), {"words": 8.0, "choice": 6.0}
+    while clock.share < 1:
+        losses_now = train_step(chooser, optimizer, rows, clock.share, steps, peak)
+        words, choice = (
+            0.9 * figures[name] + 0.1 * loss for name, loss in zip(("words", "choice"), losses_now, strict=True)
+        )
+        figures |= {"words": words, "choice": choice}
+        steps += 1
+        if steps % 10 == 0:
+            log(f"{clock.elapsed:6.0f} s  step {steps}  words {words:.3f}  choice {choice:.3f}")
+        if time.monotonic() - saved > SAVE_SECONDS or clock.share >= 1:
+            figures |= held_out(chooser, topics, encoder)
+            log(f"{clock.elapsed:6.0f} s  step {steps}  {json.dumps(figures)}")
+            state = {"model": chooser.state_dict(), "optimizer": optimizer.state_dict()}
+            torch.save(state | {"elapsed": clock.elapsed, "steps": steps}, checkpoint)
+            saved = time.monotonic()
+    return chooser.model.eval(), {name: round(value, 4) for name, value in figures.items()}
+
+
+def train_step(
+    chooser: Chooser, optimizer: torch.optim.Optimizer, rows: Rows, progress: float, steps: int, peak: float
+) -> tuple[float, float]:
+    """One optimizer step, in which the first lesson goes on beside; returns the mean losses of words and choices."""
+    chooser.train()
+    batches = list(packed(rows_of_step(rows, progress), MICRO_TOKENS))
+    weight = float(sum(batch.weights.sum() for batch in batches))
+    count = sum(len(batch.choices) for batch in batches)
+    total_words = total_choice = 0.0
+    for batch in batches:
+        with torch.autocast("cpu", torch.bfloat16):
+            words, choice = losses(chooser, batch)
+        (words / weight + CHOICE_WEIGHT * choice / count).backward()
+        total_words += words.item() / weight
+        total_choice += choice.item() / count
+    drawn = [rows.prompt() for _ in range(PROMPTS_A_STEP)]
+    choice_loss(chooser, [row.tokens for row in drawn], [row.choices[0][1] for row in drawn]).backward()
+    nn.utils.clip_grad_norm_(chooser.parameters(), 1.0)
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate(progress, steps, peak)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return total_words, total_choice
+
+
+def losses(chooser: Chooser, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Summed losses of the words and of the choices."""
+    hidden = chooser.model(batch.tokens, batch.rows, batch.columns)
+    words = F.cross_entropy(chooser.model.logits(hidden).float(), batch.targets, reduction="none") @ batch.weights
+    scores = chooser.head(hidden[batch.choice_places]).float()
+    return words, F.cross_entropy(scores, batch.choices, reduction="sum", label_smoothing=SMOOTHING)
+
+
+@torch.no_grad()
+def held_out(chooser: Chooser, topics: list[Topic], encoder: Encoder) -> dict[str, float]:
+    """On unseen wordings: share of topics named by the head, of first eight tokens right, of whole answers right."""
+    chooser.eval()
+    rows, number = [], 0
+    for topic in topics:
+        for turn in topic.turns[:1]:
+            for wording in turn.held_out:
+                row = Row()
+                row.add(encoder.question(wording))
+                row.choices.append((len(row.tokens) - 1, number))
+                answer = encoder.answer(turn.answer)
+                row.add(answer, [1.0] * len(answer))
+                rows.append(row)
+        number += len(topic.turns)
+    named = opened = exact = 0
+    for start in range(0, len(rows), 64):
+        group = rows[start : start + 64]
+        batch = batch_of(group)
+        with torch.autocast("cpu", torch.bfloat16):
+            hidden = chooser.model(batch.tokens, batch.rows, batch.columns)
+            choice = chooser.head(hidden[batch.choice_places]).argmax(-1)
+            right = chooser.model.logits(hidden).argmax(-1) == batch.targets
+        named += int((choice == batch.choices).sum())
+        for index in range(len(group)):
+            mine = right[batch.rows == index]
+            opened += bool(mine[:8].all())
+            exact += bool(mine.all())
+    return {
+        "named": round(named / len(rows), 3),
+        "opened": round(opened / len(rows), 3),
+        "exact": round(exact / len(rows), 3),
+    }
