@@ -23,7 +23,7 @@ from PySide6.QtGui import (
 )
 
 from app.ui.chat.blocks import MAX_TABLE_COLUMNS, Block, Kind, close_inline
-from app.ui.chat.formats import CONTINUED, DEPTH, INDENT, QUOTE, QUOTE_INDENT, ROLE, Formats, Look
+from app.ui.chat.formats import CODE, CONTINUED, DEPTH, INDENT, QUOTE, QUOTE_INDENT, ROLE, Formats, Look
 from app.ui.chat.highlight import CodeHighlighter, Coloured
 
 FEATURES = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
@@ -114,12 +114,20 @@ class BlockWriter:
         if not self._is_free:
             self._cursor.insertBlock(block, characters)
             return
-        if self._cursor.position() == 0 and block.topMargin() > 0 and not block.hasProperty(ROLE):
-            block = QTextBlockFormat(block)
-            block.setTopMargin(0)
+        if self._cursor.position() == 0:
+            self._make_room_above(block)
         self._cursor.setBlockFormat(block)
         self._cursor.setBlockCharFormat(characters)
         self._is_free = False
+
+    def _make_room_above(self, first: QTextBlockFormat) -> None:
+        """Qt ignores the space above the first block; a code block needs it for its header."""
+        room = self.formats.code_header if first.intProperty(ROLE) == CODE else 0.0
+        frame = self._cursor.document().rootFrame()
+        form = frame.frameFormat()
+        if form.topMargin() != room:
+            form.setTopMargin(room)
+            frame.setFrameFormat(form)
 
     # -- blocks
 
@@ -228,12 +236,17 @@ class BlockWriter:
 
     def _write_inline(self, part: QTextBlock, level: int, *, bold: bool = False) -> None:
         piece = part.begin()
+        image, alt = "", ""
         while not piece.atEnd():
             fragment = piece.fragment()
             text, origin = fragment.text(), fragment.charFormat()
+            name = origin.toImageFormat().name() if origin.isImageFormat() else ""
+            if alt and name != image:
+                self._write_alternative(alt)
+                alt = ""
             if origin.isImageFormat():
-                alt = str(origin.property(_Property.ImageAltText.value) or "image").strip()
-                self._cursor.insertText(f"[{alt}]", self.formats.characters(Look(italic=True, quiet=True)))
+                # Qt makes several images of one whose text has mark-up.
+                image, alt = name, alt + str(origin.property(_Property.ImageAltText.value) or "")
             else:
                 look = Look(
                     bold=bold or origin.fontWeight() > 500,
@@ -245,6 +258,12 @@ class BlockWriter:
                 )
                 self._cursor.insertText(text, self.formats.characters(look))
             piece += 1
+        if alt:
+            self._write_alternative(alt)
+
+    def _write_alternative(self, alt: str) -> None:
+        """What stands for an image: its description."""
+        self._cursor.insertText(f"[{alt.strip()}]", self.formats.characters(Look(italic=True, quiet=True)))
 
     # -- tables
 

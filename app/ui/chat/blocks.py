@@ -407,9 +407,9 @@ def close_inline(text: str) -> str:
     """Text of an unfinished block with its open code span or bold closed, so that it does not flicker."""
     if text.count("`") % 2:
         return text + "`"
-    last = text.rfind("**")
-    if last >= 0 and text.count("**") % 2 and _OPEN_STRONG.match(text, max(last - 1, 0)):
-        return text.rstrip() + "**"
-    if text.endswith("*") and not text.endswith("**") and text.count("**") % 2:
+    if text.count("**") % 2 == 0:
+        return text
+    if text.endswith("*") and not text.endswith("**"):
         return text + "*"
-    return text
+    last = text.rfind("**")
+    return text.rstrip() + "**" if _OPEN_STRONG.match(text, max(last - 1, 0)) else text

@@ -23,17 +23,22 @@ class CodeHeader(QWidget):
         self._language = QLabel(textFormat=Qt.TextFormat.PlainText)
         themes.set_role(self._language, "quiet")
         self._language.setFont(themes.scaled(self.font(), 0.9))
-        self._copy = QPushButton("Copy")
-        self._copy.setFont(themes.scaled(self.font(), 0.9))
-        self._copy.clicked.connect(self.copy_requested)
-        themes.set_role(self._copy, "flat")
+        self.copy_button = QPushButton("Copy")
+        self.copy_button.setFont(themes.scaled(self.font(), 0.9))
+        self.copy_button.clicked.connect(self.copy_requested)
+        themes.set_role(self.copy_button, "flat")
         self._thanks = QTimer(self, singleShot=True, interval=_THANKS_MILLISECONDS)
         self._thanks.timeout.connect(self._on_thanks_over)
         row = QHBoxLayout(self)
         row.setContentsMargins(12, 3, 4, 0)
         row.addWidget(self._language, 1)
-        row.addWidget(self._copy)
+        row.addWidget(self.copy_button)
         self.set_language("")
+
+    @property
+    def language(self) -> str:
+        """What stands on the left."""
+        return self._language.text()
 
     def set_language(self, language: str) -> None:
         """Name the language of the code; empty where it is not known."""
@@ -41,14 +46,16 @@ class CodeHeader(QWidget):
         if shown == self._language.text():
             return
         self._language.setText(shown)
-        self._copy.setAccessibleName(f"Copy this {language[:_MAX_LANGUAGE]} code" if language else "Copy this code")
+        self.copy_button.setAccessibleName(
+            f"Copy this {language[:_MAX_LANGUAGE]} code" if language else "Copy this code"
+        )
 
     def copy(self, text: str) -> None:
         """Put the code on the clipboard and say so for a moment."""
         QGuiApplication.clipboard().setText(text)
-        self._copy.setText("Copied")
+        self.copy_button.setText("Copied")
         self._thanks.start()
 
     @Slot()
     def _on_thanks_over(self) -> None:
-        self._copy.setText("Copy")
+        self.copy_button.setText("Copy")

@@ -188,7 +188,11 @@ class MarkdownView(QTextBrowser):
     @Slot()
     def _on_frame_due(self) -> None:
         started = time.perf_counter()
+        selected = self.textCursor()
+        anchor, position = selected.anchor(), selected.position()
         more = self._rendering.draw(_BUDGET)
+        if anchor != position:
+            self._select(anchor, position)
         self._measure()
         self._last_frame = time.perf_counter()
         self._frame_seconds = self._last_frame - started
@@ -196,6 +200,15 @@ class MarkdownView(QTextBrowser):
             self._timer.start(0)
         else:
             self.drawn.emit()
+
+    def _select(self, anchor: int, position: int) -> None:
+        """Keep what the user has selected while text is added behind it."""
+        cursor = self.textCursor()
+        if (cursor.anchor(), cursor.position()) != (anchor, position):
+            last = self.document().characterCount() - 1
+            cursor.setPosition(min(anchor, last))
+            cursor.setPosition(min(position, last), QTextCursor.MoveMode.KeepAnchor)
+            self.setTextCursor(cursor)
 
     def _redraw(self) -> None:
         """Draw everything anew, as much as fits into one update at once and the rest when the window has time."""
@@ -319,13 +332,20 @@ class MarkdownView(QTextBrowser):
 
     # -- tool tips
 
-    def _show_explanation(self, event: QHelpEvent) -> bool:
+    def piece_at(self, position: int) -> Piece | None:
+        """The token that shows the character at this position of the document, if it is known."""
+        return self._tints.piece_at(self._rendering.units, self.content, position)
+
+    def explanation_at(self, point: QPointF) -> str:
+        """What to say about the token at this point, as plain text; empty where there is nothing to say."""
         if not self._shows_drafted:
-            return False
-        layout = self.document().documentLayout()
-        position = layout.hitTest(QPointF(event.pos()), Qt.HitTestAccuracy.ExactHit)
-        piece = self._tints.piece_at(self._rendering.units, self.content, position) if position >= 0 else None
-        text = tints.explanation(piece) if piece is not None else ""
+            return ""
+        position = self.document().documentLayout().hitTest(point, Qt.HitTestAccuracy.ExactHit)
+        piece = self.piece_at(position) if position >= 0 else None
+        return tints.explanation(piece) if piece is not None else ""
+
+    def _show_explanation(self, event: QHelpEvent) -> bool:
+        text = self.explanation_at(QPointF(event.pos()))
         if text:
             # Escaped and marked as rich text, else Qt guesses from what the model wrote.
             QToolTip.showText(event.globalPos(), f"<p style='white-space: pre-wrap'>{html.escape(text)}</p>", self)
