@@ -160,7 +160,6 @@ class Worker:
 def run() -> int:
     """The entry of the engine process."""
     faulthandler.enable()
-    os.environ["GGML_NO_BACKTRACE"] = "1"  # or ggml forks debuggers when it aborts, which outlive this process
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(name)s: %(message)s")
     _end_with_parent()
     for interrupt in (signal.SIGINT, getattr(signal, "SIGBREAK", None)):
