@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 
 # Before libgomp and ggml are loaded. Threads of libgomp spin while they wait for each other; on a machine that does
-# something else as well they then use up the very time slices they wait for. A short spin is as quick on an idle machine
-# and some ten times quicker on a busy one (measured on 2 cores).
+# something else as well they then use up the very time slices they wait for. A short spin is as quick on an idle
+# machine and some ten times quicker on a busy one (measured on 2 cores).
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 os.environ["GGML_NO_BACKTRACE"] = "1"  # or ggml forks debuggers when it aborts, which outlive this process
 
