@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     if not has_display(os.environ):
         sys.stderr.write(NO_DISPLAY)
         return 1
-    application = _make_application(arguments)
+    application = make_application(arguments)
     try:
         instance = SingleInstance(paths.data_dir())
         if not instance.acquire():
@@ -59,7 +59,8 @@ def run(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _make_application(arguments: Sequence[str]) -> QApplication:
+def make_application(arguments: Sequence[str]) -> QApplication:
+    """The QApplication with name, icon and theme."""
     application = QApplication([sys.argv[0], *arguments])
     application.setApplicationName("Slipstream")
     application.setApplicationDisplayName("Slipstream")

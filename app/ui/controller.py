@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QStandardPaths, Qt, QTimer, QUrl, Slot
-from PySide6.QtGui import QDesktopServices, QGuiApplication
-from PySide6.QtWidgets import QApplication, QDialog, QFileDialog
+from PySide6.QtCore import QObject, QTimer, Slot
+from PySide6.QtGui import QDesktopServices
 
 from app import paths
 from app.chats.model import Chat
@@ -23,14 +21,14 @@ from app.ui import notices
 from app.ui.background import Doorbell
 from app.ui.baseline import Baseline
 from app.ui.chat_book import ChatBook
+from app.ui.commands import Commands, open_dialog
 from app.ui.conversation import question_to_measure
 from app.ui.engine_client import Engine, EngineState
 from app.ui.main_window import MainWindow
 from app.ui.models.choice import OpenModelsChoice
-from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.models_choice import answer_settings, choice_in_use, keep_choice
 from app.ui.naming import pair_details, pair_title, recent_title
-from app.ui.notices import Action, Notice, NoticeBoard
+from app.ui.notices import Notice, NoticeBoard
 from app.ui.pair import LoadingMarker, PairFiles, PairKeeper, guide_files, is_guide
 from app.ui.session import ChatSession
 from app.ui.top_bar import state_text
@@ -45,7 +43,7 @@ class Controller(QObject):
     """Owns what has no widgets and wires it to what has.
 
     Attributes:
-        session, keeper, book, board: The parts; tests look at them.
+        session, keeper, book, board, commands: The parts; tests look at them.
     """
 
     def __init__(self, window: MainWindow, settings: SettingsFile, engine: Engine, worker: ChatWorker) -> None:
@@ -63,10 +61,9 @@ class Controller(QObject):
         self.keeper = PairKeeper(engine, self.board, LoadingMarker(paths.data_dir() / "loading.json"), self)
         self.session = ChatSession(engine, self.keeper, worker, self.board, window.transcript, self)
         self.book = ChatBook(worker, self.board, self)
+        self.commands = Commands(window, engine, self.keeper, self.session, self.book, self.board, self)
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)
-        self._actions = self._make_actions()
-        self._notice_actions = self._make_notice_actions()
         self._connect_engine()
         self._connect_chats()
         self._connect_widgets()
@@ -118,13 +115,14 @@ class Controller(QObject):
     def _connect_chats(self) -> None:
         window, session, book = self._window, self.session, self.book
         window.chat_list.chat_chosen.connect(session.open_chat)
-        window.chat_list.new_chat_requested.connect(self.new_chat)
+        window.chat_list.new_chat_requested.connect(self.commands.new_chat)
         window.chat_list.chat_renamed.connect(book.rename)
-        window.chat_list.chat_deletion_requested.connect(self._on_deletion_requested)
+        window.chat_list.chat_deletion_requested.connect(self.commands.delete_chat)
         window.chat_list.search_changed.connect(book.search)
         window.undo_bar.undo_requested.connect(book.undo_delete)
         session.chats_changed.connect(book.refresh)
         session.chat_shown.connect(self._on_chat_shown)
+        session.chat_created.connect(self._on_chat_created)
         session.busy_changed.connect(self._on_busy_changed)
         session.hint_changed.connect(window.composer.set_hint)
         session.send_failed.connect(self._on_send_failed)
@@ -145,49 +143,24 @@ class Controller(QObject):
         window.transcript.open_models_requested.connect(self.open_models)
         window.transcript.guide_kept.connect(window.composer.focus)
         window.transcript.link_activated.connect(QDesktopServices.openUrl)
-        window.transcript.notice_action_triggered.connect(self._on_notice_action)
+        window.transcript.notice_action_triggered.connect(self.commands.on_notice)
         window.top_bar.pair_pressed.connect(self.open_models)
         window.top_bar.cancel_load_requested.connect(self._engine.cancel)
-        window.menus.triggered.connect(self._on_menu)
+        window.menus.triggered.connect(self.commands.on_menu)
         window.menus.recent_chosen.connect(self._on_recent_chosen)
         window.panels_changed.connect(self._save_timer.start)
         window.closed.connect(self.shut_down)
-
-    def _make_actions(self) -> dict[str, Callable[[], object]]:
-        """What menu entries do, by name."""
-        window = self._window
-        return {
-            "new_chat": self.new_chat,
-            "open_models": self.open_models,
-            "load_guide": self.keeper.load_guide,
-            "export_chat": self.export_chat,
-            "quit": window.close,
-            "copy": self.copy,
-            "search_chats": self._search_chats,
-            "rename_chat": self._rename_chat,
-            "delete_chat": self._delete_chat,
-            "toggle_chats": lambda: window.toggle_panel("chats"),
-            "toggle_speed": lambda: window.toggle_panel("speed"),
-            "show_drafted": lambda: self._set_show_drafted(window.menus.action("show_drafted").isChecked()),
-            "stop": self.session.stop,
-            "regenerate": self.session.regenerate,
-            "measure_plain": self.measure_plain,
-            "show_shortcuts": self._show_shortcuts,
-            "open_logs": open_log_folder,
-            "show_about": self._show_about,
-        }
+        self.commands.models_requested.connect(self.open_models)
+        self.commands.measurement_requested.connect(self.measure_plain)
+        self.commands.drafted_toggled.connect(self._set_show_drafted)
 
     # ------------------------------------------------------------ what the user asks for
 
     @Slot()
-    def new_chat(self) -> None:
-        self._window.chat_list.set_current(None)
-        self.session.new_chat()
-        self._window.composer.focus()
-
-    @Slot()
     def open_models(self) -> None:
         """Let the user choose the pair and how it is used."""
+        from app.ui.models.open_dialog import OpenModelsDialog  # not needed at the start
+
         dialog = OpenModelsDialog(
             choice_in_use(self._settings.values, self.keeper.files()),
             self._settings.values.recent_pairs,
@@ -196,7 +169,7 @@ class Controller(QObject):
             parent=self._window,
         )
         dialog.accepted.connect(lambda: self._use(dialog.choice(), reload=dialog.needs_reload))
-        _open(dialog)
+        open_dialog(dialog)
 
     def _use(self, choice: OpenModelsChoice, *, reload: bool) -> None:
         files = keep_choice(self._settings.values, choice)
@@ -214,76 +187,10 @@ class Controller(QObject):
         if self.keeper.measure_plain(messages, settings.sampling, MEASURE_SEED):
             self._window.speed_panel.set_measuring(True)
 
-    @Slot()
-    def copy(self) -> None:
-        """Copy what is selected where the focus is."""
-        copy = getattr(QApplication.focusWidget(), "copy", None)
-        if callable(copy):
-            copy()
-
-    @Slot()
-    def export_chat(self) -> None:
-        """Ask for a file and write the shown chat to it as Markdown."""
-        chat_id = self.session.chat_id()
-        if chat_id is None:
-            return
-        folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
-        proposal = str(Path(folder) / file_name(self.book.title(chat_id)))
-        path, _ = QFileDialog.getSaveFileName(self._window, "Export chat", proposal, "Markdown (*.md)")
-        if path:
-            self.book.export(chat_id, Path(path))
-
-    @Slot(str)
-    def _on_menu(self, name: str) -> None:
-        self._actions[name]()
-
     @Slot(int)
     def _on_recent_chosen(self, place: int) -> None:
         pair = self._settings.values.recent_pairs[place]
         self.keeper.load(PairFiles(pair.target, pair.draft, self._settings.values.load))
-
-    @Slot(str)
-    def _on_notice_action(self, name: str) -> None:
-        action, subject = notices.parse(name)
-        if action in (Action.WAIT, Action.DISMISS):
-            self.board.remove(subject)
-        else:
-            self._notice_actions[action]()
-
-    def _make_notice_actions(self) -> dict[Action, Callable[[], object]]:
-        return {
-            Action.RESTART: self.keeper.restart,
-            Action.RESTART_PLAIN: lambda: self.keeper.restart(with_draft=False),
-            Action.COPY_REPORT: lambda: QGuiApplication.clipboard().setText(self.keeper.report()),
-            Action.OPEN_MODELS: self.open_models,
-            Action.LOAD_GUIDE: self.keeper.load_guide,
-            Action.LOAD_AGAIN: self.keeper.load_again,
-            Action.OPEN_LOGS: open_log_folder,
-            Action.ANSWER: self.session.regenerate,
-            Action.SAVE_AGAIN: self.session.save_again,
-        }
-
-    def _show_shortcuts(self) -> None:
-        from app.ui.help import ShortcutsDialog
-
-        _open(ShortcutsDialog(self._window.menus.shortcuts(), self._window))
-
-    def _show_about(self) -> None:
-        from app.ui.help import AboutDialog
-
-        _open(AboutDialog(self._engine.description(), self._engine.devices(), self._window))
-
-    def _search_chats(self) -> None:
-        self._window.show_panel("chats")
-        self._window.chat_list.focus_search()
-
-    def _rename_chat(self) -> None:
-        self._window.show_panel("chats")
-        self._window.chat_list.rename_current()
-
-    def _delete_chat(self) -> None:
-        if (chat_id := self.session.chat_id()) is not None:
-            self._on_deletion_requested(chat_id)
 
     @Slot(str)
     def _on_example_chosen(self, text: str) -> None:
@@ -372,9 +279,18 @@ class Controller(QObject):
 
     @Slot(object, str)
     def _on_chat_shown(self, chat_id: str | None, unsent: str) -> None:
-        self._window.chat_list.set_current(chat_id)
+        self._remember_chat(chat_id)
         if self._window.composer.text() != unsent:
             self._window.composer.set_text(unsent)
+
+    @Slot(str)
+    def _on_chat_created(self, chat_id: str) -> None:
+        self._remember_chat(chat_id)
+
+    def _remember_chat(self, chat_id: str | None) -> None:
+        self._window.chat_list.set_current(chat_id)
+        self._settings.values.last_chat_id = chat_id
+        self._save_timer.start()
         self._refresh_menus()
 
     @Slot(bool)
@@ -391,16 +307,11 @@ class Controller(QObject):
     def _on_chats_listed(self, chats: list[Chat]) -> None:
         self._window.chat_list.set_chats(chats)
 
-    @Slot(str)
-    def _on_deletion_requested(self, chat_id: str) -> None:
-        self.session.stop_chat(chat_id)
-        self.book.delete(chat_id)
-
     @Slot(str, str)
     def _on_chat_deleted(self, chat_id: str, title: str) -> None:
         self._window.undo_bar.offer(f"“{title or 'New chat'}” was deleted.")
         if chat_id == self.session.chat_id():
-            self.new_chat()
+            self.commands.new_chat()
 
     # ------------------------------------------------------------ notices, settings, dialogs
 
@@ -454,18 +365,3 @@ class Controller(QObject):
 
     def _title_of(self, files: PairFiles | None) -> str:
         return recent_title(Pair(files.target, files.draft)) if files else ""
-
-
-def _open(dialog: QDialog) -> None:
-    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    dialog.open()
-
-
-def open_log_folder() -> None:
-    QDesktopServices.openUrl(QUrl.fromLocalFile(str(paths.log_dir())))
-
-
-def file_name(title: str) -> str:
-    """A name for a Markdown file that every system accepts."""
-    kept = "".join(character if character.isalnum() or character in " -_" else " " for character in title)
-    return f"{' '.join(kept.split())[:60] or 'chat'}.md"

@@ -7,15 +7,11 @@ greeting ends it. The child gets no secrets in its environment.
 from __future__ import annotations
 
 import logging
-import re
-import signal
-import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Slot
+from PySide6.QtCore import QObject, QProcess, QTimer, Slot
 
 from app.engine.protocol import (
     PROTOCOL_VERSION,
@@ -50,9 +46,9 @@ from app.engine.protocol import (
     encode_frame,
 )
 from app.ui.engine_client import LOG_LINES_KEPT, Engine, EngineExit, EngineState, ExitCause
+from app.ui.engine_process import cause_of_crash, engine_command, out_of_memory_kills, prepare
 
 _log = logging.getLogger("slipstream.engine")
-_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDENTIALS?)S?$|_PROXY$", re.IGNORECASE)
 _MAX_LINE_CHARS = 2000
 
 _ENDS: dict[type, EngineState] = {
@@ -88,47 +84,6 @@ class Timings:
     start: float = 60.0
     cancel: float = 5.0
     quit: float = 2.0
-
-
-def engine_command() -> list[str]:
-    """Program and arguments of the engine process, from source and frozen alike."""
-    if getattr(sys, "frozen", False):
-        return [sys.executable, "--role=engine"]
-    return [sys.executable, "-m", "app", "--role=engine"]
-
-
-def child_environment(own: QProcessEnvironment) -> QProcessEnvironment:
-    """``own`` without anything that looks like a secret or a proxy, which may carry one."""
-    environment = QProcessEnvironment(own)
-    for name in own.keys():  # noqa: SIM118 - not a mapping
-        if _SECRET.search(name):
-            environment.remove(name)
-    environment.insert("PYINSTALLER_RESET_ENVIRONMENT", "1")
-    return environment
-
-
-def out_of_memory_kills() -> int:
-    """Processes the kernel has ended for memory so far, on this machine and in this control group; 0 if unknown."""
-    kills = _counter(Path("/proc/vmstat"))
-    try:
-        groups = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return kills
-    for line in groups:
-        path = line.rpartition(":")[2].lstrip("/")
-        kills += _counter(Path("/sys/fs/cgroup") / path / "memory.events")
-    return kills
-
-
-def _counter(path: Path) -> int:
-    try:
-        for line in path.read_text(encoding="ascii").splitlines():
-            name, _, value = line.partition(" ")
-            if name == "oom_kill":
-                return int(value)
-    except (OSError, ValueError):
-        pass
-    return 0
 
 
 class LocalEngine(Engine):
@@ -186,13 +141,7 @@ class LocalEngine(Engine):
         self._lines.clear()
         self._kills_before = out_of_memory_kills()
         process = QProcess(self)
-        process.setProgram(self._command[0])
-        process.setArguments(self._command[1:])
-        process.setWorkingDirectory(str(Path(__file__).resolve().parents[2]))
-        process.setProcessEnvironment(child_environment(QProcessEnvironment.systemEnvironment()))
-        if sys.platform != "win32":
-            # A session of its own, so that Ctrl+C in a terminal reaches the window alone, which then ends the engine.
-            process.setUnixProcessParameters(QProcess.UnixProcessFlag.CreateNewSession)
+        prepare(process, self._command)
         process.readyReadStandardOutput.connect(self._on_output)
         process.readyReadStandardError.connect(self._on_log_output)
         process.finished.connect(self._on_finished)
@@ -442,22 +391,9 @@ class LocalEngine(Engine):
         if self._violation is not None:
             self._died(process, ExitCause.PROTOCOL, self._violation)
         elif status is QProcess.ExitStatus.CrashExit:
-            self._died(process, *self._crash(code))
+            self._died(process, *cause_of_crash(code, self._kills_before))
         else:
             self._died(process, ExitCause.EXITED, f"exit code {code}")
-
-    def _crash(self, code: int) -> tuple[ExitCause, str]:
-        if sys.platform == "win32":
-            return ExitCause.CRASHED, f"code {code & 0xFFFFFFFF:#010x}"
-        try:
-            name = signal.Signals(code).name
-        except ValueError:
-            name = f"signal {code}"
-        if code == signal.SIGKILL and out_of_memory_kills() > self._kills_before:
-            return ExitCause.OUT_OF_MEMORY, name
-        if code in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            return ExitCause.KILLED, name
-        return (ExitCause.ABORTED if code == signal.SIGABRT else ExitCause.CRASHED), name
 
     def _died(self, process: QProcess, cause: ExitCause, detail: str) -> None:
         ended = EngineExit(cause, detail, self._state, tuple(self._lines))

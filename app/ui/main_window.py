@@ -144,6 +144,7 @@ class MainWindow(QMainWindow):
         column.addLayout(undo)
         column.addWidget(self.composer)
         row = QHBoxLayout()
+        row.setSpacing(0)
         row.addStretch(1)
         row.addWidget(foot, 100)
         row.addStretch(1)

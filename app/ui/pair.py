@@ -94,6 +94,7 @@ class PairKeeper(QObject):
         pair_changed: The `PairLoaded` in use, or ``None``.
         load_progressed: Share done of the load, 0 to 1.
         pair_opened: The `PairFiles` of a load that succeeded, to be remembered.
+        pair_given_up: Another pair is about to be loaded; what the engine does is over.
         engine_lost: The engine went away while it may have been busy.
         plain_speed_measured: The measured tokens per second.
         measuring_ended: A measurement is over, however it went.
@@ -102,6 +103,7 @@ class PairKeeper(QObject):
     pair_changed = Signal(object)
     load_progressed = Signal(float)
     pair_opened = Signal(object)
+    pair_given_up = Signal()
     engine_lost = Signal()
     plain_speed_measured = Signal(float)
     measuring_ended = Signal()
@@ -173,6 +175,8 @@ class PairKeeper(QObject):
             self._board.show("load", notice)
             self._engine.start()
             return
+        self.pair_given_up.emit()
+        self._end_measuring()
         self._pair = None
         self.pair_changed.emit(None)  # in any case: what is wanted is another pair now
         self._marker.set(files)
@@ -192,6 +196,7 @@ class PairKeeper(QObject):
         self._board.remove(*ENGINE_NOTICES)
         self._set_pair(None)
         self._marker.clear()
+        self._end_measuring()
         self._engine.restart()
         self.engine_lost.emit()
         if self._files is not None:
@@ -214,15 +219,18 @@ class PairKeeper(QObject):
 
     @Slot(object)
     def _on_plain_measured(self, measured: PlainMeasured) -> None:
-        self._measure_request = 0
-        self.measuring_ended.emit()
+        self._end_measuring()
         self.plain_speed_measured.emit(measured.decode_tokens_per_second)
 
     @Slot(object)
     def _on_generation_failed(self, failed: GenerationFailed) -> None:
         if failed.request == self._measure_request:
-            self._measure_request = 0
+            self._end_measuring()
             self._board.show("measure", notices.plain_text(failed.message))
+
+    def _end_measuring(self) -> None:
+        if self._measure_request:
+            self._measure_request = 0
             self.measuring_ended.emit()
 
     # ------------------------------------------------------------ what the engine says
@@ -254,7 +262,7 @@ class PairKeeper(QObject):
     def _on_engine_exited(self, ended: EngineExit) -> None:
         self._marker.clear()
         self._last_exit = ended
-        self._measure_request = 0
+        self._end_measuring()
         self._set_pair(None)
         now = self._clock()
         self._tracker.record(now)
@@ -266,7 +274,6 @@ class PairKeeper(QObject):
             notice = notices.engine_ended(ended, had_draft=had_draft, was_answering=was_answering)
         self._board.remove(*ENGINE_NOTICES)
         self._board.show("engine", notice)
-        self.measuring_ended.emit()
         self.engine_lost.emit()
 
     @Slot(float)

@@ -21,6 +21,7 @@ from app.engine.protocol import (
     Figures,
     FrameReader,
     Generate,
+    GenerationFailed,
     GenerationFinished,
     GenerationStarted,
     Hello,
@@ -127,7 +128,11 @@ class ScriptedEngine:
         request = command.request
         if self.way == "stale":
             send(RoundsReceived(request=request + 7, rounds=[round_of("not yours")]))
-        send(GenerationStarted(request=request, seed=command.seed or 7, prompt_tokens=12))
+        dropped = 2 if self.way == "forgetful" and len(command.messages) > 2 else 0
+        send(GenerationStarted(request=request, seed=command.seed or 7, prompt_tokens=12, dropped_messages=dropped))
+        if self.way == "refusing":
+            send(GenerationFailed(request=request, message="The message has 9,000 tokens, the context 2,048."))
+            return
         send(RoundsReceived(request=request, rounds=[round_of("Hello there")]))
         match self.way:
             case "garbage":

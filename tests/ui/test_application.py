@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.chats.store import ChatStore
 from app.ui.application import has_display
 from app.ui.single_instance import SingleInstance, server_name
 
@@ -104,6 +105,23 @@ def test_engine_does_not_outlive_a_killed_window(qtbot: QtBot, start: Start) -> 
     assert engine
     app.process.kill()
     qtbot.waitUntil(lambda: not any(is_alive(child) for child in engine), timeout=WAIT_S * 1000)
+
+
+@posix
+def test_chat_survives_a_kill_in_the_middle_of_an_answer(home: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.ui.app_that_answers"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "stored\n"
+    process.kill()
+    process.communicate()
+    with ChatStore(home / "chats.sqlite") as store:
+        assert store.mark_interrupted() == 1
+        (chat,) = store.chats()
+        question, answer = store.branch(chat.id)
+    assert (question.text, question.status) == ("Do not lose me", "complete")
+    assert (answer.text, answer.status) == ("Hello there", "interrupted")
 
 
 @posix

@@ -13,13 +13,15 @@ from pytestqt.qtbot import QtBot
 
 from app.engine.protocol import LoadSettings, Message, Round, Sampling
 from app.ui.engine_client import CrashTracker, EngineExit, EngineState, ExitCause
-from app.ui.local_engine import LocalEngine, Timings, child_environment, out_of_memory_kills
+from app.ui.engine_process import child_environment, out_of_memory_kills
+from app.ui.local_engine import LocalEngine, Timings
 
 QUICK = Timings(ping_interval=0.05, silence=0.2, no_progress=100.0, start=0.3, cancel=0.2, quit=0.3)
 PATIENT = Timings(quit=0.5)
 WAIT_MS = 20_000
 
 MakeEngine = Callable[..., LocalEngine]
+pytestmark = pytest.mark.allow_logs  # deaths and hangs are what happens here
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from app.chats.model import Chat
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.settings import SettingsFile
-from app.ui.controller import Controller, file_name
+from app.ui.commands import file_name
+from app.ui.controller import Controller
 from app.ui.engine_client import EngineState
 from app.ui.local_engine import LocalEngine
 from app.ui.main_window import MainWindow

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.engine.protocol import Message
+from app.engine.protocol import LoadSettings, Message
 from app.ui.engine_client import EngineState
 from app.ui.local_engine import Timings
 from app.ui.notices import Action
@@ -195,6 +195,61 @@ def test_stalled_engine_is_offered_to_be_restarted(qtbot: QtBot, make_desk: Make
     assert "stall" not in desk.board.notices()
 
 
+def test_another_pair_in_the_middle_of_an_answer_ends_it(qtbot: QtBot, make_desk: MakeDesk) -> None:
+    desk = make_desk("endless")
+    desk.load()
+    with qtbot.waitSignal(desk.session.rounds_received, timeout=WAIT_MS):
+        desk.session.send("Go on")
+    desk.load()
+    desk.settle()
+    answer = desk.session.branch()[-1]
+    assert (answer.text, answer.status) == ("Hello there", "stopped")
+
+
+def test_refused_message_says_why_now_and_later(qtbot: QtBot, make_desk: MakeDesk) -> None:
+    desk = make_desk("refusing")
+    desk.load()
+    desk.ask("Much too long")
+    assert desk.page.notes == ["The message has 9,000 tokens, the context 2,048."]
+    chat_id = desk.session.chat_id()
+    with qtbot.waitSignal(desk.session.chat_shown, timeout=WAIT_MS):
+        desk.session.new_chat()
+    with qtbot.waitSignal(desk.session.chat_shown, timeout=WAIT_MS):
+        desk.session.open_chat(chat_id)
+    assert desk.page.footers[-1] == "The message has 9,000 tokens, the context 2,048."
+
+
+def test_line_where_the_context_begins_now_and_later(qtbot: QtBot, make_desk: MakeDesk) -> None:
+    desk = make_desk("forgetful")
+    desk.load()
+    desk.ask("One")
+    assert [desk.page.context_start] == [None]
+    desk.ask("Two")
+    second_question = desk.session.branch()[2].id
+    assert desk.page.context_start == second_question
+    chat_id = desk.session.chat_id()
+    with qtbot.waitSignal(desk.session.chat_shown, timeout=WAIT_MS):
+        desk.session.new_chat()
+    assert [desk.page.context_start] == [None]
+    with qtbot.waitSignal(desk.session.chat_shown, timeout=WAIT_MS):
+        desk.session.open_chat(chat_id)
+    assert desk.page.context_start == second_question
+
+
+def test_withdrawn_regeneration_leaves_the_answer(qtbot: QtBot, make_desk: MakeDesk) -> None:
+    desk = make_desk()
+    desk.load()
+    desk.ask("Once")
+    first = desk.session.branch()[-1]
+    desk.engine.load(str(desk.target), None, LoadSettings())
+    desk.session.regenerate()
+    assert desk.page.texts() == ["Once"]
+    with qtbot.waitSignal(desk.session.chat_shown, timeout=WAIT_MS):
+        desk.session.stop()
+    assert desk.session.branch()[-1].id == first.id
+    assert desk.page.texts() == ["Once", "Hello there"]
+
+
 def test_answer_goes_on_while_another_chat_is_shown(qtbot: QtBot, make_desk: MakeDesk) -> None:
     desk = make_desk("endless")
     desk.load()
@@ -235,7 +290,7 @@ def test_message_that_cannot_be_stored_comes_back(qtbot: QtBot, make_desk: MakeD
     with qtbot.waitSignal(desk.session.send_failed, timeout=WAIT_MS) as failed:
         desk.session.send("Do not lose me")
     assert failed.args == ["Do not lose me"]
-    assert "save" in desk.board.notices()
+    assert "send" in desk.board.notices()
     assert not desk.session.is_busy()
 
 

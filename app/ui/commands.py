@@ -1,0 +1,174 @@
+"""What the menu bar and the buttons of notices do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QStandardPaths, Qt, QUrl, Signal, Slot
+from PySide6.QtGui import QDesktopServices, QGuiApplication
+from PySide6.QtWidgets import QApplication, QDialog, QFileDialog
+
+from app import paths
+from app.ui import notices
+from app.ui.chat_book import ChatBook
+from app.ui.engine_client import Engine
+from app.ui.main_window import MainWindow
+from app.ui.notices import Action, NoticeBoard
+from app.ui.pair import PairKeeper
+from app.ui.session import ChatSession
+
+
+class Commands(QObject):
+    """Carries out what is asked for by name; what changes settings it passes on.
+
+    Signals:
+        models_requested: Show the Open models dialog.
+        measurement_requested: Measure the plain speed.
+        drafted_toggled: Tint drafted tokens or not.
+    """
+
+    models_requested = Signal()
+    measurement_requested = Signal()
+    drafted_toggled = Signal(bool)
+
+    def __init__(
+        self,
+        window: MainWindow,
+        engine: Engine,
+        keeper: PairKeeper,
+        session: ChatSession,
+        book: ChatBook,
+        board: NoticeBoard,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._window = window
+        self._engine = engine
+        self._keeper = keeper
+        self._session = session
+        self._book = book
+        self._board = board
+        self._entries = self._make_entries()
+        self._buttons = self._make_buttons()
+
+    @Slot(str)
+    def on_menu(self, name: str) -> None:
+        """Carry out the menu entry of this name."""
+        self._entries[name]()
+
+    @Slot(str)
+    def on_notice(self, name: str) -> None:
+        """Carry out the button of a notice."""
+        action, subject = notices.parse(name)
+        if action in (Action.WAIT, Action.DISMISS):
+            self._board.remove(subject)
+        else:
+            self._buttons[action]()
+
+    @Slot()
+    def new_chat(self) -> None:
+        self._window.chat_list.set_current(None)
+        self._session.new_chat()
+        self._window.composer.focus()
+
+    @Slot(str)
+    def delete_chat(self, chat_id: str) -> None:
+        """Delete a chat, whichever is shown; it can be undone for a while."""
+        self._session.stop_chat(chat_id)
+        self._book.delete(chat_id)
+
+    @Slot()
+    def export_chat(self) -> None:
+        """Ask for a file and write the shown chat to it as Markdown."""
+        chat_id = self._session.chat_id()
+        if chat_id is None:
+            return
+        folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
+        proposal = str(Path(folder) / file_name(self._book.title(chat_id)))
+        path, _ = QFileDialog.getSaveFileName(self._window, "Export chat", proposal, "Markdown (*.md)")
+        if path:
+            self._book.export(chat_id, Path(path))
+
+    # ------------------------------------------------------------ inside
+
+    def _make_entries(self) -> dict[str, Callable[[], object]]:
+        window = self._window
+        return {
+            "new_chat": self.new_chat,
+            "open_models": self.models_requested.emit,
+            "load_guide": self._keeper.load_guide,
+            "export_chat": self.export_chat,
+            "quit": window.close,
+            "copy": _copy,
+            "search_chats": self._search_chats,
+            "rename_chat": self._rename_chat,
+            "delete_chat": self._delete_shown_chat,
+            "toggle_chats": lambda: window.toggle_panel("chats"),
+            "toggle_speed": lambda: window.toggle_panel("speed"),
+            "show_drafted": lambda: self.drafted_toggled.emit(window.menus.action("show_drafted").isChecked()),
+            "stop": self._session.stop,
+            "regenerate": self._session.regenerate,
+            "measure_plain": self.measurement_requested.emit,
+            "show_shortcuts": self._show_shortcuts,
+            "open_logs": open_log_folder,
+            "show_about": self._show_about,
+        }
+
+    def _make_buttons(self) -> dict[Action, Callable[[], object]]:
+        return {
+            Action.RESTART: self._keeper.restart,
+            Action.RESTART_PLAIN: lambda: self._keeper.restart(with_draft=False),
+            Action.COPY_REPORT: lambda: QGuiApplication.clipboard().setText(self._keeper.report()),
+            Action.OPEN_MODELS: self.models_requested.emit,
+            Action.LOAD_GUIDE: self._keeper.load_guide,
+            Action.LOAD_AGAIN: self._keeper.load_again,
+            Action.OPEN_LOGS: open_log_folder,
+            Action.ANSWER: self._session.regenerate,
+            Action.SAVE_AGAIN: self._session.save_again,
+        }
+
+    def _search_chats(self) -> None:
+        self._window.show_panel("chats")
+        self._window.chat_list.focus_search()
+
+    def _rename_chat(self) -> None:
+        self._window.show_panel("chats")
+        self._window.chat_list.rename_current()
+
+    def _delete_shown_chat(self) -> None:
+        if (chat_id := self._session.chat_id()) is not None:
+            self.delete_chat(chat_id)
+
+    def _show_shortcuts(self) -> None:
+        from app.ui.help import ShortcutsDialog
+
+        open_dialog(ShortcutsDialog(self._window.menus.shortcuts(), self._window))
+
+    def _show_about(self) -> None:
+        from app.ui.help import AboutDialog
+
+        open_dialog(AboutDialog(self._engine.description(), self._engine.devices(), self._window))
+
+
+def open_dialog(dialog: QDialog) -> None:
+    """Show a dialog that takes care of itself."""
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.open()
+
+
+def open_log_folder() -> None:
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(paths.log_dir())))
+
+
+def file_name(title: str) -> str:
+    """A name for a Markdown file that every system accepts."""
+    kept = "".join(character if character.isalnum() or character in " -_" else " " for character in title)
+    return f"{' '.join(kept.split())[:60] or 'chat'}.md"
+
+
+def _copy() -> None:
+    """Copy what is selected where the focus is."""
+    copy = getattr(QApplication.focusWidget(), "copy", None)
+    if callable(copy):
+        copy()

@@ -1,0 +1,81 @@
+"""The engine's process as the system sees it: how it is started, with what environment, and why it ended."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from pathlib import Path
+
+from PySide6.QtCore import QProcess, QProcessEnvironment
+
+from app.ui.engine_client import ExitCause
+
+_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDENTIALS?)S?$|_PROXY$", re.IGNORECASE)
+
+
+def engine_command() -> list[str]:
+    """Program and arguments of the engine process, from source and frozen alike."""
+    if getattr(sys, "frozen", False):
+        return [sys.executable, "--role=engine"]
+    return [sys.executable, "-m", "app", "--role=engine"]
+
+
+def child_environment(own: QProcessEnvironment) -> QProcessEnvironment:
+    """``own`` without anything that looks like a secret or a proxy, which may carry one."""
+    environment = QProcessEnvironment(own)
+    for name in own.keys():  # noqa: SIM118 - not a mapping
+        if _SECRET.search(name):
+            environment.remove(name)
+    environment.insert("PYINSTALLER_RESET_ENVIRONMENT", "1")
+    return environment
+
+
+def prepare(process: QProcess, command: list[str]) -> None:
+    """Set everything but the signals."""
+    process.setProgram(command[0])
+    process.setArguments(command[1:])
+    process.setWorkingDirectory(str(Path(__file__).resolve().parents[2]))
+    process.setProcessEnvironment(child_environment(QProcessEnvironment.systemEnvironment()))
+    if sys.platform != "win32":
+        # A session of its own, so that Ctrl+C in a terminal reaches the window alone, which then ends the engine.
+        process.setUnixProcessParameters(QProcess.UnixProcessFlag.CreateNewSession)
+
+
+def cause_of_crash(code: int, memory_kills_before: int) -> tuple[ExitCause, str]:
+    """What a crash exit means. ``code`` is the signal, on Windows the exception; and the count when it started."""
+    if sys.platform == "win32":
+        return ExitCause.CRASHED, f"code {code & 0xFFFFFFFF:#010x}"
+    try:
+        name = signal.Signals(code).name
+    except ValueError:
+        name = f"signal {code}"
+    if code == signal.SIGKILL and out_of_memory_kills() > memory_kills_before:
+        return ExitCause.OUT_OF_MEMORY, name
+    if code in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        return ExitCause.KILLED, name
+    return (ExitCause.ABORTED if code == signal.SIGABRT else ExitCause.CRASHED), name
+
+
+def out_of_memory_kills() -> int:
+    """Processes the kernel has ended for memory so far, on this machine and in this control group; 0 if unknown."""
+    kills = _counter(Path("/proc/vmstat"))
+    try:
+        groups = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return kills
+    for line in groups:
+        path = line.rpartition(":")[2].lstrip("/")
+        kills += _counter(Path("/sys/fs/cgroup") / path / "memory.events")
+    return kills
+
+
+def _counter(path: Path) -> int:
+    try:
+        for line in path.read_text(encoding="ascii").splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+    except (OSError, ValueError):
+        pass
+    return 0

@@ -1,0 +1,82 @@
+"""Which messages the transcript shows, and how a change of them reaches it."""
+
+from __future__ import annotations
+
+from app.chats.model import StoredMessage
+from app.ui.answer import Answer, TranscriptView, context_start_of, heading_of, pieces_of
+from app.ui.footer import footer_of, note_of
+
+
+class ChatPage:
+    """The shown branch of the shown chat.
+
+    Attributes:
+        chat_id: ``None`` is the chat that comes into being with its first message.
+        branch: The messages on the page, oldest first.
+    """
+
+    def __init__(self, view: TranscriptView) -> None:
+        self._view = view
+        self._is_guide = True
+        self.chat_id: str | None = None
+        self.branch: list[StoredMessage] = []
+
+    def place(self, message_id: str) -> int | None:
+        """Where a message stands in the branch."""
+        return next((place for place, one in enumerate(self.branch) if one.id == message_id), None)
+
+    def set_guide(self, is_guide: bool) -> None:
+        """Whether an empty chat introduces the guide."""
+        if is_guide != self._is_guide:
+            self._is_guide = is_guide
+            if not self.branch:
+                self._view.show_welcome(is_guide)
+
+    def show(self, chat_id: str | None, branch: list[StoredMessage], live: Answer | None) -> None:
+        """Bring the view to another branch, touching only what differs. ``live`` is being written."""
+        old, same = self.branch, 0
+        while same < min(len(old), len(branch)) and old[same] == branch[same]:
+            same += 1
+        if same == 0:
+            self._view.clear()
+        elif same < len(old):
+            self._view.remove_from(old[same].id)
+        self.chat_id, self.branch = chat_id, list(branch)
+        if not branch:
+            self._view.show_welcome(self._is_guide)
+        for message in branch[same:]:
+            self._add(message, live)
+        self._view.mark_context_start(context_start_of(branch))
+
+    def cut(self, place: int) -> None:
+        """Take away everything from this place on."""
+        if place < len(self.branch):
+            self._view.remove_from(self.branch[place].id)
+            del self.branch[place:]
+
+    def add_question(self, message: StoredMessage) -> None:
+        self.chat_id = message.chat_id
+        self.branch.append(message)
+        self._add(message, None)
+
+    def begin_answer(self, message: StoredMessage) -> None:
+        self.branch.append(message)
+        self._view.begin_answer(message.id, heading_of(message))
+
+    def finish_answer(self, message: StoredMessage) -> None:
+        """The last message, the answer being written, has become this."""
+        self.branch[-1] = message
+        self._view.finish_answer(footer_of(message), note_of(message), message.version, message.versions)
+
+    def _add(self, message: StoredMessage, live: Answer | None) -> None:
+        if message.role == "user":
+            self._view.add_user_message(message.id, message.text, message.version, message.versions)
+        elif live is not None and live.message.id == message.id:
+            self._view.begin_answer(message.id, heading_of(message))
+            if live.prompt_progress is not None and not live.pieces:
+                self._view.set_prompt_progress(*live.prompt_progress)
+            self._view.append_pieces(live.pieces)
+        elif message.role == "assistant":
+            footer = " · ".join(part for part in (footer_of(message), note_of(message)) if part)
+            heading, pieces = heading_of(message), pieces_of(message)
+            self._view.add_answer(message.id, heading, message.text, pieces, footer, message.version, message.versions)

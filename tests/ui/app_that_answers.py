@@ -1,0 +1,51 @@
+"""An app in the middle of an answer, to be killed: ``python -m tests.ui.app_that_answers``.
+
+Sends a message to an engine that never finishes and says ``stored`` when a part of the answer is in the store.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from PySide6.QtCore import QTimer
+
+from app import paths
+from app.chats.store import ChatStore
+from app.chats.worker import ChatWorker
+from app.settings import SettingsFile
+from app.ui.application import make_application
+from app.ui.controller import Controller
+from app.ui.local_engine import LocalEngine
+from app.ui.main_window import MainWindow
+
+
+def answered_so_far(store: ChatStore) -> str:
+    chats = store.chats()
+    branch = store.branch(chats[0].id) if chats else []
+    return branch[1].text if len(branch) == 2 else ""
+
+
+def main() -> None:
+    application = make_application([])
+    settings = SettingsFile(paths.settings_file())
+    window = MainWindow(settings.values)
+    worker = ChatWorker(paths.chat_file())
+    engine = LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "endless"], parent=window)
+    controller = Controller(window, settings, engine, worker)
+    window.show()
+    controller.begin()
+    controller.session.send("Do not lose me")
+
+    def look() -> None:
+        if worker.submit(answered_so_far).result():
+            print("stored", flush=True)  # noqa: T201
+            timer.stop()
+
+    timer = QTimer(interval=100)
+    timer.timeout.connect(look)
+    timer.start()
+    application.exec()
+
+
+if __name__ == "__main__":
+    main()
