@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--questions", type=int, default=60)
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args(arguments)
     engine = Engine()
     command = Load(request=1, target=GUIDE[0], draft=GUIDE[1], settings=LoadSettings(threads=options.threads))
@@ -186,7 +186,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     result["sameness"] = sameness(engine, length, options.pairs)
     engine.unload()
     result["stop"] = stop_to_stopped(30)
-    print(json.dumps(result, indent=2, ensure_ascii=False) if options.json else table(result))
+    if not options.json:
+        print(table(result))
+    print(json.dumps(result, ensure_ascii=False))
     return result
 
 
