@@ -1,0 +1,114 @@
+"""The list on the left by itself."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLineEdit, QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.chats.model import Chat
+from app.ui import theme
+from app.ui.chat_list import ChatList, group_of
+
+TODAY = date(2026, 11, 20)
+
+
+def at(day: int, hour: int = 12) -> float:
+    return datetime(2026, 11, day, hour).timestamp()
+
+
+def chat(name: str, updated_at: float) -> Chat:
+    return Chat(name, f"About {name}" if name != "untitled" else "", updated_at, updated_at, None)
+
+
+@pytest.fixture
+def chat_list(qtbot: QtBot) -> ChatList:
+    widget = ChatList()
+    qtbot.addWidget(widget)
+    widget.resize(220, 500)
+    widget.show()
+    widget.set_chats([chat("a", at(20)), chat("b", at(19, 1)), chat("c", at(18)), chat("untitled", at(2))], TODAY)
+    return widget
+
+
+@pytest.mark.parametrize(
+    ("moment", "group"),
+    [(at(20, 0), "Today"), (at(21), "Today"), (at(19, 23), "Yesterday"), (at(18, 23), "Earlier")],
+)
+def test_groups(moment: float, group: str) -> None:
+    assert group_of(moment, TODAY) == group
+
+
+def test_titles_under_their_days(chat_list: ChatList) -> None:
+    assert chat_list.titles() == ["Today", "About a", "Yesterday", "About b", "Earlier", "About c", "New chat"]
+
+
+def test_choosing_with_keys_skips_headings(qtbot: QtBot, chat_list: ChatList) -> None:
+    chat_list.set_current("a")
+    with qtbot.waitSignal(chat_list.chat_chosen) as chosen:
+        QTest.keyClick(chat_list._list, Qt.Key.Key_Down)
+    assert chosen.args == ["b"]
+
+
+def test_marking_the_shown_chat_tells_nobody(qtbot: QtBot, chat_list: ChatList) -> None:
+    with qtbot.assertNotEmitted(chat_list.chat_chosen):
+        chat_list.set_current("c")
+        chat_list.set_current(None)
+        chat_list.set_chats([chat("a", at(20))], TODAY)
+
+
+def test_renaming_in_place(qtbot: QtBot, chat_list: ChatList) -> None:
+    chat_list.set_current("b")
+    chat_list.rename_current()
+    editor = chat_list._list.findChild(QLineEdit)
+    assert editor is not None
+    editor.selectAll()
+    QTest.keyClicks(editor, "Rain")
+    with qtbot.waitSignal(chat_list.chat_renamed) as renamed:
+        QTest.keyClick(editor, Qt.Key.Key_Return)
+    assert renamed.args == ["b", "Rain"]
+
+
+def test_list_is_not_rebuilt_under_a_title_being_typed(chat_list: ChatList) -> None:
+    chat_list.set_current("b")
+    chat_list.rename_current()
+    chat_list.set_chats([chat("new", at(20))], TODAY)
+    assert "About b" in chat_list.titles()
+
+
+def test_delete_key(qtbot: QtBot, chat_list: ChatList) -> None:
+    chat_list.set_current("b")
+    with qtbot.waitSignal(chat_list.chat_deletion_requested) as deleted:
+        QTest.keyClick(chat_list._list, Qt.Key.Key_Delete)
+    assert deleted.args == ["b"]
+
+
+def test_search_is_told_once_typing_pauses(qtbot: QtBot, chat_list: ChatList) -> None:
+    heard: list[str] = []
+    chat_list.search_changed.connect(heard.append)
+    with qtbot.waitSignal(chat_list.search_changed):
+        QTest.keyClicks(chat_list._search, "poem")
+    assert heard == ["poem"]
+
+
+def test_new_chat_button(qtbot: QtBot, chat_list: ChatList) -> None:
+    with qtbot.waitSignal(chat_list.new_chat_requested):
+        QTest.mouseClick(chat_list.findChildren(QPushButton)[0], Qt.MouseButton.LeftButton)
+
+
+def test_headings_follow_the_theme(chat_list: ChatList) -> None:
+    theme.override(theme.DARK)
+    try:
+        assert chat_list._list.item(0).foreground().color() == theme.DARK.quiet
+    finally:
+        theme.override(None)
+
+
+def test_titles_are_plain_text_in_tool_tips(chat_list: ChatList) -> None:
+    wicked = Chat("w", "<img src='file:///etc/hostname'>", at(20), at(20), None)
+    chat_list.set_chats([wicked], TODAY)
+    assert "<img" not in chat_list._list.item(1).toolTip()

@@ -1,0 +1,88 @@
+"""The line under an answer."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from app.chats.model import Status, StoredMessage
+from app.engine.protocol import DraftFigures, Figures
+from app.ui.footer import footer_of, note_of, seconds_text
+
+FIGURES = Figures(
+    prompt_tokens=12,
+    completion_tokens=1214,
+    time_to_first_token_s=0.12,
+    decode_tokens_per_second=74.2,
+    draft=DraftFigures(
+        drafted=100, tested=100, accepted=68, acceptance_rate=0.68, verify_passes=36, mean_acceptance_length=2.89
+    ),
+)
+
+
+def answer(
+    reason: str | None = "end",
+    status: Status = "complete",
+    figures: dict[str, object] | None = None,
+    settings: dict[str, object] | None = None,
+) -> StoredMessage:
+    kept = msgspec.to_builtins(FIGURES) if figures is None else figures
+    return StoredMessage(
+        "id", "chat", None, "assistant", "text", status, 0.0, None, reason, figures=kept, settings=settings or {}
+    )
+
+
+def plain(text: str) -> str:
+    return text.replace("\u00a0", " ").replace("\u2060", "")
+
+
+def test_all_figures_with_units() -> None:
+    assert plain(footer_of(answer())) == (
+        "74 tok/s · 1,214 tokens · 0.12 s to first token · 68 % kept · 2.9 tokens a pass"
+        " · stopped at the end of the answer"
+    )
+
+
+def test_without_a_draft_nothing_is_kept() -> None:
+    figures = msgspec.to_builtins(msgspec.structs.replace(FIGURES, draft=DraftFigures(), completion_tokens=1))
+    assert plain(footer_of(answer(figures=figures))) == (
+        "74 tok/s · 1 token · 0.12 s to first token · stopped at the end of the answer"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("length", "cut at the longest answer set"),
+        ("context", "cut because the context is full"),
+        ("cancelled", "stopped by you"),
+        ("stop_string", "stopped at a stop string"),
+    ],
+)
+def test_every_end_has_its_words(reason: str, words: str) -> None:
+    assert footer_of(answer(reason, figures={})) == words
+
+
+def test_the_stop_string_is_named() -> None:
+    assert footer_of(answer("stop_string", figures={"stop_string": "END"})) == "stopped at “END”"
+
+
+def test_chatml_is_mentioned() -> None:
+    assert footer_of(answer(settings={"template": "chatml"})).endswith(" · ChatML template")
+
+
+@pytest.mark.parametrize("figures", [{"draft": 5}, {"completion_tokens": "many"}, {"decode_tokens_per_second": []}])
+def test_figures_that_cannot_be_read_are_left_out(figures: dict[str, object]) -> None:
+    assert footer_of(answer(figures=figures)) == "stopped at the end of the answer"
+
+
+def test_notes_say_what_went_wrong() -> None:
+    assert note_of(answer()) is None
+    assert note_of(answer(None, "failed", {"failure": "Too long."})) == "Too long."
+    assert "kept" in str(note_of(answer(None, "interrupted", {})))
+    assert note_of(answer(None, "failed", {}))
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.124, "0.12 s"), (3.44, "3.4 s"), (128.2, "128 s")])
+def test_seconds(seconds: float, text: str) -> None:
+    assert seconds_text(seconds) == text
