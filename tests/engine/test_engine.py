@@ -101,7 +101,7 @@ def test_stop_during_prompt_processing(engine: Engine, load: Loader, random_pair
 def test_a_stop_string_inside_an_accepted_draft(engine: Engine, load: Loader, guide_pair: Pair) -> None:
     load(guide_pair[0], guide_pair[0])  # its own draft: everything is accepted, so the stop lies inside a draft
     question = "What is speculative decoding?"
-    whole = run(engine, ask(question, sampling=GREEDY, draft_length=8))
+    whole = run(engine, ask(question, sampling=GREEDY, draft_length=8, max_tokens=120))
     start = len(whole.text) // 2
     stop = whole.text[start : start + 11]
     cut = run(engine, ask(question, sampling=GREEDY, draft_length=8, stop=[stop, "not in there"]))
@@ -117,7 +117,7 @@ def test_a_stop_string_inside_an_accepted_draft(engine: Engine, load: Loader, gu
 
 def test_the_end_token_ends_the_answer(engine: Engine, load: Loader, guide_pair: Pair) -> None:
     load(*guide_pair)
-    answer = run(engine, ask("Hello", sampling=GREEDY))
+    answer = run(engine, ask("Hello", sampling=GREEDY, max_tokens=300))
     assert answer.finished.finish_reason == "end"
     assert answer.text and "<|" not in answer.text
     assert_sums_close(answer)
@@ -142,17 +142,17 @@ def test_a_full_context_ends_the_answer(engine: Engine, load: Loader, random_pai
 
 def test_the_next_turn_processes_only_what_is_new(engine: Engine, load: Loader, guide_pair: Pair) -> None:
     load(*guide_pair)
-    first = run(engine, ask("What is a draft model?", sampling=GREEDY))
+    first = run(engine, ask("What is a draft model?", sampling=GREEDY, max_tokens=100))
     chat = [
         Message(role="user", content="What is a draft model?"),
         Message(role="assistant", content=first.text),
         Message(role="user", content="And a target model?"),
     ]
-    second = run(engine, ask("", messages=chat, sampling=GREEDY))
+    second = run(engine, ask("", messages=chat, sampling=GREEDY, max_tokens=100))
     whole = first.started.prompt_tokens + len(first.token_ids)
     assert second.started.cached_tokens >= whole - 2
     assert second.started.prompt_tokens > second.started.cached_tokens
-    again = run(engine, ask("", messages=chat, sampling=GREEDY))
+    again = run(engine, ask("", messages=chat, sampling=GREEDY, max_tokens=100))
     assert again.started.cached_tokens == again.started.prompt_tokens - 1
     assert again.token_ids == second.token_ids
 
