@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from app.ui import theme as themes
+from app.ui.chat.parts import label
 
 _THANKS_MILLISECONDS = 1500
 _MAX_LANGUAGE = 24
@@ -20,9 +21,7 @@ class CodeHeader(QWidget):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setCursor(Qt.CursorShape.ArrowCursor)
-        self._language = QLabel(textFormat=Qt.TextFormat.PlainText)
-        themes.set_role(self._language, "quiet")
-        self._language.setFont(themes.scaled(self.font(), 0.9))
+        self._language = label(role="quiet", scale=0.9, wraps=False)
         self.copy_button = QPushButton("Copy")
         self.copy_button.setFont(themes.scaled(self.font(), 0.9))
         self.copy_button.clicked.connect(self.copy_requested)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from PySide6.QtCore import QEvent, QPoint, QRect, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QFontMetricsF, QKeyEvent, QResizeEvent
+from PySide6.QtGui import QFont, QFontMetricsF, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
 
 from app.ui import theme as themes
@@ -31,6 +31,11 @@ class Widths:
 
     prose: int
     code: int
+
+
+def prose_width(font: QFont, room: int) -> int:
+    """How wide a line of text shall be where there are ``room`` pixels."""
+    return min(max(120, room - 2 * MARGIN), round(QFontMetricsF(font).averageCharWidth() * PROSE_CHARACTERS))
 
 
 class EntryWidget(Protocol):
@@ -92,6 +97,8 @@ class Column(QAbstractScrollArea):
 
     def remove(self, entries: list[Entry]) -> None:
         """Remove these entries and their widgets."""
+        if not entries:
+            return
         for entry in entries:
             self.entries.remove(entry)
             if entry.widget is not None:
@@ -105,15 +112,20 @@ class Column(QAbstractScrollArea):
         entry.fitted = None
         self.arrange()
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether entries were added that are not on screen yet."""
+        return self._soon.isActive()
+
     # -- place
 
     def widths(self) -> Widths:
         """The widths that fit into the window at present."""
-        room = max(120, self.viewport().width() - 2 * MARGIN)
-        prose = min(room, round(QFontMetricsF(self.font()).averageCharWidth() * PROSE_CHARACTERS))
+        prose = prose_width(self.font(), self.width())
         code = round(QFontMetricsF(themes.monospace()).averageCharWidth() * CODE_CHARACTERS)
-        right = (self.viewport().width() + prose) // 2
-        return Widths(prose, max(prose, min(code, prose + self.viewport().width() - MARGIN - right)))
+        # Of the whole width: a scroll bar that comes or goes moves nothing.
+        right = (self.width() + prose) // 2
+        return Widths(prose, max(prose, min(code, prose + self.width() - MARGIN - right)))
 
     @Slot()
     def go_to_end(self) -> None:
@@ -178,7 +190,7 @@ class Column(QAbstractScrollArea):
         return change != 0
 
     def _place(self, widths: Widths) -> None:
-        left = (self.viewport().width() - widths.prose) // 2
+        left = (self.width() - widths.prose) // 2
         offset = self.verticalScrollBar().value()
         near = set(self._near())
         for entry in self.entries:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QInputMethodEvent, QKeyEvent, QTextOption
+from PySide6.QtGui import QInputMethodEvent, QKeyEvent, QResizeEvent, QTextOption
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.ui import theme as themes
+from app.ui.chat.column import prose_width
 from app.ui.chat.parts import label
 from app.ui.icons import set_icon
 from app.ui.theme import SPACING
@@ -44,6 +45,12 @@ class _Editor(QPlainTextEdit):
         self.updateGeometry()
 
     # -- Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self._lines() <= MAX_LINES:
+            # It scrolled to the cursor before it had grown.
+            self.verticalScrollBar().setValue(0)
 
     def sizeHint(self) -> QSize:
         lines = min(self._lines(), MAX_LINES)
@@ -103,11 +110,10 @@ class Composer(QWidget):
         row.setSpacing(2 * SPACING)
         row.addWidget(self.editor, 1)
         row.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(24, 8, 24, 16)
-        column.setSpacing(SPACING)
-        column.addWidget(box)
-        column.addWidget(self.hint)
+        self._column = QVBoxLayout(self)
+        self._column.setSpacing(SPACING)
+        self._column.addWidget(box)
+        self._column.addWidget(self.hint)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.setFocusProxy(self.editor)
         self._show_state()
@@ -167,3 +173,11 @@ class Composer(QWidget):
     def _on_escaped(self) -> None:
         if self._is_busy:
             self.stop_requested.emit()
+
+    # -- Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Stay in line with the messages above."""
+        super().resizeEvent(event)
+        side = (event.size().width() - prose_width(self.font(), event.size().width())) // 2
+        self._column.setContentsMargins(side, 8, side, 16)

@@ -26,7 +26,7 @@ class MessageWidget(QWidget):
     def __init__(self, message_id: str, heading: str, *, plain: bool) -> None:
         super().__init__()
         self.message_id = message_id
-        self.heading = label(heading, "heading", scale=0.95)
+        self.heading = label(heading, "quiet", scale=0.95, bold=True)
         self.heading.setParent(self)
         self.view = MarkdownView(plain=plain, parent=self)
         self.view.setAccessibleName(f"{heading}: message")
@@ -89,7 +89,7 @@ class UserMessage(MessageWidget):
         self.edit_button.clicked.connect(self._on_edit)
         for widget in (self.copy_button, self.edit_button, self.versions):
             self.row.addWidget(widget)
-        self.row.addStretch(1)
+        self.row.insertStretch(0, 1)
         self.versions.set_versions(version, versions)
         self.editor = QPlainTextEdit(self)
         self.editor.setAccessibleName("Edit your message")
@@ -116,11 +116,15 @@ class UserMessage(MessageWidget):
         self.versions.set_busy(busy)
         if busy:
             self.stop_editing()
+        self.height_changed.emit()
 
     def fit(self, widths: Widths) -> int:
         inner = widths.prose - 2 * _PADDING
         self.view.set_widths(inner, inner)
-        top = self._stack(_PADDING, _PADDING, inner, (self.heading, 0))
+        actions = self.action_row.sizeHint()
+        self.action_row.setGeometry(widths.prose - actions.width() - 4, 4, actions.width(), actions.height())
+        self.heading.setGeometry(_PADDING, 4, inner - actions.width(), actions.height())
+        top = 4 + actions.height() - 4
         if self.editor.isHidden():
             self.view.move(_PADDING, top + 4)
             top += 4 + self.view.content_height()
@@ -131,7 +135,7 @@ class UserMessage(MessageWidget):
             top += 4 + height
         top = self._stack(top, _PADDING, inner, (self.edit_actions, 8))
         self._ground = QRectF(0, 0, widths.prose, top + _PADDING)
-        return self._stack(round(self._ground.bottom()), 0, widths.prose, (self.action_row, 2))
+        return top + _PADDING
 
     @Slot()
     def _on_edit(self) -> None:
@@ -195,8 +199,7 @@ class AnswerMessage(MessageWidget):
         super().__init__(message_id, heading, plain=False)
         self.progress = label(role="quiet")
         self.note = label(role="warning", scale=0.95)
-        self.footer = label(role="quiet", scale=0.9)
-        self.footer.setFont(themes.tabular(self.footer.font()))
+        self.footer = label(role="quiet", scale=0.9, figures=True)
         self.footer.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         for part in (self.progress, self.note, self.footer):
             part.setParent(self)
@@ -240,7 +243,9 @@ class AnswerMessage(MessageWidget):
         top = self._stack(0, 0, widths.prose, (self.heading, 4), (self.progress, 6))
         self.view.move(0, top + 6)
         top += 6 + self.view.content_height()
-        return self._stack(top, 0, widths.prose, (self.note, 10), (self.footer, 10), (self.action_row, 4)) + 4
+        top = self._stack(top, 0, widths.prose, (self.note, 10), (self.footer, 10))
+        # A little to the left, so that the icons and not their frames line up with the text.
+        return self._stack(top, -5, widths.prose, (self.action_row, 2)) + 8
 
     @Slot()
     def _on_regenerate(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QIcon
+from PySide6.QtGui import QFont, QIcon
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QToolButton, QWidget
 
 from app.ui import icons
@@ -13,13 +13,18 @@ from app.ui import theme as themes
 from app.ui.theme import Theme
 
 
-def label(text: str = "", role: str = "", *, scale: float = 1.0, wraps: bool = True) -> QLabel:
-    """Plain text that can be selected."""
+def label(
+    text: str = "", role: str = "", *, scale: float = 1.0, bold: bool = False, figures: bool = False, wraps: bool = True
+) -> QLabel:
+    """Plain text. ``figures``: of one width each, for numbers that change."""
     result = QLabel(text, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
+    font = themes.scaled(result.font(), scale)
+    if bold:
+        font.setWeight(QFont.Weight.DemiBold)
+    result.setFont(themes.tabular(font) if figures else font)
     if role:
+        # After the font: a style sheet that is applied before it would take it back.
         themes.set_role(result, role)
-    if scale != 1.0:
-        result.setFont(themes.scaled(result.font(), scale))
     return result
 
 
@@ -58,8 +63,7 @@ class VersionSwitch(QWidget):
         super().__init__(parent)
         self._back = icon_button("left", "", "Earlier version")
         self._on = icon_button("right", "", "Later version")
-        self._label = label(wraps=False, role="quiet", scale=0.9)
-        self._label.setFont(themes.tabular(self._label.font()))
+        self._label = label(wraps=False, role="quiet", scale=0.9, figures=True)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(0)

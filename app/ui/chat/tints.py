@@ -139,10 +139,17 @@ class TokenTints:
     def _add(self, shape: _Shape, block: QTextBlock, start: int, end: int) -> None:
         layout = block.layout()
         metrics = QFontMetricsF(block.charFormat().font())
+        offsets = utf16_offsets(block.text())
         for index in range(layout.lineCount()):
             line = layout.lineAt(index)
             first = max(start, line.textStart())
             last = min(end, line.textStart() + line.textLength())
+            shown = block.text() if offsets is None else ""
+            # Spaces around words (and the indent of code) stay plain: calmer to look at.
+            while first < last and shown[first : first + 1].isspace():
+                first += 1
+            while first < last and shown[last - 1 : last].isspace():
+                last -= 1
             if first >= last:
                 continue
             left, right = sorted((_x(line.cursorToX(first)), _x(line.cursorToX(last))))

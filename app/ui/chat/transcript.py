@@ -20,7 +20,7 @@ from app.ui.icons import set_icon
 
 NoticeKind = Literal["info", "warning", "bad"]
 
-_PROGRESS_DELAY = 0.4
+PROGRESS_DELAY = 0.4
 """Seconds of prompt processing before its progress is worth showing."""
 _CHARACTERS_PER_LINE = 65
 _LINE_HEIGHT = 22
@@ -129,7 +129,7 @@ class Transcript(QWidget):
 
     def set_prompt_progress(self, done: int, total: int) -> None:
         """How far the model has read the chat, in tokens; shown where that takes noticeable time."""
-        if self._answer is None or time.monotonic() - self._answer_began < _PROGRESS_DELAY or total <= 0:
+        if self._answer is None or time.monotonic() - self._answer_began < PROGRESS_DELAY or total <= 0:
             return
         if isinstance(self._answer.widget, AnswerMessage):
             share = min(100, 100 * done // total)
@@ -213,6 +213,9 @@ class Transcript(QWidget):
 
     @Slot(bool)
     def _on_following_changed(self, follows: bool) -> None:
+        if follows and self.newest_button.hasFocus():
+            # Else Qt hands the focus to some message, and the view would go there.
+            self.column.setFocus()
         self.newest_button.setVisible(not follows)
         self._place_button()
 

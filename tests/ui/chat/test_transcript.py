@@ -1,0 +1,394 @@
+"""The transcript, from the calls of the window to what is on screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QPlainTextEdit, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.engine.protocol import Piece
+from app.ui import theme
+from app.ui.chat.extras import CONTEXT_TEXT, EXAMPLES
+from app.ui.chat.messages import AnswerMessage, UserMessage
+from app.ui.chat.transcript import Transcript
+
+FOOTER = "74 tok/s · 214 tokens · 0.12 s to first token · 68 % kept"
+
+
+@pytest.fixture
+def transcript(qtbot: QtBot, qapp: QApplication) -> Iterator[Transcript]:
+    theme.apply(qapp)
+    result = Transcript()
+    qtbot.addWidget(result)
+    result.resize(800, 600)
+    result.show()
+    yield result
+    theme.override(None)
+    qapp.setStyleSheet("")
+
+
+def widget(transcript: Transcript, key: str) -> QWidget:
+    entry = next(entry for entry in transcript.column.entries if entry.key == key)
+    assert entry.widget is not None
+    return entry.widget
+
+
+def answer(transcript: Transcript, key: str) -> AnswerMessage:
+    found = widget(transcript, key)
+    assert isinstance(found, AnswerMessage)
+    return found
+
+
+def question(transcript: Transcript, key: str) -> UserMessage:
+    found = widget(transcript, key)
+    assert isinstance(found, UserMessage)
+    return found
+
+
+def settle(qtbot: QtBot, transcript: Transcript) -> None:
+    """Wait until everything near the screen is built and drawn."""
+
+    def is_settled() -> bool:
+        built = [entry for entry in transcript.column.entries if entry.widget is not None]
+        views = [entry.widget.view for entry in built if isinstance(entry.widget, (UserMessage, AnswerMessage))]
+        return not transcript.column.is_pending and all(view.is_drawn for view in views)
+
+    qtbot.waitUntil(is_settled)
+
+
+def click(button: QAbstractButton) -> None:
+    assert button.isVisible()
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def fill(transcript: Transcript, turns: int) -> None:
+    for turn in range(turns):
+        transcript.add_user_message(f"u{turn}", f"Question {turn}")
+        transcript.add_answer(f"a{turn}", "Guide", f"Answer **{turn}**\n\n- one\n- two\n" * 5, [], FOOTER, 1, 1)
+
+
+# ---------------------------------------------------------------- an answer
+
+
+def test_an_answer_streams_in(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add_user_message("u", "What is **this**?")
+    transcript.begin_answer("a", "Guide")
+    for text in ("Some ", "**bo", "ld** ", "words\n\n", "```py\nx = 1", "\n```"):
+        transcript.append_pieces([Piece(text=text)])
+    settle(qtbot, transcript)
+    assert answer(transcript, "a").view.document().toPlainText() == "Some bold words\nx = 1"
+    assert not answer(transcript, "a").footer.isVisible()
+    transcript.finish_answer(FOOTER, "Stopped before the end.", 1, 1)
+    settle(qtbot, transcript)
+    assert answer(transcript, "a").footer.text() == FOOTER
+    assert answer(transcript, "a").note.isVisible()
+    assert question(transcript, "u").view.document().toPlainText() == "What is **this**?"
+
+
+def test_pieces_after_the_end_are_ignored(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.append_pieces([Piece(text="lost")])
+    transcript.begin_answer("a", "Guide")
+    transcript.finish_answer(FOOTER, None, 1, 1)
+    transcript.append_pieces([Piece(text="late")])
+    settle(qtbot, transcript)
+    assert answer(transcript, "a").view.content == ""
+
+
+def test_reading_the_chat_shows_only_when_it_takes_a_while(
+    qtbot: QtBot, transcript: Transcript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcript.begin_answer("a", "Guide")
+    transcript.set_prompt_progress(100, 1000)
+    assert answer(transcript, "a").progress.isHidden()
+    monkeypatch.setattr("app.ui.chat.transcript.PROGRESS_DELAY", 0.0)
+    transcript.set_prompt_progress(420, 1000)
+    assert answer(transcript, "a").progress.text() == "Reading the chat · 42 %"
+    transcript.append_pieces([Piece(text="x")])
+    assert answer(transcript, "a").progress.isHidden()
+
+
+def test_a_stored_answer_shows_its_footer_and_version(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add_answer("a", "Guide", "text", [Piece(text="text", drafter="model")], FOOTER, 2, 3)
+    settle(qtbot, transcript)
+    shown = [label.text() for label in answer(transcript, "a").findChildren(QLabel) if label.isVisible()]
+    assert FOOTER in shown
+    assert "2/3" in shown
+
+
+# ---------------------------------------------------------------- what the user can do
+
+
+def named(parent: QWidget, name: str) -> QAbstractButton:
+    return next(button for button in parent.findChildren(QAbstractButton) if button.accessibleName() == name)
+
+
+def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add_answer("a", "Guide", "the **source**", [], FOOTER, 2, 2)
+    settle(qtbot, transcript)
+    message = answer(transcript, "a")
+    with qtbot.waitSignal(transcript.regenerate_requested) as asked:
+        click(message.regenerate_button)
+    assert asked.args == ["a"]
+    with qtbot.waitSignal(transcript.version_requested) as stepped:
+        click(named(message, "Earlier version"))
+    assert stepped.args == ["a", -1]
+    assert not named(message, "Later version").isEnabled()
+    click(message.copy_button)
+    assert QGuiApplication.clipboard().text() == "the **source**"
+
+
+def test_editing_a_message(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add_user_message("u", "first", 1, 2)
+    settle(qtbot, transcript)
+    message = question(transcript, "u")
+    click(message.edit_button)
+    editor = message.findChild(QPlainTextEdit)
+    assert isinstance(editor, QPlainTextEdit)
+    assert editor.isVisible()
+    editor.setPlainText("  ")
+    assert not message.save_button.isEnabled()
+    editor.setPlainText("second")
+    with qtbot.waitSignal(transcript.edit_requested) as edited:
+        click(message.save_button)
+    assert edited.args == ["u", "second"]
+    assert not editor.isVisible()
+
+
+def test_escape_leaves_a_message_as_it_was(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add_user_message("u", "first")
+    settle(qtbot, transcript)
+    message = question(transcript, "u")
+    click(message.edit_button)
+    message.editor.setPlainText("second")
+    with qtbot.assertNotEmitted(transcript.edit_requested):
+        QTest.keyClick(message.editor, Qt.Key.Key_Escape)
+    assert message.view.isVisible()
+    assert message.view.content == "first"
+
+
+def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript) -> None:
+    fill(transcript, 1)
+    settle(qtbot, transcript)
+    transcript.set_busy(True)
+    transcript.add_answer("late", "Guide", "text", [], FOOTER, 1, 2)
+    settle(qtbot, transcript)
+    for key in ("a0", "late"):
+        assert not answer(transcript, key).regenerate_button.isVisible()
+        assert not answer(transcript, key).versions.isVisible()
+        assert answer(transcript, key).copy_button.isVisible()
+    assert not question(transcript, "u0").edit_button.isVisible()
+    transcript.set_busy(False)
+    assert answer(transcript, "late").regenerate_button.isVisible()
+    assert answer(transcript, "late").versions.isVisible()
+
+
+def test_every_control_has_a_name_and_takes_the_focus(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add_user_message("u", "question", 1, 2)
+    transcript.add_answer("a", "Guide", "```py\nx\n```", [], FOOTER, 1, 2)
+    transcript.add_notice("bad", "It ended.", [("restart", "Restart")])
+    settle(qtbot, transcript)
+    buttons = [button for button in transcript.findChildren(QAbstractButton) if button.isVisible()]
+    assert len(buttons) >= 10
+    for button in buttons:
+        assert button.accessibleName(), button.text()
+        assert button.focusPolicy() & Qt.FocusPolicy.TabFocus, button.accessibleName()
+
+
+# ---------------------------------------------------------------- order of the column
+
+
+def keys(transcript: Transcript) -> list[str]:
+    return [entry.key for entry in transcript.column.entries]
+
+
+def test_remove_from(qtbot: QtBot, transcript: Transcript) -> None:
+    fill(transcript, 3)
+    settle(qtbot, transcript)
+    transcript.remove_from("u1")
+    assert keys(transcript) == ["u0", "a0"]
+    transcript.remove_from("unknown")
+    assert keys(transcript) == ["u0", "a0"]
+
+
+def test_removing_the_answer_being_written_ends_it(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.begin_answer("a", "Guide")
+    transcript.append_pieces([Piece(text="x")])
+    transcript.remove_from("a")
+    transcript.append_pieces([Piece(text="y")])
+    transcript.finish_answer(FOOTER, None, 1, 1)
+    settle(qtbot, transcript)
+    assert keys(transcript) == []
+
+
+def test_clear_while_an_answer_is_written(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.begin_answer("a", "Guide")
+    transcript.append_pieces([Piece(text="x " * 50_000)])
+    transcript.clear()
+    fill(transcript, 1)
+    settle(qtbot, transcript)
+    assert keys(transcript) == ["u0", "a0"]
+
+
+def test_the_line_where_the_context_begins(qtbot: QtBot, transcript: Transcript) -> None:
+    fill(transcript, 3)
+    transcript.mark_context_start("u1")
+    transcript.mark_context_start("u2")
+    settle(qtbot, transcript)
+    at = keys(transcript).index("u2")
+    line = transcript.column.entries[at - 1].widget
+    assert line is not None
+    assert [label.text() for label in line.findChildren(QLabel)] == [CONTEXT_TEXT]
+    assert len(keys(transcript)) == 7
+    transcript.mark_context_start(None)
+    assert len(keys(transcript)) == 6
+
+
+def test_notices(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add_notice("bad", "The engine <b>ended</b>.", [("restart", "Restart"), ("report", "Copy report")])
+    settle(qtbot, transcript)
+    [entry] = transcript.column.entries
+    assert entry.widget is not None
+    text = entry.widget.findChild(QLabel)
+    assert isinstance(text, QLabel)
+    assert text.textFormat() is Qt.TextFormat.PlainText
+    assert text.text() == "The engine <b>ended</b>."
+    with qtbot.waitSignal(transcript.notice_action_triggered) as triggered:
+        click(named(entry.widget, "Copy report"))
+    assert triggered.args == ["report"]
+    transcript.remove_notices()
+    assert keys(transcript) == []
+
+
+# ---------------------------------------------------------------- the empty chat
+
+
+def test_the_examples_can_be_chosen(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.show_welcome(guide=False)
+    settle(qtbot, transcript)
+    for text in EXAMPLES:
+        with qtbot.waitSignal(transcript.example_chosen) as chosen:
+            click(named(transcript, text))
+        assert chosen.args == [text]
+    assert not [button for button in transcript.findChildren(QPushButton) if button.text() == "Keep the guide"]
+
+
+def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.show_welcome(guide=True)
+    settle(qtbot, transcript)
+    with qtbot.waitSignal(transcript.open_models_requested):
+        click(named(transcript, "Open models…"))
+    keep = named(transcript, "Keep the guide")
+    with qtbot.waitSignal(transcript.guide_kept):
+        click(keep)
+    assert not keep.isVisible()
+
+
+def test_the_first_message_ends_the_welcome(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.show_welcome(guide=True)
+    transcript.add_user_message("u", "Hello")
+    assert keys(transcript) == ["u"]
+
+
+# ---------------------------------------------------------------- scrolling
+
+
+def test_only_what_is_near_the_screen_is_built(qtbot: QtBot, transcript: Transcript) -> None:
+    fill(transcript, 150)
+    settle(qtbot, transcript)
+    built = [entry for entry in transcript.column.entries if entry.widget is not None]
+    assert len(transcript.column.entries) == 300
+    assert len(built) < 40
+    assert built[-1].key == "a149"
+    transcript.column.verticalScrollBar().setValue(0)
+    settle(qtbot, transcript)
+    assert transcript.column.entries[0].widget is not None
+    assert question(transcript, "u0").isVisible()
+
+
+def test_the_view_follows_the_end(qtbot: QtBot, transcript: Transcript) -> None:
+    fill(transcript, 3)
+    transcript.begin_answer("a", "Guide")
+    bar = transcript.column.verticalScrollBar()
+    for _ in range(5):
+        transcript.append_pieces([Piece(text="line\n\n" * 10)])
+        settle(qtbot, transcript)
+        assert bar.value() == bar.maximum() > 0
+    assert not transcript.newest_button.isVisible()
+
+
+def test_the_view_stays_where_the_user_reads(qtbot: QtBot, transcript: Transcript) -> None:
+    fill(transcript, 5)
+    transcript.begin_answer("a", "Guide")
+    settle(qtbot, transcript)
+    bar = transcript.column.verticalScrollBar()
+    bar.setValue(bar.maximum() // 2)
+    place = bar.value()
+    transcript.append_pieces([Piece(text="line\n\n" * 30)])
+    settle(qtbot, transcript)
+    assert bar.value() == place
+    click(transcript.newest_button)
+    settle(qtbot, transcript)
+    assert bar.value() == bar.maximum()
+    assert not transcript.newest_button.isVisible()
+
+
+def test_building_what_is_above_moves_nothing(qtbot: QtBot, transcript: Transcript) -> None:
+    fill(transcript, 60)
+    settle(qtbot, transcript)
+    bar = transcript.column.verticalScrollBar()
+    for _ in range(60):
+        seen = next(e for e in transcript.column.entries if e.top + e.height > bar.value() + 300)
+        assert seen.widget is not None
+        before = seen.widget.y()
+        bar.setValue(bar.value() - 150)
+        settle(qtbot, transcript)
+        if bar.value() == 0:
+            break
+        assert abs(seen.widget.y() - before - 150) <= 1
+    assert bar.value() < bar.maximum()
+
+
+def test_a_narrow_window_still_fits(qtbot: QtBot, transcript: Transcript) -> None:
+    fill(transcript, 2)
+    transcript.resize(360, 400)
+    settle(qtbot, transcript)
+    message = answer(transcript, "a1")
+    assert message.x() >= 0
+    assert message.x() + message.view.width() <= 360
+
+
+def test_lines_of_prose_are_not_too_long(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.resize(1600, 600)
+    transcript.add_answer("a", "Guide", "word " * 200 + "\n\n```\n" + "x" * 90 + "\n```", [], FOOTER, 1, 1)
+    settle(qtbot, transcript)
+    document = answer(transcript, "a").view.document()
+    assert document.firstBlock().layout().lineAt(0).textLength() <= 90
+    assert document.lastBlock().layout().lineCount() == 1
+
+
+def test_tints_are_switched_in_all_messages(qtbot: QtBot, transcript: Transcript) -> None:
+    for key in ("a", "b"):
+        text = "drafted words"
+        transcript.add_answer(key, "Guide", text, [Piece(text=text, round=3, drafter="model")], FOOTER, 1, 1)
+    settle(qtbot, transcript)
+    plain = [answer(transcript, key).view.grab().toImage() for key in ("a", "b")]
+    transcript.set_show_drafted(True)
+    assert all(answer(transcript, key).view.grab().toImage() != image for key, image in zip("ab", plain, strict=True))
+    transcript.set_show_drafted(False)
+    assert all(answer(transcript, key).view.grab().toImage() == image for key, image in zip("ab", plain, strict=True))
+
+
+def test_a_change_of_theme_while_streaming_loses_nothing(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.begin_answer("a", "Guide")
+    transcript.append_pieces([Piece(text="before\n\n```py\nx = ")])
+    settle(qtbot, transcript)
+    theme.override(theme.DARK)
+    transcript.append_pieces([Piece(text="1\n```\n\nafter")])
+    transcript.finish_answer(FOOTER, None, 1, 1)
+    settle(qtbot, transcript)
+    assert answer(transcript, "a").view.document().toPlainText() == "before\nx = 1\nafter"
