@@ -57,18 +57,23 @@ class Worker:
         self._commands = commands
         self._events = events
         self._write_lock = threading.Lock()
-        self._queue: queue.Queue[Command] = queue.Queue()
+        self._queue: queue.Queue[tuple[int, Command]] = queue.Queue()
         self._busy = False
-        self._pending_cancels = 0
+        self._received = 0
+        self._cancelled = 0
+        """A Cancel means every command received before it, also one that has not begun."""
         self._engine = Engine()
 
     def run(self) -> None:
         """Serve until Quit or the end of the input."""
         self._send(Hello(protocol=PROTOCOL_VERSION, engine=engine_name(), devices=gpu_devices()))
         threading.Thread(target=self._read, name="commands", daemon=True).start()
-        while not isinstance(command := self._queue.get(), Quit):
+        while True:
+            number, command = self._queue.get()
+            if isinstance(command, Quit):
+                break
             self._busy = True
-            self._carry_out(command)
+            self._carry_out(number, command)
             self._busy = False
         self._engine.unload()
 
@@ -93,17 +98,27 @@ class Worker:
                 idle = time.monotonic() - self._engine.last_progress if self._busy else 0.0
                 self._send(Pong(busy=self._busy, seconds_since_progress=max(idle, 0.0)))
             case Cancel():
-                self._engine.cancel()
+                self._cancel()
             case Quit():
                 self._engine.cancel()
-                self._queue.put(command)
+                self._enqueue(command)
             case _:
-                self._queue.put(command)
+                self._enqueue(command)
+
+    def _enqueue(self, command: Command) -> None:
+        self._received += 1
+        self._queue.put((self._received, command))
+
+    def _cancel(self) -> None:
+        self._cancelled = self._received
+        self._engine.cancel()
 
     # ------------------------------------------------------------ the computing thread
 
-    def _carry_out(self, command: Command) -> None:
+    def _carry_out(self, number: int, command: Command) -> None:
         self._engine.ready()
+        if number <= self._cancelled:
+            self._engine.cancel()
         self._engine.last_progress = time.monotonic()
         match command:
             case Load():

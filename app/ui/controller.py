@@ -130,6 +130,7 @@ class Controller(QObject):
         book.chat_deleted.connect(self._on_chat_deleted)
         book.chat_restored.connect(session.open_chat)
         book.undo_ended.connect(window.undo_bar.hide)
+        book.exported.connect(lambda path: self.board.show("export", notices.exported(path.name)))
 
     def _connect_widgets(self) -> None:
         window, session = self._window, self.session
@@ -315,7 +316,7 @@ class Controller(QObject):
 
     # ------------------------------------------------------------ notices, settings, dialogs
 
-    @Slot(dict)
+    @Slot(object)
     def _on_notices_changed(self, shown: dict[str, Notice]) -> None:
         self._window.transcript.remove_notices()
         for subject, notice in shown.items():

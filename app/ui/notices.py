@@ -44,7 +44,7 @@ _LABELS = {
 }
 
 
-PASSING = ("crash", "settings", "measure")
+PASSING = ("crash", "settings", "measure", "export")
 """Subjects that have been read by whoever writes the next message."""
 
 
@@ -78,8 +78,8 @@ def engine_ends_too_often(ended: EngineExit, *, had_draft: bool) -> Notice:
         f"{ended.sentence()} That was the third time in five minutes, so this pair will probably not work here. "
         "Load other models, or try again."
     )
-    plain = (Action.RESTART_PLAIN,) if had_draft else ()
-    return Notice("bad", text, (Action.OPEN_MODELS, *plain, Action.RESTART, Action.COPY_REPORT))
+    other = Action.RESTART_PLAIN if had_draft else Action.OPEN_MODELS
+    return Notice("bad", text, (other, Action.RESTART, Action.COPY_REPORT))
 
 
 def engine_stalled(seconds: float) -> Notice:
@@ -136,6 +136,10 @@ def previous_crash() -> Notice:
     return Notice("info", text, (Action.OPEN_LOGS, Action.DISMISS))
 
 
+def exported(name: str) -> Notice:
+    return Notice("info", f"The chat was exported to {name}.", (Action.DISMISS,))
+
+
 def plain_text(text: str) -> Notice:
     """A notice that somebody else worded, such as the settings."""
     return Notice("warning", text, (Action.DISMISS,))
@@ -148,7 +152,7 @@ class NoticeBoard(QObject):
         changed: The notices to show by subject, oldest first.
     """
 
-    changed = Signal(dict)
+    changed = Signal(object)  # a dict signal would sort it
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)

@@ -1,0 +1,67 @@
+"""What the window says when something is not as usual."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.ui import notices
+from app.ui.engine_client import EngineExit, EngineState, ExitCause
+from app.ui.notices import Action, Notice, NoticeBoard, parse
+
+ENDED = EngineExit(ExitCause.KILLED, "SIGKILL", EngineState.ANSWERING)
+ALL = [
+    notices.engine_ended(ENDED, had_draft=True, was_answering=True),
+    notices.engine_ends_too_often(ENDED, had_draft=True),
+    notices.engine_stalled(12.3),
+    notices.load_failed("The file is cut off."),
+    notices.load_cancelled(),
+    notices.no_model(),
+    notices.file_missing("big.gguf"),
+    notices.guide_missing(),
+    notices.draft_refused("The vocabularies differ."),
+    notices.died_while_loading("big.gguf"),
+    notices.unanswered(),
+    notices.not_saved("The disk is full."),
+    notices.chats_unavailable("The chats are newer."),
+    notices.previous_crash(),
+    notices.exported("chat.md"),
+    notices.plain_text("Something."),
+]
+
+
+def test_every_notice_is_in_this_test() -> None:
+    own = [one for one in vars(notices).values() if inspect.isfunction(one) and one.__module__ == notices.__name__]
+    assert len(own) - 1 == len(ALL)  # all but `parse`
+
+
+@pytest.mark.parametrize("notice", ALL)
+def test_every_notice_is_calm_and_can_be_acted_on(notice: Notice) -> None:
+    assert notice.text.endswith(".")
+    assert "!" not in notice.text
+    assert 1 <= len(notice.actions) <= 3
+    for name, label in notice.buttons("subject"):
+        assert parse(name)[1] == "subject"
+        assert label
+
+
+def test_without_a_draft_there_is_no_restart_without_it() -> None:
+    assert Action.RESTART_PLAIN not in notices.engine_ended(ENDED, had_draft=False, was_answering=False).actions
+    assert Action.RESTART_PLAIN not in notices.engine_ends_too_often(ENDED, had_draft=False).actions
+
+
+def test_one_notice_a_subject_and_only_changes_are_told(qtbot: QtBot) -> None:
+    board = NoticeBoard()
+    told: list[dict[str, Notice]] = []
+    board.changed.connect(told.append)
+    board.show("a", notices.no_model())
+    board.show("a", notices.no_model())
+    board.show("b", notices.unanswered())
+    board.show("a", notices.load_cancelled())
+    assert [list(one) for one in told] == [["a"], ["a", "b"], ["b", "a"]]
+    board.remove("nothing")
+    board.remove("a", "b")
+    assert board.notices() == {}
+    assert len(told) == 4
