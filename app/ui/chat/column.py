@@ -55,7 +55,8 @@ class Entry:
     height: int
     widget: QWidget | None = None
     fitted: Widths | None = None
-    top: int = 0
+    top: int = -1
+    """Where it stands in the column; -1 until it was placed."""
 
 
 class Column(QAbstractScrollArea):
@@ -148,15 +149,23 @@ class Column(QAbstractScrollArea):
 
     def _arrange(self) -> None:
         widths = self.widths()
+        anchor = self._anchor()
         for _ in range(12):
-            self._compute_tops()
+            self._compute_tops(anchor)
             changed = [entry for entry in self._near() if self._realize(entry, widths)]
             if not changed:
                 break
-        self._compute_tops()
+        self._compute_tops(anchor)
         self._place(widths)
 
-    def _compute_tops(self) -> None:
+    def _anchor(self) -> tuple[Entry, int] | None:
+        """The first entry on screen and its place there, which shall stay the same."""
+        value = self.verticalScrollBar().value()
+        shown = (entry for entry in self.entries if entry.top >= 0 and entry.top + entry.height > value)
+        entry = next(shown, None)
+        return None if entry is None else (entry, entry.top - value)
+
+    def _compute_tops(self, anchor: tuple[Entry, int] | None) -> None:
         top = MARGIN
         for entry in self.entries:
             entry.top = top
@@ -168,6 +177,8 @@ class Column(QAbstractScrollArea):
         bar.setPageStep(page)
         if self.follows:
             bar.setValue(bar.maximum())
+        elif anchor is not None:
+            bar.setValue(anchor[0].top - anchor[1])
 
     def _near(self) -> list[Entry]:
         page = self.viewport().height()
@@ -181,13 +192,9 @@ class Column(QAbstractScrollArea):
             return False
         entry.fitted = widths
         height = cast(EntryWidget, widget).fit(widths)
-        change = height - entry.height
+        changed = height != entry.height
         entry.height = height
-        bar = self.verticalScrollBar()
-        if change and not self.follows and entry.top + height - change <= bar.value():
-            bar.setMaximum(max(bar.maximum(), bar.value() + change))
-            bar.setValue(bar.value() + change)
-        return change != 0
+        return changed
 
     def _place(self, widths: Widths) -> None:
         left = (self.width() - widths.prose) // 2
