@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sqlite3
 import sys
@@ -169,6 +170,39 @@ def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Runn
     running.controller._apply_settings()
     running.ask("Still there?")
     assert running.session.branch()[-1].status == "complete"
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_a_message_too_long_is_refused_with_both_numbers(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    running.window.composer.set_text("word " * 200_000)
+    QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Return)
+    running.qtbot.waitUntil(running.session.is_busy, timeout=WAIT_MS)
+    running.done()
+    answer = running.session.branch()[-1]
+    assert answer.status == "failed"
+    reason = str(answer.figures["failure"])
+    assert "2,048" in reason
+    assert len(re.findall(r"\d[\d,]+", reason)) >= 2
+    running.choose("new_chat")
+    running.qtbot.waitUntil(lambda: running.session.chat_id() is None, timeout=WAIT_MS)
+    running.ask("Short")
+    assert running.session.branch()[-1].status == "complete"
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_control_characters_do_no_harm(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    wild = "\x00\x01\x1b[31m\u202e\ufffd\ud800\r\n\x7f"
+    running.session.send(wild)
+    running.done()
+    chat_id = running.session.chat_id()
+    assert chat_id is not None
+    stored = running.worker.submit(lambda store: store.branch(chat_id)).result(timeout=10)
+    assert [one.role for one in stored] == ["user", "assistant"]
+    assert stored[1].status == "complete"
 
 
 @pytest.mark.usefixtures("guide_pair")
