@@ -53,6 +53,8 @@ class CodeRun:
     end: int
     language: str
     left: float = 0.0
+    columns: int = 0
+    """Length of its longest line in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +314,7 @@ class BlockWriter:
         if at < len(text):
             self._cursor.insertText(text[at:], plain)
         run.end = self._cursor.position()
+        run.columns = max(run.columns, len(text))
 
     def end_code(self, run: CodeRun) -> None:
         """The code block is complete."""

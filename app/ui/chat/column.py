@@ -214,6 +214,14 @@ class Column(QAbstractScrollArea):
             self.follows = follows
             self.following_changed.emit(follows)
 
+    def show_point(self, widget: QWidget, point: QPoint) -> None:
+        """Scroll a little towards this point of a widget if it lies outside, as when selecting with the mouse."""
+        y = widget.mapTo(self.viewport(), point).y()
+        beyond = min(0, y) + max(0, y - self.viewport().height())
+        if beyond:
+            bar = self.verticalScrollBar()
+            bar.setValue(bar.value() + max(-60, min(60, beyond)))
+
     @Slot(int)
     def _on_scrolled(self, value: int) -> None:
         if not self._is_moving:

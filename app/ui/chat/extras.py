@@ -162,6 +162,6 @@ def _colour(role: str) -> QColor:
 
 
 def _height(widget: QWidget, width: int) -> int:
-    layout = widget.layout()
-    assert layout is not None
-    return layout.heightForWidth(width) if layout.hasHeightForWidth() else layout.sizeHint().height()
+    """The height a widget with a layout needs, its frame included."""
+    height = widget.heightForWidth(width)
+    return height if height > 0 else widget.sizeHint().height()

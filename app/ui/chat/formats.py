@@ -159,6 +159,11 @@ class Formats:
         """Height of the line with the language and the Copy button, in pixels."""
         return max(30.0, QFontMetricsF(self.font).height() + 14.0)
 
+    @cached_property
+    def code_column(self) -> float:
+        """Width of a character of code, in pixels."""
+        return QFontMetricsF(self.mono).horizontalAdvance("0")
+
     def code_line(self, *, first: bool, last: bool, left: float = 0.0) -> QTextBlockFormat:
         """A line of a code block; the first leaves room for the header."""
         result = QTextBlockFormat()

@@ -10,10 +10,11 @@ import html
 import time
 from bisect import bisect_left, bisect_right
 
-from PySide6.QtCore import QEvent, QMimeData, QPointF, QRectF, QSize, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, QRectF, QSize, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import (
     QHelpEvent,
     QKeyEvent,
+    QMouseEvent,
     QPainter,
     QPaintEvent,
     QTextBlock,
@@ -47,8 +48,12 @@ class MarkdownView(QTextBrowser):
     """The text needs another height; see `content_height`."""
     drawn = Signal()
     """Everything that was added is on screen."""
+    selection_dragged = Signal(QPoint)
+    """The user selects with the mouse and is at this point of the widget."""
     link_activated = Signal(QUrl)
     """The user wants to open this http, https or mailto address and has confirmed it."""
+
+    _is_set_up = False  # Qt calls `changeEvent` from within the constructor
 
     def __init__(self, *, plain: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -70,6 +75,7 @@ class MarkdownView(QTextBrowser):
         self._formats = Formats(themes.current(), self.font())
         self._rendering = Rendering(self.document(), self._formats, plain=plain)
         self._tints = TokenTints(self.document())
+        self._is_set_up = True
         themes.notifier().theme_changed.connect(self._on_theme_changed)
 
     def _set_up(self) -> None:
@@ -248,7 +254,10 @@ class MarkdownView(QTextBrowser):
     def _code_frame(self, run: CodeRun) -> QRectF:
         top = self._block_rect(self.document().findBlock(run.start)).top() - self._formats.code_header
         bottom = self._block_rect(self.document().findBlock(run.end)).bottom() + CODE_PADDING
-        return QRectF(run.left, top, self._width - run.left, bottom - top)
+        # As wide as prose, and wider only where a line needs it.
+        needed = run.left + run.columns * self._formats.code_column + 2 * CODE_PADDING
+        right = min(max(needed, self._prose_width), self._width)
+        return QRectF(run.left, top, right - run.left, bottom - top)
 
     def _block_rect(self, block: QTextBlock) -> QRectF:
         return self.document().documentLayout().blockBoundingRect(block)
@@ -345,7 +354,7 @@ class MarkdownView(QTextBrowser):
         return tints.explanation(piece) if piece is not None else ""
 
     def _show_explanation(self, event: QHelpEvent) -> bool:
-        text = self.explanation_at(QPointF(event.pos()))
+        text = self.explanation_at(QPointF(event.pos())) or self.anchorAt(event.pos())
         if text:
             # Escaped and marked as rich text, else Qt guesses from what the model wrote.
             QToolTip.showText(event.globalPos(), f"<p style='white-space: pre-wrap'>{html.escape(text)}</p>", self)
@@ -388,6 +397,16 @@ class MarkdownView(QTextBrowser):
         if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             return self._show_explanation(event)
         return super().viewportEvent(event)
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() is QEvent.Type.FontChange and self._is_set_up and self.font() != self._formats.font:
+            self._redraw()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        super().mouseMoveEvent(event)
+        if event.buttons() & Qt.MouseButton.LeftButton:
+            self.selection_dragged.emit(event.position().toPoint())
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()

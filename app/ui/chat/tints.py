@@ -139,16 +139,17 @@ class TokenTints:
     def _add(self, shape: _Shape, block: QTextBlock, start: int, end: int) -> None:
         layout = block.layout()
         metrics = QFontMetricsF(block.charFormat().font())
-        offsets = utf16_offsets(block.text())
+        text = block.text()
+        if utf16_offsets(text) is not None:
+            text = "".join(character if character <= "\uffff" else character + "\0" for character in text)
         for index in range(layout.lineCount()):
             line = layout.lineAt(index)
             first = max(start, line.textStart())
             last = min(end, line.textStart() + line.textLength())
-            shown = block.text() if offsets is None else ""
             # Spaces around words (and the indent of code) stay plain: calmer to look at.
-            while first < last and shown[first : first + 1].isspace():
+            while first < last and text[first].isspace():
                 first += 1
-            while first < last and shown[last - 1 : last].isspace():
+            while first < last and text[last - 1].isspace():
                 last -= 1
             if first >= last:
                 continue

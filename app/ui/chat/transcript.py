@@ -206,6 +206,7 @@ class Transcript(QWidget):
     def _prepared(self, message: MessageWidget, entry: Entry) -> MessageWidget:
         message.set_show_drafted(self._shows_drafted)
         message.set_busy(self._is_busy)
+        message.view.selection_dragged.connect(lambda point: self.column.show_point(message.view, point))
         message.link_activated.connect(self.link_activated)
         message.version_requested.connect(self.version_requested)
         message.height_changed.connect(lambda: self.column.refit(entry))

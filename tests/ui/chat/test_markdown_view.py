@@ -374,6 +374,19 @@ def test_tints_lie_under_the_drafted_tokens_only(qtbot: QtBot, view: MarkdownVie
     assert theme.LIGHT.tint_model.name() not in ground("wwwwww")
 
 
+def test_tints_keep_their_place_behind_characters_of_two_units(qtbot: QtBot, view: MarkdownView) -> None:
+    pieces = [
+        Piece(text="😀😀 ", round=1),
+        Piece(text="drafted", round=1, drafter="model"),
+        Piece(text=" own", round=1),
+    ]
+    show(qtbot, view, "😀😀 drafted own", pieces)
+    assert tool_tip(view, "drafted").startswith("Guessed")
+    assert tool_tip(view, "own") == ""
+    view.set_show_drafted(True)
+    view.grab()
+
+
 def test_pieces_that_do_not_fit_the_text_are_not_used(qtbot: QtBot, view: MarkdownView) -> None:
     show(qtbot, view, "the text", [Piece(text="another", drafter="model")])
     assert view.piece_at(0) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QPlainTextEdit, QPushButton, QWidget
@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.engine.protocol import Piece
 from app.ui import theme
+from app.ui.chat.code_header import CodeHeader
 from app.ui.chat.extras import CONTEXT_TEXT, EXAMPLES
 from app.ui.chat.messages import AnswerMessage, UserMessage
 from app.ui.chat.transcript import Transcript
@@ -392,3 +393,25 @@ def test_a_change_of_theme_while_streaming_loses_nothing(qtbot: QtBot, transcrip
     transcript.finish_answer(FOOTER, None, 1, 1)
     settle(qtbot, transcript)
     assert answer(transcript, "a").view.document().toPlainText() == "before\nx = 1\nafter"
+
+
+def test_selecting_beyond_the_edge_scrolls(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add_answer("a", "Guide", "words\n\n" * 100, [], FOOTER, 1, 1)
+    settle(qtbot, transcript)
+    bar = transcript.column.verticalScrollBar()
+    bar.setValue(0)
+    settle(qtbot, transcript)
+    view = answer(transcript, "a").view
+    transcript.column.show_point(view, QPoint(5, 300))
+    assert bar.value() == 0
+    transcript.column.show_point(view, QPoint(5, 700))
+    assert 0 < bar.value() <= 60
+
+
+def test_a_short_code_block_is_no_wider_than_prose(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.resize(1400, 600)
+    transcript.add_answer("a", "Guide", "```\nx\n```\n\n```\n" + "x" * 95 + "\n```", [], FOOTER, 1, 1)
+    settle(qtbot, transcript)
+    short, long = answer(transcript, "a").view.findChildren(CodeHeader)
+    assert short.width() == transcript.column.widths().prose
+    assert short.width() < long.width() <= transcript.column.widths().code
