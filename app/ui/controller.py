@@ -21,6 +21,7 @@ from app.ui import notices
 from app.ui.background import Doorbell
 from app.ui.baseline import Baseline
 from app.ui.chat_book import ChatBook
+from app.ui.chat_list import UNTITLED
 from app.ui.commands import Commands, open_dialog
 from app.ui.conversation import question_to_measure
 from app.ui.engine_client import Engine, EngineState
@@ -310,7 +311,7 @@ class Controller(QObject):
 
     @Slot(str, str)
     def _on_chat_deleted(self, chat_id: str, title: str) -> None:
-        self._window.undo_bar.offer(f"“{title or 'New chat'}” was deleted.")
+        self._window.undo_bar.offer(f"Deleted “{title or UNTITLED}”")
         if chat_id == self.session.chat_id():
             self.commands.new_chat()
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QMainWindow, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QMainWindow, QSplitter, QVBoxLayout, QWidget
 
 from app.settings import Settings
 from app.ui import icons, theme
@@ -26,7 +26,6 @@ MINIMUM_SIZE = QSize(640, 480)
 CHATS_WIDTH = 200
 CENTRE_WIDTH = 360
 SPEED_WIDTH = 264
-FOOT_WIDTH = 680
 
 Panel = Literal["chats", "speed"]
 
@@ -128,27 +127,9 @@ class MainWindow(QMainWindow):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self.transcript, 1)
-        column.addLayout(self._make_foot())
-        return centre
-
-    def _make_foot(self) -> QHBoxLayout:
-        """What stands below the text, as wide as that and not as a wide window."""
-        undo = QVBoxLayout()
-        undo.setContentsMargins(6 * theme.SPACING, theme.SPACING, 6 * theme.SPACING, 0)
-        undo.addWidget(self.undo_bar)
-        foot = QWidget()
-        foot.setMaximumWidth(FOOT_WIDTH)
-        column = QVBoxLayout(foot)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(undo)
+        column.addWidget(self.undo_bar)
         column.addWidget(self.composer)
-        row = QHBoxLayout()
-        row.setSpacing(0)
-        row.addStretch(1)
-        row.addWidget(foot, 100)
-        row.addStretch(1)
-        return row
+        return centre
 
     def _lay_out(self) -> None:
         everything = QWidget()

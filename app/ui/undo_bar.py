@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.ui import icons, theme
+from app.ui.chat.column import prose_width
 
 
-class UndoBar(QFrame):
-    """Hidden until `offer`."""
+class UndoBar(QWidget):
+    """Hidden until `offer`; in line with the messages above it."""
 
     undo_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        theme.set_role(self, "card")
         self._label = QLabel()
         self._label.setTextFormat(Qt.TextFormat.PlainText)
-        self._undo = QPushButton("Undo")
-        self._undo.setAccessibleName("Undo the deletion")
-        icons.set_icon(self._undo, "undo")
-        theme.set_role(self._undo, "flat")
-        self._undo.clicked.connect(self.undo_requested)
+        self._label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        undo = QPushButton("Undo")
+        undo.setAccessibleName("Undo the deletion")
+        icons.set_icon(undo, "undo")
+        theme.set_role(undo, "flat")
+        undo.clicked.connect(self.undo_requested)
+        card = QFrame()
+        theme.set_role(card, "card")
         gap = theme.SPACING
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(3 * gap, gap, gap, gap)
-        layout.addWidget(self._label, 1)
-        layout.addWidget(self._undo)
+        row = QHBoxLayout(card)
+        row.setContentsMargins(3 * gap, gap, gap, gap)
+        row.addWidget(self._label, 1)
+        row.addWidget(undo)
+        self._column = QVBoxLayout(self)
+        self._column.addWidget(card)
         self.hide()
 
     def offer(self, text: str) -> None:
         """Say what happened and that it can be undone."""
         self._label.setText(text)
         self.show()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        side = (event.size().width() - prose_width(self.font(), event.size().width())) // 2
+        self._column.setContentsMargins(side, theme.SPACING, side, 0)
