@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QDialog, QFileDialog
 from app import paths
 from app.ui import notices
 from app.ui.chat_book import ChatBook
-from app.ui.engine_client import Engine
+from app.ui.engine_client import Engine, EngineState
 from app.ui.main_window import MainWindow
 from app.ui.notices import Action, NoticeBoard
 from app.ui.pair import PairKeeper
@@ -107,7 +107,7 @@ class Commands(QObject):
             "toggle_chats": lambda: window.toggle_panel("chats"),
             "toggle_speed": lambda: window.toggle_panel("speed"),
             "show_drafted": lambda: self.drafted_toggled.emit(window.menus.action("show_drafted").isChecked()),
-            "stop": self._session.stop,
+            "stop": self._stop,
             "regenerate": self._session.regenerate,
             "measure_plain": self.measurement_requested.emit,
             "show_shortcuts": self._show_shortcuts,
@@ -127,6 +127,12 @@ class Commands(QObject):
             Action.ANSWER: self._session.regenerate,
             Action.SAVE_AGAIN: self._session.save_again,
         }
+
+    def _stop(self) -> None:
+        if self._engine.state() is EngineState.MEASURING:
+            self._engine.cancel()
+        else:
+            self._session.stop()
 
     def _search_chats(self) -> None:
         self._window.show_panel("chats")

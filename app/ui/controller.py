@@ -343,7 +343,7 @@ class Controller(QObject):
             export_chat=has_chat,
             rename_chat=has_chat,
             delete_chat=has_chat,
-            stop=busy,
+            stop=busy or self._engine.state() is EngineState.MEASURING,
             regenerate=has_chat and not busy,
             measure_plain=self._engine.state() is EngineState.READY,
         )

@@ -153,6 +153,8 @@ class LocalEngine(Engine):
 
     def load(self, target: str, draft: str | None, settings: LoadSettings) -> int:
         self.start()
+        if self._process is None:
+            return 0  # it could not even be started, which `engine_exited` has told
         self._waiting.clear()
         if self._state.is_busy:
             self._send(Cancel())

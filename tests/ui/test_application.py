@@ -19,7 +19,8 @@ from app.ui.single_instance import SingleInstance, server_name
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60
-posix = pytest.mark.skipif(sys.platform == "win32", reason="signals and /proc")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc, and a missing display")
 
 Start = Callable[..., "App"]
 
@@ -83,7 +84,7 @@ def is_alive(process_id: int) -> bool:
     return state != "Z"
 
 
-@posix
+@linux
 @pytest.mark.usefixtures("guide_pair")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_the_app_in_order(qtbot: QtBot, start: Start, number: signal.Signals) -> None:
@@ -96,7 +97,7 @@ def test_signal_ends_the_app_in_order(qtbot: QtBot, start: Start, number: signal
     assert not app.log_file.with_name("slipstream-crash.txt").exists()
 
 
-@posix
+@linux
 @pytest.mark.usefixtures("guide_pair")
 def test_engine_does_not_outlive_a_killed_window(qtbot: QtBot, start: Start) -> None:
     app = start()
@@ -160,7 +161,7 @@ def test_pair_that_was_loading_at_a_kill_is_not_loaded_by_itself(qtbot: QtBot, h
     assert "pair loaded" not in app.log()
 
 
-@posix
+@linux
 def test_without_a_display_one_sentence_names_the_command_line(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)

@@ -207,7 +207,9 @@ def test_exit_code_is_reported(qtbot: QtBot, make_engine: MakeEngine) -> None:
 
 def test_program_that_does_not_exist(qtbot: QtBot) -> None:
     engine = LocalEngine(["slipstream-no-such-program"])
-    assert ended(qtbot, engine, LocalEngine.start).cause is ExitCause.FAILED_TO_START
+    exit_ = ended(qtbot, engine, lambda one: one.load("target.gguf", None, LoadSettings()))
+    assert exit_.cause is ExitCause.FAILED_TO_START
+    assert engine.state() is EngineState.DIED
     engine.deleteLater()
 
 

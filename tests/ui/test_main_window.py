@@ -219,6 +219,17 @@ def test_measuring_plain_speed_gives_a_baseline_that_stays(qtbot: QtBot, open_wi
 
 
 @pytest.mark.usefixtures("guide_pair")
+def test_a_measurement_can_be_stopped(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    with qtbot.waitSignal(running.controller.keeper.measuring_ended, timeout=WAIT_MS):
+        running.choose("measure_plain")
+        running.choose("stop")
+    assert running.engine.state() is EngineState.READY
+    assert not running.window.menus.action("stop").isEnabled()
+
+
+@pytest.mark.usefixtures("guide_pair")
 def test_a_new_window_shows_the_last_chat(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
     running.ask("Remember me")
