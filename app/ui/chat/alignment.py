@@ -58,24 +58,36 @@ def align(shown: str, source: str, at: int = 0) -> tuple[list[Run], int]:
     source = _without_entities(source)
     runs: list[Run] = []
     for part in _PARTS.finditer(shown):
-        text, start, end = part[0], part.start(), part.end()
-        if text.isspace():
-            found = _SPACES.search(source, at, at + _SIGN_REACH)
-            if found is None:
-                continue
-            position, after = found.start(), found.end()
-        else:
-            position = source.find(text, at, at + len(text) + (_WORD_REACH if text[0].isalnum() else _SIGN_REACH))
-            if position < 0:
-                continue
-            after = position + len(text)
-        last = runs[-1] if runs else None
-        if last is not None and last.end == start and last.source + (last.end - last.start) == position:
-            runs[-1] = Run(last.start, end, last.source)
-        else:
-            runs.append(Run(start, end, position))
-        at = after
+        text, start = part[0], part.start()
+        found = _find(text, source, at)
+        if found is not None:
+            _append(runs, start, part.end(), found[0])
+            at = found[1]
+        elif len(text) > 1 and not text.isspace():
+            # A word with mark-up inside it: letter by letter.
+            for offset, letter in enumerate(text):
+                found = _find(letter, source, at, reach=_SIGN_REACH)
+                if found is not None:
+                    _append(runs, start + offset, start + offset + 1, found[0])
+                    at = found[1]
     return runs, at
+
+
+def _find(text: str, source: str, at: int, reach: int = _WORD_REACH) -> tuple[int, int] | None:
+    """Where this part stands from ``at`` on, and where it ends."""
+    if text.isspace():
+        spaces = _SPACES.search(source, at, at + _SIGN_REACH)
+        return None if spaces is None else (spaces.start(), spaces.end())
+    position = source.find(text, at, at + len(text) + (reach if text[0].isalnum() else _SIGN_REACH))
+    return None if position < 0 else (position, position + len(text))
+
+
+def _append(runs: list[Run], start: int, end: int, source: int) -> None:
+    last = runs[-1] if runs else None
+    if last is not None and last.end == start and last.source + (last.end - last.start) == source:
+        runs[-1] = Run(last.start, end, last.source)
+    else:
+        runs.append(Run(start, end, source))
 
 
 def spans(runs: Sequence[Run], starts: Sequence[int], offset: int) -> list[Span]:

@@ -102,8 +102,10 @@ class Formats:
 
     @cached_property
     def inline_code(self) -> QColor:
-        """The ground under code within a line."""
-        return themes.mix(self.theme.surface, self.theme.text, 0.07)
+        """The ground under code within a line; a tint below it shines through."""
+        ground = QColor(self.theme.text)
+        ground.setAlphaF(0.07)
+        return ground
 
     def code_characters(self, role: str = "") -> QTextCharFormat:
         """The format of a part of a code block."""

@@ -25,6 +25,8 @@ def places(shown: str, source: str) -> list[int | None]:
         ("one two", "one\n   two"),
         ("List<String> x", "`List<String>` x"),
         ("item text", "12. item text"),
+        ("unbelievable", "un**believ**able"),
+        ("firstsecond", "first`second`"),
         ("[cat] sits", "![cat](http://x.y/z.png) sits"),
         ("snake_case *", "snake\\_case \\*"),
     ],

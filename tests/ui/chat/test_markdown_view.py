@@ -357,21 +357,29 @@ def test_hovering_tells_where_a_token_came_from(qtbot: QtBot, view: MarkdownView
     assert tool_tip(view, "delta") == ""
 
 
-def test_tints_lie_under_the_drafted_tokens_only(qtbot: QtBot, view: MarkdownView) -> None:
-    theme.override(theme.LIGHT)
-    pieces = [Piece(text="mmmmmm ", round=1, drafter="model"), Piece(text="wwwwww", round=1)]
-    show(qtbot, view, "mmmmmm wwwwww", pieces)
-    view.set_show_drafted(True)
+def grounds(view: MarkdownView, shown: str) -> set[str]:
+    """The colours under and around this text."""
     image = view.grab().toImage()
+    cursor = view.document().find(shown)
+    cursor.setPosition(cursor.selectionStart() + 3)
+    place = view.cursorRect(cursor)
+    return {image.pixelColor(place.x(), y).name() for y in range(place.top(), place.bottom())}
 
-    def ground(shown: str) -> set[str]:
-        cursor = view.document().find(shown)
-        cursor.setPosition(cursor.selectionStart() + 3)
-        place = view.cursorRect(cursor)
-        return {image.pixelColor(place.x(), y).name() for y in range(place.top(), place.bottom())}
 
-    assert theme.LIGHT.tint_model.name() in ground("mmmmmm")
-    assert theme.LIGHT.tint_model.name() not in ground("wwwwww")
+@pytest.mark.parametrize("mark", ["", "**", "`", "\n```\n", "\n- ", "\n> "])
+def test_tints_lie_under_the_drafted_tokens_only(qtbot: QtBot, view: MarkdownView, mark: str) -> None:
+    theme.override(theme.LIGHT)
+    end = mark if mark.strip("\n").endswith(("*", "`")) else "\n"
+    pieces = [
+        Piece(text=f"first{mark}", round=1),
+        Piece(text="mmmmmm", round=1, drafter="model"),
+        Piece(text=f" wwwwww{end}", round=1),
+    ]
+    show(qtbot, view, "".join(piece.text for piece in pieces), pieces)
+    drafted, own = grounds(view, "mmmmmm"), grounds(view, "wwwwww")
+    view.set_show_drafted(True)
+    assert grounds(view, "mmmmmm") != drafted
+    assert grounds(view, "wwwwww") == own
 
 
 def test_tints_keep_their_place_behind_characters_of_two_units(qtbot: QtBot, view: MarkdownView) -> None:
