@@ -100,7 +100,7 @@ class Worker:
             case Cancel():
                 self._cancel()
             case Quit():
-                self._engine.cancel()
+                self._cancel()
                 self._enqueue(command)
             case _:
                 self._enqueue(command)
@@ -155,6 +155,8 @@ class Worker:
                 if not isinstance(event, Round):
                     self._send(event)
         except KnownError as error:
+            if rounds:
+                self._send(RoundsReceived(request=command.request, rounds=rounds))
             self._send(GenerationFailed(request=command.request, message=str(error)))
 
     def _measure_plain(self, command: MeasurePlain) -> None:
@@ -197,7 +199,7 @@ def _claim_stdout() -> BinaryIO:
 
         msvcrt.setmode(own, os.O_BINARY)
         msvcrt.setmode(0, os.O_BINARY)
-    return os.fdopen(own, "wb", buffering=0)
+    return os.fdopen(own, "wb")  # buffered: a raw file may write less than it was given
 
 
 def _end_with_parent() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from app.engine.engine import Engine
 from app.engine.protocol import (
     PROTOCOL_VERSION,
     Cancel,
+    FrameReader,
     Generate,
     GenerationFailed,
     GenerationFinished,
@@ -29,14 +32,19 @@ from app.engine.protocol import (
     PlainMeasured,
     Pong,
     Quit,
+    Round,
     RoundsReceived,
     Sampling,
     Unload,
     Unloaded,
+    decode_event,
 )
+from app.engine.worker import Worker
+from app.errors import KnownError
 from tests.support.engine_process import EngineProcess
 
 Pair = tuple[Path, Path]
+GREEDY = Sampling(temperature=0)
 HOT = Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0)
 
 
@@ -87,7 +95,29 @@ def test_cancel_and_ping_are_answered_while_it_computes(process: EngineProcess, 
     finished = process.until(GenerationFinished)
     assert finished.finish_reason == "cancelled"
     process.send(Ping())
-    assert not process.until(Pong).busy
+    while process.until(Pong).busy:  # the last event leaves a moment before the computing thread is free
+        process.send(Ping())
+
+
+def test_quit_does_not_wait_for_what_is_queued(process: EngineProcess, random_pair: Pair) -> None:
+    process.send(load(random_pair, context_length=8192))
+    process.until(PairLoaded)
+    process.send(ask(2, sampling=GREEDY, max_tokens=2000), ask(3, sampling=GREEDY, max_tokens=2000), Quit())
+    assert [process.until(GenerationFinished).finish_reason for _ in range(2)] == ["cancelled", "cancelled"]
+    assert process.wait() == 0
+
+
+def test_what_was_written_before_a_failure_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_engine: Engine, _command: Generate) -> Iterator[Round]:
+        yield Round(index=0, verify_passes=0, tokens=1, time=0.001)
+        raise KnownError("no more")
+
+    monkeypatch.setattr(Engine, "generate", failing)
+    events = io.BytesIO()
+    Worker(io.BytesIO(), events)._carry_out(1, ask())
+    received, failed = map(decode_event, FrameReader().feed(events.getvalue()))
+    assert isinstance(received, RoundsReceived) and len(received.rounds) == 1
+    assert isinstance(failed, GenerationFailed) and failed.message == "no more"
 
 
 def test_errors_are_sentences_and_the_process_goes_on(
@@ -127,8 +157,9 @@ def test_ctrl_c_is_left_to_the_window(process: EngineProcess) -> None:
 
 def test_what_libraries_print_does_not_reach_the_events(process: EngineProcess, random_pair: Pair) -> None:
     process.until(Hello)
-    process.send(load(random_pair), Quit())
+    process.send(load(random_pair))
     process.until(PairLoaded)
+    process.send(Quit())
     assert process.wait() == 0
     assert process.process.stderr is not None
     assert b"loading target" in process.process.stderr.read()
