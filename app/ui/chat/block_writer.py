@@ -7,7 +7,6 @@ formats. So nothing but text, known formats and checked links can get there, wha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QUrl
@@ -33,6 +32,7 @@ _Property = QTextFormat.Property
 _DEEP_INDENT = re.compile(r"^ {25,}", re.MULTILINE)
 _NUMBER = re.compile(r"\d+")
 _LEADING_SPACE = re.compile(r"^[ \t]+", re.MULTILINE)
+_DEFINITION = re.compile(r"^( {0,3})\[(?=[^\]\n]+\]:)", re.MULTILINE)
 _MAX_QUOTES = 8
 
 
@@ -354,16 +354,11 @@ def _columns(block: Block) -> int:
 def _source(block: Block) -> str:
     """What Qt shall parse for a block."""
     text = block.prefix + _DEEP_INDENT.sub(" " * 24, block.text)
-    if block.kind is Kind.PARAGRAPH and block.continued:
-        text = _LEADING_SPACE.sub("", text)
+    if block.kind is Kind.PARAGRAPH:
+        # Blocks are parsed one by one, so a link's definition would vanish and serve nobody.
+        text = _DEFINITION.sub(r"\g<1>\\[", text)
+        if block.continued:
+            text = _LEADING_SPACE.sub("", text)
     if block.number is not None:
         text = _NUMBER.sub(str(block.number), text, count=1)
     return text
-
-
-def parts_of(document: QTextDocument, start: int, end: int) -> Iterator[QTextBlock]:
-    """The document's blocks between two positions."""
-    block = document.findBlock(start)
-    while block.isValid() and block.position() <= end:
-        yield block
-        block = block.next()

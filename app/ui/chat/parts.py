@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QFont, QIcon
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QWidget
 
 from app.ui import icons
 from app.ui import theme as themes
@@ -95,16 +93,6 @@ class VersionSwitch(QWidget):
     @Slot()
     def _on_forward(self) -> None:
         self.stepped.emit(1)
-
-
-def action_buttons(actions: Iterable[tuple[str, str]]) -> list[tuple[str, QPushButton]]:
-    """A button for each (id, label)."""
-    result = []
-    for action, text in actions:
-        button = QPushButton(text)
-        button.setAccessibleName(text)
-        result.append((action, button))
-    return result
 
 
 def height_of(widget: QWidget, width: int) -> int:

@@ -79,11 +79,6 @@ class Rendering:
         """No more text will come."""
         self._finishing = True
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether everything is drawn and nothing more will come."""
-        return self._finished and not self._splitter.ready
-
     # -- drawing
 
     def draw(self, budget: float) -> bool:

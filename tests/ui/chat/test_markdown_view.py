@@ -110,6 +110,13 @@ def test_html_is_shown_as_text(qtbot: QtBot, view: MarkdownView) -> None:
         assert part in shown
 
 
+def test_definitions_of_links_are_shown(qtbot: QtBot, view: MarkdownView) -> None:
+    text = "See [the paper][1].\n\n[1]: https://example.org/paper\n[2]: https://example.org/other"
+    shown = show(qtbot, view, text)
+    assert "[1]: https://example.org/paper" in shown
+    assert "[2]: https://example.org/other" in shown
+
+
 def test_images_are_never_asked_for(qtbot: QtBot, view: MarkdownView, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     monkeypatch.setattr(MarkdownView, "loadResource", lambda _view, *args: asked.append(args))
