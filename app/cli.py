@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from app import __version__, paths
 from app.bench import Comparison, compare, summarise
 from app.engine.protocol import (
+    MAX_CONTEXT_LENGTH,
     MAX_DRAFT_LENGTH,
+    MAX_THREADS,
     Generate,
     GenerationFinished,
     GenerationStarted,
@@ -76,8 +78,12 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     drafts = models.add_mutually_exclusive_group()
     drafts.add_argument("--draft", type=Path, metavar="FILE", help="GGUF file of the draft model")
     drafts.add_argument("--no-draft", action="store_true", help="decode plain")
-    models.add_argument("--threads", type=_whole(0), default=0, metavar="N", help="default: the physical cores")
-    models.add_argument("--context", type=_whole(0), default=0, metavar="N", help="context length in tokens")
+    models.add_argument(
+        "--threads", type=_whole(0, MAX_THREADS), default=0, metavar="N", help="default: the physical cores"
+    )
+    models.add_argument(
+        "--context", type=_whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="context length in tokens"
+    )
     models.add_argument("--gpu-layers", type=_whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 is all")
 
 

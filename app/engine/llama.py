@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -36,6 +37,8 @@ _LOG_WARN, _LOG_ERROR, _LOG_CONTINUE = 2, 3, 5
 _ABORTED = 2
 _NO_SLOT = 1
 _SEQUENCE = 0
+_LEAST_CONTEXT = 256
+"""llama.cpp rounds the cache up to this, but cuts batches to what was asked, and a verify pass has to fit into one."""
 _last_errors: list[str] = []
 
 
@@ -95,7 +98,7 @@ class Model:
         params.n_gpu_layers = gpu_layers
         params.progress_callback = report
         _last_errors.clear()
-        self._handle = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
+        self._handle = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
         if not self._handle:
             if cancelled:
                 raise Cancelled
@@ -209,9 +212,9 @@ class Context:
     ) -> None:
         """``length`` tokens of cache; ``outputs`` is the largest number of positions whose logits are asked at once."""
         params = llama_cpp.llama_context_default_params()
-        params.n_ctx = length
-        params.n_batch = min(batch_size, length)
-        params.n_ubatch = min(micro_batch_size, batch_size, length)
+        params.n_ctx = max(length, _LEAST_CONTEXT)
+        params.n_batch = min(batch_size, params.n_ctx)
+        params.n_ubatch = min(micro_batch_size, params.n_batch)
         params.n_outputs_max = outputs
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
@@ -246,7 +249,8 @@ class Context:
         """Feed ``tokens`` (at most a batch) after the cached ones.
 
         Returns the logits of the last ``outputs`` of them, shape (outputs, vocabulary), a view that is valid until the
-        next call. On any error, and when the abort check of `aborting` says stop (`Cancelled`), the cache is as before.
+        next call. On any error, and when the abort check of `aborting` says stop (`Cancelled`), the cache is as before,
+        or empty where it cannot be rolled back.
         """
         count = len(tokens)
         if count > self._capacity or len(self.tokens) + count > self.length:
@@ -259,7 +263,8 @@ class Context:
         self._batch.n_tokens = count
         code = llama_cpp.llama_decode(self._handle, self._batch)
         if code != 0:
-            self._cut(len(self.tokens))
+            with contextlib.suppress(RollBackError):  # a recurrent memory is then empty, which is as good
+                self._cut(len(self.tokens))
             self._raise(code)
         self.tokens.extend(tokens)
         return self._logits(outputs)

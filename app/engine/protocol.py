@@ -21,6 +21,9 @@ _LENGTH = struct.Struct("<I")
 
 MAX_DRAFT_LENGTH = 16
 DEFAULT_DRAFT_LENGTH = 5
+MAX_CONTEXT_LENGTH = 2**24
+MAX_THREADS = 512
+"""What ggml can take; it ends the process above it."""
 
 AcceptRule = Literal["coupled", "rejection"]
 KvType = Literal["f16", "q8_0", "q4_0"]
@@ -67,9 +70,9 @@ class Message(_Struct, frozen=True, kw_only=True):
 class LoadSettings(_Struct, frozen=True, kw_only=True):
     """How a pair is loaded. ``None`` means: the engine chooses."""
 
-    context_length: Annotated[int, msgspec.Meta(ge=0)] = 0
+    context_length: Annotated[int, msgspec.Meta(ge=0, le=MAX_CONTEXT_LENGTH)] = 0
     """Tokens in the KV cache; 0 takes the target's own training length, at most 8,192."""
-    threads: Annotated[int, msgspec.Meta(ge=0)] = 0
+    threads: Annotated[int, msgspec.Meta(ge=0, le=MAX_THREADS)] = 0
     """0 takes the physical cores."""
     target_gpu_layers: int = -1
     """Layers of the target on the GPU; -1 is all of them, 0 none."""

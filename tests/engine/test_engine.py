@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import llama_cpp
 import pytest
 
 from app.engine.engine import Engine
@@ -140,6 +144,25 @@ def test_a_full_context_ends_the_answer(engine: Engine, load: Loader, random_pai
     assert run(engine, ask("y", max_tokens=3)).finished.finish_reason == "length"
 
 
+def test_a_tiny_context_still_holds_a_verify_pass(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    load(*random_pair, context_length=4, batch_size=32)
+    answer = run(engine, ask("x", sampling=WARM, max_tokens=20, draft_length=MAX_DRAFT_LENGTH))
+    assert len(answer.token_ids) == 20
+
+
+def test_a_stop_on_a_memory_that_cannot_be_cut_is_still_a_stop(
+    engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recurrent and hybrid targets refuse to be rolled back to the middle of what was fed."""
+    load(random_pair[0])
+    monkeypatch.setattr(engine, "_should_abort", lambda: True)
+    with monkeypatch.context() as recurrent:
+        recurrent.setattr(llama_cpp, "llama_memory_seq_rm", lambda *_: False)
+        assert run(engine, ask("hello")).finished.finish_reason == "cancelled"
+    monkeypatch.undo()
+    assert run(engine, ask("hello", max_tokens=3)).finished.finish_reason == "length"
+
+
 def test_the_next_turn_processes_only_what_is_new(engine: Engine, load: Loader, guide_pair: Pair) -> None:
     load(*guide_pair)
     first = run(engine, ask("What is a draft model?", sampling=GREEDY, max_tokens=100))
@@ -235,6 +258,13 @@ def test_a_draft_that_does_not_fit_is_refused_and_the_target_still_answers(
     assert pair.draft is None
     assert pair.draft_refused is not None and "token" in pair.draft_refused
     assert run(engine, ask("x", max_tokens=3)).finished.figures.draft.tested == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names that are no text exist on Linux only")
+def test_a_path_that_is_no_unicode(engine: Engine, load: Loader, random_pair: Pair, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.gguf")
+    shutil.copy(random_pair[0], path)
+    assert load(path, path).draft is not None
 
 
 def test_a_missing_draft_leaves_the_target_alone(engine: Engine, load: Loader, random_pair: Pair) -> None:
