@@ -6,21 +6,22 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QMessageLogContext, QObject, Qt, QTimer, QtMsgType, qInstallMessageHandler
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import __version__, logs, paths
-from app.chats.worker import ChatWorker
 from app.errors import KnownError
 from app.settings import SettingsFile
 from app.ui import icons, notices, theme
-from app.ui.controller import Controller
-from app.ui.local_engine import LocalEngine
 from app.ui.main_window import MainWindow
 from app.ui.notices import Notice
 from app.ui.signals import EndSignals
 from app.ui.single_instance import SingleInstance
+
+if TYPE_CHECKING:
+    from app.ui.controller import Controller
 
 _log = logging.getLogger(__name__)
 _qt_log = logging.getLogger("qt")
@@ -119,11 +120,20 @@ class _Beginning(QObject):
             self._controller.shut_down()
 
     def _begin(self) -> None:
-        if self._controller is None:
-            _log.info("window painted")
-            worker = ChatWorker(paths.chat_file())
-            self._controller = Controller(self._window, self._settings, LocalEngine(parent=self._window), worker)
-            self._controller.begin(self._found)
+        if self._controller is not None:
+            return
+        _log.info("window painted")
+        from app.ui.local_engine import LocalEngine
+
+        engine = LocalEngine(parent=self._window)
+        engine.start()
+        # While the engine's process starts there is time for the imports the first picture could do without.
+        from app.chats.worker import ChatWorker
+        from app.ui.controller import Controller
+
+        worker = ChatWorker(paths.chat_file())
+        self._controller = Controller(self._window, self._settings, engine, worker)
+        self._controller.begin(self._found)
 
 
 def _start_log() -> dict[str, Notice]:

@@ -69,6 +69,7 @@ class Controller(QObject):
         self._connect_chats()
         self._connect_widgets()
         self._apply_settings()
+        self._on_engine_state_changed(engine.state())
 
     # ------------------------------------------------------------ beginning and end
 

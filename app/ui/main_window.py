@@ -15,6 +15,8 @@ from app.ui.chat.composer import Composer
 from app.ui.chat.transcript import Transcript
 from app.ui.chat_list import ChatList
 from app.ui.menus import Menus
+from app.ui.naming import recent_title
+from app.ui.pair import GUIDE_NAME
 from app.ui.speed.panel import SpeedPanel
 from app.ui.top_bar import TopBar
 from app.ui.undo_bar import UndoBar
@@ -145,6 +147,10 @@ class MainWindow(QMainWindow):
             self.resize(FIRST_SIZE)
         if settings.splitter_state:
             self._splitter.restoreState(_bytes(settings.splitter_state))
+        # What the first picture can say already, so that nothing jumps when the engine and the chats come.
+        self.top_bar.set_pair(recent_title(settings.last_pair) if settings.last_pair else GUIDE_NAME, "")
+        if settings.last_chat_id is None:
+            self.transcript.show_welcome(settings.last_pair is None)
         self._fit_panels()
 
     def _fit_panels(self) -> None:

@@ -50,7 +50,7 @@ class TopBar(QFrame):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         theme.set_role(self, "bar")
-        self._state = EngineState.STOPPED
+        self._state = EngineState.STARTING
         self._progress = 0.0
         self._title = ""
         self._chats = self._tool("menu", "Show or hide the chats", "Ctrl+B")
