@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.protocol import Sampling
+from app.errors import KnownError
 
 Floats = NDArray[np.float32]
 _BLOCKS_PER_CANDIDATE = 8
@@ -76,9 +77,10 @@ def penalise_rows(logits: Floats, history: Sequence[int], draft: Sequence[int], 
     ``logits`` has shape (len(draft) + 1, vocabulary); row i follows ``history`` and the first i draft tokens. A row is
     only ever used when all draft tokens before it were accepted, so its history is known in advance.
     """
-    if not has_penalties(sampling):
+    if not has_penalties(sampling) or not sampling.penalty_window:
         return logits
-    return np.stack([penalise(row, [*history, *draft[:i]], sampling) for i, row in enumerate(logits)])
+    recent = list(history[-sampling.penalty_window :])  # not the whole context: this runs for every verify pass
+    return np.stack([penalise(row, [*recent, *draft[:i]], sampling) for i, row in enumerate(logits)])
 
 
 def top_candidates(logits: Floats, k: int) -> NDArray[np.int64]:
@@ -103,8 +105,11 @@ def top_candidates(logits: Floats, k: int) -> NDArray[np.int64]:
 def distributions(logits: Floats, sampling: Sampling) -> Distributions:
     """The target's distributions for rows of (already penalised) logits, shape (R, vocabulary).
 
-    At temperature 0 each row has one candidate, the most likely token.
+    At temperature 0 each row has one candidate, the most likely token. Raises `KnownError` for logits that are no
+    numbers, as a damaged file yields them.
     """
+    if not np.isfinite(logits.max(axis=1)).all():
+        raise KnownError("The model computes no valid numbers, so its file is probably damaged. Load another file.")
     if sampling.temperature == 0:
         best = np.argmax(logits, axis=1)[:, None]
         return Distributions(best.astype(np.int64), np.zeros(best.shape))

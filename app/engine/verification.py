@@ -118,7 +118,8 @@ def rejection(p: Distributions, q: Distributions, draft: Sequence[int], seed: in
 def _draw_residual(p: Distributions, q: Distributions, row: int, seed: int, position: int) -> int:
     candidates = p.ids[row : row + 1]
     p_row = np.exp(p.log_probs[row])
-    q_row = np.array([q.probability(row, int(token)) for token in candidates[0]])
+    size = max(int(p.ids[row].max()), int(q.ids[row].max())) + 1
+    q_row = q.dense(row, size)[candidates[0]]
     rest = np.maximum(p_row - q_row, 0.0)
     if rest.sum() <= 0.0:  # p = q up to rounding: a rejection here has probability zero, p itself is right
         rest = p_row

@@ -267,6 +267,17 @@ def test_a_path_that_is_no_unicode(engine: Engine, load: Loader, random_pair: Pa
     assert load(path, path).draft is not None
 
 
+def test_a_damaged_draft_costs_speed_but_no_word(
+    engine: Engine, load: Loader, random_pair: Pair, tmp_path: Path
+) -> None:
+    damaged = make_model(tmp_path / "damaged.gguf", noise=float("nan"), chat_template=CHATML_TEMPLATE)
+    load(random_pair[0], damaged)
+    for sampling in (GREEDY, WARM):
+        plain = run(engine, ask("x", sampling=sampling, draft_length=0, max_tokens=20))
+        drafted = run(engine, ask("x", sampling=sampling, draft_length=3, max_tokens=20))
+        assert drafted.token_ids == plain.token_ids
+
+
 def test_a_missing_draft_leaves_the_target_alone(engine: Engine, load: Loader, random_pair: Pair) -> None:
     pair = load(random_pair[0], random_pair[0].with_name("gone.gguf"))
     assert pair.draft is None and pair.draft_refused is not None

@@ -5,6 +5,7 @@ import pytest
 
 from app.engine.protocol import Sampling
 from app.engine.sampling import Floats, distributions, penalise, penalise_rows, top_candidates
+from app.errors import KnownError
 
 OPEN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
@@ -92,3 +93,12 @@ def test_each_row_of_a_verify_pass_is_penalised_along_its_own_draft() -> None:
     rows = np.ones((3, 4), np.float32)
     penalised = penalise_rows(rows, [0], [1, 2], Sampling(presence_penalty=1.0))
     assert penalised.tolist() == [[0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1]]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_logits_that_are_no_numbers_are_a_known_error(temperature: float, value: float) -> None:
+    logits = np.zeros((2, 5000), np.float32)
+    logits[1, 7] = value
+    with pytest.raises(KnownError, match="no valid numbers"):
+        distributions(logits, Sampling(temperature=temperature))

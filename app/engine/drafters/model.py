@@ -86,7 +86,8 @@ class ModelDrafter:
         row = row[: self._vocabulary]
         sampling = self._sampling
         if has_penalties(sampling):
-            row = penalise(row, [*self._context, *draft], sampling)
+            recent = self._context[-sampling.penalty_window :] if sampling.penalty_window else []
+            row = penalise(row, [*recent, *draft], sampling)
         if sampling.temperature == 0:
             token = int(np.argmax(row))
             if self._accept == "rejection":
@@ -115,7 +116,7 @@ def _likely(row: Floats, sampling: Sampling) -> NDArray[np.int64]:
     ids = np.flatnonzero(row >= row.max() - np.float32(ratio * sampling.temperature))
     if sampling.top_k and len(ids) > sampling.top_k:
         ids = ids[top_candidates(row[ids], sampling.top_k)]
-    return ids
+    return ids if len(ids) else np.zeros(1, np.int64)  # a damaged draft (NaN): any guess will do, it is checked
 
 
 def _stack(rows: list[Distributions]) -> Distributions:
