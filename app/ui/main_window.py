@@ -14,6 +14,7 @@ from app.ui import icons, theme
 from app.ui.chat.composer import Composer
 from app.ui.chat.transcript import Transcript
 from app.ui.chat_list import ChatList
+from app.ui.engine_client import EngineState
 from app.ui.menus import Menus
 from app.ui.naming import recent_title
 from app.ui.pair import GUIDE_NAME
@@ -73,10 +74,14 @@ class MainWindow(QMainWindow):
     # ------------------------------------------------------------ panels
 
     def toggle_panel(self, panel: Panel) -> None:
-        """Show a panel or hide it. In a narrow window the other one makes room."""
+        """Show a panel or hide it. In a narrow window the other one makes room, and stays away afterwards."""
         self._wanted[panel] = self._widget(panel).isHidden()
-        self._latest = panel
-        self._fit_panels()
+        if self._wanted[panel]:
+            self._latest = panel
+            self._fit_panels()
+        else:
+            self._widget(panel).hide()
+            self._show_states()
         self.panels_changed.emit()
 
     def show_panel(self, panel: Panel) -> None:
@@ -149,6 +154,7 @@ class MainWindow(QMainWindow):
             self._splitter.restoreState(_bytes(settings.splitter_state))
         # What the first picture can say already, so that nothing jumps when the engine and the chats come.
         self.top_bar.set_pair(recent_title(settings.last_pair) if settings.last_pair else GUIDE_NAME, "")
+        self.speed_panel.set_engine_state(EngineState.STARTING.value)
         if settings.last_chat_id is None:
             self.transcript.show_welcome(settings.last_pair is None)
         self._fit_panels()
@@ -162,6 +168,9 @@ class MainWindow(QMainWindow):
             fits = self._wanted[panel] and width <= room
             room -= width if fits else 0
             self._widget(panel).setVisible(fits)
+        self._show_states()
+
+    def _show_states(self) -> None:
         chats, speed = not self.chat_list.isHidden(), not self.speed_panel.isHidden()
         self.top_bar.set_chats_shown(chats)
         self.top_bar.set_speed_shown(speed)
