@@ -218,7 +218,8 @@ def test_home_that_cannot_be_used_is_said_in_a_sentence(home: Path, start: Start
 
 def test_window_process_imports_neither_engine_nor_hub() -> None:
     heavy = ("llama_cpp", "numpy", "huggingface_hub")
-    code = f"import sys, app.ui.application, app.ui.controller; print([name for name in {heavy} if name in sys.modules])"
+    imports = "import sys, app.ui.application, app.ui.controller"
+    code = f"{imports}; print([name for name in {heavy} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 
