@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -44,7 +46,7 @@ class PromptBuilder:
         self._bos = vocabulary.special_text("bos")
         self._template = ChatTemplate(source or CHATML, self._bos, vocabulary.special_text("eos"))
         self._controls = vocabulary.control_texts()
-        self._dropped: tuple[str, int] = ("", 0)
+        self._dropped: list[Message] = []
 
     def raw(self, text: str) -> Prompt:
         """``text`` as it is, with the BOS token where the model wants one. Raises `KnownError` when it is too long."""
@@ -67,20 +69,33 @@ class PromptBuilder:
             raise KnownError("There is no message to answer.")
         drop = self._remembered(turns)
         tokens = self._tokens([*system, *turns[drop:]])
-        room = self._context_length * 3 // 4
-        if len(tokens) > room:
-            room = self._context_length // 2
-        while len(tokens) > room and drop < len(turns) - 1:
-            drop = _next_turn(turns, drop)
-            tokens = self._tokens([*system, *turns[drop:]])
+        if len(tokens) > self._context_length * 3 // 4:
+            drop, tokens = self._shortened(system, turns, drop)
         self._check_length(len(tokens))
-        self._dropped = (turns[0].content, drop)
+        self._dropped = turns[:drop]
         return Prompt(tokens, drop, CHATML_STOPS if self.template == "chatml" else [])
+
+    def _shortened(self, system: list[Message], turns: list[Message], drop: int) -> tuple[int, list[int]]:
+        """Drop the fewest turns that leave half of the context free, by bisection: a chat may have thousands."""
+        starts = [i for i in range(drop + 1, len(turns)) if turns[i].role == "user" or i == len(turns) - 1]
+        if not starts:  # only the last message is left
+            return drop, self._tokens([*system, *turns[drop:]])
+        fitting = {len(starts) - 1: self._tokens([*system, *turns[starts[-1] :]])}
+        low, high = 0, len(starts) - 1
+        while low < high:
+            middle = (low + high) // 2
+            tokens = self._tokens([*system, *turns[starts[middle] :]])
+            if len(tokens) <= self._context_length // 2:
+                fitting[middle] = tokens
+                high = middle
+            else:
+                low = middle + 1
+        return starts[high], fitting[high]
 
     def _remembered(self, turns: list[Message]) -> int:
         """Start where the last prompt of this chat started: only then is its KV cache of use."""
-        first, drop = self._dropped
-        return drop if turns[0].content == first and drop < len(turns) else 0
+        drop = len(self._dropped)
+        return drop if drop < len(turns) and turns[:drop] == self._dropped else 0
 
     def _check_length(self, count: int) -> None:
         if count > self._context_length - MINIMAL_ROOM:
@@ -90,35 +105,35 @@ class PromptBuilder:
             )
 
     def _tokens(self, messages: Sequence[Message]) -> list[int]:
-        text = self._template.render(messages)
+        text, hidden = self._rendered(messages)
         bos = not (self._bos and text.startswith(self._bos))
         tokens: list[int] = []
-        for part, special in self._split(text, messages):
+        for part, special in _split(text, hidden):
             tokens += self._vocabulary.tokenize(part, special=special, bos=bos and not tokens)
         return tokens
 
-    def _split(self, text: str, messages: Sequence[Message]) -> list[tuple[str, bool]]:
-        """Parts of a rendered prompt, and whether control tokens are read in them.
+    def _rendered(self, messages: Sequence[Message]) -> tuple[str, dict[str, str]]:
+        """A rendered chat, and what stands for those of its messages that contain the text of a control token.
 
-        What looks like a control token inside a message is the user's text, not a control token.
+        Such text is the user's, not a control token. To tell it from the template's own wherever the template puts it,
+        the template sees a word in its place that nobody can have typed.
         """
-        parts: list[tuple[str, bool]] = []
-        start = 0
+        hidden: dict[str, str] = {}
+        shown: list[Message] = []
         for message in messages:
             content = message.content.strip()
             if not any(control in content for control in self._controls):
+                shown.append(message)
                 continue
-            found = text.find(content, start)
-            if found >= 0:
-                parts += [(text[start:found], True), (content, False)]
-                start = found + len(content)
-        parts.append((text[start:], True))
-        return [(part, special) for part, special in parts if part]
+            word = f"message-{secrets.token_hex(16)}"
+            hidden[word] = content
+            shown.append(Message(role=message.role, content=message.content.replace(content, word, 1)))
+        return self._template.render(shown), hidden
 
 
-def _next_turn(turns: list[Message], start: int) -> int:
-    """The index of the next user message behind ``start``: an answer never stands first."""
-    for index in range(start + 1, len(turns)):
-        if turns[index].role == "user":
-            return index
-    return len(turns) - 1
+def _split(text: str, hidden: dict[str, str]) -> list[tuple[str, bool]]:
+    """Parts of a rendered prompt, and whether control tokens are read in them."""
+    if not hidden:
+        return [(text, True)] if text else []
+    words = re.split(f"({'|'.join(hidden)})", text)
+    return [(hidden.get(word, word), word not in hidden) for word in words if word]
