@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from app.engine.sampling import Floats
@@ -24,6 +25,9 @@ class Cache(Protocol):
 
     def roll_back(self, length: int) -> None:
         """Forget all but the first ``length`` tokens. Raises `RollBackError`, and forgets all, where it cannot."""
+
+    def aborting(self, should_stop: Callable[[], bool]) -> AbstractContextManager[None]:
+        """``with`` block in which `decode` raises `Cancelled` early, where it can, when ``should_stop`` says so."""
 
     def close(self) -> None:
         """Free it."""

@@ -171,7 +171,9 @@ class Engine:
             undo.pop_all()
         vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
         self._draft = _Draft(
-            model, ModelDrafter(context, vocabulary, model.is_end), _info(header, model, settings.draft_gpu_layers)
+            model,
+            ModelDrafter(context, vocabulary, model.is_end, self._should_abort),
+            _info(header, model, settings.draft_gpu_layers),
         )
         return _default_draft_length(model)
 

@@ -14,6 +14,7 @@ from app.engine.protocol import AcceptRule, FinishReason, Piece, Round, Sampling
 from app.engine.sampling import Floats, distributions, penalise_rows
 from app.engine.text import TextStream
 from app.engine.verification import Verdict, coupled, rejection
+from app.errors import Cancelled
 
 
 class TargetVocabulary(Protocol):
@@ -77,11 +78,11 @@ class Decoding:
             if self._drafter and not self.finish_reason:
                 self._drafter.begin(self.context)
             while not self.finish_reason:
-                if self._cancelled():
-                    self.finish_reason = "cancelled"
-                    yield self._closing()
-                else:
-                    yield self._next()
+                try:
+                    round_ = self._closing() if self._cancelled() else self._next()
+                except Cancelled:  # the drafter was still at the prompt
+                    round_ = self._closing()
+                yield round_
         finally:
             self._trim_cache()
 
@@ -168,7 +169,8 @@ class Decoding:
         return released.pieces
 
     def _closing(self) -> Round:
-        """Releases held-back text after a stop by the user."""
+        """Ends the answer after a stop by the user, with the text that was held back."""
+        self.finish_reason = "cancelled"
         return Round(index=self._round, verify_passes=0, pieces=self._text.end(), time=self._since_start())
 
     def _since_start(self) -> float:

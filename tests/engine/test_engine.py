@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import llama_cpp
@@ -14,6 +14,7 @@ import pytest
 
 from app.engine.engine import Engine
 from app.engine.protocol import MAX_DRAFT_LENGTH, AcceptRule, Load, LoadProgressed, Message, PairLoaded, Sampling
+from app.engine.sampling import Floats
 from app.errors import Cancelled, KnownError
 from tests.support.generation import GREEDY, Answer, ask, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
@@ -100,6 +101,27 @@ def test_stop_during_prompt_processing(engine: Engine, load: Loader, random_pair
             engine.cancel()
     assert kinds == ["GenerationStarted", "PromptProgressed", "GenerationFinished"]
     assert run(engine, ask("word " * 60, max_tokens=5)).finished.finish_reason == "length"
+
+
+def test_stop_while_the_draft_processes_the_prompt(
+    engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(*random_pair, context_length=2048, batch_size=64, micro_batch_size=64)
+    draft = engine._draft.drafter._cache  # type: ignore[union-attr]
+    decode = draft.decode
+
+    def stopped_meanwhile(tokens: Sequence[int], outputs: int) -> Floats:
+        engine.cancel()
+        return decode(tokens, outputs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(draft, "decode", stopped_meanwhile)
+        answer = run(engine, ask("word " * 150, max_tokens=50))
+    assert answer.finished.finish_reason == "cancelled"
+    assert len(answer.token_ids) == 1 and len(draft.tokens) < answer.started.prompt_tokens
+    plain = run(engine, ask("word " * 150, sampling=WARM, draft_length=0, max_tokens=30))
+    drafted = run(engine, ask("word " * 150, sampling=WARM, max_tokens=30))
+    assert drafted.token_ids == plain.token_ids and drafted.finished.figures.draft.accepted > 0
 
 
 def test_a_stop_string_inside_an_accepted_draft(engine: Engine, load: Loader, guide_pair: Pair) -> None:

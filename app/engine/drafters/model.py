@@ -12,6 +12,7 @@ from app.engine.drafters import Proposal
 from app.engine.protocol import AcceptRule, Sampling
 from app.engine.sampling import Distributions, Floats, distributions, has_penalties, penalise, top_candidates
 from app.engine.verification import Purpose, draw, gumbel
+from app.errors import Cancelled
 
 
 class ModelDrafter:
@@ -23,9 +24,15 @@ class ModelDrafter:
 
     name = "model"
 
-    def __init__(self, cache: Cache, vocabulary: int, ends: Callable[[int], bool]) -> None:
-        """``vocabulary`` is the number of ids both models know; ``ends`` tells tokens after which nothing follows."""
+    def __init__(
+        self, cache: Cache, vocabulary: int, ends: Callable[[int], bool], should_stop: Callable[[], bool]
+    ) -> None:
+        """``vocabulary`` is the number of ids both models know; ``ends`` tells tokens after which nothing follows.
+
+        ``should_stop`` is asked while a prompt is processed.
+        """
         self._cache = cache
+        self._should_stop = should_stop
         self._vocabulary = vocabulary
         self._ends = ends
         self._context: list[int] = []
@@ -45,7 +52,7 @@ class ModelDrafter:
         self._cache.roll_back(shared_prefix(self._cache.tokens, tokens[:-1]))
 
     def propose(self, count: int) -> Proposal:
-        """See `Drafter.propose`."""
+        """See `Drafter.propose`. Raises `Cancelled` when ``should_stop`` says so while it processes the prompt."""
         room = self._cache.length - len(self._context)
         count = min(count, room)
         if count <= 0 or self._lost:
@@ -76,8 +83,17 @@ class ModelDrafter:
 
     def _catch_up(self) -> Floats:
         """Feed the draft model what it has not seen of the context; the logits after its last token."""
+        missing = len(self._context) - len(self._cache.tokens)
+        if missing > _LONG:
+            with self._cache.aborting(self._should_stop):
+                return self._feed()
+        return self._feed()
+
+    def _feed(self) -> Floats:
         missing = self._context[len(self._cache.tokens) :]
         while len(missing) > self._cache.chunk:
+            if self._should_stop():
+                raise Cancelled
             self._cache.decode(missing[: self._cache.chunk], 0)
             missing = missing[self._cache.chunk :]
         return np.asarray(self._cache.decode(missing, 1)[0], np.float32)
@@ -104,6 +120,8 @@ class ModelDrafter:
 
 
 _RELEVANT_LOG_RATIO = 8.0
+_LONG = 32
+"""More tokens than this to catch up with are a prompt; at most two come from a round."""
 
 
 def _likely(row: Floats, sampling: Sampling) -> NDArray[np.int64]:
