@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import llama_cpp
+import msgspec
 import pytest
 
 from app.engine.engine import Engine
@@ -67,6 +68,17 @@ def test_a_target_as_its_own_draft_accepts_everything(
     answer = run(engine, ask("What is a draft?", sampling=sampling, accept=accept, max_tokens=80, draft_length=5))
     whole_rounds = [r for r in answer.rounds if r.verify_passes][:-1]  # the last one may end inside its draft
     assert whole_rounds and all(r.accepted == r.tested == 5 for r in whole_rounds)
+
+
+@pytest.mark.parametrize("cut", [{"top_p": 0.8}, {"min_p": 0.2}, {"top_p": 0.9, "min_p": 0.05}, {"top_k": 3}])
+def test_the_draft_truncates_as_the_target_does(
+    engine: Engine, load: Loader, random_pair: Pair, cut: dict[str, float]
+) -> None:
+    """In flat distributions every token that only one of them leaves over is a guess lost."""
+    load(random_pair[0], random_pair[0])
+    sampling = msgspec.structs.replace(HOT, **cut)
+    figures = run(engine, ask("x", sampling=sampling, max_tokens=150)).finished.figures
+    assert figures.draft.acceptance_rate is not None and figures.draft.acceptance_rate > 0.97
 
 
 def test_seeds_decide_the_text(engine: Engine, load: Loader, random_pair: Pair) -> None:
