@@ -6,8 +6,11 @@ Exit status: 0, 1 for a known error (one sentence on stderr), 2 for wrong usage,
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -30,7 +33,7 @@ from app.engine.protocol import (
     Round,
     Sampling,
 )
-from app.errors import KnownError
+from app.errors import Cancelled, KnownError
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -40,6 +43,7 @@ _DEFAULT_MAX_TOKENS = 1024
 
 def run(arguments: Sequence[str]) -> int:
     """Carry out a command line (without the program name); returns the exit status."""
+    _speak_utf8()
     options = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
@@ -47,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
     except KnownError as error:
         print(f"slipstream: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Cancelled):
         print(file=sys.stderr)
         return 130
     except BrokenPipeError:
@@ -156,12 +160,16 @@ def _number(least: float, most: float) -> Callable[[str], float]:
 
 
 def _generate(options: argparse.Namespace) -> int:
-    prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
-    engine, pair = _load(options)
+    prompt = sys.stdin.buffer.read().decode("utf-8", "replace") if options.prompt == "-" else options.prompt
+    with _loaded(options) as (engine, pair):
+        return _answer(options, engine, pair, prompt)
+
+
+def _answer(options: argparse.Namespace, engine: Engine, pair: PairLoaded, prompt: str) -> int:
     system = [Message(role="system", content=options.system)] if options.system else []
     command = _command(options, pair, [*system, Message(role="user", content=prompt)], raw=options.raw)
     started, text, finished = None, [], None
-    for event in _cancellable(engine, command):
+    for event in engine.generate(command):
         match event:
             case GenerationStarted():
                 started = event
@@ -208,11 +216,15 @@ def _result(
 
 def _bench(options: argparse.Namespace) -> int:
     prompts = _read_prompts(options.prompts)
-    engine, pair = _load(options)
-    if pair.draft is None:
-        raise KnownError("A comparison needs a draft model. Name one with --draft.")
     if options.draft_length == 0:
         _wrong_usage("bench compares plain with drafted decoding, so --draft-length must be at least 1")
+    with _loaded(options) as (engine, pair):
+        if pair.draft is None:
+            raise KnownError("A comparison needs a draft model. Name one with --draft.")
+        return _compare(options, engine, pair, prompts)
+
+
+def _compare(options: argparse.Namespace, engine: Engine, pair: PairLoaded, prompts: list[str]) -> int:
     commands = [_command(options, pair, [Message(role="user", content=prompt)]) for prompt in prompts]
     runs: list[Comparison] = []
     total = len(commands) * options.repeat
@@ -276,7 +288,9 @@ def _json(value: object) -> str:
 # ---------------------------------------------------------------- helpers
 
 
-def _load(options: argparse.Namespace) -> tuple[Engine, PairLoaded]:
+@contextlib.contextmanager
+def _loaded(options: argparse.Namespace) -> Iterator[tuple[Engine, PairLoaded]]:
+    """The engine with its pair. Ctrl+C ends what it does in order: no exception can leave llama.cpp's callbacks."""
     if options.target is None and options.draft is not None:
         _wrong_usage("--draft needs --target")
     from app.engine.engine import Engine
@@ -295,11 +309,16 @@ def _load(options: argparse.Namespace) -> tuple[Engine, PairLoaded]:
     )
     engine = Engine()
     command = Load(request=0, target=str(target), draft=str(draft) if draft else None, settings=settings)
-    pair = engine.load(command, _show_load_progress)
-    _show_progress("")
-    if pair.draft_refused:
-        print(f"slipstream: The draft is not used. {pair.draft_refused}", file=sys.stderr)
-    return engine, pair
+    previous = signal.signal(signal.SIGINT, lambda *_: engine.cancel())
+    try:
+        pair = engine.load(command, _show_load_progress)
+        _show_progress("")
+        if pair.draft_refused:
+            print(f"slipstream: The draft is not used. {pair.draft_refused}", file=sys.stderr)
+        yield engine, pair
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        engine.unload()  # Metal ends the process with an abort when something is left
 
 
 def _command(options: argparse.Namespace, pair: PairLoaded, messages: list[Message], raw: bool = False) -> Generate:
@@ -318,17 +337,6 @@ def _command(options: argparse.Namespace, pair: PairLoaded, messages: list[Messa
     )
 
 
-def _cancellable(engine: Engine, command: Generate) -> Iterator[Any]:
-    """The events of a generation; Ctrl+C ends it in order, so that what was written is still reported."""
-    import signal
-
-    previous = signal.signal(signal.SIGINT, lambda *_: engine.cancel())
-    try:
-        yield from engine.generate(command)
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
 def _show_load_progress(event: LoadProgressed) -> None:
     _show_progress(f"loading the {event.stage} {event.fraction:.0%}")
 
@@ -337,6 +345,13 @@ def _show_progress(text: str) -> None:
     """One line on a terminal, written over; nothing where stderr is a file or a pipe."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _speak_utf8() -> None:
+    """Into files and pipes UTF-8 goes out on every system; a terminal shows what it can."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
 
 
 def _wrong_usage(message: str) -> NoReturn:

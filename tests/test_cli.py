@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from app import __version__
+from app import __version__, cli
+from app.engine.engine import Engine
 from tests.support.gguf_files import make_model
 
 ROOT = Path(__file__).parent.parent
@@ -81,6 +83,45 @@ def test_every_model_option_is_taken(pair: Pair, accept: str) -> None:
     options += f"--accept {accept} --threads 1 --context 256 --gpu-layers 0 --json"
     result = slipstream("generate", *models(pair), "--prompt", "x", *options.split())
     assert json.loads(result.stdout)["completion_tokens"] <= 6
+
+
+@pytest.mark.parametrize("command", [["generate", "--prompt", "x"], ["bench"]])
+def test_ctrl_c_while_loading_ends_in_order(
+    pair: Pair, command: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "_show_load_progress", lambda _: signal.raise_signal(signal.SIGINT))
+    assert cli.run([*command, *map(str, models(pair))]) == 130
+    assert "Exception ignored" not in capfd.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_pair_is_given_back_at_the_end(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metal aborts at the end of a process that still holds something."""
+    given_back: list[bool] = []
+    unload = Engine.unload
+
+    def watched(engine: Engine) -> None:
+        unload(engine)
+        given_back.append(engine._target is None)
+
+    monkeypatch.setattr(Engine, "unload", watched)
+    assert cli.run(["generate", "--prompt", "x", "--max-tokens", "2", *map(str, models(pair))]) == 0
+    assert len(given_back) == 2 and given_back[-1]  # once before the load
+
+
+def test_text_in_other_encodings(pair: Pair) -> None:
+    options = ["--seed", "1", "--max-tokens", "40", "--temperature", "5", "--top-k", "0", "--min-p", "0", "--raw"]
+    result = subprocess.run(
+        [sys.executable, "-m", "app", "generate", *map(str, models(pair)), "--prompt", "-", *options],
+        input=b"caf\xe9",
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONIOENCODING": "ascii:strict"},
+        timeout=100,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert not result.stdout.decode("utf-8").isascii()
 
 
 def test_bench(pair: Pair, tmp_path: Path) -> None:
