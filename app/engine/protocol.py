@@ -336,11 +336,24 @@ _event_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def encode_frame(message: Command | Event) -> bytes:
-    """The bytes of one framed message."""
-    body = _encoder.encode(message)
+    """The bytes of one framed message. Half a surrogate pair in a text (a bad paste) becomes a question mark."""
+    try:
+        body = _encoder.encode(message)
+    except UnicodeEncodeError:
+        body = _encoder.encode(_without_surrogates(msgspec.to_builtins(message)))
     if len(body) > MAX_FRAME_BYTES:
         raise ProtocolError(f"message of {len(body)} bytes is larger than {MAX_FRAME_BYTES}")
     return _LENGTH.pack(len(body)) + body
+
+
+def _without_surrogates(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _without_surrogates(item) for key, item in value.items()}
+    return value
 
 
 def decode_command(body: bytes) -> Command:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import jinja2
 from jinja2.ext import loopcontrols
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from app.engine.protocol import Message
@@ -27,8 +28,30 @@ TIME_LIMIT_SECONDS = 2.0
 SIZE_LIMIT = 16 * 1024 * 1024
 
 
+_LARGE = 1000
+
+
 class _TooSlowError(Exception):
     pass
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Also refuses sums that take for ever inside one operation, where no deadline reaches."""
+
+    intercepted_binops = frozenset({"**", "*"})
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """See `jinja2.sandbox.SandboxedEnvironment.call_binop`."""
+        numbers = isinstance(left, int | float) and isinstance(right, int | float)
+        if operator == "**" and numbers and (abs(left) > _LARGE or abs(right) > _LARGE):
+            raise jinja2.TemplateRuntimeError("a power is too large")
+        if operator == "*" and not numbers and _size(left) * _size(right) > SIZE_LIMIT:
+            raise jinja2.TemplateRuntimeError("a repetition is too long")
+        return super().call_binop(context, operator, left, right)
+
+
+def _size(value: Any) -> int:
+    return value if isinstance(value, int) else len(value) if isinstance(value, str | list | tuple) else 0
 
 
 class ChatTemplate:
@@ -36,7 +59,7 @@ class ChatTemplate:
 
     def __init__(self, source: str, bos: str = "", eos: str = "") -> None:
         """Raises `KnownError` when ``source`` is no valid template."""
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+        environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
         environment.globals.update(raise_exception=_raise, strftime_now=_strftime_now)
         self._variables = {"bos_token": bos, "eos_token": eos, "add_generation_prompt": True, "tools": None}
         try:

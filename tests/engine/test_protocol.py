@@ -70,3 +70,10 @@ def test_what_is_no_event_is_refused(data: bytes) -> None:
 def test_commands_out_of_range_are_refused(field: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_command(b'{"type": "generate", "request": 1, "messages": [], ' + field + b"}")
+
+
+def test_half_a_surrogate_pair_in_a_message_does_not_stop_it() -> None:
+    message = Message(role="user", content="bad \ud83d paste")
+    command = decode_command(encode_frame(Generate(request=1, messages=[message], stop=["\udc00"]))[4:])
+    assert isinstance(command, Generate)
+    assert (command.messages[0].content, command.stop) == ("bad ? paste", ["?"])

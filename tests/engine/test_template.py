@@ -64,6 +64,9 @@ def test_a_broken_template_is_a_known_error(source: str) -> None:
         "{{ messages.__class__.__mro__ }}",
         "{{ ''.__class__.__base__.__subclasses__() }}",
         "{{ messages.append(1) }}",
+        "{{ 9 ** 9 ** 9 }}",
+        "{{ 'abcdefgh' * 10 ** 3 * 10 ** 3 * 10 ** 3 * 10 ** 3 }}",
+        "{{ [0] * 999999999999 }}",
     ],
 )
 def test_a_template_that_fails_or_reaches_out_is_a_known_error(source: str) -> None:
