@@ -53,6 +53,9 @@ class Logs:
         self.file = folder / f"{name}.log"
         self._crash_file = folder / f"{name}-crash.txt"
         self.previous_crash = self._read_crash()
+        if self.previous_crash is not None:
+            # The file itself is about to be used for this run.
+            (folder / f"{name}-previous-crash.txt").write_text(f"{self.previous_crash}\n", encoding="utf-8")
         self._handler = RotatingFileHandler(self.file, maxBytes=MAX_BYTES, backupCount=KEPT_FILES, encoding="utf-8")
         self._handler.setFormatter(_Formatter(_FORMAT))
         root = logging.getLogger()
@@ -142,14 +145,3 @@ def stop() -> None:
 def previous_crash() -> str | None:
     """What the last run left when it crashed, home folder redacted; ``None`` if it ended well. Needs `start`."""
     return _current.previous_crash if _current is not None else None
-
-
-def last_lines(count: int = 50) -> str:
-    """The end of the log for a report, home folder redacted. Needs `start`."""
-    if _current is None:
-        return ""
-    try:
-        lines = _current.file.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    return redact("\n".join(lines[-count:]))
