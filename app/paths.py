@@ -33,12 +33,6 @@ def log_dir() -> Path:
     return _made(home / "logs" if home else platformdirs.user_log_path(NAME, appauthor=False))
 
 
-def cache_dir() -> Path:
-    """What can be made again when it is gone."""
-    home = _home()
-    return _made(home / "cache" if home else platformdirs.user_cache_path(NAME, appauthor=False))
-
-
 def chat_file() -> Path:
     return data_dir() / "chats.sqlite"
 

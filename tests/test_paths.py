@@ -10,29 +10,29 @@ import pytest
 from app import paths
 from app.errors import KnownError
 
-FOLDERS = [paths.data_dir, paths.config_dir, paths.log_dir, paths.cache_dir]
+FOLDERS = [paths.data_dir, paths.config_dir, paths.log_dir]
 
 
 def test_everything_is_under_the_portable_home(home: Path) -> None:
     folders = [folder() for folder in FOLDERS]
-    assert folders == [home, home, home / "logs", home / "cache"]
+    assert folders == [home, home, home / "logs"]
     assert paths.chat_file() == home / "chats.sqlite"
     assert paths.settings_file() == home / "settings.json"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes")
 def test_only_the_user_may_enter_the_folders() -> None:
-    assert [folder().stat().st_mode & 0o777 for folder in FOLDERS] == [0o700] * 4
+    assert [folder().stat().st_mode & 0o777 for folder in FOLDERS] == [0o700] * 3
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="XDG folders")
 def test_without_a_portable_home_the_systems_places_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(paths.HOME_VARIABLE, " ")
-    for name in ("DATA", "CONFIG", "STATE", "CACHE"):
+    for name in ("DATA", "CONFIG", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
     folders = [folder() for folder in FOLDERS]
     assert [folder.relative_to(tmp_path).parts[:2] for folder in folders] == [
-        (name, "Slipstream") for name in ("DATA", "CONFIG", "STATE", "CACHE")
+        (name, "Slipstream") for name in ("DATA", "CONFIG", "STATE")
     ]
     assert all(folder.is_dir() for folder in folders)
 

@@ -93,8 +93,6 @@ class RawHeader(NamedTuple):
     version: int
     values: dict[str, Value]
     tensors: list[Tensor]
-    alignment: int
-    header_bytes: int
 
 
 def parse(file: BinaryIO, size: int, keep_texts: Container[str] = ()) -> RawHeader:
@@ -135,7 +133,7 @@ class _Parser:
                     f"is cut off: it is {_two_sizes(self._size, needed)[0]} but its header needs "
                     f"{_two_sizes(self._size, needed)[1]}. Download or copy it again."
                 )
-        return RawHeader(version, values, tensors, alignment, self._position)
+        return RawHeader(version, values, tensors)
 
     # ------------------------------------------------------------ bytes
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 VALUE_STRING = 8
 VALUE_ARRAY = 9
-VALUE_UINT32 = 4
 VALUE_INT32 = 5
 VALUE_FLOAT32 = 6
 

@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.models.gguf_parser import Array, Value
-from app.models.gguf_types import VALUE_INT32, VALUE_STRING
+from app.models.gguf_types import VALUE_STRING
 
 TOKENS_KEY = "tokenizer.ggml.tokens"
 TYPES_KEY = "tokenizer.ggml.token_type"
 SCORES_KEY = "tokenizer.ggml.scores"
 MODEL_KEY = "tokenizer.ggml.model"
-
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
-"""Token types."""
 
 _KINDS = {
     "llama": "SPM",
@@ -56,8 +53,6 @@ class Tokenizer:
     """As the file names it: ``llama``, ``gpt2``, ``bert`` …"""
     pre: str
     tokens: tuple[bytes, ...] = field(repr=False)
-    types: tuple[int, ...] = field(repr=False)
-    """Token types (1 is normal text); empty when the file has none."""
     bos_id: int | None
     eos_id: int | None
     eot_id: int | None
@@ -92,7 +87,6 @@ def read_tokenizer(values: Mapping[str, Value]) -> Tokenizer | None:
         model=model,
         pre=pre,
         tokens=tokens.texts,
-        types=_types(values),
         bos_id=_special(values, "bos", bos, tokens.count),
         eos_id=_special(values, "eos", _DEFAULT_EOS.get(model), tokens.count),
         eot_id=_special(values, "eot", None, tokens.count),
@@ -119,10 +113,3 @@ def _special(values: Mapping[str, Value], name: str, default: int | None, count:
         if isinstance(candidate, int) and not isinstance(candidate, bool) and 0 <= candidate < count:
             return candidate
     return None
-
-
-def _types(values: Mapping[str, Value]) -> tuple[int, ...]:
-    types = values.get(TYPES_KEY)
-    if not isinstance(types, Array) or types.kind != VALUE_INT32:
-        return ()
-    return tuple(int(number) for number in types.numbers())

@@ -34,10 +34,6 @@ class EngineState(enum.Enum):
         """Whether something runs that `Engine.cancel` can stop."""
         return self in (EngineState.LOADING, EngineState.ANSWERING, EngineState.MEASURING)
 
-    @property
-    def has_pair(self) -> bool:
-        return self in (EngineState.READY, EngineState.ANSWERING, EngineState.MEASURING)
-
 
 class ExitCause(enum.Enum):
     """Why an engine ended without being asked to."""
@@ -158,9 +154,6 @@ class Engine(QObject):
 
     def load(self, target: str, draft: str | None, settings: LoadSettings) -> int:
         """Load a pair; starts the engine if need be and gives up what was loaded or being loaded."""
-        raise NotImplementedError
-
-    def unload(self) -> None:
         raise NotImplementedError
 
     def generate(

@@ -40,8 +40,6 @@ from app.engine.protocol import (
     Quit,
     RoundsReceived,
     Sampling,
-    Unload,
-    Unloaded,
     decode_event,
     encode_frame,
 )
@@ -54,7 +52,6 @@ _MAX_LINE_CHARS = 2000
 _ENDS: dict[type, EngineState] = {
     PairLoaded: EngineState.READY,
     LoadFailed: EngineState.EMPTY,
-    Unloaded: EngineState.EMPTY,
     GenerationFinished: EngineState.READY,
     GenerationFailed: EngineState.READY,
     PlainMeasured: EngineState.READY,
@@ -161,13 +158,6 @@ class LocalEngine(Engine):
         request = self._begin(EngineState.LOADING if self._hello else EngineState.STARTING)
         self._send(Load(request=request, target=target, draft=draft, settings=settings))
         return request
-
-    def unload(self) -> None:
-        if self._process is None:
-            return
-        if self._state.is_busy:
-            self._send(Cancel())
-        self._send(Unload(request=self._begin(self._state)))
 
     def generate(
         self,

@@ -88,10 +88,6 @@ class MainWindow(QMainWindow):
         if self._widget(panel).isHidden():
             self.toggle_panel(panel)
 
-    def wants_panel(self, panel: Panel) -> bool:
-        """Whether the user wants it, be there room or not."""
-        return self._wanted[panel]
-
     def store(self, settings: Settings) -> None:
         """Put size, splitter and panels into the settings."""
         settings.window_geometry = _text(self.saveGeometry())

@@ -19,7 +19,7 @@ from PySide6.QtCore import QDir
 from PySide6.QtGui import QColor
 
 from app.ui import icons
-from app.ui.theme import RADIUS, SPACING, Theme, contrast, mix
+from app.ui.theme import RADIUS, Theme, contrast, mix
 
 _SHEET = Template("""
 QWidget { color: $text; }
@@ -188,7 +188,6 @@ def build(theme: Theme) -> str:
         ink="white" if contrast(white, theme.accent) >= contrast(QColor("#000000"), theme.accent) else "black",
         menu_ink="white" if theme.is_dark else "black",
         radius=RADIUS,
-        gap=SPACING,
     )
 
 

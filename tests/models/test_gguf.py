@@ -112,7 +112,7 @@ def test_a_vocabulary_of_150_000_tokens(tmp_path: Path) -> None:
     assert read.tokenizer is not None
     assert read.tokenizer.size == 150_000
     assert read.tokenizer.tokens[3] == b"\xc4\x80"
-    assert len(read.tokenizer.types) == 150_000
+    assert len(read.tokenizer.tokens) == 150_000
 
 
 def test_the_fingerprint_tells_token_lists_apart(tmp_path: Path) -> None:

@@ -38,8 +38,6 @@ from app.engine.protocol import (
     Quit,
     Round,
     RoundsReceived,
-    Unload,
-    Unloaded,
     decode_command,
     encode_frame,
 )
@@ -103,8 +101,6 @@ class ScriptedEngine:
                 if self.way != "silent":
                     stuck = 1000.0 if self.way == "stuck" else 0.0
                     send(Pong(busy=bool(self.busy_with), seconds_since_progress=stuck))
-            case Unload():
-                send(Unloaded(request=command.request))
             case Quit():
                 if self.way == "stubborn":
                     hang()
