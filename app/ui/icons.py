@@ -14,6 +14,7 @@ from app.ui import theme as themes
 
 FOLDER = paths.resource("icons")
 _SIZES = (16, 20, 24, 32, 48, 64)
+_drawn: dict[tuple[str, int, int], QIcon] = {}
 
 
 @lru_cache(maxsize=256)
@@ -36,7 +37,14 @@ def pixmaps(name: str, colour: QColor, sizes: Iterable[int]) -> list[QPixmap]:
 
 
 def themed(name: str, theme: themes.Theme) -> QIcon:
-    """An icon for every size and state. Raises `OSError` where there is no such icon."""
+    """An icon for every size and state, drawn once. Raises `OSError` where there is no such icon."""
+    key = name, theme.text.rgba(), theme.surface.rgba()
+    if key not in _drawn:
+        _drawn[key] = _draw(name, theme)
+    return _drawn[key]
+
+
+def _draw(name: str, theme: themes.Theme) -> QIcon:
     result = QIcon()
     for picture in pixmaps(name, theme.text, _SIZES):
         # Given, because Qt would tint what is missing.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
-from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QIcon, QPalette
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
@@ -306,7 +306,7 @@ def set_role(widget: QWidget, role: str) -> None:
     widget.style().polish(widget)
 
 
-# ---------------------------------------------------------------- fonts and icons
+# ---------------------------------------------------------------- fonts and the style sheet
 
 
 def monospace() -> QFont:
@@ -333,13 +333,6 @@ def scaled(font: QFont, factor: float) -> QFont:
     else:
         result.setPixelSize(max(1, round(font.pixelSize() * factor)))
     return result
-
-
-def icon(name: str) -> QIcon:
-    """An icon of `resources/icons/` in the colours of the current theme. `icons.set_icon` also follows changes."""
-    from app.ui import icons
-
-    return icons.themed(name, current())
 
 
 def stylesheet(theme: Theme) -> str:

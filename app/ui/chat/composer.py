@@ -6,10 +6,10 @@ from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QInputMethodEvent, QKeyEvent, QResizeEvent, QTextOption
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
+from app.ui import icons
 from app.ui import theme as themes
 from app.ui.chat.column import prose_width
 from app.ui.chat.parts import label
-from app.ui.icons import set_icon
 from app.ui.theme import SPACING
 
 MAX_LINES = 8
@@ -101,6 +101,7 @@ class Composer(QWidget):
         self.button = QPushButton()
         self.button.setAutoDefault(False)
         self.button.clicked.connect(self._on_button)
+        themes.follow(self.button, self._dress)
         self.hint = label("", "quiet", scale=0.9)
         self.hint.hide()
         box = QFrame()
@@ -130,6 +131,7 @@ class Composer(QWidget):
     def set_busy(self, busy: bool) -> None:
         """While an answer is written the button stops it, and nothing can be sent."""
         self._is_busy = busy
+        self._dress()
         self._show_state()
 
     def set_hint(self, text: str) -> None:
@@ -141,8 +143,10 @@ class Composer(QWidget):
         """Let the user write."""
         self.editor.setFocus(Qt.FocusReason.OtherFocusReason)
 
+    def _dress(self) -> None:
+        self.button.setIcon(icons.themed("stop" if self._is_busy else "send", themes.current()))
+
     def _show_state(self) -> None:
-        set_icon(self.button, "stop" if self._is_busy else "send")
         self.button.setText("Stop" if self._is_busy else "Send")
         name = "Stop the answer (Esc)" if self._is_busy else "Send (Enter)"
         self.button.setToolTip(name)

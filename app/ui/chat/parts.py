@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QFont, QIcon
+from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QWidget
 
 from app.ui import icons
 from app.ui import theme as themes
-from app.ui.theme import Theme
 
 
 def label(
@@ -26,21 +25,10 @@ def label(
     return result
 
 
-_icons: dict[tuple[str, int, int, int], QIcon] = {}
-
-
-def _icon(name: str, theme: Theme) -> QIcon:
-    """Every message has the same icons: they are drawn once."""
-    key = (name, theme.text.rgba(), theme.accent.rgba(), theme.surface.rgba())
-    if key not in _icons:
-        _icons[key] = icons.themed(name, theme)
-    return _icons[key]
-
-
 def icon_button(icon: str, text: str, name: str) -> QToolButton:
     """A quiet button with an icon; ``text`` may be empty, ``name`` is what a screen reader says."""
     result = QToolButton(autoRaise=True)
-    themes.follow(result, lambda: result.setIcon(_icon(icon, themes.current())))
+    icons.set_icon(result, icon)
     if text:
         result.setText(text)
         result.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)

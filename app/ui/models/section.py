@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
-from app.ui import theme
+from app.ui import icons, theme
 from app.ui.theme import SPACING
 from app.ui.tooltips import plain_tooltip
 from app.ui.widgets import label
@@ -64,7 +64,7 @@ class Section(QWidget):
         column.addWidget(self._content)
 
     def _dress(self) -> None:
-        self._button.setIcon(theme.icon("chevron-down" if self.is_open() else "chevron-right"))
+        self._button.setIcon(icons.themed("chevron-down" if self.is_open() else "chevron-right", theme.current()))
 
     @Slot(bool)
     def _on_toggled(self, is_open: bool) -> None:
