@@ -52,6 +52,7 @@ _SMALL_DRAFT_PARAMETERS = 20_000_000
 class _Target:
     path: Path
     settings: LoadSettings
+    stamp: tuple[int, int]
     model: llama.Model
     context: llama.Context
     prompts: PromptBuilder
@@ -92,8 +93,16 @@ class Engine:
         """Load a target and its draft.
 
         A target that is loaded already with the same settings stays as it is. A draft that does not fit or cannot be
-        loaded is left out, with the reason in the result. Raises `KnownError`, or `Cancelled` after `cancel`.
+        loaded is left out, with the reason in the result. Raises `KnownError`, or `Cancelled` after `cancel`; nothing
+        is loaded then.
         """
+        try:
+            return self._load(command, on_progress)
+        except (KnownError, Cancelled):
+            self.unload()
+            raise
+
+    def _load(self, command: Load, on_progress: Callable[[LoadProgressed], None]) -> PairLoaded:
         started = time.perf_counter()
         settings = command.settings
         header = _checked_header(Path(command.target))
@@ -122,8 +131,8 @@ class Engine:
         self, command: Load, header: GgufHeader, threads: int, on_progress: Callable[[LoadProgressed], None]
     ) -> _Target:
         path, settings = Path(command.target), command.settings
-        old = self._target
-        if old and (old.path, old.settings) == (path, settings) and _unchanged(old.info, header):
+        old, stamp = self._target, _stamp(path)
+        if old and (old.path, old.settings, old.stamp) == (path, settings, stamp):
             return old
         self.unload()
         with contextlib.ExitStack() as undo:
@@ -139,7 +148,7 @@ class Engine:
             _warm_up(context)
             undo.pop_all()
         info = _info(header, model, settings.target_gpu_layers)
-        self._target = _Target(path, settings, model, context, prompts, info)
+        self._target = _Target(path, settings, stamp, model, context, prompts, info)
         return self._target
 
     def _load_draft(
@@ -325,6 +334,7 @@ class Engine:
             finish_reason=(decoding.finish_reason if decoding else None) or "cancelled",
             figures=statistics.figures(time.perf_counter() - started),
             stop_string=decoding.stop_string if decoding else None,
+            draft_failure=decoding.draft_failure if decoding else None,
         )
 
 
@@ -362,7 +372,7 @@ def _default_draft_length(model: llama.Model) -> int:
     value = model.metadata("slipstream.draft_length")
     if value is None or not value.isdigit():
         return DEFAULT_DRAFT_LENGTH
-    return min(int(value), MAX_DRAFT_LENGTH)
+    return min(max(int(value), 1), MAX_DRAFT_LENGTH)
 
 
 def _info(header: GgufHeader, model: llama.Model, gpu_layers: int) -> ModelInfo:
@@ -374,13 +384,21 @@ def _info(header: GgufHeader, model: llama.Model, gpu_layers: int) -> ModelInfo:
         size_bytes=header.file_size,
         parameters=model.parameters,
         layers=model.layers,
-        gpu_layers=model.layers if gpu_layers < 0 else min(gpu_layers, model.layers),
+        gpu_layers=_layers_on_gpu(model, gpu_layers),
         training_context=model.training_context,
     )
 
 
-def _unchanged(info: ModelInfo, header: GgufHeader) -> bool:
-    return info.path == str(header.path) and info.size_bytes == header.file_size
+def _layers_on_gpu(model: llama.Model, wanted: int) -> int:
+    if not llama.gpu_devices():
+        return 0
+    return model.layers if wanted < 0 else min(wanted, model.layers)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Size in bytes and time of the last change in nanoseconds: a file with the same is taken for the same."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _reuse(context: llama.Context, tokens: list[int]) -> int:

@@ -294,6 +294,8 @@ class GenerationFinished(_Struct, frozen=True, kw_only=True, tag="generation_fin
     finish_reason: FinishReason
     figures: Figures
     stop_string: str | None = None
+    draft_failure: str | None = None
+    """Why drafting ended before the answer did, in words for the user."""
 
 
 class GenerationFailed(_Struct, frozen=True, kw_only=True, tag="generation_failed"):

@@ -113,16 +113,39 @@ def distributions(logits: Floats, sampling: Sampling) -> Distributions:
     if sampling.temperature == 0:
         best = np.argmax(logits, axis=1)[:, None]
         return Distributions(best.astype(np.int64), np.zeros(best.shape))
-    size = logits.shape[1]
-    k = min(sampling.top_k, size) if sampling.top_k else size
-    ids = np.stack([top_candidates(row, k) for row in logits])
-    scores = np.take_along_axis(logits, ids, axis=1).astype(np.float64) / sampling.temperature
-    log_probs = _normalise(scores)
+    ids, log_probs = _top_k(logits, sampling) if sampling.top_k else _all(logits, sampling)
     if sampling.top_p < 1.0:
         log_probs = _cut_top_p(log_probs, sampling.top_p)
     if sampling.min_p > 0.0:
         log_probs = _cut(log_probs, log_probs >= log_probs[:, :1] + np.log(sampling.min_p))
     return Distributions(ids, log_probs)
+
+
+def _top_k(logits: Floats, sampling: Sampling) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    k = min(sampling.top_k, logits.shape[1])
+    ids = np.stack([top_candidates(row, k) for row in logits])
+    return ids, _normalise(np.take_along_axis(logits, ids, axis=1).astype(np.float64) / sampling.temperature)
+
+
+def _all(logits: Floats, sampling: Sampling) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Without top-k: as many of the most likely candidates as top-p and min-p can leave over, with their log
+    probabilities among all. Only they are sorted, not the vocabulary; all are when neither cuts.
+    """
+    size, count = logits.shape[1], logits.shape[1]
+    scores = logits.astype(np.float64) / sampling.temperature
+    best = scores.max(axis=1, keepdims=True)
+    log_probs = scores - best - np.log(np.exp(scores - best).sum(axis=1, keepdims=True))
+    if sampling.min_p > 0.0:
+        count = int((scores >= best + np.log(sampling.min_p)).sum(axis=1).max())
+    elif sampling.top_p < 1.0:
+        count = 0
+        reached = np.zeros(1)
+        while count < size and reached.min() < sampling.top_p:
+            count = min(max(256, 8 * count), size)
+            largest = np.partition(log_probs, size - count, axis=1)[:, size - count :]
+            reached = np.exp(largest).sum(axis=1)
+    ids = np.stack([top_candidates(row, count) for row in logits])
+    return ids, np.take_along_axis(log_probs, ids, axis=1)
 
 
 def _normalise(scores: NDArray[np.float64]) -> NDArray[np.float64]:

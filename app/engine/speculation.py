@@ -14,7 +14,7 @@ from app.engine.protocol import AcceptRule, FinishReason, Piece, Round, Sampling
 from app.engine.sampling import Floats, distributions, penalise_rows
 from app.engine.text import TextStream
 from app.engine.verification import Verdict, coupled, rejection
-from app.errors import Cancelled
+from app.errors import Cancelled, KnownError
 
 
 class TargetVocabulary(Protocol):
@@ -62,6 +62,8 @@ class Decoding:
         self._round = 0
         self.finish_reason: FinishReason | None = None
         self.stop_string: str | None = None
+        self.draft_failure: str | None = None
+        """Why drafting ended before the answer did, in words for the user."""
 
     @property
     def token_ids(self) -> list[int]:
@@ -74,22 +76,33 @@ class Decoding:
         ``prompt_logits`` (shape (1, vocabulary)) are those of the prompt's last token: the first token comes from them.
         """
         try:
+            self._begin_draft()
             yield self._first(prompt_logits)
-            if self._drafter and not self.finish_reason:
-                self._drafter.begin(self.context)
             while not self.finish_reason:
-                try:
-                    round_ = self._closing() if self._cancelled() else self._next()
-                except Cancelled:  # the drafter was still at the prompt
-                    round_ = self._closing()
-                yield round_
+                yield self._closing() if self._cancelled() else self._next()
+        except Cancelled:  # the drafter was still at the prompt
+            yield self._closing()
         finally:
             self._trim_cache()
+
+    def _begin_draft(self) -> None:
+        if not self._drafter:
+            return
+        try:
+            self._drafter.begin(self.context)
+        except KnownError as error:
+            self._give_up_drafting(error)
+
+    def _give_up_drafting(self, error: KnownError) -> None:
+        """A draft that fails costs its help, not the answer."""
+        self._drafter, self.draft_failure = None, str(error)
 
     def _first(self, logits: Floats) -> Round:
         begun = time.perf_counter()
         verdict = self._judge(logits, Proposal())
         tokens, pieces = self._take(verdict, Proposal())
+        if self._drafter:
+            self._drafter.accepted(0, verdict.token)
         return self._finished_round(begun, begun, begun, Proposal(), 0, tokens, 0, pieces)
 
     def _next(self) -> Round:
@@ -118,7 +131,11 @@ class Decoding:
         room = self._target.length - len(self.context)
         left = self._left()
         wanted = min(self._task.draft_length, room, left - 1 if left is not None else room)
-        return self._drafter.propose(wanted)
+        try:
+            return self._drafter.propose(wanted)
+        except KnownError as error:
+            self._give_up_drafting(error)
+            return Proposal()
 
     def _left(self) -> int | None:
         limit = self._task.max_tokens

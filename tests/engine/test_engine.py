@@ -130,10 +130,41 @@ def test_stop_while_the_draft_processes_the_prompt(
         patched.setattr(draft, "decode", stopped_meanwhile)
         answer = run(engine, ask("word " * 150, max_tokens=50))
     assert answer.finished.finish_reason == "cancelled"
-    assert len(answer.token_ids) == 1 and len(draft.tokens) < answer.started.prompt_tokens
+    assert answer.token_ids == [] and len(draft.tokens) < answer.started.prompt_tokens
     plain = run(engine, ask("word " * 150, sampling=WARM, draft_length=0, max_tokens=30))
     drafted = run(engine, ask("word " * 150, sampling=WARM, max_tokens=30))
     assert drafted.token_ids == plain.token_ids and drafted.finished.figures.draft.accepted > 0
+
+
+def test_a_draft_that_fails_costs_its_help_but_not_the_answer(
+    engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(*random_pair)
+    draft = engine._draft.drafter._cache  # type: ignore[union-attr]
+    decode, calls = draft.decode, 0
+
+    def fails_later(tokens: Sequence[int], outputs: int) -> Floats:
+        nonlocal calls
+        calls += 1
+        if calls > 12:
+            raise KnownError("The draft ran out of memory.")
+        return decode(tokens, outputs)
+
+    plain = run(engine, ask("x", sampling=WARM, draft_length=0, max_tokens=40))
+    monkeypatch.setattr(draft, "decode", fails_later)
+    drafted = run(engine, ask("x", sampling=WARM, max_tokens=40))
+    assert drafted.token_ids == plain.token_ids
+    assert drafted.finished.draft_failure == "The draft ran out of memory."
+    assert plain.finished.draft_failure is None
+    assert_sums_close(drafted)
+
+
+def test_a_failed_load_leaves_nothing_loaded(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    load(*random_pair)
+    with pytest.raises(KnownError):
+        load(random_pair[0].with_name("gone.gguf"))
+    with pytest.raises(KnownError, match="No model is loaded"):
+        run(engine, ask("x"))
 
 
 def test_a_stop_string_inside_an_accepted_draft(engine: Engine, load: Loader, guide_pair: Pair) -> None:

@@ -23,7 +23,10 @@ class Drafter(Protocol):
     name: str
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """A generation starts; ``tokens`` is the whole context, its last token the one just written."""
+        """A generation starts behind the prompt ``tokens``, which are processed now.
+
+        Raises `Cancelled` when told to stop meanwhile.
+        """
 
     def propose(self, count: int) -> Proposal:
         """Guess at most ``count`` next tokens. Fewer, or none, is always allowed."""

@@ -45,20 +45,27 @@ class ModelDrafter:
         self._sampling, self._accept, self._seed = sampling, accept, seed
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """Take over a context. What the cache shares with it is kept; the rest is processed at the first proposal."""
+        """Take over a prompt. What the cache shares with it is kept, the rest is processed. See `Drafter.begin`."""
         self._context = list(tokens)
         self._proposed = []
         self._lost = any(token >= self._vocabulary for token in tokens)
-        self._cache.roll_back(shared_prefix(self._cache.tokens, tokens[:-1]))
+        if self._lost:
+            return
+        self._cache.roll_back(shared_prefix(self._cache.tokens, tokens))
+        with self._cache.aborting(self._should_stop):
+            while missing := self._context[len(self._cache.tokens) :][: self._cache.chunk]:
+                if self._should_stop():
+                    raise Cancelled
+                self._cache.decode(missing, 0)
 
     def propose(self, count: int) -> Proposal:
-        """See `Drafter.propose`. Raises `Cancelled` when ``should_stop`` says so while it processes the prompt."""
+        """See `Drafter.propose`."""
         room = self._cache.length - len(self._context)
         count = min(count, room)
         if count <= 0 or self._lost:
             self._proposed = []
             return Proposal()
-        row = self._catch_up()
+        row = self._cache.decode(self._context[len(self._cache.tokens) :], 1)[0]
         tokens: list[int] = []
         rows: list[Distributions] = []
         while True:
@@ -80,23 +87,6 @@ class ModelDrafter:
     def close(self) -> None:
         """See `Drafter.close`."""
         self._cache.close()
-
-    def _catch_up(self) -> Floats:
-        """Feed the draft model what it has not seen of the context; the logits after its last token."""
-        missing = len(self._context) - len(self._cache.tokens)
-        if missing > _LONG:
-            with self._cache.aborting(self._should_stop):
-                return self._feed()
-        return self._feed()
-
-    def _feed(self) -> Floats:
-        missing = self._context[len(self._cache.tokens) :]
-        while len(missing) > self._cache.chunk:
-            if self._should_stop():
-                raise Cancelled
-            self._cache.decode(missing[: self._cache.chunk], 0)
-            missing = missing[self._cache.chunk :]
-        return np.asarray(self._cache.decode(missing, 1)[0], np.float32)
 
     def _choose(self, row: Floats, draft: list[int], rows: list[Distributions]) -> int:
         row = row[: self._vocabulary]
@@ -120,8 +110,6 @@ class ModelDrafter:
 
 
 _RELEVANT_LOG_RATIO = 8.0
-_LONG = 32
-"""More tokens than this to catch up with are a prompt; at most two come from a round."""
 
 
 def _likely(row: Floats, sampling: Sampling) -> NDArray[np.int64]:
