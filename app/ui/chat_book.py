@@ -10,10 +10,9 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.model import Chat
 from app.chats.store import ChatStore
-from app.chats.worker import ChatWorker
 from app.errors import KnownError
 from app.ui import notices
-from app.ui.background import Doorbell
+from app.ui.chat_access import ChatAccess
 from app.ui.notices import NoticeBoard
 
 UNDO_MS = 8000
@@ -38,20 +37,15 @@ class ChatBook(QObject):
     undo_ended = Signal()
     exported = Signal(object)
 
-    def __init__(self, worker: ChatWorker, board: NoticeBoard, parent: QObject | None = None) -> None:
+    def __init__(self, access: ChatAccess, board: NoticeBoard, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._worker = worker
+        self._access = access
         self._board = board
-        self._bell = Doorbell(self)
         self._search = ""
         self._chats: list[Chat] = []
         self._deleted: str | None = None
         self._undo_timer = QTimer(self, singleShot=True, interval=UNDO_MS)
         self._undo_timer.timeout.connect(self._on_undo_over)
-
-    def set_worker(self, worker: ChatWorker) -> None:
-        """Use another store from now on."""
-        self._worker = worker
 
     def title(self, chat_id: str | None) -> str:
         return next((chat.title for chat in self._chats if chat.id == chat_id), "")
@@ -120,8 +114,8 @@ class ChatBook(QObject):
         self._chats = chats
         self.chats_listed.emit(chats)
 
-    def _ask(self, function: Callable[[ChatStore], T], done: Callable[[T], None] | None = None) -> None:
-        self._bell.when_done(self._worker.submit(function), done, self._on_failed)
+    def _ask(self, function: Callable[[ChatStore], T], done: Callable[[T], None]) -> None:
+        self._access.ask(function, done, self._on_failed)
 
     def _on_failed(self, error: KnownError) -> None:
         self._board.show("store", notices.plain_text(str(error)))

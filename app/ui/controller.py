@@ -20,11 +20,12 @@ from app.settings import Pair, SettingsFile
 from app.ui import notices
 from app.ui.background import Doorbell
 from app.ui.baseline import Baseline
+from app.ui.chat_access import ChatAccess
 from app.ui.chat_book import ChatBook
 from app.ui.chat_list import UNTITLED
 from app.ui.commands import Commands, open_dialog
 from app.ui.conversation import question_to_measure
-from app.ui.engine_client import Engine, EngineState
+from app.ui.engine_client import Engine, EngineExit, EngineState
 from app.ui.main_window import MainWindow
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models_choice import answer_settings, choice_in_use, keep_choice
@@ -52,7 +53,8 @@ class Controller(QObject):
         self._window = window
         self._settings = settings
         self._engine = engine
-        self._worker = worker
+        self._opened = worker.opened
+        self._access = ChatAccess(worker, self)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._bell = Doorbell(self)
         self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME))
@@ -60,8 +62,8 @@ class Controller(QObject):
         self._is_shut_down = False
         self.board = NoticeBoard(self)
         self.keeper = PairKeeper(engine, self.board, LoadingMarker(paths.data_dir() / "loading.json"), self)
-        self.session = ChatSession(engine, self.keeper, worker, self.board, window.transcript, self)
-        self.book = ChatBook(worker, self.board, self)
+        self.session = ChatSession(engine, self.keeper, self._access, self.board, window.transcript, self)
+        self.book = ChatBook(self._access, self.board, self)
         self.commands = Commands(window, engine, self.keeper, self.session, self.book, self.board, self)
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)
@@ -78,7 +80,7 @@ class Controller(QObject):
         for subject, notice in (notices_at_start or {}).items():
             self.board.show(subject, notice)
         self.keeper.open_at_start(self._files_at_start())
-        self._bell.when_done(self._worker.opened, self._on_chats_opened, self._on_chats_unavailable)
+        self._bell.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
 
     @Slot()
     def shut_down(self) -> None:
@@ -92,7 +94,7 @@ class Controller(QObject):
         self._save_timer.stop()
         self._save_settings()
         self.keeper.shutdown()
-        self._worker.close()
+        self._access.close()
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -101,6 +103,7 @@ class Controller(QObject):
     def _connect_engine(self) -> None:
         keeper, session, panel = self.keeper, self.session, self._window.speed_panel
         self._engine.state_changed.connect(self._on_engine_state_changed)
+        self._engine.engine_exited.connect(self._on_engine_exited)
         keeper.load_progressed.connect(self._on_load_progressed)
         keeper.pair_changed.connect(self._on_pair_changed)
         keeper.pair_opened.connect(self._on_pair_opened)
@@ -205,7 +208,13 @@ class Controller(QObject):
     def _on_engine_state_changed(self, state: EngineState) -> None:
         self._window.top_bar.set_state(state)
         self._window.speed_panel.set_engine_state(state_text(state, self._progress))
+        if state is not EngineState.DIED:
+            self._window.speed_panel.set_failure(None)
         self._refresh_menus()
+
+    @Slot(object)
+    def _on_engine_exited(self, ended: EngineExit) -> None:
+        self._window.speed_panel.set_failure(ended.sentence())
 
     @Slot(float)
     def _on_load_progressed(self, share: float) -> None:
@@ -262,19 +271,16 @@ class Controller(QObject):
         if opened.notice:
             self.board.show("store", notices.plain_text(opened.notice))
         last = self._settings.values.last_chat_id
-        self._bell.when_done(
-            self._worker.submit(lambda store: any(chat.id == last for chat in store.chats())),
+        self._access.ask(
+            lambda store: any(chat.id == last for chat in store.chats()),
             lambda exists: self.session.open_chat(last if exists else None),
         )
         self.book.refresh()
 
     def _on_chats_unavailable(self, error: KnownError) -> None:
         """Go on with a store of this session alone; what is on the disk stays untouched."""
-        self._worker.close()
         self._temporary = tempfile.TemporaryDirectory(prefix="slipstream-")
-        self._worker = ChatWorker(Path(self._temporary.name) / "chats.sqlite")
-        self.session.set_worker(self._worker)
-        self.book.set_worker(self._worker)
+        self._access.use(ChatWorker(Path(self._temporary.name) / "chats.sqlite"))
         self.board.show("store", notices.chats_unavailable(str(error)))
         self._settings.values.last_chat_id = None
         self.session.new_chat()

@@ -15,12 +15,11 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.model import StoredMessage
 from app.chats.store import ChatStore
-from app.chats.worker import ChatWorker
 from app.engine.protocol import Figures, Round
 from app.errors import KnownError
 from app.ui import notices
 from app.ui.answer import Answer, Pending, TranscriptView
-from app.ui.background import Doorbell
+from app.ui.chat_access import ChatAccess
 from app.ui.conversation import AnswerSettings
 from app.ui.engine_client import Engine, EngineState
 from app.ui.notices import NoticeBoard
@@ -75,7 +74,7 @@ class ChatSession(QObject):
         self,
         engine: Engine,
         keeper: PairKeeper,
-        worker: ChatWorker,
+        access: ChatAccess,
         board: NoticeBoard,
         view: TranscriptView,
         parent: QObject | None = None,
@@ -84,12 +83,11 @@ class ChatSession(QObject):
         self.settings = AnswerSettings()
         self._engine = engine
         self._keeper = keeper
-        self._worker = worker
+        self._access = access
         self._board = board
         self._view = view
         self._page = ChatPage(view)
-        self._writer = AnswerWriter(engine, worker, board, self)
-        self._bell = Doorbell(self)
+        self._writer = AnswerWriter(engine, access, board, self)
         self._pending: deque[Pending] = deque()
         self._storing = 0
         self._showing = 0
@@ -121,11 +119,6 @@ class ChatSession(QObject):
     def is_busy(self) -> bool:
         """Whether the shown chat waits for, or is getting, an answer."""
         return bool(self._storing) or self._waits() or self._is_written()
-
-    def set_worker(self, worker: ChatWorker) -> None:
-        """Use another store from now on."""
-        self._worker = worker
-        self._writer.set_worker(worker)
 
     def set_guide(self, is_guide: bool) -> None:
         """Whether an empty chat introduces the guide."""
@@ -234,6 +227,7 @@ class ChatSession(QObject):
         """Store what there is; call before the engine and the store are closed."""
         self.flush_unsent()
         self._pending.clear()
+        self._writer.save_again()
         self._writer.end("interrupted")
 
     # ------------------------------------------------------------ questions
@@ -335,7 +329,7 @@ class ChatSession(QObject):
         done: Callable[[T], None] | None = None,
         failed: Callable[[KnownError], None] | None = None,
     ) -> None:
-        self._bell.when_done(self._worker.submit(function), done, failed or self._on_store_failed)
+        self._access.ask(function, done, failed or self._on_store_failed)
 
     def _on_store_failed(self, error: KnownError) -> None:
         self._board.show("store", notices.plain_text(str(error)))
@@ -348,7 +342,7 @@ class ChatSession(QObject):
         return not self._writer.is_free() and self._writer.chat_id() == self._page.chat_id
 
     def _show(self, chat_id: str | None, branch: list[StoredMessage]) -> None:
-        self._page.show(chat_id, branch, self._writer.answer())
+        self._page.show(chat_id, self._writer.newest(branch), self._writer.answer())
         self._board.show_again()
         self._refresh()
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
@@ -12,7 +12,6 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from app.chats.model import StoredMessage
 from app.chats.provenance import pack
 from app.chats.store import ChatStore, FinalStatus
-from app.chats.worker import ChatWorker
 from app.engine.protocol import (
     Figures,
     GenerationFailed,
@@ -25,7 +24,7 @@ from app.engine.protocol import (
 from app.errors import KnownError
 from app.ui import notices
 from app.ui.answer import Answer, Pending
-from app.ui.background import Doorbell
+from app.ui.chat_access import ChatAccess
 from app.ui.conversation import AnswerSettings, conversation
 from app.ui.engine_client import Engine, EngineState
 from app.ui.footer import figures_of
@@ -34,8 +33,6 @@ from app.ui.notices import NoticeBoard
 
 SAVE_INTERVAL_MS = 1000
 ENGINE_LOST = "The engine ended while this was written. What had arrived is kept."
-
-T = TypeVar("T")
 
 
 class AnswerWriter(QObject):
@@ -57,15 +54,15 @@ class AnswerWriter(QObject):
     ended = Signal(object, object)
     stored = Signal()
 
-    def __init__(self, engine: Engine, worker: ChatWorker, board: NoticeBoard, parent: QObject | None = None) -> None:
+    def __init__(self, engine: Engine, access: ChatAccess, board: NoticeBoard, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._engine = engine
-        self._worker = worker
+        self._access = access
         self._board = board
-        self._bell = Doorbell(self)
         self._answer: Answer | None = None
         self._beginning: Pending | None = None
-        self._unsaved: list[Callable[[], None]] = []
+        self._unstored: dict[str, tuple[StoredMessage, FinalStatus]] = {}
+        """Answers that have ended, until the store has their end."""
         self._save_timer = QTimer(self, interval=SAVE_INTERVAL_MS)
         self._save_timer.timeout.connect(self._on_save_due)
         engine.generation_started.connect(self._on_generation_started)
@@ -73,10 +70,6 @@ class AnswerWriter(QObject):
         engine.rounds_received.connect(self._on_rounds_received)
         engine.generation_finished.connect(self._on_generation_finished)
         engine.generation_failed.connect(self._on_generation_failed)
-
-    def set_worker(self, worker: ChatWorker) -> None:
-        """Use another store from now on."""
-        self._worker = worker
 
     def answer(self) -> Answer | None:
         """The answer being written."""
@@ -112,7 +105,7 @@ class AnswerWriter(QObject):
             self.ended.emit(None, None)
 
         name, parent_id = speaker(pair), pending.branch[-1].id
-        self._ask(lambda store: store.begin_answer(pending.chat_id, parent_id, name, kept), begun, failed)
+        self._access.ask(lambda store: store.begin_answer(pending.chat_id, parent_id, name, kept), begun, failed)
 
     def _ask_engine(self, pending: Pending, message: StoredMessage, settings: AnswerSettings) -> None:
         asked = conversation(pending.branch, settings.system_prompt)
@@ -165,10 +158,18 @@ class AnswerWriter(QObject):
 
     def save_again(self) -> None:
         """Try again to store what could not be."""
-        waiting, self._unsaved = self._unsaved, []
         self._board.remove("save")
-        for again in waiting:
-            again()
+        for message, status in list(self._unstored.values()):
+            self._store(message, status)
+
+    def newest(self, branch: Sequence[StoredMessage]) -> list[StoredMessage]:
+        """A branch that was read from the store, its answers as they ended also where the store does not know it."""
+        return [
+            replace(self._unstored[one.id][0], version=one.version, versions=one.versions)
+            if one.id in self._unstored
+            else one
+            for one in branch
+        ]
 
     # ------------------------------------------------------------ what the engine says
 
@@ -213,9 +214,11 @@ class AnswerWriter(QObject):
         if self._answer is not None and self._answer.pieces:
             message_id, text, provenance = self._answer.message.id, self._answer.text(), pack(self._answer.pieces)
             # A disk that is full now may have room at the end; that is when it is worth a word.
-            self._ask(lambda store: store.update_answer(message_id, text, provenance))
+            self._access.ask(lambda store: store.update_answer(message_id, text, provenance))
 
     def _store(self, message: StoredMessage, status: FinalStatus) -> None:
+        self._unstored[message.id] = message, status
+
         def store_it(store: ChatStore) -> None:
             store.finish_answer(
                 message.id,
@@ -227,16 +230,11 @@ class AnswerWriter(QObject):
                 message.figures,
             )
 
+        def stored(_: None) -> None:
+            self._unstored.pop(message.id, None)
+            self.stored.emit()
+
         def failed(error: KnownError) -> None:
-            self._unsaved.append(lambda: self._store(message, status))
             self._board.show("save", notices.not_saved(f"The answer is not saved yet. {error}"))
 
-        self._ask(store_it, lambda _: self.stored.emit(), failed)
-
-    def _ask(
-        self,
-        function: Callable[[ChatStore], T],
-        done: Callable[[T], None] | None = None,
-        failed: Callable[[KnownError], None] | None = None,
-    ) -> None:
-        self._bell.when_done(self._worker.submit(function), done, failed)
+        self._access.ask(store_it, stored, failed)

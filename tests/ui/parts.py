@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.engine.protocol import Piece
+from app.ui.chat_access import ChatAccess
 from app.ui.local_engine import LocalEngine, Timings
 from app.ui.notices import NoticeBoard
 from app.ui.pair import LoadingMarker, PairFiles, PairKeeper
@@ -100,7 +101,7 @@ class Desk:
         self.marker = LoadingMarker(folder / "loading.json")
         self.keeper = PairKeeper(self.engine, self.board, self.marker)
         self.page = Page()
-        self.session = ChatSession(self.engine, self.keeper, self.worker, self.board, self.page)
+        self.session = ChatSession(self.engine, self.keeper, ChatAccess(self.worker), self.board, self.page)
 
     @staticmethod
     def _engine(way: str, timings: Timings) -> LocalEngine:

@@ -15,12 +15,14 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
 
 from app import paths
 from app.chats.model import Chat
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.settings import SettingsFile
+from app.ui.answer import pieces_of
 from app.ui.commands import file_name
 from app.ui.controller import Controller
 from app.ui.engine_client import EngineState
@@ -109,7 +111,8 @@ def test_from_typing_to_a_stored_answer(qtbot: QtBot, open_window: Callable[[], 
     assert (answer.role, answer.status) == ("assistant", "complete")
     assert answer.text
     assert answer.seed is not None
-    assert "".join(text for text in answer.text) == answer.text
+    assert "".join(piece.text for piece in pieces_of(answer)) == answer.text
+    assert len(pieces_of(answer)) > 1
     chat_id = running.session.chat_id()
     assert chat_id is not None
     stored = running.worker.submit(lambda store: store.branch(chat_id)).result(timeout=10)
@@ -163,13 +166,31 @@ def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Runn
     running.done()
     assert running.session.branch()[-1].status == "interrupted"
     assert running.window.top_bar.state_text() == "stopped"
+    panel = running.window.speed_panel
+    sentence = "Engine stopped · The engine was ended from outside (SIGKILL)."
+    qtbot.waitUntil(lambda: panel.status_text() == sentence, timeout=WAIT_MS)
     restart = button(running.window.transcript, "Restart")
     QTest.mouseClick(restart, Qt.MouseButton.LeftButton)
     running.ready()
     running.settings.values.longest_answer = LONGEST_ANSWER
     running.controller._apply_settings()
+    qtbot.waitUntil(lambda: panel.status_text().startswith("Draft on"), timeout=WAIT_MS)
     running.ask("Still there?")
     assert running.session.branch()[-1].status == "complete"
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_closing_in_an_answer_keeps_it_and_asks_the_store_nothing_more(qtbot: QtBot) -> None:
+    running = Running(qtbot, LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "endless"]))
+    running.begin()
+    running.ready()
+    running.type("Go on")
+    with qtbot.waitSignal(running.session.rounds_received, timeout=WAIT_MS):
+        pass
+    running.close()
+    qtbot.wait_until(lambda: not isValid(running.window), timeout=WAIT_MS)
+    with ChatStore(paths.chat_file()) as store:
+        assert store.branch(store.chats()[0].id)[-1].status == "interrupted"
 
 
 @pytest.mark.usefixtures("guide_pair")

@@ -305,11 +305,16 @@ def test_answer_that_cannot_be_stored_can_be_saved_later(qtbot: QtBot, make_desk
     qtbot.waitUntil(lambda: "save" in desk.board.notices(), timeout=WAIT_MS)
     assert desk.board.notices()["save"].actions == (Action.SAVE_AGAIN,)
     assert desk.page.texts() == ["Go on", "Hello there"]
+    chat_id = desk.session.chat_id()
+    assert chat_id is not None
+    for shown in (None, chat_id):
+        with qtbot.waitSignal(desk.session.chat_shown, timeout=WAIT_MS):
+            desk.session.open_chat(shown)
+    assert desk.page.texts() == ["Go on", "Hello there"]
+    assert desk.session.branch()[-1].status == "stopped"
     forbid_writing(desk, False)
     with qtbot.waitSignal(desk.session.chats_changed, timeout=WAIT_MS):
         desk.session.save_again()
-    chat_id = desk.session.chat_id()
-    assert chat_id is not None
     assert desk.stored(lambda store: store.branch(chat_id))[-1].text == "Hello there"
     assert "save" not in desk.board.notices()
 
