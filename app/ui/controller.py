@@ -59,6 +59,7 @@ class Controller(QObject):
         self._bell = Doorbell(self)
         self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME))
         self._progress = 0.0
+        self._has_shown_chat = False
         self._is_shut_down = False
         self.board = NoticeBoard(self)
         self.keeper = PairKeeper(engine, self.board, LoadingMarker(paths.data_dir() / "loading.json"), self)
@@ -141,7 +142,7 @@ class Controller(QObject):
         window, session = self._window, self.session
         window.composer.message_sent.connect(session.send)
         window.composer.stop_requested.connect(session.stop)
-        window.composer.text_changed.connect(lambda: session.keep_unsent(window.composer.text()))
+        window.composer.text_changed.connect(self._on_composer_changed)
         window.transcript.regenerate_requested.connect(session.regenerate)
         window.transcript.edit_requested.connect(session.edit)
         window.transcript.version_requested.connect(session.choose_version)
@@ -273,9 +274,16 @@ class Controller(QObject):
         last = self._settings.values.last_chat_id
         self._access.ask(
             lambda store: any(chat.id == last for chat in store.chats()),
-            lambda exists: self.session.open_chat(last if exists else None),
+            lambda exists: self._open_first(last if exists else None),
         )
         self.book.refresh()
+
+    def _open_first(self, chat_id: str | None) -> None:
+        """Unless a message was sent while the chats were being opened: then its chat is the one to see."""
+        if self.session.chat_id() is not None or self.session.is_busy():
+            self._has_shown_chat = True
+        else:
+            self.session.open_chat(chat_id)
 
     def _on_chats_unavailable(self, error: KnownError) -> None:
         """Go on with a store of this session alone; what is on the disk stays untouched."""
@@ -289,8 +297,19 @@ class Controller(QObject):
     @Slot(object, str)
     def _on_chat_shown(self, chat_id: str | None, unsent: str) -> None:
         self._remember_chat(chat_id)
-        if self._window.composer.text() != unsent:
-            self._window.composer.set_text(unsent)
+        composer = self._window.composer
+        if not self._has_shown_chat and composer.text():
+            # Typed while the chats were being opened.
+            unsent = f"{unsent}\n{composer.text()}" if unsent else composer.text()
+            self.session.keep_unsent(unsent)
+        self._has_shown_chat = True
+        if composer.text() != unsent:
+            composer.set_text(unsent)
+
+    @Slot()
+    def _on_composer_changed(self) -> None:
+        if self._has_shown_chat:
+            self.session.keep_unsent(self._window.composer.text())
 
     @Slot(str)
     def _on_chat_created(self, chat_id: str) -> None:

@@ -261,6 +261,20 @@ def test_a_new_window_shows_the_last_chat(qtbot: QtBot, open_window: Callable[[]
     assert again.window.composer.text() == "not sent yet"
 
 
+def test_what_is_typed_before_the_chats_are_open_stays(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = Running(qtbot)
+    running.window.composer.set_text("first")
+    running.begin()
+    assert running.window.composer.text() == "first"
+    running.close()
+    again = Running(qtbot)
+    again.window.composer.set_text("second")
+    again.begin()
+    assert again.window.composer.text() == "first\nsecond"
+    again.close()
+    assert open_window().window.composer.text() == "first\nsecond"
+
+
 def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
     for title in ("First", "Second"):
