@@ -8,8 +8,13 @@ import msgspec
 
 from app.chats.model import StoredMessage
 from app.engine.protocol import Figures
-from app.ui.speed import wording
+from app.ui import units
 
+HELP = (
+    "Decode speed: tokens after the first ÷ time from the first to the last. Tokens of the answer. Time from Send to the "
+    "first token. Kept is the acceptance rate: accepted ÷ tested guesses. Tokens a pass is the mean acceptance length: "
+    "1 + accepted ÷ verify passes. And why the answer ended."
+)
 _ENDS = {
     "end": "stopped at the end of the answer",
     "stop_string": "stopped at a stop string",
@@ -27,26 +32,20 @@ def figures_of(stored: Mapping[str, object]) -> Figures:
         return Figures()
 
 
-def seconds_text(seconds: float) -> str:
-    """``0.12 s``, ``3.4 s``, ``128 s``."""
-    digits = 2 if seconds < 0.995 else 1 if seconds < 9.95 else 0
-    return f"{seconds:.{digits}f} s"
-
-
 def footer_of(message: StoredMessage) -> str:
     """The footer of a finished answer; what was not measured is left out."""
     figures = figures_of(message.figures)
     parts = []
     if figures.decode_tokens_per_second:
-        parts.append(wording.speed(figures.decode_tokens_per_second))
+        parts.append(units.speed(figures.decode_tokens_per_second))
     if figures.completion_tokens:
-        parts.append("1 token" if figures.completion_tokens == 1 else f"{figures.completion_tokens:,} tokens")
+        parts.append(units.tokens(figures.completion_tokens))
     if figures.time_to_first_token_s is not None:
-        parts.append(f"{seconds_text(figures.time_to_first_token_s)} to first token")
+        parts.append(f"{units.seconds(figures.time_to_first_token_s)} to first token")
     if figures.draft.tested and figures.draft.acceptance_rate is not None:
-        parts.append(f"{wording.share(figures.draft.acceptance_rate)} kept")
+        parts.append(units.kept(figures.draft.acceptance_rate))
         if figures.draft.mean_acceptance_length is not None:
-            parts.append(f"{figures.draft.mean_acceptance_length:.1f} tokens a pass")
+            parts.append(units.tokens_a_pass(figures.draft.mean_acceptance_length))
     parts.append(_end(message))
     if message.settings.get("template") == "chatml":
         parts.append("ChatML template")

@@ -7,7 +7,7 @@ import pytest
 
 from app.chats.model import Status, StoredMessage
 from app.engine.protocol import DraftFigures, Figures
-from app.ui.footer import footer_of, note_of, seconds_text
+from app.ui.footer import footer_of, note_of
 
 FIGURES = Figures(
     prompt_tokens=12,
@@ -81,8 +81,3 @@ def test_notes_say_what_went_wrong() -> None:
     assert note_of(answer(None, "failed", {"failure": "Too long."})) == "Too long."
     assert "kept" in str(note_of(answer(None, "interrupted", {})))
     assert note_of(answer(None, "failed", {}))
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0.124, "0.12 s"), (3.44, "3.4 s"), (128.2, "128 s")])
-def test_seconds(seconds: float, text: str) -> None:
-    assert seconds_text(seconds) == text

@@ -11,6 +11,8 @@ from app.ui import theme as themes
 from app.ui.chat.column import Widths
 from app.ui.chat.markdown_view import MarkdownView
 from app.ui.chat.parts import VersionSwitch, height_of, icon_button, label
+from app.ui.footer import HELP
+from app.ui.widgets import explain
 
 _PADDING = 12
 _COPIED_MILLISECONDS = 1500
@@ -201,6 +203,7 @@ class AnswerMessage(MessageWidget):
         self.note = label(role="warning", scale=0.95)
         self.footer = label(role="quiet", scale=0.9, figures=True)
         self.footer.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        explain(self.footer, HELP["footer"])
         for part in (self.progress, self.note, self.footer):
             part.setParent(self)
             part.hide()

@@ -8,8 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.ui import theme
-from app.ui.speed import wording
+from app.ui import theme, units
 
 
 class Sparkline(QWidget):
@@ -112,7 +111,7 @@ class PositionBars(QWidget):
             self._rows = rows
             self.updateGeometry()
         self._shares = list(shares)
-        spoken = ", ".join(f"{place}: {wording.share(part)}" for place, part in enumerate(shares, start=1))
+        spoken = ", ".join(f"{place}: {units.share(part)}" for place, part in enumerate(shares, start=1))
         self.setAccessibleDescription(spoken or "Not known yet")
         self.update()
 
@@ -135,7 +134,7 @@ class PositionBars(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         metrics, height = self.fontMetrics(), self._row_height()
         left = metrics.horizontalAdvance("16") + 10
-        right = metrics.horizontalAdvance(wording.share(1.0)) + 10
+        right = metrics.horizontalAdvance(units.share(1.0)) + 10
         track = self.width() - left - right
         middle = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         for row in range(self._rows):
@@ -144,7 +143,7 @@ class PositionBars(QWidget):
             painter.setPen(colours.quiet)
             painter.drawText(QRectF(0, top, left - 10, height), middle, str(row + 1))
             painter.setPen(colours.text if part is not None else colours.quiet)
-            painter.drawText(QRectF(self.width() - right, top, right, height), middle, wording.share(part))
+            painter.drawText(QRectF(self.width() - right, top, right, height), middle, units.share(part))
             _paint_bar(painter, QRectF(left, top + height / 2 - 4, track, 8), part or 0.0, colours)
         painter.end()
 
@@ -182,7 +181,7 @@ class RoundBar(QWidget):
 
     def _texts(self) -> list[str]:
         parts = self._parts or (None, None, None)
-        return [f"{name} {wording.milliseconds(part)}" for name, part in zip(self.NAMES, parts, strict=True)]
+        return [f"{name} {units.milliseconds(part)}" for name, part in zip(self.NAMES, parts, strict=True)]
 
     @staticmethod
     def _inks(colours: theme.Theme) -> tuple[QColor, QColor, QColor]:
@@ -234,4 +233,4 @@ class RoundBar(QWidget):
             start = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
             painter.drawText(QRectF(left + 13, 17, column - 13, line), start, name)
             painter.setPen(colours.text if part is not None else colours.quiet)
-            painter.drawText(QRectF(left + 13, 17 + line, column - 13, line + 1), start, wording.milliseconds(part))
+            painter.drawText(QRectF(left + 13, 17 + line, column - 13, line + 1), start, units.milliseconds(part))

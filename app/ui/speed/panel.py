@@ -10,7 +10,7 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QCheckBox, QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from app.engine.protocol import DEFAULT_DRAFT_LENGTH, Figures, PairLoaded, Round
-from app.ui import theme
+from app.ui import theme, units
 from app.ui.speed import wording
 from app.ui.speed.drawings import PositionBars, RoundBar
 from app.ui.speed.meter import Meter
@@ -226,11 +226,11 @@ class SpeedPanel(QScrollArea):
         else:
             speed = figures.decode_tokens_per_second if figures else None
             kept = figures.draft.acceptance_rate if figures else None
-        self._speed.show_figure(wording.speed(speed), meter.speed_history(), self._plain_speed)
-        self._kept.show_figure(wording.share(kept), meter.acceptance_history())
+        self._speed.show_figure(units.speed(speed), meter.speed_history(), self._plain_speed)
+        self._kept.show_figure(units.share(kept), meter.acceptance_history())
         parts = meter.round_time.mean()
         self._round.show_parts(parts)
-        self._round_heading.set_value(wording.milliseconds(sum(parts) if parts else None))
+        self._round_heading.set_value(units.milliseconds(sum(parts) if parts else None))
 
     def _can_measure(self) -> bool:
         return self._pair is not None and self._failure is None and not self._answering

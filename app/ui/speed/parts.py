@@ -7,7 +7,7 @@ from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSlider, QToolButton, QVBoxLayout, QWidget
 
 from app.engine.protocol import MAX_DRAFT_LENGTH
-from app.ui import icons, theme
+from app.ui import icons, theme, units
 from app.ui.speed import wording
 from app.ui.speed.drawings import Sparkline
 from app.ui.theme import SPACING
@@ -79,7 +79,7 @@ class LiveFigure(QWidget):
         """``widest`` is the longest text the number may become: it fixes the width, so that nothing dances."""
         super().__init__()
         self._name = name
-        self._number = label(wording.UNKNOWN)
+        self._number = label(units.UNKNOWN)
         self._number.setFont(_figure_font(self._number.font()))
         self._line = Sparkline(line_name, ceiling)
         left = QWidget()
@@ -143,9 +143,9 @@ class PlainSpeed(QWidget):
     def show_speeds(self, plain: float | None, speed_up: float | None, *, can_measure: bool) -> None:
         self._known = plain is not None
         self._can_measure = can_measure
-        _set_text(self._factor, wording.factor(speed_up))
+        _set_text(self._factor, units.factor(speed_up))
         theme.set_role(self._factor, "warning" if speed_up is not None and speed_up < 0.97 else "plain")
-        _set_text(self._baseline, f"Plain {wording.speed(plain)}")
+        _set_text(self._baseline, f"Plain {units.speed(plain)}")
         self._arrange()
 
     def set_measuring(self, measuring: bool) -> None:
@@ -217,7 +217,7 @@ class DraftLengthControl(QWidget):
         self._describe(self._slider.value())
 
     def _describe(self, value: int) -> None:
-        text = "Off" if value == 0 else f"{value} tokens" if value > 1 else "1 token"
+        text = "Off" if value == 0 else units.tokens(value)
         self._heading.set_value(text)
         self._slider.setAccessibleDescription(text)
 

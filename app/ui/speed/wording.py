@@ -1,7 +1,4 @@
-"""How the Speed panel says things: figures with units, the sentence of status, the definitions behind the figures.
-
-Figures and their units are joined by a no-break space, so that a narrow panel does not part them.
-"""
+"""How the Speed panel says things: the sentence of status, and the definitions behind the figures."""
 
 from __future__ import annotations
 
@@ -9,37 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.engine.protocol import Figures, PairLoaded
-
-UNKNOWN = "–"
-_JOIN = "\u00a0"
+from app.ui import units
+from app.ui.units import NO_BREAK
 
 Mood = Literal["good", "plain", "warning", "bad"]
-
-
-def speed(tokens_per_second: float | None) -> str:
-    """``74 tok/s``; one decimal below ten."""
-    if tokens_per_second is None:
-        return UNKNOWN
-    digits = 1 if tokens_per_second < 9.95 else 0
-    return f"{tokens_per_second:,.{digits}f}{_JOIN}tok/s"
-
-
-def share(fraction: float | None) -> str:
-    """``68 %``."""
-    return UNKNOWN if fraction is None else f"{fraction * 100:.0f}{_JOIN}%"
-
-
-def milliseconds(seconds: float | None) -> str:
-    """``8.1 ms``; no decimals from a hundred on."""
-    if seconds is None:
-        return UNKNOWN
-    value = seconds * 1000
-    return f"{value:,.{1 if value < 99.95 else 0}f}{_JOIN}ms"
-
-
-def factor(times: float | None) -> str:
-    """``1.8× plain``."""
-    return UNKNOWN if times is None else f"{times:.1f}×{_JOIN}plain"
 
 
 @dataclass(frozen=True)
@@ -74,7 +44,7 @@ class Status:
     @property
     def sentence(self) -> str:
         """In one line, with ordinary spaces."""
-        return f"{self.heading} · {self.detail}".replace(_JOIN, " ") if self.detail else self.heading
+        return f"{self.heading} · {self.detail}".replace(NO_BREAK, " ") if self.detail else self.heading
 
 
 def status(now: Situation) -> Status:
@@ -99,7 +69,7 @@ def _without_models(engine_state: str) -> Status:
     state = engine_state.strip()
     if state == "stopped":
         return Status("Engine stopped", "The chat says why, and restarts it.", "bad")
-    if state and state != "ready":
+    if state and state not in ("ready", "no model"):
         return Status(state[0].upper() + state[1:], "")
     return Status("No models open", "Open a target model, and a draft model if you have one.")
 
@@ -108,8 +78,8 @@ def _with_draft(now: Situation) -> Status:
     guesses = "1 guess" if now.draft_length == 1 else f"{now.draft_length} guesses"
     detail = _figures(now)
     if not detail:
-        waiting = "Reading the prompt" if now.answering else "Figures come with the next answer"
-        return Status("Draft on", f"{waiting} · up to {guesses} a{_JOIN}pass", "good")
+        waiting = "Reading the chat" if now.answering else "Figures come with the next answer"
+        return Status("Draft on", f"{waiting} · up to {guesses} a{NO_BREAK}pass", "good")
     if now.speed_up is not None and now.speed_up < 0.97 and not now.answering:
         return Status("Draft on", f"{detail} · slower than plain here: try a shorter draft length", "warning")
     return Status("Draft on", detail, "good")
@@ -119,13 +89,13 @@ def _figures(now: Situation) -> str:
     """``68 % kept · 2.9 tokens a pass · 74 tok/s · 1.8× plain``, as much of it as is known."""
     parts = []
     if now.figures is not None and now.figures.draft.acceptance_rate is not None:
-        parts.append(f"{share(now.figures.draft.acceptance_rate)}{_JOIN}kept")
+        parts.append(units.kept(now.figures.draft.acceptance_rate))
         if now.figures.draft.mean_acceptance_length is not None:
-            parts.append(f"{now.figures.draft.mean_acceptance_length:.1f}{_JOIN}tokens a{_JOIN}pass")
+            parts.append(units.tokens_a_pass(now.figures.draft.mean_acceptance_length))
     if now.figures is not None and now.figures.decode_tokens_per_second is not None:
-        parts.append(speed(now.figures.decode_tokens_per_second))
+        parts.append(units.speed(now.figures.decode_tokens_per_second))
     if parts and now.speed_up is not None:
-        parts.append(factor(now.speed_up))
+        parts.append(units.factor(now.speed_up))
     return " · ".join(parts)
 
 

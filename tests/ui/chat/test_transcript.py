@@ -109,6 +109,7 @@ def test_reading_the_chat_shows_only_when_it_takes_a_while(
     monkeypatch.setattr("app.ui.chat.transcript.PROGRESS_DELAY", 0.0)
     transcript.set_prompt_progress(420, 1000)
     assert answer(transcript, "a").progress.text() == "Reading the chat · 42 %"
+    assert "acceptance rate" in answer(transcript, "a").footer.whatsThis()
     transcript.append_pieces([Piece(text="x")])
     assert answer(transcript, "a").progress.isHidden()
 
