@@ -11,9 +11,9 @@ from app.engine.protocol import Figures
 from app.ui import units
 
 HELP = (
-    "Decode speed: tokens after the first ÷ time from the first to the last. Tokens of the answer. Time from Send to the "
-    "first token. Kept is the acceptance rate: accepted ÷ tested guesses. Tokens a pass is the mean acceptance length: "
-    "1 + accepted ÷ verify passes. And why the answer ended."
+    "Decode speed: tokens after the first ÷ time from the first to the last. Tokens of the answer. Time from Send to "
+    "the first token. Kept is the acceptance rate: accepted ÷ tested guesses. Tokens a pass is the mean acceptance "
+    "length: 1 + accepted ÷ verify passes. And why the answer ended."
 )
 _ENDS = {
     "end": "stopped at the end of the answer",

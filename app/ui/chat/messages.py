@@ -203,7 +203,7 @@ class AnswerMessage(MessageWidget):
         self.note = label(role="warning", scale=0.95)
         self.footer = label(role="quiet", scale=0.9, figures=True)
         self.footer.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        explain(self.footer, HELP["footer"])
+        explain(self.footer, HELP)
         for part in (self.progress, self.note, self.footer):
             part.setParent(self)
             part.hide()
