@@ -10,7 +10,6 @@ from PySide6.QtGui import QIcon, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
-    QLabel,
     QLineEdit,
     QListWidget,
     QListWidgetItem,
@@ -24,7 +23,7 @@ from PySide6.QtWidgets import (
 
 from app.chats.model import Chat
 from app.ui import icons, theme
-from app.ui.tooltips import plain_tooltip
+from app.ui.widgets import label, plain_tooltip
 
 SEARCH_DELAY_MS = 150
 UNTITLED = "New chat"
@@ -97,11 +96,8 @@ class ChatList(QFrame):
         self._search_timer = QTimer(self, singleShot=True, interval=SEARCH_DELAY_MS)
         self._search_timer.timeout.connect(self._on_search_due)
         self._list = self._make_list()
-        self._nothing = QLabel()
-        self._nothing.setTextFormat(Qt.TextFormat.PlainText)
-        self._nothing.setWordWrap(True)
+        self._nothing = label(role="quiet", wraps=True)
         self._nothing.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignHCenter)
-        theme.set_role(self._nothing, "quiet")
         layout = QVBoxLayout(self)
         gap = theme.SPACING
         layout.setContentsMargins(3 * gap, 3 * gap, 3 * gap, 2 * gap)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import PySide6
 from PySide6.QtCore import Qt, Slot, qVersion
-from PySide6.QtGui import QFont, QGuiApplication
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app import __version__
-from app.ui import icons, theme
+from app.ui import icons
 from app.ui.theme import SPACING
 from app.ui.widgets import label
 
@@ -64,10 +64,7 @@ class AboutDialog(QDialog):
     def _heading(self) -> QHBoxLayout:
         logo = label()
         logo.setPixmap(icons.application().pixmap(_LOGO, _LOGO))
-        title = label("Slipstream")
-        font = theme.scaled(title.font(), 1.6)
-        font.setWeight(QFont.Weight.DemiBold)
-        title.setFont(font)
+        title = label("Slipstream", scale=1.6, bold=True)
         says = label("Chat with language models on your own computer, drafted ahead and verified.", wraps=True)
         words = QVBoxLayout()
         words.setSpacing(SPACING)

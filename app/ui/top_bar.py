@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtGui import QFontMetrics, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QProgressBar, QPushButton, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QToolButton, QVBoxLayout, QWidget
 
 from app.ui import icons, theme
 from app.ui.engine_client import EngineState
-from app.ui.tooltips import plain_tooltip
+from app.ui.widgets import label, plain_tooltip
 
 _DOTS = {
     EngineState.READY: "good",
@@ -56,11 +56,8 @@ class TopBar(QFrame):
         self._chats = self._tool("menu", "Show or hide the chats", "Ctrl+B")
         self._chats.clicked.connect(self.chats_toggled)
         self._pair = self._pair_button()
-        self._dot = QLabel("●")
-        self._label = QLabel()
-        self._label.setTextFormat(Qt.TextFormat.PlainText)
-        self._label.setFont(theme.tabular(self.font()))
-        theme.set_role(self._label, "quiet")
+        self._dot = label("●")
+        self._label = label(role="quiet", figures=True)
         self._cancel = QPushButton("Cancel")
         self._cancel.setAccessibleName("Cancel loading")
         theme.set_role(self._cancel, "link")
@@ -158,8 +155,8 @@ class TopBar(QFrame):
         text = state_text(self._state, self._progress)
         self._label.setText(text)
         self._label.setAccessibleName(f"Engine: {text}")
-        for label in (self._dot, self._label):
-            label.setToolTip(_TOOLTIPS[self._state])
+        for part in (self._dot, self._label):
+            part.setToolTip(_TOOLTIPS[self._state])
         theme.set_role(self._dot, _DOTS[self._state])
         self._cancel.setVisible(is_loading)
         self._bar.setValue(round(self._progress * 1000) if is_loading else 0)

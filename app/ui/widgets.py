@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import textwrap
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from app.ui import theme
@@ -17,12 +19,29 @@ def explain(widget: QWidget, text: str) -> None:
     widget.setWhatsThis(text)
 
 
-def label(text: str = "", role: str | None = None, *, wraps: bool = False) -> QLabel:
-    """A label that never takes its text for markup."""
-    result = QLabel(text)
-    result.setTextFormat(Qt.TextFormat.PlainText)
-    result.setWordWrap(wraps)
+def plain_tooltip(text: str) -> str:
+    """A tooltip of text that is not ours: it cannot be told that it is plain text, so the text is escaped."""
+    return f"<qt>{html.escape(text).replace(chr(10), '<br>')}</qt>" if text else ""
+
+
+def label(
+    text: str = "",
+    role: str | None = None,
+    *,
+    wraps: bool = False,
+    scale: float = 1.0,
+    bold: bool = False,
+    figures: bool = False,
+) -> QLabel:
+    """A label that never takes its text for markup. ``figures``: of one width each, for numbers that change."""
+    result = QLabel(text, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
+    if bold or figures or scale != 1.0:
+        font = theme.scaled(result.font(), scale)
+        if bold:
+            font.setWeight(QFont.Weight.DemiBold)
+        result.setFont(theme.tabular(font) if figures else font)
     if role is not None:
+        # After the font: a style sheet that is applied before it would take it back.
         theme.set_role(result, role)
     return result
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from app.ui import theme as themes
-from app.ui.chat.parts import label
+from app.ui.chat.parts import copy_text
+from app.ui.widgets import label
 
-_THANKS_MILLISECONDS = 1500
 _MAX_LANGUAGE = 24
 
 
@@ -21,13 +20,11 @@ class CodeHeader(QWidget):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setCursor(Qt.CursorShape.ArrowCursor)
-        self._language = label(role="quiet", scale=0.9, wraps=False)
+        self._language = label(role="quiet", scale=0.9)
         self.copy_button = QPushButton("Copy")
         self.copy_button.setFont(themes.scaled(self.font(), 0.9))
         self.copy_button.clicked.connect(self.copy_requested)
         themes.set_role(self.copy_button, "flat")
-        self._thanks = QTimer(self, singleShot=True, interval=_THANKS_MILLISECONDS)
-        self._thanks.timeout.connect(self._on_thanks_over)
         row = QHBoxLayout(self)
         row.setContentsMargins(12, 3, 4, 0)
         row.addWidget(self._language, 1)
@@ -51,10 +48,4 @@ class CodeHeader(QWidget):
 
     def copy(self, text: str) -> None:
         """Put the code on the clipboard and say so for a moment."""
-        QGuiApplication.clipboard().setText(text)
-        self.copy_button.setText("Copied")
-        self._thanks.start()
-
-    @Slot()
-    def _on_thanks_over(self) -> None:
-        self.copy_button.setText("Copy")
+        copy_text(text, self.copy_button)

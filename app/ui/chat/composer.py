@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, 
 from app.ui import icons
 from app.ui import theme as themes
 from app.ui.chat.column import prose_width
-from app.ui.chat.parts import label
 from app.ui.theme import SPACING
+from app.ui.widgets import label
 
 MAX_LINES = 8
 PLACEHOLDER = "Ask anything…"
@@ -102,7 +102,7 @@ class Composer(QWidget):
         self.button.setAutoDefault(False)
         self.button.clicked.connect(self._on_button)
         themes.follow(self.button, self._dress)
-        self.hint = label("", "quiet", scale=0.9)
+        self.hint = label(role="quiet", wraps=True, scale=0.9)
         self.hint.hide()
         box = QFrame()
         themes.set_role(box, "card")

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWi
 
 from app.ui import theme as themes
 from app.ui.chat.column import Widths
-from app.ui.chat.parts import label
 from app.ui.theme import SPACING
+from app.ui.widgets import label
 
 EXAMPLES = ("Explain acceptance rate", "Write a JSON settings file", "Tell me a short story")
 CONTEXT_TEXT = "Older messages above no longer fit into the context"
@@ -24,7 +24,7 @@ class Card(QFrame):
         super().__init__()
         themes.set_role(self, "card")
         self._role = role
-        self.text = label(text)
+        self.text = label(text, wraps=True)
         self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.buttons: list[QPushButton] = []
         column = QVBoxLayout(self)
@@ -76,7 +76,7 @@ class ContextLine(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._label = label(CONTEXT_TEXT, "quiet", scale=0.9, wraps=False)
+        self._label = label(CONTEXT_TEXT, "quiet", scale=0.9)
         self._label.setParent(self)
         self._prose = 0
 
@@ -109,9 +109,9 @@ class Welcome(QWidget):
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(2 * SPACING)
-        title = label("Ask anything", "heading", scale=1.5)
+        title = label("Ask anything", "heading", wraps=True, scale=1.5)
         title.setAlignment(Qt.AlignmentFlag.AlignHCenter)
-        hint = label("Three questions, from easy to hard for a draft model:", "quiet")
+        hint = label("Three questions, from easy to hard for a draft model:", "quiet", wraps=True)
         hint.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self._column.addStretch(1)
         self._column.addWidget(title)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QRectF, Qt, QTimer, QUrl, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtCore import QEvent, QObject, QRectF, Qt, QUrl, Signal, Slot
+from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QPushButton, QWidget
 
 from app.engine.protocol import Piece
 from app.ui import theme as themes
 from app.ui.chat.column import Widths
 from app.ui.chat.markdown_view import MarkdownView
-from app.ui.chat.parts import VersionSwitch, height_of, icon_button, label
+from app.ui.chat.parts import VersionSwitch, copy_text, height_of, icon_button
 from app.ui.footer import HELP
-from app.ui.widgets import explain
+from app.ui.widgets import explain, label
 
 _PADDING = 12
-_COPIED_MILLISECONDS = 1500
 
 
 class MessageWidget(QWidget):
@@ -28,7 +27,7 @@ class MessageWidget(QWidget):
     def __init__(self, message_id: str, heading: str, *, plain: bool) -> None:
         super().__init__()
         self.message_id = message_id
-        self.heading = label(heading, "quiet", scale=0.95, bold=True)
+        self.heading = label(heading, "quiet", wraps=True, scale=0.95, bold=True)
         self.heading.setParent(self)
         self.view = MarkdownView(plain=plain, parent=self)
         self.view.setAccessibleName(f"{heading}: message")
@@ -40,8 +39,6 @@ class MessageWidget(QWidget):
         self.row.setSpacing(4)
         self.copy_button = icon_button("copy", "Copy", "Copy this message")
         self.copy_button.clicked.connect(self._on_copy)
-        self._copied = QTimer(self, singleShot=True, interval=_COPIED_MILLISECONDS)
-        self._copied.timeout.connect(self._on_copied_over)
         self.versions = VersionSwitch()
         self.versions.stepped.connect(self._on_stepped)
 
@@ -67,13 +64,7 @@ class MessageWidget(QWidget):
 
     @Slot()
     def _on_copy(self) -> None:
-        QGuiApplication.clipboard().setText(self.view.content)
-        self.copy_button.setText("Copied")
-        self._copied.start()
-
-    @Slot()
-    def _on_copied_over(self) -> None:
-        self.copy_button.setText("Copy")
+        copy_text(self.view.content, self.copy_button)
 
     @Slot(int)
     def _on_stepped(self, step: int) -> None:
@@ -199,9 +190,9 @@ class AnswerMessage(MessageWidget):
 
     def __init__(self, message_id: str, heading: str) -> None:
         super().__init__(message_id, heading, plain=False)
-        self.progress = label(role="quiet")
-        self.note = label(role="warning", scale=0.95)
-        self.footer = label(role="quiet", scale=0.9, figures=True)
+        self.progress = label(role="quiet", wraps=True)
+        self.note = label(role="warning", wraps=True, scale=0.95)
+        self.footer = label(role="quiet", wraps=True, scale=0.9, figures=True)
         self.footer.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         explain(self.footer, HELP)
         for part in (self.progress, self.note, self.footer):

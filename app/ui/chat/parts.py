@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QFont
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QWidget
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QToolButton, QWidget
 
 from app.ui import icons
 from app.ui import theme as themes
+from app.ui.widgets import label
+
+_COPIED_MILLISECONDS = 1500
 
 
-def label(
-    text: str = "", role: str = "", *, scale: float = 1.0, bold: bool = False, figures: bool = False, wraps: bool = True
-) -> QLabel:
-    """Plain text. ``figures``: of one width each, for numbers that change."""
-    result = QLabel(text, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
-    font = themes.scaled(result.font(), scale)
-    if bold:
-        font.setWeight(QFont.Weight.DemiBold)
-    result.setFont(themes.tabular(font) if figures else font)
-    if role:
-        # After the font: a style sheet that is applied before it would take it back.
-        themes.set_role(result, role)
-    return result
+def copy_text(text: str, button: QAbstractButton) -> None:
+    """Put text on the clipboard; its button says so for a moment."""
+    QGuiApplication.clipboard().setText(text)
+    button.setText("Copied")
+    QTimer.singleShot(_COPIED_MILLISECONDS, button, lambda: button.setText("Copy"))
 
 
 def icon_button(icon: str, text: str, name: str) -> QToolButton:
@@ -49,7 +44,7 @@ class VersionSwitch(QWidget):
         super().__init__(parent)
         self._back = icon_button("left", "", "Earlier version")
         self._on = icon_button("right", "", "Later version")
-        self._label = label(wraps=False, role="quiet", scale=0.9, figures=True)
+        self._label = label(role="quiet", scale=0.9, figures=True)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(0)

@@ -29,8 +29,7 @@ from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker
 from app.ui.models.section import Section
 from app.ui.naming import recent_title
 from app.ui.theme import SPACING
-from app.ui.tooltips import plain_tooltip
-from app.ui.widgets import label
+from app.ui.widgets import label, plain_tooltip
 
 _TARGET_HELP = "The model whose answers you read. Any text model in the GGUF format."
 _DRAFT_HELP = "A much smaller model of the same family that guesses ahead. It changes the speed, never the answers."

@@ -7,8 +7,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QToolButton, QVB
 
 from app.ui import icons, theme
 from app.ui.theme import SPACING
-from app.ui.tooltips import plain_tooltip
-from app.ui.widgets import label
+from app.ui.widgets import label, plain_tooltip
 
 
 class Section(QWidget):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSlider, QToolButton, QVBoxLayout, QWidget
 
 from app.engine.protocol import MAX_DRAFT_LENGTH
@@ -13,7 +12,6 @@ from app.ui.speed.drawings import Sparkline
 from app.ui.theme import SPACING
 from app.ui.widgets import explain, label
 
-_FIGURE_SIZE = 1.5
 _HEADING_ROLES: dict[wording.Mood, str] = {
     "good": "heading-accent",
     "plain": "heading",
@@ -37,10 +35,8 @@ def _row(*widgets: QWidget) -> QHBoxLayout:
     return row
 
 
-def _figure_font(base: QFont) -> QFont:
-    font = theme.tabular(theme.scaled(base, _FIGURE_SIZE))
-    font.setWeight(QFont.Weight.DemiBold)
-    return font
+def _large_figure(text: str = "") -> QLabel:
+    return label(text, scale=1.5, bold=True, figures=True)
 
 
 class StatusLines(QWidget):
@@ -49,9 +45,7 @@ class StatusLines(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._heading = label(role="heading")
-        self._detail = label(role="quiet")
-        self._detail.setFont(theme.tabular(self._detail.font()))
-        self._detail.setWordWrap(True)
+        self._detail = label(role="quiet", wraps=True, figures=True)
         self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._detail.setAlignment(Qt.AlignmentFlag.AlignTop)
         # Two lines are kept free, so that what stands below does not move when the figures come.
@@ -79,8 +73,7 @@ class LiveFigure(QWidget):
         """``widest`` is the longest text the number may become: it fixes the width, so that nothing dances."""
         super().__init__()
         self._name = name
-        self._number = label(units.UNKNOWN)
-        self._number.setFont(_figure_font(self._number.font()))
+        self._number = _large_figure(units.UNKNOWN)
         self._line = Sparkline(line_name, ceiling)
         left = QWidget()
         left.setFixedWidth(self._number.fontMetrics().horizontalAdvance(widest) + SPACING)
@@ -118,11 +111,9 @@ class PlainSpeed(QWidget):
         self._known = False
         self._button = QPushButton("Measure plain speed")
         explain(self._button, wording.HELP["measure"])
-        self._factor = label()
-        self._factor.setFont(_figure_font(self._factor.font()))
+        self._factor = _large_figure()
         explain(self._factor, wording.HELP["speed-up"])
-        self._baseline = label(role="quiet")
-        self._baseline.setFont(theme.tabular(self._baseline.font()))
+        self._baseline = label(role="quiet", figures=True)
         self._again = QToolButton()
         icons.set_icon(self._again, "regenerate")
         self._again.setAccessibleName("Measure plain speed again")
@@ -173,8 +164,7 @@ class Heading(QWidget):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self._value = label()
-        self._value.setFont(theme.tabular(self._value.font()))
+        self._value = label(figures=True)
         row = _row(label(text, "heading"))
         row.addStretch(1)
         row.addWidget(self._value)
