@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import datetime
 from pathlib import Path
 
 import platformdirs
@@ -44,17 +43,6 @@ def settings_file() -> Path:
 def resource(*parts: str) -> Path:
     """A file of ``resources/``: beside ``app`` in the source, inside it in a wheel, in the bundle of PyInstaller."""
     return _resources().joinpath(*parts)
-
-
-def broken_name(path: Path) -> Path:
-    """A free name beside ``path`` for a file that cannot be used but must be kept."""
-    stamp = f"{datetime.now():%Y-%m-%d-%H%M%S}"
-    name = path.with_name(f"{path.stem}.broken-{stamp}{path.suffix}")
-    number = 1
-    while name.exists():
-        number += 1
-        name = path.with_name(f"{path.stem}.broken-{stamp}-{number}{path.suffix}")
-    return name
 
 
 def _resources() -> Path:

@@ -7,9 +7,6 @@ description.
 from __future__ import annotations
 
 import json
-import os
-import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
@@ -18,7 +15,7 @@ from msgspec import Meta
 
 from app.engine.protocol import MAX_DRAFT_LENGTH, AcceptRule, LoadSettings, Sampling
 from app.errors import KnownError
-from app.paths import broken_name
+from app.files import broken_name, write_whole
 
 VERSION = 1
 MAX_RECENT_PAIRS = 10
@@ -92,7 +89,7 @@ class SettingsFile:
         msgspec.convert(values, Settings)
         content = {"version": self._version, **_merged(self._left, values, msgspec.to_builtins(Settings()))}
         try:
-            _write(self._path, json.dumps(content, indent=2) + "\n")
+            write_whole(self._path, f"{json.dumps(content, indent=2)}\n".encode())
         except OSError as error:
             raise KnownError(
                 f"Settings could not be saved in {self._path.parent}: {error.strerror or error}. "
@@ -174,24 +171,3 @@ def _merged(left: dict[str, Any], values: dict[str, Any], defaults: dict[str, An
         elif key not in values or values[key] == defaults[key]:
             result[key] = raw
     return result
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
-    part = Path(name)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - the descriptor is open already
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    if sys.platform != "win32":
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # the new name is only safe with its folder
-        finally:
-            os.close(folder)

@@ -5,17 +5,15 @@ A speed belongs to everything it depends on (`PlainKey`): another context length
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
-import os
-import tempfile
 import time
 from pathlib import Path
 
 import msgspec
 
 from app.errors import KnownError
+from app.files import broken_name, write_whole
 from app.models.gguf import ModelFileError
 
 FILE_NAME = "measurements.json"
@@ -92,7 +90,8 @@ class Measurements:
             entries = self._read()
             entries.pop(key, None)
             entries[key] = entry
-            self._write(list(entries.values())[-MAX_ENTRIES:])
+            content = msgspec.json.encode(_File(_VERSION, list(entries.values())[-MAX_ENTRIES:]))
+            write_whole(self._path, msgspec.json.format(content, indent=1))
         except OSError as error:
             if self._entries is not None:
                 self._entries[key] = entry
@@ -115,22 +114,7 @@ class Measurements:
         return {entry.key: entry for entry in sound if entry.tokens_per_second > 0}
 
     def _set_aside(self, reason: str) -> dict[PlainKey, _Entry]:
-        aside = self._path.with_name(f"{self._path.stem}.broken-{time.time_ns()}{self._path.suffix}")
+        aside = broken_name(self._path)
         self._path.replace(aside)
         _log.warning("%s could not be understood (%s); kept as %s", self._path.name, reason, aside.name)
         return {}
-
-    def _write(self, entries: list[_Entry]) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        data = msgspec.json.format(msgspec.json.encode(_File(_VERSION, entries)), indent=1)
-        handle, temporary = tempfile.mkstemp(prefix=f".{self._path.name}.", dir=self._path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(self._path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
-            raise
