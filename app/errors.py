@@ -1,7 +1,7 @@
 """Two kinds of failure.
 
-``KnownError`` is the environment's fault: a file that is gone, a disk that is full, a pair that does not fit. Its text is
-shown to the user as it is. Everything else is a bug and keeps its traceback.
+``KnownError`` is the environment's fault: a file that is gone, a disk that is full, a pair that does not fit. Its text
+is shown to the user as it is. Everything else is a bug and keeps its traceback.
 """
 
 
@@ -12,5 +12,5 @@ class KnownError(Exception):
     """
 
 
-class Cancelled(Exception):
+class Cancelled(Exception):  # noqa: N818 - no error
     """The user asked to stop. Not an error: callers end quietly and keep what there is."""
