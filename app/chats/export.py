@@ -20,15 +20,9 @@ def to_markdown(chat: Chat, branch: Sequence[StoredMessage]) -> str:
     started = datetime.fromtimestamp(chat.created_at).strftime("%Y-%m-%d %H:%M")
     blocks = [f"# {chat.title or 'New chat'}", f"*{started}*"]
     for message in branch:
-        blocks.append(f"## {_who(message)}")
+        blocks.append(f"## {message.author}")
         if message.text.strip():
             blocks.append(message.text.strip("\n"))
         if message.status in _ENDINGS:
             blocks.append(f"*({_ENDINGS[message.status]})*")
     return "\n\n".join(blocks) + "\n"
-
-
-def _who(message: StoredMessage) -> str:
-    if message.role == "assistant":
-        return message.pair or "Answer"
-    return "You" if message.role == "user" else "System"

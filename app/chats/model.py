@@ -49,6 +49,13 @@ class StoredMessage:
     """Place among the versions, oldest first, from 1."""
     versions: int = 1
 
+    @property
+    def author(self) -> str:
+        """Who wrote it, as a heading."""
+        if self.role == "assistant":
+            return self.pair or "Answer"
+        return "You" if self.role == "user" else "System"
+
 
 def title_of(text: str) -> str:
     """The title a chat gets from its first message: its first line, cut at a word near 40 characters."""

@@ -88,11 +88,6 @@ class Answer:
         )
 
 
-def heading_of(message: StoredMessage) -> str:
-    """Who speaks, above an answer."""
-    return message.pair or "Answer"
-
-
 def pieces_of(message: StoredMessage) -> list[Piece]:
     """The tokens of a stored answer with their origin."""
     return [

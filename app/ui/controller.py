@@ -28,11 +28,11 @@ from app.ui.conversation import question_to_measure
 from app.ui.engine_client import Engine, EngineExit, EngineState
 from app.ui.main_window import MainWindow
 from app.ui.models.choice import OpenModelsChoice
-from app.ui.models_choice import answer_settings, choice_in_use, keep_choice
 from app.ui.naming import pair_details, pair_title, recent_title
 from app.ui.notices import Notice, NoticeBoard
 from app.ui.pair import LoadingMarker, PairFiles, PairKeeper, guide_files, is_guide
 from app.ui.session import ChatSession
+from app.ui.settings_in_use import answer_settings, choice_in_use, keep_choice
 from app.ui.top_bar import state_text
 
 _log = logging.getLogger(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from app.engine.protocol import ModelInfo, PairLoaded
@@ -9,9 +10,10 @@ from app.settings import Pair
 from app.ui.pair import GUIDE_NAME, is_guide
 
 GUIDE_SUBTITLE = "a small model about this app"
+_HAS_SIZE = re.compile(r"\d ?[KMB]\b", re.IGNORECASE)
 
 
-def size_text(parameters: int) -> str:
+def parameters_text(parameters: int) -> str:
     """``16M``, ``1.2B``; empty when unknown."""
     if parameters <= 0:
         return ""
@@ -23,10 +25,10 @@ def size_text(parameters: int) -> str:
 
 
 def model_title(model: ModelInfo) -> str:
-    """Name and size of a model."""
+    """Name and size of a model; a name that tells the size already is enough."""
     name = GUIDE_NAME if is_guide(model.path) else model.name or Path(model.path).stem
-    size = size_text(model.parameters)
-    return name if not size or size.lower() in name.lower().replace(" ", "") else f"{name} {size}"
+    size = parameters_text(model.parameters)
+    return name if not size or _HAS_SIZE.search(name) else f"{name} {size}"
 
 
 def pair_title(pair: PairLoaded | None) -> str:
@@ -35,7 +37,7 @@ def pair_title(pair: PairLoaded | None) -> str:
         return ""
     if pair.draft is None:
         return model_title(pair.target)
-    size = size_text(pair.draft.parameters)
+    size = parameters_text(pair.draft.parameters)
     same_family = is_guide(pair.target.path)
     draft = f"draft {size}".strip() if same_family else f"draft {model_title(pair.draft)}"
     return f"{model_title(pair.target)}  +  {draft}"
@@ -68,5 +70,5 @@ def speaker(pair: PairLoaded | None) -> str:
 
 
 def _model_line(model: ModelInfo) -> str:
-    parts = [model.name or Path(model.path).name, size_text(model.parameters), model.quantization]
+    parts = [model.name or Path(model.path).name, parameters_text(model.parameters), model.quantization]
     return " · ".join(part for part in parts if part)

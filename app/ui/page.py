@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.chats.model import StoredMessage
-from app.ui.answer import Answer, TranscriptView, context_start_of, heading_of, pieces_of
+from app.ui.answer import Answer, TranscriptView, context_start_of, pieces_of
 from app.ui.footer import footer_of, note_of
 
 
@@ -61,7 +61,7 @@ class ChatPage:
 
     def begin_answer(self, message: StoredMessage) -> None:
         self.branch.append(message)
-        self._view.begin_answer(message.id, heading_of(message))
+        self._view.begin_answer(message.id, message.author)
 
     def finish_answer(self, message: StoredMessage) -> None:
         """The last message, the answer being written, has become this."""
@@ -72,11 +72,11 @@ class ChatPage:
         if message.role == "user":
             self._view.add_user_message(message.id, message.text, message.version, message.versions)
         elif live is not None and live.message.id == message.id:
-            self._view.begin_answer(message.id, heading_of(message))
+            self._view.begin_answer(message.id, message.author)
             if live.prompt_progress is not None and not live.pieces:
                 self._view.set_prompt_progress(*live.prompt_progress)
             self._view.append_pieces(live.pieces)
         elif message.role == "assistant":
             footer = " · ".join(part for part in (footer_of(message), note_of(message)) if part)
-            heading, pieces = heading_of(message), pieces_of(message)
+            heading, pieces = message.author, pieces_of(message)
             self._view.add_answer(message.id, heading, message.text, pieces, footer, message.version, message.versions)

@@ -1,4 +1,4 @@
-"""Which pair is loaded: loading, restarting after a death, the baseline of plain speed. No widgets."""
+"""Which pair is loaded: loading, restarting after a death, measuring its plain speed. No widgets."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 
 from app.engine.protocol import ModelInfo, PairLoaded
 from app.settings import Pair
-from app.ui.naming import pair_details, pair_title, recent_title, size_text, speaker
+from app.ui.naming import pair_details, pair_title, parameters_text, recent_title, speaker
 from app.ui.pair import guide_files
 
 GUIDE = ModelInfo(path=guide_files().target, name="guide", parameters=16_300_000)
@@ -27,7 +27,7 @@ SMALL = ModelInfo(path="/models/small.gguf", name="Small 0.6B", parameters=600_0
     ],
 )
 def test_sizes(parameters: int, text: str) -> None:
-    assert size_text(parameters) == text
+    assert parameters_text(parameters) == text
 
 
 def test_the_guide_is_called_what_it_is() -> None:
@@ -39,7 +39,7 @@ def test_the_guide_is_called_what_it_is() -> None:
 
 def test_other_pairs_by_their_names() -> None:
     pair = PairLoaded(request=1, target=LARGE, draft=SMALL, context_length=8192)
-    assert pair_title(pair) == "Large Instruct 8.0B  +  draft Small 0.6B 600M"
+    assert pair_title(pair) == "Large Instruct 8.0B  +  draft Small 0.6B"
     assert pair_title(PairLoaded(request=1, target=LARGE)) == "Large Instruct 8.0B"
     assert pair_details(pair).splitlines()[-1] == "Context: 8,192 tokens"
     assert pair_title(None) == ""
