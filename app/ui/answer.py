@@ -28,6 +28,7 @@ class TranscriptView(Protocol):
         text: str,
         pieces: list[Piece],
         footer: str,
+        note: str | None,
         version: int,
         versions: int,
     ) -> None: ...

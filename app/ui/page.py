@@ -77,6 +77,13 @@ class ChatPage:
                 self._view.set_prompt_progress(*live.prompt_progress)
             self._view.append_pieces(live.pieces)
         elif message.role == "assistant":
-            footer = " · ".join(part for part in (footer_of(message), note_of(message)) if part)
-            heading, pieces = message.author, pieces_of(message)
-            self._view.add_answer(message.id, heading, message.text, pieces, footer, message.version, message.versions)
+            self._view.add_answer(
+                message.id,
+                message.author,
+                message.text,
+                pieces_of(message),
+                footer_of(message),
+                note_of(message),
+                message.version,
+                message.versions,
+            )

@@ -122,7 +122,7 @@ def run(count: int, speed: int, *, tints: bool) -> Figures:
     transcript.show()
     for turn in range(10):
         transcript.add_user_message(f"u{turn}", "An earlier question")
-        transcript.add_answer(f"a{turn}", "Guide", SECTION.format(n=turn), [], "74 tok/s", 1, 1)
+        transcript.add_answer(f"a{turn}", "Guide", SECTION.format(n=turn), [], "74 tok/s", None, 1, 1)
     transcript.add_user_message("question", "How does a round spend its time?")
     ready_at = time.perf_counter() + 1.5
     Meter().run_until(lambda: time.perf_counter() > ready_at)

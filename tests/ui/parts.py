@@ -47,12 +47,21 @@ class Page:
         self.places.append((version, versions))
 
     def add_answer(
-        self, message_id: str, heading: str, text: str, pieces: list[Piece], footer: str, version: int, versions: int
+        self,
+        message_id: str,
+        heading: str,
+        text: str,
+        pieces: list[Piece],
+        footer: str,
+        note: str | None,
+        version: int,
+        versions: int,
     ) -> None:
         assert "".join(piece.text for piece in pieces) == text
         self.lines.append((message_id, text))
         self.headings.append(heading)
         self.footers.append(footer)
+        self.notes.append(note)
         self.places.append((version, versions))
 
     def begin_answer(self, message_id: str, heading: str) -> None:

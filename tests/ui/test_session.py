@@ -216,7 +216,7 @@ def test_refused_message_says_why_now_and_later(qtbot: QtBot, make_desk: MakeDes
         desk.session.new_chat()
     with qtbot.waitSignal(desk.session.chat_shown, timeout=WAIT_MS):
         desk.session.open_chat(chat_id)
-    assert desk.page.footers[-1] == "The message has 9,000 tokens, the context 2,048."
+    assert desk.page.notes[1:] == ["The message has 9,000 tokens, the context 2,048."]
 
 
 def test_line_where_the_context_begins_now_and_later(qtbot: QtBot, make_desk: MakeDesk) -> None:

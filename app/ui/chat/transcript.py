@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Literal
 
 from PySide6.QtCore import Qt, QUrl, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from app.engine.protocol import Piece
+from app.ui import notices
 from app.ui import theme as themes
 from app.ui.chat import highlight
 from app.ui.chat.column import Column, Entry
 from app.ui.chat.extras import ContextLine, Notice, Welcome
 from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
 from app.ui.icons import set_icon
-
-NoticeKind = Literal["info", "warning", "bad"]
 
 PROGRESS_DELAY = 0.4
 """Seconds of prompt processing before its progress is worth showing."""
@@ -79,14 +77,22 @@ class Transcript(QWidget):
         self._add(message_id, build, text)
 
     def add_answer(
-        self, message_id: str, heading: str, text: str, pieces: list[Piece], footer: str, version: int, versions: int
+        self,
+        message_id: str,
+        heading: str,
+        text: str,
+        pieces: list[Piece],
+        footer: str,
+        note: str | None,
+        version: int,
+        versions: int,
     ) -> None:
-        """Add a stored answer. ``pieces``: its tokens, where they are known."""
+        """Add a stored answer. ``pieces``: its tokens, where they are known; ``note`` as in `finish_answer`."""
 
         def build(entry: Entry) -> QWidget:
             message = AnswerMessage(message_id, heading)
             message.view.set_text(text, pieces)
-            message.finish(footer, None, version, versions)
+            message.finish(footer, note, version, versions)
             return self._prepared_answer(message, entry)
 
         self._add(message_id, build, text)
@@ -144,7 +150,7 @@ class Transcript(QWidget):
 
     # -- notices and the empty chat
 
-    def add_notice(self, kind: NoticeKind, text: str, actions: list[tuple[str, str]]) -> None:
+    def add_notice(self, kind: notices.Kind, text: str, actions: list[tuple[str, str]]) -> None:
         """Say what happened. ``actions``: a button for each (id, label)."""
 
         def build(_entry: Entry) -> QWidget:

@@ -70,7 +70,7 @@ def click(button: QAbstractButton) -> None:
 def fill(transcript: Transcript, turns: int) -> None:
     for turn in range(turns):
         transcript.add_user_message(f"u{turn}", f"Question {turn}")
-        transcript.add_answer(f"a{turn}", "Guide", f"Answer **{turn}**\n\n- one\n- two\n" * 5, [], FOOTER, 1, 1)
+        transcript.add_answer(f"a{turn}", "Guide", f"Answer **{turn}**\n\n- one\n- two\n" * 5, [], FOOTER, None, 1, 1)
 
 
 # ---------------------------------------------------------------- an answer
@@ -115,7 +115,7 @@ def test_reading_the_chat_shows_only_when_it_takes_a_while(
 
 
 def test_a_stored_answer_shows_its_footer_and_version(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_answer("a", "Guide", "text", [Piece(text="text", drafter="model")], FOOTER, 2, 3)
+    transcript.add_answer("a", "Guide", "text", [Piece(text="text", drafter="model")], FOOTER, None, 2, 3)
     settle(qtbot, transcript)
     shown = [label.text() for label in answer(transcript, "a").findChildren(QLabel) if label.isVisible()]
     assert FOOTER in shown
@@ -130,7 +130,7 @@ def named(parent: QWidget, name: str) -> QAbstractButton:
 
 
 def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_answer("a", "Guide", "the **source**", [], FOOTER, 2, 2)
+    transcript.add_answer("a", "Guide", "the **source**", [], FOOTER, None, 2, 2)
     settle(qtbot, transcript)
     message = answer(transcript, "a")
     with qtbot.waitSignal(transcript.regenerate_requested) as asked:
@@ -177,7 +177,7 @@ def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript)
     fill(transcript, 1)
     settle(qtbot, transcript)
     transcript.set_busy(True)
-    transcript.add_answer("late", "Guide", "text", [], FOOTER, 1, 2)
+    transcript.add_answer("late", "Guide", "text", [], FOOTER, None, 1, 2)
     settle(qtbot, transcript)
     for key in ("a0", "late"):
         assert not answer(transcript, key).regenerate_button.isVisible()
@@ -191,7 +191,7 @@ def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript)
 
 def test_every_control_has_a_name_and_takes_the_focus(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.add_user_message("u", "question", 1, 2)
-    transcript.add_answer("a", "Guide", "```py\nx\n```", [], FOOTER, 1, 2)
+    transcript.add_answer("a", "Guide", "```py\nx\n```", [], FOOTER, None, 1, 2)
     transcript.add_notice("bad", "It ended.", [("restart", "Restart")])
     settle(qtbot, transcript)
     buttons = [button for button in transcript.findChildren(QAbstractButton) if button.isVisible()]
@@ -366,7 +366,7 @@ def test_a_narrow_window_still_fits(qtbot: QtBot, transcript: Transcript) -> Non
 
 def test_lines_of_prose_are_not_too_long(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.resize(1600, 600)
-    transcript.add_answer("a", "Guide", "word " * 200 + "\n\n```\n" + "x" * 90 + "\n```", [], FOOTER, 1, 1)
+    transcript.add_answer("a", "Guide", "word " * 200 + "\n\n```\n" + "x" * 90 + "\n```", [], FOOTER, None, 1, 1)
     settle(qtbot, transcript)
     document = answer(transcript, "a").view.document()
     assert document.firstBlock().layout().lineAt(0).textLength() <= 90
@@ -376,7 +376,7 @@ def test_lines_of_prose_are_not_too_long(qtbot: QtBot, transcript: Transcript) -
 def test_tints_are_switched_in_all_messages(qtbot: QtBot, transcript: Transcript) -> None:
     for key in ("a", "b"):
         text = "drafted words"
-        transcript.add_answer(key, "Guide", text, [Piece(text=text, round=3, drafter="model")], FOOTER, 1, 1)
+        transcript.add_answer(key, "Guide", text, [Piece(text=text, round=3, drafter="model")], FOOTER, None, 1, 1)
     settle(qtbot, transcript)
     plain = [answer(transcript, key).view.grab().toImage() for key in ("a", "b")]
     transcript.set_show_drafted(True)
@@ -397,7 +397,7 @@ def test_a_change_of_theme_while_streaming_loses_nothing(qtbot: QtBot, transcrip
 
 
 def test_selecting_beyond_the_edge_scrolls(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_answer("a", "Guide", "words\n\n" * 100, [], FOOTER, 1, 1)
+    transcript.add_answer("a", "Guide", "words\n\n" * 100, [], FOOTER, None, 1, 1)
     settle(qtbot, transcript)
     bar = transcript.column.verticalScrollBar()
     bar.setValue(0)
@@ -411,7 +411,7 @@ def test_selecting_beyond_the_edge_scrolls(qtbot: QtBot, transcript: Transcript)
 
 def test_a_short_code_block_is_no_wider_than_prose(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.resize(1400, 600)
-    transcript.add_answer("a", "Guide", "```\nx\n```\n\n```\n" + "x" * 95 + "\n```", [], FOOTER, 1, 1)
+    transcript.add_answer("a", "Guide", "```\nx\n```\n\n```\n" + "x" * 95 + "\n```", [], FOOTER, None, 1, 1)
     settle(qtbot, transcript)
     short, long = answer(transcript, "a").view.findChildren(CodeHeader)
     assert short.width() == transcript.column.widths().prose
