@@ -113,6 +113,11 @@ def draft_refused(reason: str) -> Notice:
     return Notice("warning", f"The draft is not used. {reason}", (Action.OPEN_MODELS, Action.DISMISS))
 
 
+def draft_failed(reason: str) -> Notice:
+    """The draft gave up in the middle of an answer; ``reason`` is the engine's sentence."""
+    return Notice("warning", f"The draft failed, so this answer went on without it. {reason}", (Action.DISMISS,))
+
+
 def died_while_loading(name: str) -> Notice:
     text = f"Slipstream ended while it loaded {name} the last time, so it was not loaded again by itself."
     return Notice("warning", text, (Action.LOAD_AGAIN, Action.OPEN_MODELS))

@@ -200,6 +200,8 @@ class AnswerWriter(QObject):
     def _on_generation_finished(self, finished: GenerationFinished) -> None:
         status: FinalStatus = "stopped" if finished.finish_reason == "cancelled" else "complete"
         extra = {"stop_string": finished.stop_string} if finished.stop_string else {}
+        if finished.draft_failure:
+            self._board.show("draft", notices.draft_failed(finished.draft_failure))
         self.end(status, finished.finish_reason, finished.figures, extra)
 
     @Slot(object)

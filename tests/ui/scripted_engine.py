@@ -153,7 +153,10 @@ class ScriptedEngine:
             prompt_tokens=12, completion_tokens=2, time_to_first_token_s=0.1, decode_tokens_per_second=74.0
         )
         finished = GenerationFinished(
-            request=request, finish_reason="cancelled" if reason == "cancelled" else "end", figures=figures
+            request=request,
+            finish_reason="cancelled" if reason == "cancelled" else "end",
+            figures=figures,
+            draft_failure="The draft ran out of memory." if self.way == "draft fails" else None,
         )
         send(finished)
         self.busy_with = 0

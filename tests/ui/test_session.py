@@ -56,6 +56,14 @@ def test_message_and_answer_are_shown_and_stored(make_desk: MakeDesk) -> None:
     assert not desk.page.busy
 
 
+def test_a_draft_that_fails_in_an_answer_is_told(make_desk: MakeDesk) -> None:
+    desk = make_desk("draft fails")
+    desk.load()
+    desk.ask("Go on")
+    assert desk.page.texts() == ["Go on", "Hello there"]
+    assert desk.board.notices()["draft"].text.endswith("The draft ran out of memory.")
+
+
 def test_blank_messages_are_not_sent(make_desk: MakeDesk) -> None:
     desk = make_desk()
     desk.load()
