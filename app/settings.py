@@ -37,6 +37,7 @@ class Settings(msgspec.Struct, kw_only=True):
     splitter_state: Annotated[str, Meta(description="Widths of list, chat and panel, as Qt saves them, base64")] = ""
     chats_visible: Annotated[bool, Meta(description="Show the list of chats")] = True
     speed_visible: Annotated[bool, Meta(description="Show the Speed panel")] = True
+    guide_kept: Annotated[bool, Meta(description="The guide has introduced itself, and the user kept it")] = False
     drafted_visible: Annotated[bool, Meta(description="Tint the tokens the draft proposed")] = False
 
     draft_length: (

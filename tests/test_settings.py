@@ -50,6 +50,7 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "splitter_state": "AAAA/w==",
         "chats_visible": False,
         "speed_visible": False,
+        "guide_kept": True,
         "drafted_visible": True,
         "draft_length": 16,
         "accept": "rejection",

@@ -148,7 +148,7 @@ class Controller(QObject):
         window.transcript.version_requested.connect(session.choose_version)
         window.transcript.example_chosen.connect(self._on_example_chosen)
         window.transcript.open_models_requested.connect(self.open_models)
-        window.transcript.guide_kept.connect(window.composer.focus)
+        window.transcript.guide_kept.connect(self._on_guide_kept)
         window.transcript.link_activated.connect(QDesktopServices.openUrl)
         window.transcript.notice_action_triggered.connect(self.commands.on_notice)
         window.top_bar.pair_pressed.connect(self.open_models)
@@ -230,7 +230,20 @@ class Controller(QObject):
         self._window.speed_panel.set_pair(pair)
         self._apply_settings()
         self._refresh_plain_speed()
-        self.session.set_guide(files is None or is_guide(files.target))
+        self._introduce_guide()
+
+    def _introduce_guide(self) -> None:
+        """An empty chat says what the guide is, until the user wants to keep it."""
+        files = self.keeper.files()
+        is_in_use = files is None or is_guide(files.target)
+        self.session.set_guide(is_in_use and not self._settings.values.guide_kept)
+
+    @Slot()
+    def _on_guide_kept(self) -> None:
+        self._settings.values.guide_kept = True
+        self._introduce_guide()
+        self._save_timer.start()
+        self._window.composer.focus()
 
     @Slot(object)
     def _on_pair_opened(self, files: PairFiles) -> None:

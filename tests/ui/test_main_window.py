@@ -261,6 +261,23 @@ def test_a_new_window_shows_the_last_chat(qtbot: QtBot, open_window: Callable[[]
     assert again.window.composer.text() == "not sent yet"
 
 
+def test_the_guide_introduces_itself_until_it_is_kept(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    qtbot.waitUntil(lambda: "Keep the guide" in texts(running.window.transcript), timeout=WAIT_MS)
+    QTest.mouseClick(button(running.window.transcript, "Keep the guide"), Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: "Keep the guide" not in texts(running.window.transcript), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: "Explain acceptance rate" in texts(running.window.transcript), timeout=WAIT_MS)
+    assert "Keep the guide" not in texts(running.window.transcript)
+    running.window.close()
+    again = open_window()
+    qtbot.waitUntil(lambda: "Explain acceptance rate" in texts(again.window.transcript), timeout=WAIT_MS)
+    assert "Keep the guide" not in texts(again.window.transcript)
+
+
+def texts(parent: QWidget) -> list[str]:
+    return [one.text() for one in parent.findChildren(QPushButton) if one.isVisible()]
+
+
 def test_what_is_typed_before_the_chats_are_open_stays(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = Running(qtbot)
     running.window.composer.set_text("first")
