@@ -153,10 +153,7 @@ class ChatList(QFrame):
 
     def rename_current(self) -> None:
         """Let the user type a title for the chat that is shown."""
-        item = self._item(self._current)
-        if item is not None:
-            self._list.setFocus(Qt.FocusReason.ShortcutFocusReason)
-            self._list.editItem(item)
+        self._rename(self._current)
 
     def titles(self) -> list[str]:
         """What stands in the list, headings included."""
@@ -201,6 +198,12 @@ class ChatList(QFrame):
         item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEditable)
         self._list.addItem(item)
 
+    def _rename(self, chat_id: str | None) -> None:
+        item = self._item(chat_id)
+        if item is not None:
+            self._list.setFocus(Qt.FocusReason.ShortcutFocusReason)
+            self._list.editItem(item)
+
     def _item(self, chat_id: str | None) -> QListWidgetItem | None:
         if chat_id is None:
             return None
@@ -236,10 +239,11 @@ class ChatList(QFrame):
         item = self._list.itemAt(position)
         if item is None or not item.data(_ID):
             return
+        chat_id = item.data(_ID)  # the list may be filled anew while the menu is open
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         rename = menu.addAction("Rename…")
         delete = menu.addAction("Delete")
-        rename.triggered.connect(lambda: self._list.editItem(item))
-        delete.triggered.connect(lambda: self.chat_deletion_requested.emit(item.data(_ID)))
+        rename.triggered.connect(lambda: self._rename(chat_id))
+        delete.triggered.connect(lambda: self.chat_deletion_requested.emit(chat_id))
         menu.popup(self._list.viewport().mapToGlobal(position))

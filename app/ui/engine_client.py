@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject, Signal
 
 from app.engine.protocol import AcceptRule, LoadSettings, Message, Sampling
+from app.logs import redact
 
 LOG_LINES_KEPT = 40
 
@@ -82,7 +83,7 @@ class EngineExit:
                 return f"The engine did not start ({self.detail})."
 
     def report(self) -> str:
-        """Plain text for a bug report: cause, state and the last log lines."""
+        """Plain text for a bug report: cause, state and the last log lines, home folder redacted."""
         lines = [
             "Slipstream engine report",
             f"cause: {self.cause.value}",
@@ -92,7 +93,7 @@ class EngineExit:
             "last log lines:",
             *(self.log_lines or ("(none)",)),
         ]
-        return "\n".join(lines)
+        return redact("\n".join(lines))
 
 
 class CrashTracker:

@@ -137,7 +137,7 @@ QSlider::handle:horizontal:disabled { border-color: $line; background: $raised; 
 QProgressBar { background: $track; border: none; border-radius: 2px; min-height: 4px; max-height: 4px; }
 QProgressBar::chunk { background: $accent; border-radius: 2px; }
 
-QListView, QTreeView, QListWidget, QTableView {
+QListView, QTreeView {
     background: transparent; border: none; outline: none;
     selection-background-color: $selection; selection-color: $text;
 }
@@ -170,7 +170,6 @@ QMenu::item:disabled { color: $disabled; }
 QMenu::separator { height: 1px; background: $line; margin: 4px 8px; }
 QMenu::indicator { width: 14px; height: 14px; margin-left: 6px; }
 QMenu::indicator:checked { image: url(slipstream:check-$menu_ink.svg); }
-QStatusBar { background: $raised; }
 """)
 
 

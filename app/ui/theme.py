@@ -340,8 +340,3 @@ def stylesheet(theme: Theme) -> str:
     from app.ui import stylesheet as sheet
 
     return sheet.build(theme)
-
-
-TEXT_ROLES = ("text", "quiet", "accent", "good", "warning", "bad")
-SURFACE_ROLES = ("surface", "raised", "code_surface")
-TINT_ROLES = ("tint_model", "tint_ngram")

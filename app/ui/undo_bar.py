@@ -7,7 +7,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.ui import icons, theme
-from app.ui.chat.column import prose_width
+from app.ui.chat.column import prose_margin
 from app.ui.widgets import label
 
 
@@ -43,5 +43,5 @@ class UndoBar(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        side = (event.size().width() - prose_width(self.font(), event.size().width())) // 2
+        side = prose_margin(self.font(), event.size().width())
         self._column.setContentsMargins(side, theme.SPACING, side, 0)

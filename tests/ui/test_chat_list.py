@@ -7,7 +7,7 @@ from datetime import date, datetime
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLineEdit, QPushButton
+from PySide6.QtWidgets import QLineEdit, QMenu, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Chat
@@ -52,6 +52,19 @@ def test_choosing_with_keys_skips_headings(qtbot: QtBot, chat_list: ChatList) ->
     with qtbot.waitSignal(chat_list.chat_chosen) as chosen:
         QTest.keyClick(chat_list._list, Qt.Key.Key_Down)
     assert chosen.args == ["b"]
+
+
+@pytest.mark.qt_log_ignore("^This plugin does not support", extend=True)
+def test_a_menu_that_is_open_while_the_list_is_filled_anew(qtbot: QtBot, chat_list: ChatList) -> None:
+    place = chat_list._list.visualItemRect(chat_list._list.item(1)).center()
+    chat_list._list.customContextMenuRequested.emit(place)
+    rename, delete = chat_list.findChildren(QMenu)[-1].actions()
+    chat_list.set_chats([chat("b", at(20)), chat("a", at(19))], TODAY)
+    with qtbot.waitSignal(chat_list.chat_deletion_requested) as asked:
+        delete.trigger()
+    assert asked.args == ["a"]
+    rename.trigger()
+    assert [editor.text() for editor in chat_list._list.findChildren(QLineEdit)] == ["About a"]
 
 
 def test_marking_the_shown_chat_tells_nobody(qtbot: QtBot, chat_list: ChatList) -> None:

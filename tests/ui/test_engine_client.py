@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QProcessEnvironment
@@ -183,6 +185,8 @@ def test_death_names_its_cause_and_last_words(
     assert (exit_.cause, exit_.detail) == (cause, name)
     assert exit_.log_lines[-1] == "about to die"
     assert "about to die" in exit_.report()
+    at_home = replace(exit_, detail=f"{Path.home()}/models/a.gguf")
+    assert "detail: ~/models/a.gguf" in at_home.report()
     assert engine.state() is EngineState.DIED
 
 

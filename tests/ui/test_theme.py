@@ -14,6 +14,9 @@ from shiboken6 import isValid
 from app.ui import icons, stylesheet, theme
 from app.ui.theme import DARK, LIGHT, MINIMUM_CONTRAST, Theme, contrast
 
+TEXT_ROLES = ("text", "quiet", "accent", "good", "warning", "bad")
+SURFACE_ROLES = ("surface", "raised", "code_surface")
+TINT_ROLES = ("tint_model", "tint_ngram")
 THEMES = pytest.mark.parametrize("chosen", [LIGHT, DARK], ids=["light", "dark"])
 
 
@@ -33,10 +36,10 @@ def high_contrast(base: str, text: str, link: str) -> Theme:
 
 
 def unreadable(chosen: Theme) -> list[str]:
-    grounds = (*theme.SURFACE_ROLES, *theme.TINT_ROLES, "hover", "selection")
+    grounds = (*SURFACE_ROLES, *TINT_ROLES, "hover", "selection")
     return [
         f"{ink} on {ground}"
-        for ink in theme.TEXT_ROLES
+        for ink in TEXT_ROLES
         for ground in grounds
         if contrast(getattr(chosen, ink), getattr(chosen, ground)) < MINIMUM_CONTRAST
     ]
@@ -66,9 +69,9 @@ def test_high_contrast_palette_gives_a_readable_theme(colours: tuple[str, str, s
     chosen = high_contrast(*colours)
     assert chosen.surface == QColor(colours[0])
     assert chosen.is_dark is (colours[0] != "#ffffff")
-    for ink in theme.TEXT_ROLES:
+    for ink in TEXT_ROLES:
         assert contrast(getattr(chosen, ink), chosen.surface) >= MINIMUM_CONTRAST, ink
-    for tint in theme.TINT_ROLES:
+    for tint in TINT_ROLES:
         assert contrast(chosen.text, getattr(chosen, tint)) >= MINIMUM_CONTRAST, tint
 
 

@@ -38,6 +38,11 @@ def prose_width(font: QFont, room: int) -> int:
     return min(max(120, room - 2 * MARGIN), round(QFontMetricsF(font).averageCharWidth() * PROSE_CHARACTERS))
 
 
+def prose_margin(font: QFont, room: int) -> int:
+    """What is left free on either side of a line of text, for what stands in line with the messages."""
+    return (room - prose_width(font, room)) // 2
+
+
 class EntryWidget(Protocol):
     """What a widget in the column has to offer."""
 

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, 
 
 from app.ui import icons
 from app.ui import theme as themes
-from app.ui.chat.column import prose_width
+from app.ui.chat.column import prose_margin
 from app.ui.theme import SPACING
 from app.ui.widgets import label
 
@@ -183,5 +183,5 @@ class Composer(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Stay in line with the messages above."""
         super().resizeEvent(event)
-        side = (event.size().width() - prose_width(self.font(), event.size().width())) // 2
+        side = prose_margin(self.font(), event.size().width())
         self._column.setContentsMargins(side, 8, side, 16)

@@ -59,6 +59,7 @@ class VersionSwitch(QWidget):
     def set_versions(self, version: int, versions: int) -> None:
         """Version number ``version`` (from 1) of ``versions``."""
         self._label.setText(f"{version}/{versions}")
+        self._label.setAccessibleName(f"Version {version} of {versions}")
         self._back.setEnabled(version > 1)
         self._on.setEnabled(version < versions)
         self._versions = versions

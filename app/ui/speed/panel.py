@@ -180,7 +180,6 @@ class SpeedPanel(QScrollArea):
         self._draft_length.value_changed.connect(self._on_draft_length_changed)
         self._plain.requested.connect(self.measure_plain_requested)
         self._show_drafted.toggled.connect(self.show_drafted_changed)
-        theme.notifier().theme_changed.connect(self._on_theme_changed)
 
     # ------------------------------------------------------------ refreshing
 
@@ -239,10 +238,6 @@ class SpeedPanel(QScrollArea):
     def _on_draft_length_changed(self, length: int) -> None:
         self._note_change()
         self.draft_length_changed.emit(length)
-
-    @Slot(object)
-    def _on_theme_changed(self, _theme: object) -> None:
-        self._note_change()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
