@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
+
 from app import __version__, paths
 from app.bench import Comparison, compare, summarise
 from app.engine.protocol import (
@@ -31,7 +33,6 @@ from app.engine.protocol import (
     Message,
     PairLoaded,
     Round,
-    Sampling,
 )
 from app.errors import Cancelled, KnownError
 
@@ -92,12 +93,11 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_sampling_options(parser: argparse.ArgumentParser) -> None:
-    default = Sampling()
-    sampling = parser.add_argument_group("sampling")
-    sampling.add_argument("--temperature", type=_number(0, 10), default=default.temperature, metavar="X")
-    sampling.add_argument("--top-k", type=_whole(0), default=default.top_k, metavar="N", help="0 keeps all tokens")
-    sampling.add_argument("--top-p", type=_number(1e-6, 1), default=default.top_p, metavar="X")
-    sampling.add_argument("--min-p", type=_number(0, 1), default=default.min_p, metavar="X")
+    sampling = parser.add_argument_group("sampling (default: what the target's file recommends)")
+    sampling.add_argument("--temperature", type=_number(0, 10), metavar="X", help="0 takes the most likely token")
+    sampling.add_argument("--top-k", type=_whole(0), metavar="N", help="0 keeps all tokens")
+    sampling.add_argument("--top-p", type=_number(1e-6, 1), metavar="X")
+    sampling.add_argument("--min-p", type=_number(0, 1), metavar="X")
     sampling.add_argument("--seed", type=_whole(0), metavar="N", help="default: drawn anew each time")
     sampling.add_argument("--max-tokens", type=_whole(1), metavar="N")
     drafting = parser.add_argument_group("drafting")
@@ -323,12 +323,12 @@ def _loaded(options: argparse.Namespace) -> Iterator[tuple[Engine, PairLoaded]]:
 
 def _command(options: argparse.Namespace, pair: PairLoaded, messages: list[Message], raw: bool = False) -> Generate:
     length = pair.default_draft_length if options.draft_length is None else options.draft_length
+    names = ("temperature", "top_k", "top_p", "min_p")
+    chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     return Generate(
         request=1,
         messages=messages,
-        sampling=Sampling(
-            temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, min_p=options.min_p
-        ),
+        sampling=msgspec.structs.replace(pair.sampling, **chosen),
         seed=options.seed,
         max_tokens=options.max_tokens or _DEFAULT_MAX_TOKENS,
         draft_length=length if pair.draft else 0,

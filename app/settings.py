@@ -46,7 +46,8 @@ class Settings(msgspec.Struct, kw_only=True):
     ) = None
     """``None`` takes the pair's own default."""
     accept: Annotated[AcceptRule, Meta(description="How draft tokens are accepted")] = "coupled"
-    sampling: Annotated[Sampling, Meta(description="How the next token is drawn")] = Sampling()
+    model_sampling: Annotated[bool, Meta(description="Draw tokens as the model's file recommends")] = True
+    sampling: Annotated[Sampling, Meta(description="How the next token is drawn, if not so")] = Sampling()
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="The same seed gives the same answer")] | None = None
     """``None`` draws another seed for each answer."""
     longest_answer: Annotated[int, Meta(ge=1, description="Tokens after which an answer is cut")] | None = None

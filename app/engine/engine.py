@@ -33,6 +33,7 @@ from app.engine.protocol import (
     PlainMeasured,
     PromptProgressed,
     Round,
+    Sampling,
 )
 from app.engine.sampling import Floats
 from app.engine.speculation import Decoding, Task
@@ -124,6 +125,7 @@ class Engine:
             threads=threads,
             template=target.prompts.template,
             default_draft_length=draft_length,
+            sampling=_recommended_sampling(target.model),
             load_seconds=time.perf_counter() - started,
         )
 
@@ -373,6 +375,26 @@ def _default_draft_length(model: llama.Model) -> int:
     if value is None or not value.isdigit():
         return DEFAULT_DRAFT_LENGTH
     return min(max(int(value), 1), MAX_DRAFT_LENGTH)
+
+
+_SAMPLING_KEYS = {
+    "temperature": "temp",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "repetition_penalty": "penalty_repeat",
+    "penalty_window": "penalty_last_n",
+}
+"""Fields of `Sampling` and what they are called in a GGUF, behind ``general.sampling.``."""
+
+
+def _recommended_sampling(model: llama.Model) -> Sampling:
+    found = {name: model.metadata(f"general.sampling.{key}") for name, key in _SAMPLING_KEYS.items()}
+    try:
+        return msgspec.convert({name: text for name, text in found.items() if text}, Sampling, strict=False)
+    except msgspec.ValidationError as error:
+        log.info("the sampling that %s recommends is not used: %s", model.path.name, error)
+        return Sampling()
 
 
 def _info(header: GgufHeader, model: llama.Model, gpu_layers: int) -> ModelInfo:

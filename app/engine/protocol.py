@@ -68,7 +68,7 @@ class Message(_Struct, frozen=True, kw_only=True):
 
 
 class LoadSettings(_Struct, frozen=True, kw_only=True):
-    """How a pair is loaded. ``None`` means: the engine chooses."""
+    """How a pair is loaded."""
 
     context_length: Annotated[int, msgspec.Meta(ge=0, le=MAX_CONTEXT_LENGTH)] = 0
     """Tokens in the KV cache; 0 takes the target's own training length, at most 8,192."""
@@ -185,6 +185,8 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     template: Literal["model", "chatml"] = "model"
     """``chatml``: the model brings no chat template."""
     default_draft_length: int = DEFAULT_DRAFT_LENGTH
+    sampling: Sampling = Sampling()
+    """What the target's file recommends, llama.cpp's defaults for the rest."""
     load_seconds: float = 0.0
 
 

@@ -32,7 +32,7 @@ from app.ui.naming import pair_details, pair_title, recent_title
 from app.ui.notices import Notice, NoticeBoard
 from app.ui.pair import LoadingMarker, PairFiles, PairKeeper, guide_files, is_guide
 from app.ui.session import ChatSession
-from app.ui.settings_in_use import answer_settings, choice_in_use, keep_choice
+from app.ui.settings_in_use import answer_settings, choice_in_use, keep_choice, own_sampling
 from app.ui.top_bar import state_text
 
 _log = logging.getLogger(__name__)
@@ -169,17 +169,18 @@ class Controller(QObject):
         from app.ui.models.open_dialog import OpenModelsDialog  # not needed at the start
 
         dialog = OpenModelsDialog(
-            choice_in_use(self._settings.values, self.keeper.files()),
+            choice_in_use(self._settings.values, self.keeper.files(), self.keeper.pair()),
             self._settings.values.recent_pairs,
             has_gpu=bool(self._engine.devices()),
             is_loaded=self.keeper.pair() is not None,
+            own_sampling=own_sampling(self.keeper.pair()),
             parent=self._window,
         )
         dialog.accepted.connect(lambda: self._use(dialog.choice(), reload=dialog.needs_reload))
         open_dialog(dialog)
 
     def _use(self, choice: OpenModelsChoice, *, reload: bool) -> None:
-        files = keep_choice(self._settings.values, choice)
+        files = keep_choice(self._settings.values, choice, self.keeper.pair())
         self._apply_settings()
         self._refresh_plain_speed()
         self._save_timer.start()
@@ -265,12 +266,12 @@ class Controller(QObject):
     @Slot(float)
     def _on_plain_speed_measured(self, tokens_per_second: float) -> None:
         values = self._settings.values
-        self._baseline.record(self.keeper.pair(), values.load, values.sampling, tokens_per_second)
+        self._baseline.record(self.keeper.pair(), values.load, self.session.settings.sampling, tokens_per_second)
         self._window.speed_panel.set_plain_speed(tokens_per_second)
 
     def _refresh_plain_speed(self) -> None:
         values = self._settings.values
-        speed = self._baseline.speed(self.keeper.pair(), values.load, values.sampling)
+        speed = self._baseline.speed(self.keeper.pair(), values.load, self.session.settings.sampling)
         self._window.speed_panel.set_plain_speed(speed)
 
     @Slot(bool)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import llama_cpp
 import msgspec
+import gguf
 import pytest
 
 from app.engine.engine import Engine
@@ -306,6 +307,20 @@ def test_a_template_that_fails_is_a_known_error_and_the_engine_goes_on(
     with pytest.raises(KnownError, match=message):
         run(engine, ask("x"))
     assert run(engine, ask("x", raw=True, max_tokens=2)).finished.finish_reason == "length"
+
+
+def test_the_sampling_a_file_recommends_is_told(engine: Engine, load: Loader, tmp_path: Path) -> None:
+    def recommend(writer: gguf.GGUFWriter) -> None:
+        writer.add_float32("general.sampling.temp", 0.25)
+        writer.add_int32("general.sampling.top_k", 7)
+
+    def exaggerate(writer: gguf.GGUFWriter) -> None:
+        writer.add_float32("general.sampling.temp", 400.0)
+
+    assert load(make_model(tmp_path / "plain.gguf")).sampling == Sampling()
+    recommended = load(make_model(tmp_path / "recommends.gguf", edit=recommend)).sampling
+    assert recommended == Sampling(temperature=0.25, top_k=7)
+    assert load(make_model(tmp_path / "exaggerates.gguf", edit=exaggerate)).sampling == Sampling()
 
 
 def test_raw_prompts_skip_the_template(engine: Engine, load: Loader, random_pair: Pair) -> None:

@@ -128,6 +128,7 @@ def test_from_typing_to_a_stored_answer(qtbot: QtBot, open_window: Callable[[], 
 def test_escape_stops_an_answer(open_window: Callable[[], Running]) -> None:
     running = open_window()
     running.settings.values.longest_answer = None
+    running.settings.values.model_sampling = False
     running.settings.values.sampling = running.settings.values.sampling.__class__(temperature=2.0)
     running.controller._apply_settings()
     running.ready()
@@ -234,7 +235,8 @@ def test_measuring_plain_speed_gives_a_baseline_that_stays(qtbot: QtBot, open_wi
         running.choose("measure_plain")
     running.ready()
     values = running.settings.values
-    speed = running.controller._baseline.speed(running.controller.keeper.pair(), values.load, values.sampling)
+    sampling = running.session.settings.sampling
+    speed = running.controller._baseline.speed(running.controller.keeper.pair(), values.load, sampling)
     assert speed is None or speed > 0
     assert (speed is None) == ("measure" in running.controller.board.notices())
 

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.engine.protocol import Sampling
 from app.settings import Pair
 from app.ui import theme
 from app.ui.models.choice import OpenModelsChoice
@@ -62,12 +63,17 @@ class OpenModelsDialog(QDialog):
         *,
         has_gpu: bool = False,
         is_loaded: bool = True,
+        own_sampling: Sampling | None = None,
         parent: QWidget | None = None,
     ) -> None:
-        """``is_loaded`` says whether the models of ``current`` are in use, so that there may be nothing to load."""
+        """``is_loaded`` says whether the models of ``current`` are in use, so that there may be nothing to load.
+
+        ``own_sampling`` is what the loaded target recommends; "Reset to defaults" goes back to it.
+        """
         super().__init__(parent)
         self._current = current
         self._is_loaded = is_loaded
+        self._defaults = OpenModelsChoice(sampling=own_sampling or Sampling())
         self._check = NO_TARGET
         self._checker = PairChecker(self)
         folder = str(Path(recent[0].target).parent) if recent else ""
@@ -230,7 +236,7 @@ class OpenModelsDialog(QDialog):
     @Slot()
     def _on_reset(self) -> None:
         for _section, fields in self._fields:
-            fields.show_choice(OpenModelsChoice())
+            fields.show_choice(self._defaults)
 
     def _on_recent(self, pair: Pair, _checked: bool = False) -> None:
         self._target.set_path(pair.target)

@@ -213,6 +213,12 @@ def test_reset_keeps_the_files(opened: Opened, choice: OpenModelsChoice) -> None
     assert dialog.choice() == OpenModelsChoice(target=choice.target, draft=choice.draft)
 
 
+def test_reset_goes_back_to_what_the_target_recommends(opened: Opened, choice: OpenModelsChoice) -> None:
+    dialog = opened(choice, own_sampling=Sampling(temperature=0.3))
+    QTest.mouseClick(button(dialog, "Reset to defaults"), Qt.MouseButton.LeftButton)
+    assert dialog.choice().sampling == Sampling(temperature=0.3)
+
+
 def test_return_accepts_and_escape_rejects(opened: Opened, choice: OpenModelsChoice, qtbot: QtBot) -> None:
     dialog = opened(choice)
     waits_for(qtbot, dialog, "Fits")
