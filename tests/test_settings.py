@@ -54,6 +54,7 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "drafted_visible": True,
         "draft_length": 16,
         "accept": "rejection",
+        "model_sampling": False,
         "sampling": Sampling(temperature=0.0, top_k=1),
         "seed": 2**63 - 1,
         "longest_answer": 1,

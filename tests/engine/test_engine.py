@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import gguf
 import llama_cpp
 import msgspec
-import gguf
 import pytest
 
 from app.engine.engine import Engine

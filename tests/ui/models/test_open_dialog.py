@@ -89,9 +89,14 @@ def opened(qtbot: QtBot, qapp: QApplication) -> Iterator[Opened]:
     theme.apply(qapp)
 
     def open_dialog(
-        current: OpenModelsChoice, recent: tuple[Pair, ...] = (), *, has_gpu: bool = False, is_loaded: bool = True
+        current: OpenModelsChoice,
+        recent: tuple[Pair, ...] = (),
+        *,
+        has_gpu: bool = False,
+        is_loaded: bool = True,
+        own_sampling: Sampling | None = None,
     ) -> OpenModelsDialog:
-        dialog = OpenModelsDialog(current, recent, has_gpu=has_gpu, is_loaded=is_loaded)
+        dialog = OpenModelsDialog(current, recent, has_gpu=has_gpu, is_loaded=is_loaded, own_sampling=own_sampling)
         qtbot.addWidget(dialog)
         dialog.show()
         return dialog
