@@ -35,6 +35,7 @@ def _write_metadata(writer: gguf.GGUFWriter, model: Llama, name: str) -> None:
     writer.add_description("A small model about the Slipstream app; it knows nothing else.")
     writer.add_license("MIT")
     writer.add_languages(["en"])
+    writer.add_float32("general.sampling.temp", 0.0)  # it knows few things, and those by heart
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     writer.add_context_length(shape.context)
     writer.add_embedding_length(shape.width)
