@@ -92,6 +92,8 @@ class ChatSession(QObject):
         self._storing = 0
         self._showing = 0
         self._unsent: str | None = None
+        self._unstored_texts: dict[str | None, str] = {}
+        """What stood in the composer of a chat and could not be stored."""
         self._was_busy = False
         self._unsent_timer = QTimer(self, interval=UNSENT_INTERVAL_MS, singleShot=True)
         self._unsent_timer.timeout.connect(self.flush_unsent)
@@ -141,7 +143,7 @@ class ChatSession(QObject):
         def show(found: tuple[list[StoredMessage], str]) -> None:
             if showing == self._showing:
                 self._show(chat_id, found[0])
-                self.chat_shown.emit(chat_id, found[1])
+                self.chat_shown.emit(chat_id, self._unstored_texts.get(chat_id, found[1]))
 
         self._ask(read, show)
 
@@ -156,7 +158,13 @@ class ChatSession(QObject):
         self._unsent_timer.stop()
         if self._unsent is not None:
             chat_id, text, self._unsent = self.chat_id(), self._unsent, None
-            self._ask(lambda store: store.set_unsent(chat_id, text))
+
+            def failed(error: KnownError) -> None:
+                self._unstored_texts[chat_id] = text
+                self._on_store_failed(error)
+
+            self._unstored_texts.pop(chat_id, None)
+            self._ask(lambda store: store.set_unsent(chat_id, text), None, failed)
 
     # ------------------------------------------------------------ what the user does
 
@@ -168,6 +176,7 @@ class ChatSession(QObject):
         parent_id = branch[-1].id if branch else None
         self._unsent_timer.stop()
         self._unsent = None
+        self._unstored_texts.pop(chat_id, None)
         self._board.remove(*notices.PASSING)
 
         def store_message(store: ChatStore) -> StoredMessage:
@@ -307,6 +316,8 @@ class ChatSession(QObject):
     def _on_ended(self, message: StoredMessage | None, figures: Figures | None) -> None:
         if message is not None and self._page.place(message.id) is not None:
             self._page.finish_answer(message)
+        elif message is None and self._page.chat_id is not None:
+            self.open_chat(self._page.chat_id)  # an answer that was to be replaced is still the one there is
         self.generation_ended.emit(figures)
         self._answer_next()
 

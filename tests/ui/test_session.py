@@ -291,6 +291,34 @@ def test_unsent_text_is_kept_for_each_chat(qtbot: QtBot, make_desk: MakeDesk) ->
     assert shown.args == [chat_id, "half a sen"]
 
 
+def test_unsent_text_that_cannot_be_stored_is_still_there(qtbot: QtBot, make_desk: MakeDesk) -> None:
+    desk = make_desk()
+    desk.load()
+    desk.ask("One")
+    chat_id = desk.session.chat_id()
+    forbid_writing(desk)
+    desk.session.keep_unsent("half a sen")
+    with qtbot.waitSignal(desk.session.chat_shown, timeout=WAIT_MS) as shown:
+        desk.session.new_chat()
+    assert shown.args == [None, ""]
+    with qtbot.waitSignal(desk.session.chat_shown, timeout=WAIT_MS) as shown:
+        desk.session.open_chat(chat_id)
+    assert shown.args == [chat_id, "half a sen"]
+    assert "store" in desk.board.notices()
+
+
+def test_regeneration_that_cannot_begin_leaves_the_answer(qtbot: QtBot, make_desk: MakeDesk) -> None:
+    desk = make_desk()
+    desk.load()
+    desk.ask("One")
+    forbid_writing(desk)
+    desk.session.regenerate()
+    assert desk.page.texts() == ["One"]
+    qtbot.waitUntil(lambda: desk.page.texts() == ["One", "Hello there"], timeout=WAIT_MS)
+    assert "send" in desk.board.notices()
+    assert not desk.session.is_busy()
+
+
 def test_message_that_cannot_be_stored_comes_back(qtbot: QtBot, make_desk: MakeDesk) -> None:
     desk = make_desk()
     desk.load()
