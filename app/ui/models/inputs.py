@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QLocale, QRegularExpression, Qt
-from PySide6.QtGui import QRegularExpressionValidator, QWheelEvent
+from PySide6.QtCore import QEvent, QLocale, QObject, QRegularExpression, Qt
+from PySide6.QtGui import QRegularExpressionValidator
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
     QComboBox,
@@ -22,17 +22,32 @@ _ENGLISH = QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
 FIELD_WIDTH = 132
 
 
+class _WheelGuard(QObject):
+    """Keeps the wheel from a field without the focus, so that scrolling by changes nothing."""
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.Wheel and isinstance(watched, QWidget) and not watched.hasFocus():
+            event.ignore()
+            return True
+        return super().eventFilter(watched, event)
+
+
+def _guard(field: QWidget) -> None:
+    field.setFixedWidth(FIELD_WIDTH)
+    field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    field.installEventFilter(_WheelGuard(field))
+
+
 def _prepare(field: QAbstractSpinBox) -> None:
+    _guard(field)
     field.setLocale(_ENGLISH)
     field.setGroupSeparatorShown(True)
     # A style sheet's padding moves the arrows of a spin box, but not its text.
     field.lineEdit().setTextMargins(SPACING, 0, 0, 0)
-    field.setFixedWidth(FIELD_WIDTH)
-    field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
 
 class Whole(QSpinBox):
-    """A whole number. The wheel changes it only while it has the focus, so that scrolling by changes nothing."""
+    """A whole number."""
 
     def __init__(self, low: int, high: int, step: int = 1, lowest_means: str = "") -> None:
         """``lowest_means`` is shown in place of the lowest number."""
@@ -42,15 +57,9 @@ class Whole(QSpinBox):
         self.setSingleStep(step)
         self.setSpecialValueText(lowest_means)
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        if self.hasFocus():
-            super().wheelEvent(event)
-        else:
-            event.ignore()
-
 
 class Decimal(QDoubleSpinBox):
-    """A number with up to four decimals, shown with as many as it has. The wheel as in `Whole`."""
+    """A number with up to four decimals, shown with as many as it has."""
 
     def __init__(self, low: float, high: float, step: float, lowest_means: str = "") -> None:
         super().__init__()
@@ -63,20 +72,13 @@ class Decimal(QDoubleSpinBox):
     def textFromValue(self, value: float) -> str:  # noqa: N802 - Qt's name
         return f"{value:.4f}".rstrip("0").rstrip(".")
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        if self.hasFocus():
-            super().wheelEvent(event)
-        else:
-            event.ignore()
-
 
 class OneOf(QComboBox):
-    """A choice from a short list; each entry has a value and a text. The wheel as in `Whole`."""
+    """A choice from a short list; each entry has a value and a text."""
 
     def __init__(self, entries: list[tuple[str, str]]) -> None:
         super().__init__()
-        self.setFixedWidth(FIELD_WIDTH)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        _guard(self)
         for value, text in entries:
             self.addItem(text, value)
 
@@ -85,12 +87,6 @@ class OneOf(QComboBox):
 
     def set_value(self, value: str) -> None:
         self.setCurrentIndex(max(self.findData(value), 0))
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        if self.hasFocus():
-            super().wheelEvent(event)
-        else:
-            event.ignore()
 
 
 class Digits(QLineEdit):

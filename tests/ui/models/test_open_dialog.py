@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
     QPushButton,
     QRadioButton,
+    QScrollArea,
     QSpinBox,
     QToolButton,
     QWidget,
@@ -345,9 +346,19 @@ def test_wheel_changes_nothing_without_focus(opened: Opened) -> None:
     dialog = opened(OpenModelsChoice())
     for field in (*dialog.findChildren(Whole), *dialog.findChildren(QDoubleSpinBox), *dialog.findChildren(QComboBox)):
         assert field.focusPolicy() is Qt.FocusPolicy.StrongFocus
+    dialog.findChildren(Section)[0].set_open(True)
+    area, field = dialog.findChildren(QScrollArea)[0], dialog.findChildren(QDoubleSpinBox)[0]
     before = dialog.choice()
-    QTest.wheelEvent(dialog.windowHandle(), QPointF(200, 300), QPoint(0, -120))
+
+    def turn() -> None:
+        area.ensureWidgetVisible(field)
+        QTest.wheelEvent(dialog.windowHandle(), QPointF(field.mapTo(dialog, field.rect().center())), QPoint(0, -120))
+
+    turn()
     assert dialog.choice() == before
+    field.setFocus()
+    turn()
+    assert dialog.choice() != before
 
 
 def test_every_control_has_a_name(opened: Opened, choice: OpenModelsChoice) -> None:
