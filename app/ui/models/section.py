@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from app.ui import icons, theme
@@ -12,8 +12,6 @@ from app.ui.widgets import label, plain_tooltip
 
 class Section(QWidget):
     """A heading with a triangle, and below it its content while it is open."""
-
-    opened = Signal()
 
     def __init__(self, title: str, content: QWidget) -> None:
         super().__init__()
@@ -71,5 +69,3 @@ class Section(QWidget):
         self._summary.setVisible(not is_open)
         self._button.setAccessibleName(f"{self._title}, {'open' if is_open else 'closed'}")
         self._dress()
-        if is_open:
-            self.opened.emit()
