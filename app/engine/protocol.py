@@ -95,10 +95,6 @@ class Load(_Struct, frozen=True, kw_only=True, tag="load"):
     settings: LoadSettings = LoadSettings()
 
 
-class Unload(_Struct, frozen=True, kw_only=True, tag="unload"):
-    request: int
-
-
 class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     """Answer a chat. ``seed`` of ``None`` lets the engine draw one, which `GenerationStarted` reports."""
 
@@ -138,7 +134,7 @@ class Quit(_Struct, frozen=True, kw_only=True, tag="quit"):
     pass
 
 
-Command = Load | Unload | Generate | MeasurePlain | Cancel | Ping | Quit
+Command = Load | Generate | MeasurePlain | Cancel | Ping | Quit
 
 
 # ---------------------------------------------------------------- events: engine to window
@@ -194,10 +190,6 @@ class LoadFailed(_Struct, frozen=True, kw_only=True, tag="load_failed"):
     request: int
     message: str
     cancelled: bool = False
-
-
-class Unloaded(_Struct, frozen=True, kw_only=True, tag="unloaded"):
-    request: int
 
 
 class GenerationStarted(_Struct, frozen=True, kw_only=True, tag="generation_started"):
@@ -324,7 +316,6 @@ Event = (
     | LoadProgressed
     | PairLoaded
     | LoadFailed
-    | Unloaded
     | GenerationStarted
     | PromptProgressed
     | RoundsReceived

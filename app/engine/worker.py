@@ -37,8 +37,6 @@ from app.engine.protocol import (
     Quit,
     Round,
     RoundsReceived,
-    Unload,
-    Unloaded,
     decode_command,
     encode_frame,
 )
@@ -123,9 +121,6 @@ class Worker:
         match command:
             case Load():
                 self._load(command)
-            case Unload():
-                self._engine.unload()
-                self._send(Unloaded(request=command.request))
             case Generate():
                 self._generate(command)
             case MeasurePlain():

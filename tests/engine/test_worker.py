@@ -35,8 +35,6 @@ from app.engine.protocol import (
     Round,
     RoundsReceived,
     Sampling,
-    Unload,
-    Unloaded,
     decode_event,
 )
 from app.engine.worker import Worker
@@ -79,10 +77,14 @@ def test_a_whole_conversation(process: EngineProcess, random_pair: Pair) -> None
     assert sum(r.tokens for r in rounds) == event.figures.completion_tokens == 30
     process.send(MeasurePlain(request=3, messages=[Message(role="user", content="hi")], sampling=HOT, max_tokens=20))
     assert process.until(PlainMeasured).decode_tokens_per_second > 0
-    process.send(Unload(request=4), ask(5), Quit())
-    assert process.until(Unloaded).request == 4
-    assert "No model" in process.until(GenerationFailed).message
+    process.send(Quit())
     assert process.wait() == 0
+
+
+def test_without_a_model_there_is_one_sentence(process: EngineProcess) -> None:
+    process.send(ask(5))
+    failed = process.until(GenerationFailed)
+    assert failed.request == 5 and "No model" in failed.message
 
 
 def test_cancel_and_ping_are_answered_while_it_computes(process: EngineProcess, random_pair: Pair) -> None:
