@@ -22,7 +22,7 @@ SYSTEM_PROMPTS = [
     "You are an assistant inside a desktop app. Answer questions about the app.",
 ]
 OPENING_TOKENS = 12
-OPENING_WEIGHT = 3.0
+OPENING_WEIGHT = 2.0
 
 
 @dataclass
@@ -82,6 +82,8 @@ class Rows:
         self._number = numbered
         self._answers = {turn: encoder.answer(turn.answer) for turn in numbered}
         self._deck: list[tuple[Topic, str]] = []
+        self.variety = 1.0
+        """How much the wordings are varied: 1 at first, less at the end, when they should look as they are asked."""
 
     def prompt(self) -> Row:
         """A question alone, with what came before it in a dialogue."""
@@ -141,8 +143,8 @@ class Rows:
 
     def _add_turn(self, row: Row, turn: Turn, wording: str, limit: int | None = None) -> None:
         rng = self._rng
-        varied = vary(wording, rng) if rng.random() < 0.85 else wording
-        row.add(self._encoder.question(varied, varied=rng.random() < 0.5))
+        varied = vary(wording, rng) if rng.random() < 0.85 * self.variety else wording
+        row.add(self._encoder.question(varied, varied=rng.random() < 0.5 * self.variety))
         row.choices.append((len(row.tokens) - 1, self._number[turn]))
         answer = self._answers[turn][:limit]
         opening = min(OPENING_TOKENS, len(answer))
@@ -150,10 +152,11 @@ class Rows:
 
 
 def packed(rows: list[Row], tokens: int) -> Iterator[Batch]:
-    """Batches of rows of like length, each of about `tokens` tokens with the padding."""
+    """Batches of rows of like length, so that little is padding, each of at most about `tokens` tokens."""
     group: list[Row] = []
     for row in sorted(rows, key=lambda row: len(row.tokens)):
-        if group and len(row.tokens) * (len(group) + 1) > tokens:
+        length = len(row.tokens)
+        if group and (length * (len(group) + 1) > tokens or length > 2 * len(group[0].tokens) + 4):
             yield batch_of(group)
             group = []
         group.append(row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-SAVE_SECONDS = 180
+SAVE_SECONDS = 240
 """Seconds between two checkpoints."""
 
 

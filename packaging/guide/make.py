@@ -26,7 +26,7 @@ from guide.tokenizer import Encoder, train_tokenizer
 from guide.train import train_target
 
 WORK = evaluate.ROOT / "build" / "guide"
-ROUNDS = 5
+ROUNDS = 4
 DRAFT_LENGTH = 5
 
 
