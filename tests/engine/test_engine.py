@@ -82,6 +82,16 @@ def test_the_draft_truncates_as_the_target_does(
     assert figures.draft.acceptance_rate is not None and figures.draft.acceptance_rate > 0.97
 
 
+def test_rejection_without_top_k_takes_candidates_of_different_numbers(
+    engine: Engine, load: Loader, random_pair: Pair
+) -> None:
+    load(*random_pair)
+    sampling = Sampling(temperature=1.1, top_k=0, top_p=0.9, min_p=0.1)
+    answer = run(engine, ask("x", sampling=sampling, accept="rejection", max_tokens=60))
+    assert answer.finished.figures.draft.accepted > 0
+    assert_sums_close(answer)
+
+
 def test_seeds_decide_the_text(engine: Engine, load: Loader, random_pair: Pair) -> None:
     load(*random_pair)
     texts = [run(engine, ask("x", sampling=HOT, seed=seed, max_tokens=20)).text for seed in (1, 1, 2)]
@@ -187,7 +197,7 @@ def test_a_stop_string_inside_an_accepted_draft(engine: Engine, load: Loader, gu
 
 def test_the_end_token_ends_the_answer(engine: Engine, load: Loader, guide_pair: Pair) -> None:
     load(*guide_pair)
-    answer = run(engine, ask("Hello", sampling=GREEDY, max_tokens=300))
+    answer = run(engine, ask("What is speculative decoding?", sampling=GREEDY, max_tokens=400))
     assert answer.finished.finish_reason == "end"
     assert answer.text and "<|" not in answer.text
     assert_sums_close(answer)

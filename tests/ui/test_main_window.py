@@ -21,6 +21,7 @@ from app import paths
 from app.chats.model import Chat
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
+from app.engine.protocol import Sampling
 from app.settings import SettingsFile
 from app.ui.answer import pieces_of
 from app.ui.commands import file_name
@@ -129,7 +130,7 @@ def test_escape_stops_an_answer(open_window: Callable[[], Running]) -> None:
     running = open_window()
     running.settings.values.longest_answer = None
     running.settings.values.model_sampling = False
-    running.settings.values.sampling = running.settings.values.sampling.__class__(temperature=2.0)
+    running.settings.values.sampling = Sampling(temperature=2.0)
     running.controller._apply_settings()
     running.ready()
     running.type("Tell me a long story")
@@ -157,6 +158,8 @@ def test_regenerate_makes_a_second_version(open_window: Callable[[], Running]) -
 def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
     running.settings.values.longest_answer = None
+    running.settings.values.model_sampling = False
+    running.settings.values.sampling = Sampling(temperature=5.0, top_k=0, top_p=1.0, min_p=0.0)  # finds no end
     running.controller._apply_settings()
     running.ready()
     running.type("Tell me a short story")

@@ -22,6 +22,7 @@ ALL = [
     notices.file_missing("big.gguf"),
     notices.guide_missing(),
     notices.draft_refused("The vocabularies differ."),
+    notices.draft_failed("The draft ran out of memory."),
     notices.died_while_loading("big.gguf"),
     notices.unanswered(),
     notices.not_saved("The disk is full."),

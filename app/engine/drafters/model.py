@@ -109,35 +109,39 @@ class ModelDrafter:
         return int(ids[np.argmax(scores)])
 
 
-_RELEVANT_LOG_RATIO = 8.0
-
-
 def _likely(row: Floats, sampling: Sampling) -> NDArray[np.int64]:
     """Candidates the target's sampler would leave over, were ``row`` its own.
 
-    Not exact, for a proposal may be made in any way: candidates e^−8 times less likely than the best one are left out
-    from the start, which saves the sums over the vocabulary.
+    Where neither top-k nor min-p bounds them, those are left out that have all together a chance below e^−14.
     """
-    ids = np.flatnonzero(row >= row.max() - np.float32(_RELEVANT_LOG_RATIO * sampling.temperature))
+    if sampling.top_k:
+        ids = top_candidates(row, min(sampling.top_k, len(row)))
+    else:
+        ratio = -np.log(sampling.min_p) if sampling.min_p > 0.0 else 14.0 + np.log(len(row))
+        ids = np.flatnonzero(row >= row.max() - np.float32(ratio * sampling.temperature + 1e-3))
     if len(ids) == 0:  # a damaged draft (NaN): any guess will do, it is checked
         return np.zeros(1, np.int64)
-    if sampling.top_k and len(ids) > sampling.top_k:
-        ids = ids[top_candidates(row[ids], sampling.top_k)]
     if len(ids) > 1 and (sampling.top_p < 1.0 or sampling.min_p > 0.0):
-        ids = _cut(ids, row[ids], sampling)
+        ids = _cut(ids, row, sampling)
     return ids
 
 
-def _cut(ids: NDArray[np.int64], logits: Floats, sampling: Sampling) -> NDArray[np.int64]:
-    """``ids`` after top-p and min-p."""
-    order = np.argsort(-logits)
-    weights = np.exp((logits[order] - logits[order[0]]) / sampling.temperature)
-    sums = np.cumsum(weights)
-    kept = (sums - weights < sampling.top_p * sums[-1]) & (weights >= sampling.min_p)
+def _cut(ids: NDArray[np.int64], row: Floats, sampling: Sampling) -> NDArray[np.int64]:
+    """``ids`` after top-p, over all candidates without top-k, and min-p."""
+    ids = ids[np.argsort(-row[ids])]
+    weights = np.exp((row[ids] - row[ids[0]]) / sampling.temperature)
+    total = weights.sum() if sampling.top_k else np.exp((row - row[ids[0]]) / sampling.temperature).sum()
+    kept = (np.cumsum(weights) - weights < sampling.top_p * total) & (weights >= sampling.min_p)
     kept[0] = True
-    return np.asarray(ids[order[kept]])
+    return np.asarray(ids[kept])
 
 
 def _stack(rows: list[Distributions]) -> Distributions:
-    """Put single rows of the same width below each other."""
-    return Distributions(np.concatenate([r.ids for r in rows]), np.concatenate([r.log_probs for r in rows]))
+    """Put single rows below each other; shorter ones are padded with candidates of probability 0."""
+    width = max(row.ids.shape[1] for row in rows)
+    ids = np.zeros((len(rows), width), np.int64)
+    log_probs = np.full((len(rows), width), -np.inf)
+    for place, row in enumerate(rows):
+        ids[place, : row.ids.shape[1]] = row.ids[0]
+        log_probs[place, : row.log_probs.shape[1]] = row.log_probs[0]
+    return Distributions(ids, log_probs)
