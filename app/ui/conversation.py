@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from app.chats.model import StoredMessage
 from app.engine.protocol import DEFAULT_DRAFT_LENGTH, AcceptRule, Message, Sampling
 
-EXAMPLE = "Explain acceptance rate"
+EXAMPLE = "What is speculative decoding?"
 
 
 @dataclass(frozen=True)

@@ -271,11 +271,11 @@ def test_the_guide_introduces_itself_until_it_is_kept(qtbot: QtBot, open_window:
     qtbot.waitUntil(lambda: "Keep the guide" in texts(running.window.transcript), timeout=WAIT_MS)
     QTest.mouseClick(button(running.window.transcript, "Keep the guide"), Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: "Keep the guide" not in texts(running.window.transcript), timeout=WAIT_MS)
-    qtbot.waitUntil(lambda: "Explain acceptance rate" in texts(running.window.transcript), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: "What is speculative decoding?" in texts(running.window.transcript), timeout=WAIT_MS)
     assert "Keep the guide" not in texts(running.window.transcript)
     running.window.close()
     again = open_window()
-    qtbot.waitUntil(lambda: "Explain acceptance rate" in texts(again.window.transcript), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: "What is speculative decoding?" in texts(again.window.transcript), timeout=WAIT_MS)
     assert "Keep the guide" not in texts(again.window.transcript)
 
 

@@ -11,7 +11,7 @@ from app.ui.chat.column import Widths
 from app.ui.theme import SPACING
 from app.ui.widgets import label
 
-EXAMPLES = ("Explain acceptance rate", "Write a JSON settings file", "Tell me a short story")
+EXAMPLES = ("What is speculative decoding?", "Write a JSON settings file", "Tell me a short story")
 CONTEXT_TEXT = "Older messages above no longer fit into the context"
 
 
