@@ -151,8 +151,8 @@ def millions(model: Llama) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--choice-minutes", type=float, default=12, help="first lesson: which answer (default 12)")
-    parser.add_argument("--minutes", type=float, default=45, help="the whole target after it (default 45)")
-    parser.add_argument("--draft-minutes", type=float, default=8)
+    parser.add_argument("--minutes", type=float, default=65, help="the whole target after it (default 65)")
+    parser.add_argument("--draft-minutes", type=float, default=15)
     parser.add_argument("--draft-length", type=int, default=DRAFT_LENGTH, help="written into the draft's metadata")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--work", type=Path, default=WORK, help="folder for checkpoints and logs")
