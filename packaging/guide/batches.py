@@ -1,4 +1,4 @@
-"""Training rows: short ones that teach which answer a question asks for, whole answers, and chats of several turns."""
+"""Training rows: short ones that teach which answer a question asks for, and whole answers."""
 
 from __future__ import annotations
 
@@ -112,18 +112,6 @@ class Rows:
         for turn in topic.turns:
             self._add_turn(row, turn, wording if turn is topic.turns[-1] else self._wording(turn))
         return row
-
-    def chat(self, tokens: int) -> Row:
-        """Topics that have nothing to do with each other, one after the other, up to `tokens` tokens."""
-        row = self._opened()
-        while True:
-            topic, wording = self._next()
-            longer = Row(list(row.tokens), list(row.weights), list(row.choices))
-            for turn in topic.turns:
-                self._add_turn(longer, turn, wording if turn is topic.turns[-1] else self._wording(turn))
-            if len(longer.tokens) > tokens:
-                return row if row.choices else self.chat(tokens + 256)
-            row = longer
 
     def _next(self) -> tuple[Topic, str]:
         """The next topic with a wording of its last turn, each wording once in a round."""

@@ -42,7 +42,7 @@ def _write_metadata(writer: gguf.GGUFWriter, model: Llama, name: str) -> None:
     writer.add_block_count(shape.layers)
     writer.add_feed_forward_length(shape.feed_forward)
     writer.add_head_count(shape.heads)
-    writer.add_head_count_kv(shape.kv_heads)
+    writer.add_head_count_kv(shape.heads)
     writer.add_rope_dimension_count(shape.head_size)
     writer.add_rope_freq_base(ROPE_BASE)
     writer.add_layer_norm_rms_eps(NORM_EPSILON)

@@ -14,14 +14,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from guide.augment import vary
-from guide.clock import Clock
+from guide.clock import SAVE_SECONDS, Clock
 from guide.corpus import Topic
 from guide.generate import Answer, Generator
 from guide.model import Llama, Shape
 from guide.tokenizer import Encoder
 from guide.train import optimizer_of
 
-STEP_TOKENS = 8000
+STEP_TOKENS = 3000
+OPENING_TOKENS = 16
 
 
 @dataclass
@@ -35,15 +36,12 @@ class Sample:
 
 
 def prompts_of(topics: Sequence[Topic], encoder: Encoder, rounds: int, seed: int) -> list[list[int]]:
-    """For each turn `rounds` questions in varied training wordings; some after an unrelated question and its answer."""
+    """For each turn `rounds` questions in varied training wordings, after the turns before it."""
     rng = random.Random(seed)
     turns = [(topic, place) for topic in topics for place in range(len(topic.turns))]
     prompts = []
     for topic, place in turns * rounds:
         prompt: list[int] = []
-        if rng.random() < 0.15:
-            other = rng.choice(topics).turns[0]
-            prompt += encoder.question(rng.choice(other.train)) + encoder.answer(other.answer)
         for turn in topic.turns[:place]:
             prompt += encoder.question(rng.choice(turn.train)) + encoder.answer(turn.answer)
         wording = rng.choice(topic.turns[place].train)
@@ -52,11 +50,15 @@ def prompts_of(topics: Sequence[Topic], encoder: Encoder, rounds: int, seed: int
     return prompts
 
 
-def own_answers(target: Path, prompts: list[list[int]]) -> list[Sample]:
-    """What the target says to `prompts`: three of four greedy, the rest sampled."""
+def own_answers(target: Path, prompts: list[list[int]], openings: list[list[int]]) -> list[Sample]:
+    """What the target says to `prompts`, three of four greedy, the rest sampled, and how it begins to `openings`.
+
+    Which answer it gives is the hard part for the draft too, and a beginning is quickly written.
+    """
     generator = Generator(target)
     cut = len(prompts) * 3 // 4
     answers = generator.answer(prompts[:cut]) + generator.answer(prompts[cut:], temperature=0.8, seed=1)
+    answers += generator.answer(openings, longest=OPENING_TOKENS)
     generator.close()
     return [_sample(answer) for answer in answers]
 
@@ -69,19 +71,26 @@ def _sample(answer: Answer) -> Sample:
 def train_draft(
     samples: list[Sample],
     shape: Shape,
+    checkpoint: Path,
     minutes: float,
     *,
-    peak: float = 4e-3,
+    peak: float = 3e-3,
     log: Callable[[str], None] = print,
 ) -> tuple[Llama, float]:
-    """Train for `minutes`; returns the draft and its last mean loss."""
+    """Train from scratch, or go on with `checkpoint`, until `minutes` are over; returns the draft and its mean loss."""
     torch.manual_seed(2)
     model = Llama(shape)
     optimizer = optimizer_of(model, peak)
-    clock, steps, loss = Clock(minutes * 60), 0, 0.0
-    rng = random.Random(2)
+    used, steps, loss = 0.0, 0, 0.0
+    if checkpoint.exists():
+        state = torch.load(checkpoint)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        used, steps, loss = state["elapsed"], state["steps"], state["loss"]
+    clock = Clock(minutes * 60, used)
+    rng = random.Random(2 + steps)
     deck: list[list[Sample]] = []
-    said = time.monotonic()
+    said = saved = time.monotonic()
     while clock.share < 1:
         deck = deck or _groups(samples, rng)
         group = deck.pop()
@@ -92,6 +101,10 @@ def train_draft(
         if time.monotonic() - said > 30:
             log(f"{clock.elapsed:6.0f} s  step {steps}  draft {loss:.3f}")
             said = time.monotonic()
+        if time.monotonic() - saved > SAVE_SECONDS or clock.share >= 1:
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            torch.save(state | {"elapsed": clock.elapsed, "steps": steps, "loss": loss}, checkpoint)
+            saved = time.monotonic()
     return model.eval(), loss
 
 

@@ -26,7 +26,8 @@ from guide.tokenizer import Encoder, train_tokenizer
 from guide.train import train_target
 
 WORK = evaluate.ROOT / "build" / "guide"
-ROUNDS = 4
+ROUNDS = 6
+OPENING_ROUNDS = 20
 DRAFT_LENGTH = 5
 
 
@@ -59,7 +60,9 @@ def make(options: argparse.Namespace) -> None:
     write_gguf(target, vocabulary, work / evaluate.TARGET.name, f"Slipstream Guide {millions(target)}M")
     log(f"target: {target.parameter_count():,} parameters")
     samples = answers_of_target(topics, encoder, work, log)
-    draft, losses["draft"] = train_draft(samples, DRAFT, options.draft_minutes, log=log)
+    draft, losses["draft"] = train_draft(
+        samples, DRAFT, work / "draft.checkpoint.pt", options.draft_minutes, log=log
+    )
     name = f"Slipstream Guide draft {millions(draft)}M"
     write_gguf(draft, vocabulary, work / evaluate.DRAFT.name, name, options.draft_length)
     log(f"draft: {draft.parameter_count():,} parameters")
@@ -86,8 +89,9 @@ def answers_of_target(topics: list[Topic], encoder: Encoder, work: Path, log: Lo
     path = work / "answers.pickle"
     if not path.exists():
         prompts = prompts_of(topics, encoder, ROUNDS, seed=4)
-        log(f"{len(prompts)} answers for the draft")
-        path.write_bytes(pickle.dumps(own_answers(work / evaluate.TARGET.name, prompts)))
+        openings = prompts_of(topics, encoder, OPENING_ROUNDS, seed=5)
+        log(f"{len(prompts)} answers and {len(openings)} openings for the draft")
+        path.write_bytes(pickle.dumps(own_answers(work / evaluate.TARGET.name, prompts, openings)))
     return pickle.loads(path.read_bytes())
 
 
@@ -150,8 +154,8 @@ def millions(model: Llama) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--choice-minutes", type=float, default=12, help="first lesson: which answer (default 12)")
-    parser.add_argument("--minutes", type=float, default=65, help="the whole target after it (default 65)")
+    parser.add_argument("--choice-minutes", type=float, default=8, help="first lesson: which answer (default 8)")
+    parser.add_argument("--minutes", type=float, default=70, help="the whole target after it (default 70)")
     parser.add_argument("--draft-minutes", type=float, default=15)
     parser.add_argument("--draft-length", type=int, default=DRAFT_LENGTH, help="written into the draft's metadata")
     parser.add_argument("--threads", type=int, default=2)

@@ -18,8 +18,11 @@ from guide.corpus import Topic
 from guide.model import Llama, Shape
 from guide.tokenizer import Encoder
 
-WHOLE_ROWS = 8
-PROMPTS_A_STEP = 128
+WHOLE_ROWS = 12
+SHORT_ROWS = 32
+PROMPTS_A_STEP = 32
+LESSON_PACE = 0.5
+"""Learning rate of what the first lesson taught, as a share of that of all else: it should not forget."""
 MICRO_TOKENS = 4000
 LAST_PART = 0.75
 """From here on the wordings look as they are asked: less varied."""
@@ -27,10 +30,9 @@ CHOICE_WEIGHT = 0.3
 """Of both losses of choice: with more their gradients, which are far larger, drown those of the words."""
 
 
-def rows_of_step(rows: Rows, progress: float, steps: int) -> list[Row]:
-    """Few at a time: what counts is the number of steps. A chat now and then, later on, sometimes a long one."""
-    chats = [rows.chat(2000 if steps % 64 == 63 else 500)] if progress > 0.1 and steps % 8 == 7 else []
-    return [rows.whole() for _ in range(WHOLE_ROWS)] + chats
+def rows_of_step(rows: Rows) -> list[Row]:
+    """Whole answers for their words, and beginnings, which are quicker, for which answer it is."""
+    return [rows.whole() for _ in range(WHOLE_ROWS)] + [rows.short() for _ in range(SHORT_ROWS)]
 
 
 def learning_rate(progress: float, steps: int, peak: float) -> float:
@@ -38,11 +40,15 @@ def learning_rate(progress: float, steps: int, peak: float) -> float:
     return peak * min(1.0, (steps + 1) / 40) * min(1.0, max(0.01, 2 * (1 - progress)))
 
 
-def optimizer_of(module: nn.Module, peak: float) -> torch.optim.Optimizer:
-    decayed = [p for name, p in module.named_parameters() if p.ndim == 2 and "embedding" not in name]
-    others = [p for name, p in module.named_parameters() if p.ndim != 2 or "embedding" in name]
-    groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=peak, betas=(0.9, 0.98), fused=True)
+def optimizer_of(module: nn.Module, peak: float, taught: tuple[str, ...] = ()) -> torch.optim.Optimizer:
+    """Parameters whose names start with one of `taught` learn at `LESSON_PACE`; matrices but the embedding decay."""
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        decay = 0.1 if parameter.ndim == 2 and "embedding" not in name else 0.0
+        pace = LESSON_PACE if name.startswith(taught) else 1.0
+        groups.setdefault((decay, pace), []).append(parameter)
+    settings = [{"params": params, "weight_decay": decay, "pace": pace} for (decay, pace), params in groups.items()]
+    return torch.optim.AdamW(settings, lr=peak, betas=(0.9, 0.98), fused=True)
 
 
 def train_target(
@@ -64,7 +70,7 @@ def train_target(
     torch.manual_seed(1)
     rows = Rows(topics, encoder, seed=1)
     chooser = Chooser(Llama(shape, dropout), rows.choices)
-    optimizer = optimizer_of(chooser, peak)
+    optimizer = optimizer_of(chooser, peak, taught=("model.embedding.", "model.layers.0.", "head."))
     used, steps = 0.0, 0
     checkpoint, first_lesson = folder / "target.checkpoint.pt", folder / "choice.checkpoint.pt"
     if checkpoint.exists():
@@ -104,7 +110,7 @@ def train_step(
 ) -> tuple[float, float]:
     """One optimizer step, in which the first lesson goes on beside; returns the mean losses of words and choices."""
     chooser.train()
-    batches = list(packed(rows_of_step(rows, progress, steps), MICRO_TOKENS))
+    batches = list(packed(rows_of_step(rows), MICRO_TOKENS))
     weight = float(sum(batch.weights.sum() for batch in batches))
     count = sum(len(batch.choices) for batch in batches)
     total_words = total_choice = 0.0
@@ -119,7 +125,7 @@ def train_step(
     (CHOICE_WEIGHT * lesson).backward()
     nn.utils.clip_grad_norm_(chooser.parameters(), 1.0)
     for group in optimizer.param_groups:
-        group["lr"] = learning_rate(progress, steps, peak)
+        group["lr"] = group["pace"] * learning_rate(progress, steps, peak)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return total_words, total_choice
