@@ -18,6 +18,8 @@ from app.engine.protocol import (
     AcceptRule,
     Cancel,
     Command,
+    DrafterChoice,
+    DraftLength,
     Event,
     FrameReader,
     Generate,
@@ -36,6 +38,7 @@ from app.engine.protocol import (
     PlainMeasured,
     Pong,
     PromptProgressed,
+    Propose,
     ProtocolError,
     Quit,
     RoundsReceived,
@@ -167,8 +170,10 @@ class LocalEngine(Engine):
         seed: int | None,
         max_tokens: int | None,
         stop: Sequence[str],
-        draft_length: int,
+        draft_length: DraftLength,
         accept: AcceptRule,
+        drafter: DrafterChoice = "auto",
+        propose: Propose = "auto",
     ) -> int:
         self._require_ready()
         request = self._begin(EngineState.ANSWERING)
@@ -182,6 +187,8 @@ class LocalEngine(Engine):
                 stop=list(stop),
                 draft_length=draft_length,
                 accept=accept,
+                drafter=drafter,
+                propose=propose,
             )
         )
         return request

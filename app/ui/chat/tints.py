@@ -19,7 +19,7 @@ from app.ui.chat.rendering import Unit
 from app.ui.theme import Theme
 
 _ROUNDING = 3.0
-_NAMES = {"model": "the draft model", "ngram": "the n-gram drafter"}
+_SOURCES = {"model": "the draft", "ngram": "n-grams"}
 
 
 @dataclass(slots=True)
@@ -123,13 +123,14 @@ class TokenTints:
             yield from by_drafter.values()
 
     def _joined(self, found: list[Span]) -> list[tuple[int, int, str]]:
-        """Neighbours of one round become one shape."""
+        """Neighbours of one drafter and round become one shape."""
         result: list[tuple[int, int, str]] = []
         before: Piece | None = None
         for span in found:
             piece = self.pieces[span.piece]
             drafter = piece.drafter or ""
-            if before and result and result[-1][1] == span.start and before.round == piece.round:
+            same = before is not None and (before.round, before.drafter) == (piece.round, piece.drafter)
+            if same and result and result[-1][1] == span.start:
                 result[-1] = (result[-1][0], span.end, drafter)
             else:
                 result.append((span.start, span.end, drafter))
@@ -175,9 +176,9 @@ def forget_shapes(units: list[Unit]) -> None:
 def explanation(piece: Piece) -> str:
     """What to say about a token, as plain text; empty where there is nothing to say."""
     if piece.drafter:
-        return f"Guessed by {_NAMES.get(piece.drafter, piece.drafter)} in round {piece.round} and kept"
+        return f"From {_SOURCES[piece.drafter]}: guessed in round {piece.round} and kept"
     if piece.guess is not None:
-        return f"The draft had guessed “{_shown(piece.guess)}”; the target wrote “{_shown(piece.text)}”"
+        return f"The guess was “{_shown(piece.guess)}”; the target wrote “{_shown(piece.text)}”"
     return ""
 
 

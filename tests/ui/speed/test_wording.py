@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from app.engine.protocol import DraftFigures, Figures, ModelInfo, PairLoaded
+from app.engine.protocol import DrafterFigures, DraftFigures, Figures, ModelInfo, PairLoaded, Pause
 from app.ui.speed import wording
 from app.ui.speed.wording import Situation, status
 
@@ -18,6 +19,14 @@ DRAFTED = Figures(
     draft=DraftFigures(tested=252, accepted=172, acceptance_rate=0.6825, verify_passes=90, mean_acceptance_length=2.91),
 )
 PLAIN = Figures(decode_tokens_per_second=41.0)
+BY_BOTH = msgspec.structs.replace(
+    DRAFTED,
+    draft=msgspec.structs.replace(
+        DRAFTED.draft,
+        drafters=[DrafterFigures(name="model", tested=200), DrafterFigures(name="ngram", tested=52)],
+    ),
+)
+PAUSE = Pause(kept=0.22, needed=0.41)
 
 
 @pytest.mark.parametrize(
@@ -54,26 +63,99 @@ PLAIN = Figures(decode_tokens_per_second=41.0)
         (
             Situation(pair=PAIR, draft_length=5, figures=DRAFTED, plain_speed=100.0),
             "Draft on · 68 % kept · 2.9 tokens a pass · 74 tok/s · 0.7× plain"
-            " · slower than plain here: try a shorter draft length",
+            " · slower than plain here: try draft length Auto",
             "warning",
         ),
-        (Situation(pair=PAIR), "Draft off · Draft length is 0: the target answers alone.", "plain"),
-        (Situation(pair=PAIR, figures=PLAIN), "Draft off · 41 tok/s", "plain"),
         (
-            Situation(pair=PAIR, figures=DRAFTED),
+            Situation(pair=PAIR, figures=DRAFTED, plain_speed=100.0),
+            "Draft on · 68 % kept · 2.9 tokens a pass · 74 tok/s · 0.7× plain · slower than plain here",
+            "warning",
+        ),
+        (Situation(pair=PAIR), "Draft on · Figures come with the next answer · as many guesses as pay", "good"),
+        (
+            Situation(pair=PAIR, answering=True, figures=Figures()),
+            "Draft on · Reading the chat · as many guesses as pay",
+            "good",
+        ),
+        (
+            Situation(pair=PAIR, draft_length=0),
+            "Draft off · Draft length is 0: the target answers alone.",
+            "plain",
+        ),
+        (Situation(pair=ALONE, draft_length=0), "Draft off · Draft length is 0: the target answers alone.", "plain"),
+        (Situation(pair=PAIR, drafter="none"), "Draft off · No drafter is chosen: the target answers alone.", "plain"),
+        (Situation(pair=PAIR, draft_length=0, figures=PLAIN), "Draft off · 41 tok/s", "plain"),
+        (
+            Situation(pair=PAIR, draft_length=0, figures=DRAFTED),
             "Draft off · From the next answer on, the target answers alone.",
             "plain",
         ),
         (
             Situation(pair=ALONE, draft_length=5),
-            "No draft · The target answers alone. Open a small draft model of the same family to go faster.",
-            "plain",
+            "n-grams on · Guesses come from the chat itself. A small draft model of the same family helps more.",
+            "good",
         ),
-        (Situation(pair=ALONE, figures=PLAIN), "No draft · 41 tok/s", "plain"),
         (
-            Situation(pair=REFUSED, draft_length=5, figures=PLAIN),
+            Situation(pair=ALONE, answering=True, figures=Figures()),
+            "n-grams on · Reading the chat · as many guesses as pay",
+            "good",
+        ),
+        (Situation(pair=ALONE, figures=PLAIN), "n-grams on · nothing to guess from yet · 41 tok/s", "good"),
+        (Situation(pair=ALONE, figures=DRAFTED), "n-grams on · 68 % kept · 2.9 tokens a pass · 74 tok/s", "good"),
+        (
+            Situation(pair=PAIR, drafter="ngram", figures=DRAFTED),
+            "n-grams on · 68 % kept · 2.9 tokens a pass · 74 tok/s",
+            "good",
+        ),
+        (
+            Situation(pair=PAIR, drafter="ngram", figures=BY_BOTH),
+            "n-grams on · From the next answer on, n-grams guess alone.",
+            "good",
+        ),
+        (
+            Situation(pair=PAIR, drafter="model", figures=BY_BOTH),
+            "Draft on · From the next answer on, the draft model guesses alone.",
+            "good",
+        ),
+        (
+            Situation(pair=PAIR, drafter="model", figures=BY_BOTH, answering=True),
+            "Draft on · 68 % kept · 2.9 tokens a pass · 74 tok/s",
+            "good",
+        ),
+        (
+            Situation(pair=REFUSED, figures=PLAIN),
+            "Draft refused · The vocabularies differ at token 17. n-grams help instead.",
+            "warning",
+        ),
+        (
+            Situation(pair=REFUSED, draft_length=0, figures=PLAIN),
             "Draft refused · The vocabularies differ at token 17. The target answers alone.",
             "warning",
+        ),
+        (
+            Situation(pair=PAIR, figures=DRAFTED, paused=PAUSE),
+            "Draft paused: on this text it costs more than it saves (22 % kept, needs 41 %)",
+            "plain",
+        ),
+        (
+            Situation(pair=ALONE, figures=DRAFTED, paused=PAUSE),
+            "n-grams paused: on this text they cost more than they save (22 % kept, needs 41 %)",
+            "plain",
+        ),
+        (
+            Situation(pair=PAIR, paused=Pause(kept=0.406, needed=0.414)),
+            "Draft paused: on this text it costs more than it saves (40.6 % kept, needs 41.4 %)",
+            "plain",
+        ),
+        (
+            Situation(pair=PAIR, draft_length=5, paused=PAUSE),
+            "Draft paused · From the next answer on, up to 5 guesses a pass.",
+            "plain",
+        ),
+        (
+            Situation(pair=PAIR, draft_length=0, paused=PAUSE, figures=DRAFTED),
+            "Draft off · From the next answer on, the target answers alone.",
+            "plain",
         ),
         (Situation(pair=PAIR, failure="It ran out of memory."), "Engine stopped · It ran out of memory.", "bad"),
     ],
@@ -82,6 +164,17 @@ def test_status_sentence(situation: Situation, sentence: str, mood: str) -> None
     found = status(situation)
     assert found.sentence == sentence
     assert found.mood == mood
+
+
+def test_a_pause_is_explained_with_its_figures_and_what_passes_cost() -> None:
+    now = Situation(pair=PAIR, paused=PAUSE, plain_pass=0.0081, drafted_pass=0.0194)
+    why = status(now).why.replace("\u00a0", " ")
+    for figure in ("Kept is 22 %", "Needed is 41 %", "19.4 ms with its guesses", "8.1 ms without"):
+        assert figure in why
+    assert " ms" not in status(Situation(pair=PAIR, paused=PAUSE, plain_pass=0.0081)).why
+    # Nothing to end where the user has done so, or where nothing is paused.
+    assert not status(Situation(pair=PAIR, draft_length=5, paused=PAUSE)).why
+    assert not status(Situation(pair=PAIR, figures=DRAFTED)).why
 
 
 def test_no_speed_up_without_a_baseline() -> None:
