@@ -23,21 +23,14 @@ from app.engine.protocol import (
     Event,
     FrameReader,
     Generate,
-    GenerationFailed,
-    GenerationFinished,
-    GenerationStarted,
     Hello,
     Load,
     LoadFailed,
-    LoadProgressed,
     LoadSettings,
     MeasurePlain,
     Message,
-    PairLoaded,
     Ping,
-    PlainMeasured,
     Pong,
-    PromptProgressed,
     Propose,
     ProtocolError,
     Quit,
@@ -47,30 +40,11 @@ from app.engine.protocol import (
     encode_frame,
 )
 from app.ui.engine_client import LOG_LINES_KEPT, Engine, EngineExit, EngineState, ExitCause
+from app.ui.engine_events import ENDS, SIGNALS
 from app.ui.engine_process import cause_of_crash, engine_command, out_of_memory_kills, prepare
 
 _log = logging.getLogger("slipstream.engine")
 _MAX_LINE_CHARS = 2000
-
-_ENDS: dict[type, EngineState] = {
-    PairLoaded: EngineState.READY,
-    LoadFailed: EngineState.EMPTY,
-    GenerationFinished: EngineState.READY,
-    GenerationFailed: EngineState.READY,
-    PlainMeasured: EngineState.READY,
-}
-"""What a request's last event leaves the engine in."""
-
-_SIGNALS: dict[type, str] = {
-    LoadProgressed: "load_progressed",
-    PairLoaded: "pair_loaded",
-    LoadFailed: "load_failed",
-    GenerationStarted: "generation_started",
-    PromptProgressed: "prompt_progressed",
-    GenerationFinished: "generation_finished",
-    GenerationFailed: "generation_failed",
-    PlainMeasured: "plain_measured",
-}
 
 
 @dataclass(frozen=True)
@@ -301,12 +275,12 @@ class LocalEngine(Engine):
                 self._process.write(frame)
 
     def _deliver(self, event: Event) -> None:
-        ends_in = _ENDS.get(type(event))
+        ends_in = ENDS.get(type(event))
         if ends_in is not None:
             self._finish(ends_in)
         if isinstance(event, RoundsReceived):
             self.rounds_received.emit(event.rounds)
-        elif (name := _SIGNALS.get(type(event))) is not None:
+        elif (name := SIGNALS.get(type(event))) is not None:
             getattr(self, name).emit(event)
 
     def _finish(self, state: EngineState) -> None:
