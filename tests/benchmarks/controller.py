@@ -1,0 +1,69 @@
+"""Draft length `auto` against the best fixed length in hindsight, simulated: needs no model and no quiet machine.
+
+    python -m tests.benchmarks.controller [--tokens N] [--texts N] [--json]
+
+Each cell is `auto` ÷ best fixed length, then `auto` ÷ plain, the mean over several texts; `n` is the best length.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from dataclasses import asdict, dataclass
+
+from app.engine.controller import Controller
+from app.engine.costs import Costs
+from tests.support.simulator import TRACES, best_fixed, curves, run_controller, run_fixed, trace
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One curve and kind of text. ``worst``: the text where `auto` fell furthest behind the best fixed length."""
+
+    curve: str
+    text: str
+    informative: bool
+    best_length: int
+    to_best: float
+    worst: float
+    to_plain: float
+
+
+def cell(curve: str, costs: Costs, kind: str, informative: bool, tokens: int, texts: int) -> Cell:
+    """Run ``texts`` texts of ``tokens`` tokens."""
+    lengths, to_best, to_plain = [], [], []
+    for seed in range(texts):
+        text = trace(TRACES[kind], length=tokens, informative=informative, seed=seed)
+        length, best = best_fixed(costs, text)
+        speed = run_controller(Controller(costs, drafters=["model"], propose="coupled"), costs, text, seed).speed
+        lengths.append(length)
+        to_best.append(speed / best)
+        to_plain.append(speed / run_fixed(costs, text, 0))
+    mean = statistics.fmean
+    typical = statistics.median_low(lengths)
+    return Cell(curve, kind, informative, typical, mean(to_best), min(to_best), mean(to_plain))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=3000)
+    parser.add_argument("--texts", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    cells = []
+    for informative in (True, False):
+        if not options.json:
+            print(f"\n{'informative' if informative else 'useless':24}" + "".join(f"{kind:>20}" for kind in TRACES))
+        for curve, costs in curves().items():
+            row = [cell(curve, costs, kind, informative, options.tokens, options.texts) for kind in TRACES]
+            cells += row
+            if not options.json:
+                shown = [f"n={c.best_length:<2} {c.to_best:.3f} {c.to_plain:.2f}" for c in row]
+                print(f"{curve:24}" + "".join(f"{text:>20}" for text in shown), flush=True)
+    if options.json:
+        print(json.dumps([asdict(c) for c in cells], indent=2))
+
+
+if __name__ == "__main__":
+    main()
