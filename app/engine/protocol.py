@@ -28,7 +28,7 @@ MAX_THREADS = 512
 AcceptRule = Literal["coupled", "rejection"]
 DrafterName = Literal["model", "ngram"]
 DrafterChoice = Literal["auto", "model", "ngram", "chain", "none"]
-"""``auto``: chain where there is a draft model, else n-grams. ``chain``: n-grams where they have a match, else the model."""
+"""``chain``: n-grams where they have a good match, else the draft model; ``auto``: whichever of them there are."""
 Way = Literal["coupled", "greedy"]
 """How a draft model proposes where the target samples: with the target's own noise, or always its likeliest token."""
 Propose = Literal["auto", "coupled", "greedy"]
