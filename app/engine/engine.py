@@ -17,7 +17,7 @@ from app.engine.controller import Controller
 from app.engine.costs import Costs
 from app.engine.drafters import Drafter
 from app.engine.drafting import Drafting
-from app.engine.loading import Draft, Loader, Target, measured_costs, recommended_sampling
+from app.engine.loading import NO_ROLL_BACK, Draft, Loader, Target, measured_costs, recommended_sampling
 from app.engine.prompt import Prompt
 from app.engine.protocol import (
     DEFAULT_DRAFT_LENGTH,
@@ -95,6 +95,7 @@ class Engine:
             target=target.info,
             draft=self._draft.info if self._draft else None,
             draft_refused=refused,
+            drafting_off=NO_ROLL_BACK if target.model.cannot_roll_back else None,
             context_length=target.context.length,
             threads=threads,
             template=target.prompts.template,

@@ -34,6 +34,7 @@ log = logging.getLogger("slipstream.engine")
 
 _DEFAULT_CONTEXT = 8192
 _SMALL_DRAFT_PARAMETERS = 20_000_000
+NO_ROLL_BACK = "The target keeps a running state that cannot be rolled back, so drafting is off."
 
 
 @dataclass
@@ -127,7 +128,7 @@ class Loader:
         if not verdict.fits:
             raise KnownError(verdict.reason)
         if target.model.cannot_roll_back:
-            raise KnownError("The target keeps a running state that cannot be rolled back, so drafting is off.")
+            raise KnownError(NO_ROLL_BACK)
         threads = self._threads
         with contextlib.ExitStack() as undo:
             model = self._model(path, settings.draft_gpu_layers, "draft")

@@ -186,6 +186,8 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     draft: ModelInfo | None = None
     draft_refused: str | None = None
     """Why the asked draft is not used, in words for the user; the target alone is loaded then."""
+    drafting_off: str | None = None
+    """Why nothing can draft for this target, in words for the user."""
     context_length: int = 0
     threads: int = 0
     template: Literal["model", "chatml"] = "model"
