@@ -114,7 +114,7 @@ def _add_sampling_options(parser: argparse.ArgumentParser) -> None:
         "--drafter",
         choices=get_args(DrafterChoice),
         default="auto",
-        help="default: both where there is a draft model, else n-grams; chain: n-grams first, then the model",
+        help="default, also called chain: n-grams where their match promises more, else the draft model",
     )
     drafting.add_argument(
         "--propose",
@@ -242,11 +242,11 @@ def _result(
 
 def _bench(options: argparse.Namespace) -> int:
     prompts = _read_prompts(options.prompts)
-    if options.draft_length == 0 or options.drafter == "none":
+    if options.draft_length == 0 or _drafter(options) == "none":
         _wrong_usage("bench compares plain with drafted decoding, so drafting must not be off")
     with _loaded(options) as (engine, pair):
-        if pair.draft is None and options.drafter == "model":
-            raise KnownError("There is no draft model to compare. Name one with --draft.")
+        if pair.drafting_off:
+            raise KnownError(pair.drafting_off)
         return _compare(options, engine, pair, prompts)
 
 
@@ -348,6 +348,8 @@ def _loaded(options: argparse.Namespace) -> Iterator[tuple[Engine, PairLoaded]]:
 
 
 def _command(options: argparse.Namespace, pair: PairLoaded, messages: list[Message], raw: bool = False) -> Generate:
+    if options.drafter == "model" and pair.draft is None:
+        raise KnownError("There is no draft model to draft with. Name one with --draft.")
     names = ("temperature", "top_k", "top_p", "min_p")
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     return Generate(
@@ -357,11 +359,17 @@ def _command(options: argparse.Namespace, pair: PairLoaded, messages: list[Messa
         seed=options.seed,
         max_tokens=options.max_tokens or _DEFAULT_MAX_TOKENS,
         draft_length=options.draft_length,
-        drafter="none" if options.no_draft and options.drafter == "auto" else options.drafter,
+        drafter=_drafter(options),
         propose=options.propose,
         accept=options.accept,
         raw=raw,
     )
+
+
+def _drafter(options: argparse.Namespace) -> DrafterChoice:
+    """``--no-draft`` alone means plain decoding."""
+    choice: DrafterChoice = options.drafter
+    return "none" if options.no_draft and choice == "auto" else choice
 
 
 def _show_load_progress(event: LoadProgressed) -> None:

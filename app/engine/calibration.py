@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ _THEN = (8, 9, 17, 4, 3, 5, 12, 7, 10, 14)
 _DRAFT_STEPS = 8
 _BUDGET_SECONDS = 0.3
 _KEPT = 64
+_LEAST_SECONDS = 1e-7
 
 
 def measure(
@@ -38,8 +40,8 @@ def measure(
     for width in (*_FIRST, *_THEN):
         if width not in _FIRST and time.perf_counter() > end:
             break
-        if width <= min(target.length, target.chunk):
-            verify[width] = _pass_seconds(target, width, cancelled)
+        _pass_seconds(target, width, cancelled)  # what only the first pass of a width costs does not count
+        verify[width] = _pass_seconds(target, width, cancelled)
     while time.perf_counter() < end:  # the least of several: whatever else runs only ever adds
         for width in verify:
             verify[width] = min(verify[width], _pass_seconds(target, width, cancelled))
@@ -74,15 +76,22 @@ class CostStore:
     A file that cannot be read or written costs a new measurement and nothing else.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
+        """Without a ``path`` nothing is kept."""
         self._path = path
 
     def get(self, key: str) -> Costs | None:
-        """The costs kept for ``key``."""
-        return self._read().get(key)
+        """The costs kept for ``key``, if they make sense."""
+        costs = self._read().get(key)
+        if costs is None or 1 not in costs.verify:
+            return None
+        draft = costs.draft if costs.draft is not None else math.inf
+        return costs if min(draft, *costs.verify.values()) > _LEAST_SECONDS else None
 
     def put(self, key: str, costs: Costs) -> None:
         """Keep ``costs``; of the oldest entries only so many stay."""
+        if self._path is None:
+            return
         entries = self._read()
         entries.pop(key, None)
         entries[key] = costs
@@ -93,6 +102,8 @@ class CostStore:
             log.info("the costs cannot be kept: %s", error)
 
     def _read(self) -> dict[str, Costs]:
+        if self._path is None:
+            return {}
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Costs])
         except FileNotFoundError:

@@ -17,11 +17,12 @@ from app.engine.controller import Controller
 from app.engine.costs import Costs
 from app.engine.drafters import Drafter
 from app.engine.drafting import Drafting
-from app.engine.loading import NO_ROLL_BACK, Draft, Loader, Target, measured_costs, recommended_sampling
+from app.engine.loading import NO_ROLL_BACK, DraftModel, Loader, Target, measured_costs, recommended_sampling
 from app.engine.prompt import Prompt
 from app.engine.protocol import (
     DEFAULT_DRAFT_LENGTH,
     MAX_DRAFT_LENGTH,
+    AcceptRule,
     Generate,
     GenerationFinished,
     GenerationStarted,
@@ -49,9 +50,9 @@ class Engine:
     def __init__(self) -> None:
         llama.start()
         self._target: Target | None = None
-        self._draft: Draft | None = None
+        self._draft: DraftModel | None = None
         self._costs = Costs(verify={1: 1.0}, draft=None)
-        self._prior: AcceptancePrior | None = None
+        self._priors: dict[AcceptRule, AcceptancePrior] = {}
         """What earlier answers of this pair taught about how often its guesses are accepted."""
         self._cancel = threading.Event()
         self.last_progress = time.monotonic()
@@ -88,7 +89,7 @@ class Engine:
                 self._draft = loader.draft(target)
             except KnownError as error:
                 refused = str(error)
-        self._prior = None
+        self._priors = {}
         self._costs = measured_costs(target, self._draft, threads, self._should_abort)
         return PairLoaded(
             request=command.request,
@@ -170,7 +171,7 @@ class Engine:
             self.token_ids = decoding.token_ids
             yield round_
         if drafters:
-            self._prior = controller.snapshot()
+            self._priors[command.accept] = controller.snapshot()
         yield self._finished(command.request, statistics, started, decoding)
 
     def _drafters(self, target: Target, command: Generate, seed: int) -> list[Drafter]:
@@ -191,7 +192,7 @@ class Engine:
             drafters=[drafter.name for drafter in drafters],
             limit=MAX_DRAFT_LENGTH,
             propose=command.propose,
-            start=self._prior,
+            start=self._priors.get(command.accept),
             fixed=None if command.draft_length == "auto" else command.draft_length,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ class Target:
 
 
 @dataclass
-class Draft:
+class DraftModel:
     """A loaded draft model. ``default_length`` is the fixed draft length its file recommends."""
 
     stamp: tuple[int, int]
@@ -120,7 +121,7 @@ class Loader:
         ngrams = NgramDrafter(model.is_end)
         return Target(path, settings, self._stamp, self._header, model, context, prompts, ngrams, info)
 
-    def draft(self, target: Target) -> Draft:
+    def draft(self, target: Target) -> DraftModel:
         """Load the draft, which has to fit ``target``."""
         path, settings = Path(self._command.draft or ""), self._settings
         header = _checked_header(path)
@@ -144,7 +145,7 @@ class Loader:
         vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
         drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped)
         info = _info(header, model, settings.draft_gpu_layers)
-        return Draft(_stamp(path), model, context, drafter, info, _default_draft_length(model))
+        return DraftModel(_stamp(path), model, context, drafter, info, _default_draft_length(model))
 
     def _model(self, path: Path, gpu_layers: int, stage: str) -> llama.Model:
         last = -1.0
@@ -161,11 +162,11 @@ class Loader:
         return llama.Model(path, gpu_layers, report)
 
 
-def measured_costs(target: Target, draft: Draft | None, threads: int, stopped: Callable[[], bool]) -> Costs:
+def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopped: Callable[[], bool]) -> Costs:
     """What passes of this pair cost here, from the last time if nothing has changed. Raises `Cancelled`."""
     if target.model.cannot_roll_back:
         return Costs(verify={1: 1.0}, draft=None)  # such a target never drafts
-    store = CostStore(paths.cache_dir() / "costs.json")
+    store = CostStore(_cost_file())
     key = key_of(
         {
             "target": target.stamp,
@@ -174,6 +175,7 @@ def measured_costs(target: Target, draft: Draft | None, threads: int, stopped: C
             "threads": threads,
             "engine": llama.engine_name(),
             "devices": llama.gpu_devices(),
+            "machine": (platform.node(), platform.machine(), platform.processor()),
         }
     )
     costs = store.get(key)
@@ -182,6 +184,15 @@ def measured_costs(target: Target, draft: Draft | None, threads: int, stopped: C
         costs = measure(target.context, draft.context if draft else None, stopped)
         store.put(key, costs)
     return costs
+
+
+def _cost_file() -> Path | None:
+    """``None`` where there is no place for it, as in a container with nothing to write to."""
+    try:
+        return paths.cache_dir() / "costs.json"
+    except KnownError as error:
+        log.info("what passes cost is not kept: %s", error)
+        return None
 
 
 def _checked_header(path: Path) -> GgufHeader:

@@ -28,7 +28,7 @@ MAX_THREADS = 512
 AcceptRule = Literal["coupled", "rejection"]
 DrafterName = Literal["model", "ngram"]
 DrafterChoice = Literal["auto", "model", "ngram", "chain", "none"]
-"""``chain``: n-grams where they have a good match, else the draft model; ``auto``: whichever of them there are."""
+"""``chain``, which is also ``auto``: n-grams where their match promises more, else the draft model, if there is one."""
 Way = Literal["coupled", "greedy"]
 """How a draft model proposes where the target samples: with the target's own noise, or always its likeliest token."""
 Propose = Literal["auto", "coupled", "greedy"]

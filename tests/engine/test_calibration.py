@@ -81,3 +81,18 @@ def test_a_second_load_does_not_measure_again(
     engine.unload()
     load(*random_pair)
     assert engine._costs == first
+
+
+@pytest.mark.parametrize("verify", [{2: 0.1}, {1: 0.0}, {1: -1.0}, {1: 0.1, 2: 1e-9}])
+def test_costs_that_make_no_sense_are_measured_again(tmp_path: Path, verify: dict[int, float]) -> None:
+    store = CostStore(tmp_path / "costs.json")
+    store.put("a", Costs(verify=verify, draft=None))
+    assert store.get("a") is None
+    store.put("a", Costs(verify={1: 0.1}, draft=0.0))
+    assert store.get("a") is None
+
+
+def test_without_a_place_nothing_is_kept() -> None:
+    store = CostStore(None)
+    store.put("a", Costs(verify={1: 1.0}, draft=None))
+    assert store.get("a") is None

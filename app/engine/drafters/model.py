@@ -14,7 +14,9 @@ from app.engine.drafters import Proposal, Worth, always
 from app.engine.protocol import AcceptRule, DrafterName, Sampling, Way
 from app.engine.sampling import Distributions, Floats, distributions, has_penalties, penalise, top_candidates
 from app.engine.verification import Purpose, draw, gumbel
-from app.errors import Cancelled
+from app.errors import Cancelled, KnownError
+
+_UNKNOWN_TOKENS = "This chat has tokens that the draft model does not know."
 
 
 class ModelDrafter:
@@ -41,7 +43,6 @@ class ModelDrafter:
         self._context: list[int] = []
         self._proposed: list[int] = []
         self._sampling, self._accept, self._seed = Sampling(), "coupled", 0
-        self._lost = False
 
     def configure(self, sampling: Sampling, accept: AcceptRule, seed: int) -> None:
         """Set how to propose in the next generation."""
@@ -51,21 +52,18 @@ class ModelDrafter:
         """Take over a prompt. What the cache shares with it is kept, the rest is processed. See `Drafter.begin`."""
         self._context = list(tokens)
         self._proposed = []
-        self._lost = any(token >= self._vocabulary for token in tokens)
-        if self._lost:
-            return
+        if not self._knows(tokens):
+            raise KnownError(_UNKNOWN_TOKENS)
         self._cache.roll_back(shared_prefix(self._cache.tokens, tokens))
-        with self._cache.aborting(self._should_stop):
-            while missing := self._context[len(self._cache.tokens) :][: self._cache.chunk]:
-                if self._should_stop():
-                    raise Cancelled
-                self._cache.decode(missing, 0)
+        self._catch_up(0)
 
     def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:
         """See `Drafter.propose`."""
         self._proposed = []
         count = min(count, self._cache.length - len(self._context))
-        if count <= 0 or self._lost:
+        if not self._knows(self._context[len(self._cache.tokens) :]):
+            raise KnownError(_UNKNOWN_TOKENS)
+        if count <= 0:
             return Proposal()
         row = self._caught_up()
         choices: list[_Choice] = []
@@ -86,7 +84,6 @@ class ModelDrafter:
         keep = len(self._context) + shared_prefix(self._proposed, tokens)
         self._context += tokens
         self._proposed = []
-        self._lost = self._lost or any(token >= self._vocabulary for token in tokens)
         self._cache.roll_back(min(len(self._cache.tokens), keep, len(self._context) - 1))
 
     def close(self) -> None:
@@ -95,11 +92,21 @@ class ModelDrafter:
 
     def _caught_up(self) -> Floats:
         """The logits after the context; other drafters may have written much of it."""
-        missing = self._context[len(self._cache.tokens) :]
-        while len(missing) > self._cache.chunk:
-            self._cache.decode(missing[: self._cache.chunk], 0)
-            missing = missing[self._cache.chunk :]
-        return np.asarray(self._cache.decode(missing, 1)[0])
+        if len(self._context) - len(self._cache.tokens) > self._cache.chunk:
+            self._catch_up(1)
+        return np.asarray(self._cache.decode(self._context[len(self._cache.tokens) :], 1)[0])
+
+    def _knows(self, tokens: Sequence[int]) -> bool:
+        return all(token < self._vocabulary for token in tokens)
+
+    def _catch_up(self, leave: int) -> None:
+        """Process what the cache lacks of the context, all but the last ``leave`` tokens."""
+        end = len(self._context) - leave
+        with self._cache.aborting(self._should_stop):
+            while missing := self._context[len(self._cache.tokens) : end][: self._cache.chunk]:
+                if self._should_stop():
+                    raise Cancelled
+                self._cache.decode(missing, 0)
 
     def _choose(self, row: Floats, draft: list[int], way: Way) -> _Choice:
         row = row[: self._vocabulary]
