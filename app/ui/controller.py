@@ -15,8 +15,8 @@ from app.chats.worker import ChatWorker, Opened
 from app.engine.protocol import DrafterChoice, DraftLength, PairLoaded
 from app.errors import KnownError
 from app.models.measurements import FILE_NAME, Measurements
-from app.settings import Pair, SettingsFile
-from app.ui import notices
+from app.settings import SettingsFile
+from app.ui import notices, settings_in_use
 from app.ui.background import Doorbell
 from app.ui.baseline import Baseline
 from app.ui.chat_access import ChatAccess
@@ -31,7 +31,6 @@ from app.ui.naming import files_title, pair_details, pair_title, recent_title
 from app.ui.notices import Notice, NoticeBoard
 from app.ui.pair import LoadingMarker, PairFiles, PairKeeper, is_guide
 from app.ui.session import ChatSession
-from app.ui.settings_in_use import answer_settings, choice_in_use, files_at_start, keep_choice, own_sampling
 from app.ui.top_bar import state_text
 
 _log = logging.getLogger(__name__)
@@ -79,7 +78,7 @@ class Controller(QObject):
         """Load the pair, open the chats; call when the window has been painted."""
         for subject, notice in (notices_at_start or {}).items():
             self.board.show(subject, notice)
-        self.keeper.open_at_start(files_at_start(self._settings.values))
+        self.keeper.open_at_start(settings_in_use.files_at_start(self._settings.values))
         self._bell.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
 
     @Slot()
@@ -169,18 +168,18 @@ class Controller(QObject):
         from app.ui.models.open_dialog import OpenModelsDialog  # not needed at the start
 
         dialog = OpenModelsDialog(
-            choice_in_use(self._settings.values, self.keeper.files(), self.keeper.pair()),
+            settings_in_use.choice_in_use(self._settings.values, self.keeper.files(), self.keeper.pair()),
             self._settings.values.recent_pairs,
             has_gpu=bool(self._engine.devices()),
             is_loaded=self.keeper.pair() is not None,
-            own_sampling=own_sampling(self.keeper.pair()),
+            own_sampling=settings_in_use.own_sampling(self.keeper.pair()),
             parent=self._window,
         )
         dialog.accepted.connect(lambda: self._use(dialog.choice(), reload=dialog.needs_reload))
         open_dialog(dialog)
 
     def _use(self, choice: OpenModelsChoice, *, reload: bool) -> None:
-        files = keep_choice(self._settings.values, choice, self.keeper.pair())
+        files = settings_in_use.keep_choice(self._settings.values, choice, self.keeper.pair())
         self._apply_settings()
         self._refresh_plain_speed()
         self._save_timer.start()
@@ -244,12 +243,7 @@ class Controller(QObject):
 
     @Slot(object)
     def _on_pair_opened(self, files: PairFiles) -> None:
-        values = self._settings.values
-        values.load = files.settings
-        if is_guide(files.target):
-            values.last_pair = None
-        else:
-            values.remember_pair(Pair(files.target, files.draft))
+        settings_in_use.keep_opened(self._settings.values, files)
         self._refresh_recent()
         self._save_timer.start()
 
@@ -366,7 +360,7 @@ class Controller(QObject):
     def _apply_settings(self) -> None:
         """Bring panel, transcript and session to what the settings say."""
         values, window = self._settings.values, self._window
-        settings = self.session.settings = answer_settings(values, self.keeper.pair())
+        settings = self.session.settings = settings_in_use.answer_settings(values, self.keeper.pair())
         window.speed_panel.set_draft_length(settings.draft_length)
         window.speed_panel.set_drafter(settings.drafter)
         window.speed_panel.set_show_drafted(values.drafted_visible)

@@ -7,7 +7,6 @@ greeting ends it. The child gets no secrets in its environment.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,12 +38,11 @@ from app.engine.protocol import (
     decode_event,
     encode_frame,
 )
-from app.ui.engine_client import LOG_LINES_KEPT, Engine, EngineExit, EngineState, ExitCause
+from app.ui.engine_client import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine_events import ENDS, SIGNALS
-from app.ui.engine_process import cause_of_crash, engine_command, out_of_memory_kills, prepare
+from app.ui.engine_process import LogLines, cause_of_crash, engine_command, out_of_memory_kills, prepare
 
 _log = logging.getLogger("slipstream.engine")
-_MAX_LINE_CHARS = 2000
 
 
 @dataclass(frozen=True)
@@ -76,8 +74,7 @@ class LocalEngine(Engine):
         self._process: QProcess | None = None
         self._state = EngineState.STOPPED
         self._reader = FrameReader()
-        self._lines: deque[str] = deque(maxlen=LOG_LINES_KEPT)
-        self._partial_line = ""
+        self._log_lines = LogLines()
         self._hello: Hello | None = None
         self._waiting: list[bytes] = []
         self._next_request = 1
@@ -111,8 +108,7 @@ class LocalEngine(Engine):
         self._reader = FrameReader()
         self._hello = None
         self._violation = None
-        self._partial_line = ""
-        self._lines.clear()
+        self._log_lines = LogLines()
         self._kills_before = out_of_memory_kills()
         process = QProcess(self)
         prepare(process, self._command)
@@ -290,15 +286,7 @@ class LocalEngine(Engine):
     @Slot()
     def _on_log_output(self) -> None:
         if self._process is not None:
-            self._log_text(bytes(self._process.readAllStandardError().data()).decode("utf-8", "replace"))
-
-    def _log_text(self, text: str) -> None:
-        *lines, rest = (self._partial_line + text).split("\n")
-        self._partial_line = rest[-_MAX_LINE_CHARS:]
-        for line in lines:
-            kept = line.rstrip("\r")[:_MAX_LINE_CHARS]
-            self._lines.append(kept)
-            _log.info("| %s", kept)
+            self._log_lines.add(bytes(self._process.readAllStandardError().data()).decode("utf-8", "replace"))
 
     # ------------------------------------------------------------ stalls
 
@@ -359,8 +347,7 @@ class LocalEngine(Engine):
             return
         self._on_output()  # what it said before it died is still worth having
         self._on_log_output()
-        if self._partial_line:
-            self._log_text("\n")
+        self._log_lines.end()
         if self._violation is not None:
             self._died(process, ExitCause.PROTOCOL, self._violation)
         elif status is QProcess.ExitStatus.CrashExit:
@@ -369,7 +356,7 @@ class LocalEngine(Engine):
             self._died(process, ExitCause.EXITED, f"exit code {code}")
 
     def _died(self, process: QProcess, cause: ExitCause, detail: str) -> None:
-        ended = EngineExit(cause, detail, self._state, tuple(self._lines))
+        ended = EngineExit(cause, detail, self._state, self._log_lines.kept())
         _log.warning("engine ended: %s (%s) while %s", cause.value, detail, self._state.value)
         self._detach(process)
         self._forget(process)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.engine.protocol import PairLoaded, Sampling
-from app.settings import Settings
+from app.settings import Pair, Settings
 from app.ui import drafters
 from app.ui.conversation import AnswerSettings
 from app.ui.models.choice import OpenModelsChoice
-from app.ui.pair import PairFiles, guide_files
+from app.ui.pair import PairFiles, guide_files, is_guide
 
 
 def sampling_in_use(values: Settings, pair: PairLoaded | None) -> Sampling:
@@ -54,6 +54,15 @@ def keep_choice(values: Settings, choice: OpenModelsChoice, pair: PairLoaded | N
     values.system_prompt = choice.system_prompt
     values.accept = choice.accept
     return PairFiles(choice.target, choice.draft, choice.load)
+
+
+def keep_opened(values: Settings, files: PairFiles) -> None:
+    """Put the pair that was loaded into the settings: it is the one to begin with next time."""
+    values.load = files.settings
+    if is_guide(files.target):
+        values.last_pair = None
+    else:
+        values.remember_pair(Pair(files.target, files.draft))
 
 
 def answer_settings(values: Settings, pair: PairLoaded | None) -> AnswerSettings:
