@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from app.engine.protocol import DrafterChoice, DrafterName, DraftLength, PairLoaded
 
-NAMES: dict[str, str] = {"model": "draft model", "ngram": "n-grams"}
+NAMES: dict[DrafterName, str] = {"model": "draft model", "ngram": "n-grams"}
+TITLES: dict[DrafterName, str] = {"model": "Draft model", "ngram": "n-grams"}
+"""At the beginning of a line."""
+IN_SENTENCES: dict[DrafterName, str] = {"model": "the draft model", "ngram": "n-grams"}
 
 
 def has_model(pair: PairLoaded | None) -> bool:
     return pair is not None and pair.draft is not None
+
+
+def allowed(pair: PairLoaded | None) -> bool:
+    """Whether anything can draft for the target."""
+    return pair is None or pair.drafting_off is None
 
 
 def usable(chosen: DrafterChoice, pair: PairLoaded | None) -> DrafterChoice:
@@ -19,7 +27,7 @@ def usable(chosen: DrafterChoice, pair: PairLoaded | None) -> DrafterChoice:
 
 def in_use(chosen: DrafterChoice, length: DraftLength, pair: PairLoaded | None) -> tuple[DrafterName, ...]:
     """The drafters of the next answer; empty where drafting is off."""
-    if length == 0 or chosen == "none":
+    if length == 0 or chosen == "none" or not allowed(pair):
         return ()
     if not has_model(pair) or chosen == "ngram":
         return ("ngram",)
@@ -33,7 +41,7 @@ def offered(chosen: DrafterChoice, pair: PairLoaded | None) -> list[tuple[Drafte
     """
     choices: list[tuple[DrafterChoice, str]] = [("auto", "Automatic")]
     if has_model(pair):
-        choices += [("model", "Draft model"), ("ngram", "n-grams")]
+        choices += [("model", TITLES["model"]), ("ngram", TITLES["ngram"])]
     if chosen == "none":
         choices.append(("none", "None"))
     return choices

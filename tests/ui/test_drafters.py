@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from app.engine.protocol import DrafterChoice, DrafterName, DraftLength, ModelInfo, PairLoaded
 from app.ui import drafters
 
 ALONE = PairLoaded(request=1, target=ModelInfo(path="t.gguf", name="t"))
+OFF = PairLoaded(request=1, target=ALONE.target, drafting_off="It cannot be rolled back.")
 PAIR = PairLoaded(request=1, target=ALONE.target, draft=ModelInfo(path="d.gguf", name="d"))
 
 
@@ -24,6 +27,8 @@ PAIR = PairLoaded(request=1, target=ALONE.target, draft=ModelInfo(path="d.gguf",
         ("model", "auto", ALONE, ("ngram",)),
         ("ngram", 0, ALONE, ()),
         ("none", 5, ALONE, ()),
+        ("auto", "auto", OFF, ()),
+        ("ngram", 5, OFF, ()),
     ],
 )
 def test_who_drafts(
@@ -40,3 +45,8 @@ def test_only_what_the_pair_allows_is_offered() -> None:
     assert names("auto", ALONE) == names("model", ALONE) == names("auto", None) == ["auto"]
     assert names("none", PAIR) == ["auto", "model", "ngram", "none"]
     assert names("none", ALONE) == ["auto", "none"]
+
+
+def test_every_drafter_has_its_names() -> None:
+    for names in (drafters.NAMES, drafters.TITLES, drafters.IN_SENTENCES):
+        assert set(names) == set(get_args(DrafterName))

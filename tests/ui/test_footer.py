@@ -63,7 +63,22 @@ def test_each_drafter_is_listed_where_two_helped() -> None:
         "Draft model: 120 of 160 guesses kept (75 %), in 40 passes\nn-grams: 0 of 1 guess kept (0 %), in 1 pass"
     )
     assert details(model, unused) == details(model) == details() == ""
-    assert details_of(answer(figures={"draft": {"drafters": [{"name": "heads"}]}})) == ""
+
+
+def test_a_drafter_that_is_not_known_costs_only_its_own_entry() -> None:
+    whole = msgspec.structs.replace(
+        FIGURES,
+        draft=msgspec.structs.replace(
+            FIGURES.draft, drafters=[DrafterFigures(name="model", tested=4), DrafterFigures(name="ngram", tested=4)]
+        ),
+    )
+    figures = msgspec.to_builtins(whole)
+    figures["draft"]["drafters"] += [{"name": "heads", "tested": 9}, {"name": ["model"]}, 5]
+    assert plain(footer_of(answer(figures=figures))) == plain(footer_of(answer()))
+    assert [line.partition(":")[0] for line in details_of(answer(figures=figures)).splitlines()] == [
+        "Draft model",
+        "n-grams",
+    ]
 
 
 @pytest.mark.parametrize(

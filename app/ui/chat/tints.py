@@ -14,12 +14,12 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPainterPath, QPen, QTextBlock, QTextDocument
 
 from app.engine.protocol import Piece
+from app.ui import drafters
 from app.ui.chat.alignment import Span, align, spans, utf16_offsets
 from app.ui.chat.rendering import Unit
 from app.ui.theme import Theme
 
 _ROUNDING = 3.0
-_SOURCES = {"model": "the draft", "ngram": "n-grams"}
 
 
 @dataclass(slots=True)
@@ -176,7 +176,7 @@ def forget_shapes(units: list[Unit]) -> None:
 def explanation(piece: Piece) -> str:
     """What to say about a token, as plain text; empty where there is nothing to say."""
     if piece.drafter:
-        return f"From {_SOURCES[piece.drafter]}: guessed in round {piece.round} and kept"
+        return f"From {drafters.IN_SENTENCES[piece.drafter]}: guessed in round {piece.round} and kept"
     if piece.guess is not None:
         return f"The guess was “{_shown(piece.guess)}”; the target wrote “{_shown(piece.text)}”"
     return ""

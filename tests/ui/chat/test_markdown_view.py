@@ -358,7 +358,7 @@ def test_hovering_tells_where_a_token_came_from(qtbot: QtBot, view: MarkdownView
         Piece(text="delta", round=14),
     ]
     show(qtbot, view, "".join(piece.text for piece in pieces), pieces)
-    assert tool_tip(view, "alpha") == "From the draft: guessed in round 12 and kept"
+    assert tool_tip(view, "alpha") == "From the draft model: guessed in round 12 and kept"
     assert tool_tip(view, "beta") == "The guess was “<b>other</b>”; the target wrote “beta ”"
     assert tool_tip(view, "gamma") == "From n-grams: guessed in round 13 and kept"
     assert tool_tip(view, "delta") == ""
