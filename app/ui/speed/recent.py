@@ -82,18 +82,20 @@ class LengthInUse:
         self.length: int | None = None
         """``None`` where nothing was drafted."""
         self._drafts: deque[tuple[float, int]] = deque()
+        self._sum = 0
         self._changed_at = 0.0
 
     def add(self, drafted: int, time: float) -> None:
         """Count a round that ended at ``time``; one without a draft only lets time pass."""
         if drafted > 0:
             self._drafts.append((time, min(drafted, MAX_DRAFT_LENGTH)))
+            self._sum += self._drafts[-1][1]
         while self._drafts and self._drafts[0][0] <= time - LENGTH_SECONDS:
-            self._drafts.popleft()
+            self._sum -= self._drafts.popleft()[1]
         if not self._drafts:
             self.length = None
             return
-        mean = sum(count for _, count in self._drafts) / len(self._drafts)
+        mean = self._sum / len(self._drafts)
         is_due = time - self._changed_at >= _LENGTH_HOLD_SECONDS and abs(mean - (self.length or 0)) >= _LENGTH_STEP
         if self.length is None or is_due:
             self.length, self._changed_at = max(1, round(mean)), time
@@ -116,7 +118,10 @@ class Recent:
         if not round_.verify_passes:
             return
         seconds = 0.0 if start is None else self._time - start
-        (self.drafted if round_.tested else self.plain).add(round_)
+        if round_.tested:
+            self.drafted.add(round_)
+        elif not round_.drafted:
+            self.plain.add(round_)  # a draft that was not worth testing is neither
         self._pauses.add(round_.paused, seconds, self._time)
         self._lengths.add(round_.drafted, self._time)
 

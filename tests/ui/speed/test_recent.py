@@ -24,7 +24,7 @@ class Rounds:
         self.lengths: list[int | None] = []
         self.recent.add(Round(index=0, verify_passes=0, tokens=1, time=self.time))
 
-    def add(self, *, paused: Pause | None = None, drafted: int = 0, count: int = 1) -> None:
+    def add(self, *, paused: Pause | None = None, drafted: int = 0, tested: int | None = None, count: int = 1) -> None:
         for _ in range(count):
             self.time += self.seconds
             self.recent.add(
@@ -33,7 +33,7 @@ class Rounds:
                     verify_passes=1,
                     tokens=1,
                     drafted=drafted,
-                    tested=drafted,
+                    tested=drafted if tested is None else tested,
                     paused=paused,
                     draft_seconds=0.001 * drafted,
                     verify_seconds=0.008,
@@ -173,5 +173,7 @@ def test_what_passes_take_with_and_without_guesses() -> None:
     assert rounds.recent.plain.mean() is None
     rounds.add(drafted=4, count=3)
     rounds.add(paused=PAUSE, count=5)
+    rounds.add(paused=PAUSE, drafted=2, tested=0, count=7)  # guessed, and not tested: neither
+    assert (rounds.recent.plain.passes, rounds.recent.drafted.passes) == (5, 3)
     assert rounds.recent.plain.mean() == pytest.approx(0.008)
     assert rounds.recent.drafted.mean() == pytest.approx(0.012)
