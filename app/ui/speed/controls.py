@@ -83,7 +83,11 @@ class DraftLengthControl(QWidget):
     def fix(self) -> None:
         """Go from the automatic choice to the default, as the user would."""
         self._auto.setChecked(False)
-        self._slider.setFocus()
+        self.take_focus()
+
+    def take_focus(self) -> None:
+        """Give the keyboard to what can be changed."""
+        (self._auto if self._auto.isChecked() else self._slider).setFocus()
 
     def _show(self, length: int) -> None:
         self._slider.blockSignals(True)
@@ -148,9 +152,10 @@ class DrafterControl(QWidget):
             self._offer()
 
     def set_pair(self, pair: PairLoaded | None) -> None:
-        """Offer what this pair allows."""
-        self._pair = pair
-        self._offer()
+        """Offer what this pair allows; while there is none, what the last one did, so that no row comes and goes."""
+        if pair is not None:
+            self._pair = pair
+            self._offer()
 
     def _offer(self) -> None:
         choices = drafters.offered(self._chosen, self._pair)
@@ -162,8 +167,7 @@ class DrafterControl(QWidget):
 
     @Slot(int)
     def _on_activated(self, index: int) -> None:
-        choices = drafters.offered(self._chosen, self._pair)
-        chosen = choices[index][0]
+        chosen: DrafterChoice = self._box.itemData(index)
         if chosen != self._chosen:
             self.set_choice(chosen)
             self.choice_changed.emit(chosen)
@@ -206,9 +210,9 @@ class ShowDrafted(QWidget):
         row = QHBoxLayout(self._legend)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(2 * SPACING)
-        for name, text in drafters.NAMES.items():
-            row.addWidget(_Swatch(is_ngram=name == "ngram"))
-            row.addWidget(label(text, "quiet"))
+        for drafter, name in drafters.NAMES.items():
+            row.addWidget(_Swatch(is_ngram=drafter == "ngram"))
+            row.addWidget(label(name, "quiet"))
             row.addSpacing(SPACING)
         row.addStretch(1)
         self._legend.hide()

@@ -10,7 +10,7 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from app.engine.protocol import DEFAULT_DRAFT_LENGTH, DrafterChoice, DraftLength, Figures, PairLoaded, Round
-from app.ui import theme, units
+from app.ui import drafters, theme, units
 from app.ui.speed import wording
 from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted
 from app.ui.speed.drawings import PositionBars, RoundBar
@@ -40,7 +40,8 @@ class SpeedPanel(QScrollArea):
         self._failure: str | None = None
         self._plain_speed: float | None = None
         self._answering = False
-        self._has_answer = False
+        self._asked: wording.Asked | None = None
+        """What the running or last answer was asked with; ``None`` where there is none."""
         self._rows = DEFAULT_DRAFT_LENGTH
         self._changed = True
         self._status = wording.Status("", "")
@@ -58,7 +59,7 @@ class SpeedPanel(QScrollArea):
         self._pair = pair
         self._failure = None
         self._plain_speed = None
-        self._answering = self._has_answer = False
+        self._answering, self._asked = False, None
         self._meter = Meter()
         self._drafter.set_pair(pair)
         if pair is not None:
@@ -79,9 +80,9 @@ class SpeedPanel(QScrollArea):
         self._note_change()
 
     def begin_generation(self) -> None:
-        """The request went out."""
+        """The request went out, with what is set now."""
         self._meter.begin()
-        self._answering = self._has_answer = True
+        self._answering, self._asked = True, self._situation().coming
         # Not while the slider is moved: it would run away from under the pointer.
         self._rows = self._least_rows()
         self._note_change()
@@ -108,11 +109,11 @@ class SpeedPanel(QScrollArea):
         self._plain.set_measuring(measuring)
 
     def draft_length(self) -> DraftLength:
-        """Tokens to guess before a verify pass; 0 is off."""
+        """Tokens to guess before a verify pass in the next answer: "auto", or a fixed number; 0 is off."""
         return self._draft_length.value()
 
     def drafter(self) -> DrafterChoice:
-        """Who guesses."""
+        """Who guesses in the next answer."""
         return self._drafter.choice()
 
     def set_drafter(self, drafter: DrafterChoice) -> None:
@@ -125,7 +126,7 @@ class SpeedPanel(QScrollArea):
         if length == self.draft_length():
             return
         self._draft_length.set_value(length)
-        self._rows = self._rows if self._has_answer else self._least_rows()
+        self._rows = self._rows if self._asked else self._least_rows()
         self._note_change()
 
     def set_show_drafted(self, shown: bool) -> None:
@@ -192,6 +193,7 @@ class SpeedPanel(QScrollArea):
         self._draft_length.value_changed.connect(self._on_draft_length_changed)
         self._drafter.choice_changed.connect(self._on_drafter_changed)
         self._status_lines.keep_on_requested.connect(self._draft_length.fix)
+        self._status_lines.focus_lost.connect(self._draft_length.take_focus)
         self._plain.requested.connect(self.measure_plain_requested)
         self._show_drafted.toggled.connect(self.show_drafted_changed)
 
@@ -211,29 +213,32 @@ class SpeedPanel(QScrollArea):
 
     def _refresh(self) -> None:
         self._changed = False
-        figures = self._meter.figures() if self._has_answer else None
+        situation = self._situation()
+        self._status = wording.status(situation)
+        self._status_lines.show_status(self._status)
+        self._refresh_figures(situation.figures)
+        self._plain.show_speeds(self._plain_speed, situation.speed_up, can_measure=self._can_measure())
+        self._positions.show_shares(self._shares(), self._rows)
+        self._draft_length.set_in_use(self._length_in_use(situation))
+        for control in (self._draft_length, self._drafter):
+            control.setEnabled(self._pair is not None and drafters.allowed(self._pair))
+
+    def _situation(self) -> wording.Situation:
         recent = self._meter.recent
-        situation = wording.Situation(
+        return wording.Situation(
             pair=self._pair,
             engine_state=self._engine_state,
             failure=self._failure,
             draft_length=self.draft_length(),
             drafter=self.drafter(),
+            asked=self._asked,
             answering=self._answering,
-            figures=figures,
-            paused=recent.pause if self._has_answer else None,
+            figures=self._meter.figures() if self._asked else None,
+            paused=recent.pause if self._asked else None,
             plain_pass=recent.plain.mean(),
             drafted_pass=recent.drafted.mean(),
             plain_speed=self._plain_speed,
         )
-        self._status = wording.status(situation)
-        self._status_lines.show_status(self._status)
-        self._refresh_figures(figures)
-        self._plain.show_speeds(self._plain_speed, situation.speed_up, can_measure=self._can_measure())
-        self._positions.show_shares(self._shares(), self._rows)
-        self._draft_length.set_in_use(self._length_in_use())
-        for control in (self._draft_length, self._drafter):
-            control.setEnabled(self._pair is not None)
 
     def _least_rows(self) -> int:
         """How many positions to show where nothing is known yet."""
@@ -249,16 +254,14 @@ class SpeedPanel(QScrollArea):
             shares.pop()
         return shares
 
-    def _length_in_use(self) -> str:
-        """What the automatic draft length comes to, in a word or two."""
-        recent = self._meter.recent
-        if not self._has_answer:
+    def _length_in_use(self, now: wording.Situation) -> str:
+        """What the automatic draft length came to in the answer that was asked with it, in a word or two."""
+        length = self._meter.recent.draft_length
+        if now.asked is None or now.asked.draft_length != "auto":
             return ""
-        if recent.pause is not None:
-            return "paused"
-        if recent.draft_length is None:
-            return ""
-        return f"{recent.draft_length} {'now' if self._answering else 'lately'}"
+        if now.paused is not None:
+            return "paused" if now.is_paused else ""
+        return f"{length} {'now' if now.answering else 'lately'}" if length is not None else ""
 
     def _refresh_figures(self, figures: Figures | None) -> None:
         meter = self._meter

@@ -42,6 +42,8 @@ class StatusLines(QWidget):
     """The status sentence: what in bold, then the figures or the reason; for a pause, what one can do about it."""
 
     keep_on_requested = Signal()
+    focus_lost = Signal()
+    """The pause that the keyboard was at is over."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,6 +94,9 @@ class StatusLines(QWidget):
         if status.why != self._why.whatsThis():
             explain(self._why, status.why)
             self._why.setAccessibleDescription(status.why)
+        # Before they are hidden: else the keyboard goes wherever Qt finds a place.
+        if not status.why and self.window().focusWidget() in (self._keep_on, self._why):
+            self.focus_lost.emit()
         self._buttons.setVisible(bool(status.why))
 
     @Slot()

@@ -18,7 +18,7 @@ from pytestqt.qtbot import QtBot
 from app.ui import theme
 from app.ui.speed.drawings import PositionBars
 from app.ui.speed.panel import SpeedPanel
-from tests.ui.speed.parts import ALONE, FIGURES, PAIR, PAUSE, PAUSED, box, button, of_kind, texts
+from tests.ui.speed.parts import ALONE, FIGURES, OFF, PAIR, PAUSE, PAUSED, box, button, of_kind, texts
 from tests.ui.speed.rounds import paused_rounds, steady
 
 
@@ -95,8 +95,41 @@ def test_auto_says_what_is_in_use(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.begin_generation()
     qtbot.waitUntil(lambda: "Auto" in texts(panel))
     panel.set_draft_length(5)
-    panel.add_rounds(steady(20, seconds=0.1, accepted=3, tested=5))
     qtbot.waitUntil(lambda: "5 tokens" in texts(panel))
+    panel.begin_generation()
+    panel.add_rounds(steady(20, seconds=0.1, accepted=3, tested=5))
+    panel.set_draft_length("auto")
+    qtbot.waitUntil(lambda: panel.status_text().endswith("From the next answer on, as many guesses as pay."))
+    assert "Auto" in texts(panel)  # not "5 now": that answer is not written with Auto
+
+
+def test_the_answer_keeps_what_it_was_asked_with(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(PAIR)
+    panel.begin_generation()
+    panel.add_rounds(paused_rounds(20, PAUSE))
+    qtbot.waitUntil(lambda: panel.status_text() == PAUSED)
+    panel.set_drafter("ngram")
+    n_grams = "From the next answer on, n-grams guess alone."
+    qtbot.waitUntil(lambda: panel.status_text() == f"Draft paused · {n_grams}")
+    panel.end_generation(FIGURES)
+    qtbot.waitUntil(lambda: panel.status_text() == f"n-grams on · {n_grams}")
+    assert not any("paused" in text for text in texts(panel))
+    panel.set_drafter("auto")
+    qtbot.waitUntil(lambda: panel.status_text() == PAUSED)
+    panel.set_drafter("ngram")
+    panel.set_pair(PAIR)
+    qtbot.waitUntil(lambda: panel.status_text().startswith("n-grams on · Figures come with the next answer"))
+
+
+def test_nothing_can_be_chosen_where_nothing_can_draft(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(PAIR)
+    qtbot.waitUntil(box(panel, "Auto").isEnabled)
+    panel.set_pair(OFF)
+    qtbot.waitUntil(lambda: not box(panel, "Auto").isEnabled())
+    assert not of_kind(panel, QComboBox).isEnabled()
+    assert panel.status_text() == "Draft off · The target cannot be rolled back. The target answers alone."
+    panel.set_pair(PAIR)
+    qtbot.waitUntil(box(panel, "Auto").isEnabled)
 
 
 def test_drafter_control(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -121,6 +154,16 @@ def test_drafter_control(panel: SpeedPanel, qtbot: QtBot) -> None:
     assert [drafter.itemText(at) for at in range(drafter.count())] == ["Automatic", "None"]
 
 
+def test_the_row_of_the_drafter_stays_while_a_pair_is_loaded(panel: SpeedPanel, qtbot: QtBot) -> None:
+    drafter = of_kind(panel, QComboBox)
+    for pair, is_shown in ((PAIR, True), (ALONE, False)):
+        panel.set_pair(pair)
+        assert drafter.isVisible() is is_shown
+        panel.set_pair(None)
+        assert drafter.isVisible() is is_shown
+        qtbot.waitUntil(lambda: not drafter.isEnabled())
+
+
 def test_a_pause_is_told_and_can_be_ended(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(PAIR)
     panel.begin_generation()
@@ -131,7 +174,8 @@ def test_a_pause_is_told_and_can_be_ended(panel: SpeedPanel, qtbot: QtBot) -> No
     panel.add_rounds(paused_rounds(8, PAUSE)[3:])
     qtbot.waitUntil(lambda: panel.status_text() == PAUSED)
     assert keep_on.isVisible()
-    assert "draft length of this pair, 6" in keep_on.whatsThis()
+    for words in ("fixed draft length 6", "in every chat", "until Draft length is Auto again"):
+        assert words in keep_on.whatsThis()
     assert {"Draft paused:", "Auto · paused"} <= set(texts(panel))
     with qtbot.waitSignal(panel.draft_length_changed) as told:
         QTest.keyClick(keep_on, Qt.Key.Key_Space)
@@ -140,6 +184,21 @@ def test_a_pause_is_told_and_can_be_ended(panel: SpeedPanel, qtbot: QtBot) -> No
     assert not keep_on.isVisible()
     panel.begin_generation()
     qtbot.waitUntil(lambda: panel.status_text().startswith("Draft on"))
+
+
+@pytest.mark.parametrize("name", ["Keep on", "Why?"])
+def test_the_keyboard_goes_to_the_draft_length_when_a_pause_ends(panel: SpeedPanel, qtbot: QtBot, name: str) -> None:
+    panel.set_pair(PAIR)
+    panel.begin_generation()
+    panel.add_rounds(paused_rounds(20, PAUSE))
+    panel.end_generation(FIGURES)
+    at_pause = button(panel, name)
+    qtbot.waitUntil(lambda: at_pause.isVisible() and button(panel, "Measure plain speed").isEnabled())
+    at_pause.setFocus()
+    assert panel.focusWidget() is at_pause
+    panel.set_drafter("ngram")
+    qtbot.waitUntil(lambda: not at_pause.isVisible())
+    assert panel.focusWidget() is box(panel, "Auto")
 
 
 @pytest.mark.qt_log_ignore("does not support raise", extend=True)  # the offscreen platform, at a tool tip

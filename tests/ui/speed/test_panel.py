@@ -140,7 +140,10 @@ def test_without_a_draft_model_n_grams_draft(panel: SpeedPanel, qtbot: QtBot) ->
     assert of_kind(panel, PositionBars).isVisible()
     box(panel, "Auto").click()
     of_kind(panel, QSlider).setValue(0)
-    qtbot.waitUntil(lambda: panel.status_text().startswith("Draft off"))
+    alone = "From the next answer on, the target answers alone."
+    qtbot.waitUntil(lambda: panel.status_text() == f"n-grams on · {alone}")
+    panel.end_generation(FIGURES)
+    qtbot.waitUntil(lambda: panel.status_text() == f"Draft off · {alone}")
 
 
 def test_long_drafts_show_as_many_positions_as_were_ever_kept(panel: SpeedPanel, qtbot: QtBot) -> None:
