@@ -205,19 +205,20 @@ class WayChoice:
 
     _FORGET = 1.0 - 1.0 / 300
     _PRIOR = 12.0
+    """Judged tokens that the lead of an earlier answer is worth."""
     _MARGIN = 0.01
     """Of the judged tokens; below it the way stays."""
 
     def __init__(self, greedy_lead: float) -> None:
-        self._difference = greedy_lead * _START_WEIGHT
-        self._count = _START_WEIGHT if greedy_lead else 0.0
+        self._start = greedy_lead
+        self._difference = self._count = 0.0
         self.way: Way = "coupled"
         self._settle()
 
     @property
     def greedy_lead(self) -> float:
         """By how much of the judged tokens more ``greedy`` proposals are accepted."""
-        return self._difference / (self._count + self._PRIOR)
+        return self._start + (self._difference - self._count * self._start) / (self._count + self._PRIOR)
 
     def judge(self, coupled: bool, greedy: bool) -> None:
         """The target judged what both ways would have proposed in one place."""

@@ -123,7 +123,9 @@ def test_the_better_way_is_chosen() -> None:
     for _ in range(300):
         ways.judge(rng.random() < 0.7, rng.random() < 0.85)
     assert ways.way == "greedy"
-    assert WayChoice(ways.greedy_lead).way == "greedy"
+    again = WayChoice(ways.greedy_lead)
+    assert again.way == "greedy"
+    assert again.greedy_lead == ways.greedy_lead
 
 
 def test_the_way_is_changed_back_when_the_text_changes() -> None:
