@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.engine.acceptance import LEAD_EDGES, MATCH_EDGES, Acceptance, AcceptancePrior, ArmPrior, WayChoice
-from app.engine.costs import CostModel, Costs, ProbeBudget
+from app.engine.costs import CostModel, Costs
 from app.engine.drafters import Proposal
+from app.engine.probes import ProbeBudget
 from app.engine.protocol import DrafterName, Pause, Propose, Way
 
 _MODEL_PRIOR = ArmPrior(rate=0.7, weight=4.0)
@@ -28,6 +29,12 @@ _GAIN_HORIZON = 200.0
 _GAIN_PRIOR = 100.0
 """Tokens that came as planned before the first round."""
 _MOST_GAIN = 1.5
+_STAY = 20.0
+"""Tokens for which the draft model is expected to go on drafting, and over which what it missed is spread."""
+_CATCH_UP = 0.03
+"""Cost of a token the draft model missed, in tokens it drafts, before any was observed: a batch is cheaper."""
+_CATCH_UP_PRIOR, _CATCH_UP_KEEP = 8.0, 0.9
+"""Missed tokens that is worth, and what is left of what was observed after one more catching up."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class Controller:
         fixed: int | None = None,
     ) -> None:
         """``fixed``: the draft length the user wants; then only drafter and way are chosen, and nothing stops early."""
-        start = start or AcceptancePrior()
+        self._start = start = start or AcceptancePrior()
         self.costs = CostModel(costs, max(limit, fixed or 0) + 1)
         self._drafters = tuple(drafters) if costs.draft is not None else tuple(d for d in drafters if d != "model")
         self.limit = max(limit, fixed or 0)
@@ -82,8 +89,8 @@ class Controller:
         """Whether an untested token tells nothing: under the rule `rejection`."""
         self._behind = 0
         """Tokens of the context the draft model has not seen."""
-        self._catch_up = 0.0
-        """Seconds it takes for each of them."""
+        self._caught_up = [0.0, 0.0]
+        """Seconds that took so far, and tokens."""
         self._planned_tokens = self._real_tokens = _GAIN_PRIOR
         self._needed: float | None = None
         self._needed_age = 0
@@ -94,6 +101,8 @@ class Controller:
         """Tokens per second a round has to earn."""
         self._expected: list[float] = []
         self._survivals: list[float] = []
+        self._mean_chance = 0.0
+        """Of the drafter that was considered last, over its best length."""
         self._reach = 0
         self._survival = 1.0
         self._sum = 0.0
@@ -113,7 +122,7 @@ class Controller:
         self._found = found = found if "ngram" in self._drafters else Proposal()
         room = max(min(room, self.limit if self._fixed is None else self._fixed), 0)
         overhead = self.costs.overhead
-        self._seconds = [seconds + overhead for seconds in self.costs.table(self.limit + 1)[1:]]
+        self._seconds = [seconds + overhead for seconds in self.costs.table()[1:]]
         plain = 1.0 / self._seconds[0]
         way = self._way()
         ngram_length, ngram_rate = self._plan_ngram(found, room)
@@ -121,26 +130,29 @@ class Controller:
         self._rate = max(model_rate, plain)
         self._probing = False
         if self._fixed is not None:
-            return self._plan_fixed(found, room, way, ngram_rate >= model_rate)
+            return self._plan_fixed(found, room, way, ngram_rate >= self._with_catching_up(model_rate))
         if room == 0:
-            return Plan(None, 0, way, self._pause(way) if self._paused else None)
-        if ngram_length and ngram_rate > max(plain, model_rate):
+            return Plan(None, 0, way, self._pause() if self._paused else None)
+        if ngram_length and ngram_rate > max(plain, self._with_catching_up(model_rate)):
             self._rate = ngram_rate
-            return Plan("ngram", ngram_length, way)
-        if "model" not in self._drafters:
-            return Plan(None, 0, way, self._pause(way) if found.tokens else None)
-        return self._plan_draft(way, room, model_rate, plain)
+            drafting = Plan("ngram", ngram_length, way)
+        elif "model" not in self._drafters:
+            return Plan(None, 0, way, self._pause() if found.tokens else None)
+        else:
+            drafting = self._plan_draft(way, room, model_rate, plain)
+        if drafting.paused is None and self.costs.plain_due(self._rate):
+            return Plan(None, 0, way)
+        return drafting
 
     def _plan_draft(self, way: Way, room: int, model_rate: float, plain: float) -> Plan:
         self._paused = model_rate < plain * (1.0 if self._paused else _PAUSE)
         self._start_draft(way, room)
         if not self._paused:
             return Plan("model", room, way)
-        self._probing = self._probe_due()
-        return Plan("model" if self._probing else None, room if self._probing else 0, way, self._pause(way))
-
-    def _probe_due(self) -> bool:
-        return self._probes.due(self.costs.draft + self._catch_up * self._behind, self._forced(), self._seconds[0])
+        growth = self._catch_up()
+        price = self.costs.draft + growth * self._behind + self._forced()
+        self._probing = self._probes.due(price, growth, self._seconds[0])
+        return Plan("model" if self._probing else None, room if self._probing else 0, way, self._pause())
 
     def _forced(self) -> float:
         return max(self._seconds[1] - self._seconds[0], 0.0) if self._must_test else 0.0
@@ -157,10 +169,12 @@ class Controller:
 
     def _plan_ngram(self, found: Proposal, room: int) -> tuple[int, float]:
         """The best number of ``found`` tokens to test, and the tokens per second that promises."""
-        if not found.tokens:
+        chances = self._chances(self._ngram, found, room)
+        if not chances:
             return 0, 0.0
+        self._mean_chance = sum(chances) / len(chances)
         best, best_rate, survival, tokens = 0, 1.0 / self._seconds[0], 1.0, 1.0
-        for length, chance in enumerate(self._chances(self._ngram, found, room), 1):
+        for length, chance in enumerate(chances, 1):
             survival *= chance
             tokens += survival
             rate = tokens / self._seconds[length]
@@ -171,16 +185,31 @@ class Controller:
     def _plan_model(self, way: Way, room: int) -> float:
         """The tokens per second the draft model promises at its best length of at least 1."""
         draft = self.costs.draft
-        survival, tokens, best_rate = 1.0, 1.0, 0.0
+        best, survival, tokens, best_rate = 0, 1.0, 1.0, 0.0
         self._expected, self._survivals = [1.0], [1.0]
-        for length, chance in enumerate(self._arms[way].chances(max(room, 1)), 1):
+        chances = self._arms[way].chances(max(room, 1))
+        for length, chance in enumerate(chances, 1):
             survival *= chance
             tokens += survival
             self._expected.append(tokens)
             self._survivals.append(survival)
             rate = tokens / (self._seconds[length] + length * draft)
-            best_rate = max(best_rate, rate)
+            if rate > best_rate:
+                best, best_rate = length, rate
+        self._mean_chance = sum(chances[:best]) / best
         return best_rate * self._gain()
+
+    def _with_catching_up(self, rate: float) -> float:
+        """``rate`` of the draft model if it first has to see what n-grams wrote.
+
+        Only for the choice between the two: without n-grams to take its place, what it missed is paid back in time.
+        """
+        return rate / (1.0 + rate * self._catch_up() * self._behind / _STAY) if rate else 0.0
+
+    def _catch_up(self) -> float:
+        """Seconds the draft model takes for each token it missed."""
+        seconds, tokens = self._caught_up
+        return (seconds + _CATCH_UP_PRIOR * _CATCH_UP * self.costs.draft) / (tokens + _CATCH_UP_PRIOR)
 
     def _start_draft(self, way: Way, room: int) -> None:
         self._reach = room
@@ -214,13 +243,12 @@ class Controller:
         count = min(len(proposal.tokens), plan.length)
         # Under `rejection` a token is right only if whether it is tested does not depend on what it is, and the
         # confidence of the tokens behind it does.
-        if self._fixed is not None or not count or proposal.distributions is not None:
+        if self._fixed is not None or plan.drafter != "model" or proposal.distributions is not None:
             return count
-        arm = self._ngram if plan.drafter == "ngram" else self._arms[plan.way]
         rate, seconds = self._rate, self._seconds
         best, best_value = 0, 1.0 - rate * seconds[0]
         survival = total = 1.0
-        for length, chance in enumerate(self._chances(arm, proposal, count), 1):
+        for length, chance in enumerate(self._chances(self._arms[plan.way], proposal, count), 1):
             survival *= chance
             total += survival
             value = total - rate * seconds[length]
@@ -243,7 +271,7 @@ class Controller:
         proposal: Proposal,
         tested: int,
         accepted: int,
-        target_token: int | None,
+        target_token: int,
         *,
         draft_seconds: float,
         verify_seconds: float,
@@ -264,9 +292,7 @@ class Controller:
         self.costs.observe_verify(tested + 1, verify_seconds)
         self.costs.observe_overhead(other_seconds)
         self._behind = 0 if by_model else self._behind + accepted + 1
-        truth = proposal.tokens[:accepted]
-        if target_token is not None:
-            truth.append(target_token)
+        truth = [*proposal.tokens[:accepted], target_token]
         if by_model:
             self._judge_model(plan.way, proposal, tested, accepted, truth)
             self._judge_ngram(self._found, truth)
@@ -279,8 +305,10 @@ class Controller:
         if not self._behind:
             self.costs.observe_draft(tokens, seconds)
             return
-        each = (seconds - tokens * self.costs.draft) / self._behind
-        self._catch_up += 0.3 * (min(max(each, 0.0), self.costs.draft) - self._catch_up)
+        most = (2.0 * self._catch_up() + 0.1 * self.costs.draft) * self._behind  # an outlier moves little
+        spent = min(max(seconds - tokens * self.costs.draft, 0.0), most)
+        for i, value in enumerate((spent, self._behind)):
+            self._caught_up[i] = self._caught_up[i] * _CATCH_UP_KEEP + value
 
     def _judge_model(self, way: Way, proposal: Proposal, tested: int, accepted: int, truth: list[int]) -> None:
         arm = self._arms[way]
@@ -311,13 +339,14 @@ class Controller:
         """Compare what the round brought with what was planned; a probe is paid from the credit."""
         plain, tokens = self._seconds[0], 1 + accepted
         keep = 1.0 - 1.0 / _GAIN_HORIZON
-        self._probes.passed(tokens, plain)
+        self._probes.passed(tokens, self._catch_up(), plain)
         if self._probing:
             gain = plain * tokens - self._seconds[tested]
-            self._probes.probed(draft_seconds, gain, self._forced() if tested else 0.0, plain)
+            most = 2.0 * self.costs.draft * (len(proposal.tokens) + self._behind)  # the machine may have slept
+            self._probes.probed(min(draft_seconds, most), gain, self._forced() if tested else 0.0, plain)
         elif plan.drafter == "model" and proposal.tokens:
             used = len(proposal.tokens) * self.costs.draft + self._seconds[tested]
-            self._probes.saved(plain * tokens - used, plain)
+            self._probes.saved(plain * tokens - used - self._catch_up() * self._behind, plain)
             self._planned_tokens = self._planned_tokens * keep + self._rate * used / self._gain()
             self._real_tokens = self._real_tokens * keep + tokens
         if self._paused:
@@ -329,12 +358,9 @@ class Controller:
 
     # ------------------------------------------------------------ pausing
 
-    def _pause(self, way: Way) -> Pause:
-        rates = [self._arms[way].rate] if "model" in self._drafters else []
-        if "ngram" in self._drafters and (self._found.tokens or not rates):
-            rates.append(self._ngram.rate)
-        kept = max(rates)
-        return Pause(kept=kept, needed=max(self.needed(), kept))
+    def _pause(self) -> Pause:
+        """What the decision was made from. A little may be kept more than is needed: see `_PAUSE`."""
+        return Pause(kept=self._mean_chance, needed=self.needed())
 
     def needed(self) -> float:
         """The smallest acceptance rate at which some draft length ≥ 1 is as quick as plain decoding; 1 if none is."""
@@ -359,7 +385,7 @@ class Controller:
         return high
 
     def snapshot(self) -> AcceptancePrior:
-        """What was learnt, as the next answer's start."""
+        """What was learnt, as the next answer's start; what was not tried in this answer stays as it was."""
         arms = [("coupled", self._arms["coupled"]), ("greedy", self._arms["greedy"]), ("ngram", self._ngram)]
         known = {name: arm.snapshot() for name, arm in arms if arm.judged}
-        return AcceptancePrior(known, self._ways.greedy_lead)
+        return AcceptancePrior({**self._start.arms, **known}, self._ways.greedy_lead)

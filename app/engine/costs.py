@@ -1,10 +1,9 @@
-"""What drafting and verifying cost on this machine, in seconds, and what may be spent on trying out drafting.
-
-Measured at load, refreshed by every round.
-"""
+"""What drafting and verifying cost on this machine, in seconds: measured at load, refreshed by every round."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,24 +17,14 @@ _SURPRISE_LIMIT = 0.25
 _CORRECTION_LIMIT = 2.0
 _FORGOTTEN = 0.02
 """Share of a width's correction lost each time its turn comes; a width seen as slow once is tried again."""
+_CHECK_SHARE, _LEAST_LOSS = 0.0025, 0.25
+"""Of the time, at most so much goes into plain passes that are run to be timed; such a pass counts as at least so
+much lost, as a share of itself."""
+_CHECKS = 3
+"""Passes whose median replaces the cost of width 1, where the first of them was off by more than `_CERTAIN`."""
+_CERTAIN, _CHECK_LIMIT = 0.15, 4.0
 _FLOOR = 1e-9
 """Seconds; nothing is free, and ratios need it."""
-
-
-_PROBE_SHARE = 0.015
-"""Of the time, at most so much goes into probes by itself."""
-_PROBE_PATIENCE, _PROBE_LEAST = 0.95, 0.25
-"""Each failed probe makes the share smaller by this factor, down to this part of it; one that hits restores it."""
-_GAIN_SHARE = 0.05
-"""Of the time drafting saves, so much more may go into probes: text it pays on may come back."""
-_START_CREDIT, _MOST_CREDIT, _MOST_DEBT = 0.5, 2.0, 0.6
-"""Probing time to begin with, to save up and to owe, in plain passes."""
-_PACE = 50.0
-"""Rounds over which saved-up credit is spent."""
-_PROBE_MOST = 0.6
-"""Plain passes; a probe that costs more (the draft model missed much) is due when so much is saved up."""
-_LOSS_LIMIT = 0.1
-"""Plain passes of credit lost at most by testing what a probe drafted, which was expected to pay."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +35,8 @@ class Costs:
     """Width → one target pass over so many tokens, for the measured widths. 1 is always there."""
     draft: float | None
     """One token of the draft model; ``None`` without a draft model."""
+    since_plain: float = 0.0
+    """Seconds of verify passes since width 1 was last timed."""
 
 
 class CostModel:
@@ -53,14 +44,23 @@ class CostModel:
 
     Unmeasured widths lie on the line between their measured neighbours, or on the last one prolonged. Observed rounds
     move a factor common to all widths and one for each width; both forget exponentially and heed an outlier little.
+
+    Width 1 is what drafting is compared with, and drafting never runs it: it is timed now and then (`plain_due`).
     """
 
     def __init__(self, costs: Costs, limit: int) -> None:
-        """``limit``: the largest width asked for often. Raises `ValueError` where width 1 was not measured."""
+        """``limit``: the largest width ever asked for. Raises `ValueError` where width 1 was not measured."""
         if 1 not in costs.verify:
             raise ValueError("the cost of width 1 is needed")
-        self._measured = {width: max(seconds, _FLOOR) for width, seconds in costs.verify.items()}
-        self._base = [_interpolated(self._measured, width) for width in range(limit + 1)]
+        measured = {width: max(seconds, _FLOOR) for width, seconds in costs.verify.items()}
+        self._base = [_interpolated(measured, width) for width in range(limit + 1)]
+        self._beyond = {width: seconds for width, seconds in measured.items() if width > limit}
+        self._inside = {width for width in measured if width <= limit}
+        self._observed: set[int] = set()
+        self._since_plain = costs.since_plain
+        self._checks: list[float] = []
+        """Of the plain passes of a check so far: seconds ÷ those expected."""
+        self._measured_draft = costs.draft
         self._corrections = [1.0] * (limit + 1)
         self._drift = 1.0
         self._turn = 0
@@ -72,25 +72,48 @@ class CostModel:
 
     def verify(self, width: int) -> float:
         """Seconds of one target pass over ``width`` tokens (≥ 1)."""
-        if width < len(self._base):
-            return self._base[width] * self._corrections[width] * self._drift
-        return _interpolated(self._measured, width) * self._drift
+        return self._base[width] * self._corrections[width] * self._drift
 
-    def table(self, widths: int) -> list[float]:
-        """`verify` for widths 0…``widths``; entry 0 is meaningless."""
+    def table(self) -> list[float]:
+        """`verify` for width 0 (meaningless) to the limit."""
         drift = self._drift
-        known = [b * c * drift for b, c in zip(self._base[: widths + 1], self._corrections, strict=False)]
-        return known + [self.verify(width) for width in range(len(known), widths + 1)]
+        return [base * correction * drift for base, correction in zip(self._base, self._corrections, strict=True)]
+
+    def plain_due(self, rate: float) -> bool:
+        """Whether to run a plain pass now only to time it, where drafting gives ``rate`` tokens per second."""
+        plain = self.verify(1) + self.overhead
+        lost = max(plain - 1.0 / rate, _LEAST_LOSS * plain)
+        return bool(self._checks) or self._since_plain * _CHECK_SHARE >= lost
 
     def observe_verify(self, width: int, seconds: float) -> None:
         """A pass over ``width`` tokens took ``seconds``."""
+        self._observed.add(width)
+        if width > 1:
+            self._since_plain += min(seconds, (1.0 + _SURPRISE_LIMIT) * self.verify(width))
+        elif self._check(seconds):
+            return
         surprise = _surprise(seconds, self.verify(width))
         self._drift *= 1.0 + _DRIFT_GAIN * surprise
-        if width < len(self._base):
-            correction = self._corrections[width] * (1.0 + _CORRECTION_GAIN * surprise)
-            self._corrections[width] = min(max(correction, 1.0 / _CORRECTION_LIMIT), _CORRECTION_LIMIT)
+        correction = self._corrections[width] * (1.0 + _CORRECTION_GAIN * surprise)
+        self._corrections[width] = min(max(correction, 1.0 / _CORRECTION_LIMIT), _CORRECTION_LIMIT)
         self._turn = (self._turn + 1) % len(self._base)
         self._corrections[self._turn] += _FORGOTTEN * (1.0 - self._corrections[self._turn])
+
+    def _check(self, seconds: float) -> bool:
+        """Take in the first plain pass after a long time; whether it is too far off to be like any other."""
+        expected = self.verify(1)
+        stale = self._since_plain * _CHECK_SHARE >= _LEAST_LOSS * expected
+        self._since_plain = 0.0
+        if not stale and not self._checks:
+            return False
+        self._checks.append(seconds / expected)
+        if len(self._checks) == 1 and abs(self._checks[0] - 1.0) <= _CERTAIN:
+            self._checks = []
+            return False
+        if len(self._checks) == _CHECKS:  # what is off is this width: the others were seen all the time
+            self._base[1] *= min(max(statistics.median(self._checks), 1.0 / _CHECK_LIMIT), _CHECK_LIMIT)
+            self._checks = []
+        return True
 
     def observe_draft(self, tokens: int, seconds: float) -> None:
         """The draft model took ``seconds`` for ``tokens`` tokens."""
@@ -104,52 +127,21 @@ class CostModel:
             return
         self.overhead *= 1.0 + _COST_GAIN * _surprise(seconds, self.overhead)
 
+    def snapshot(self) -> Costs:
+        """The costs as they are known now, for the next answer, at the widths that were measured or observed.
 
-class ProbeBudget:
-    """When to try drafting again while it is paused, so that trying costs a small, known share of the time.
-
-    A probe drafts, and tests the draft only where that pays by itself: the target's own token then judges the first
-    drafted token for the price of drafting it. Probes are paid from a credit that grows with the time that passes and
-    with what drafting saves; what a probe gains is paid in.
-    """
-
-    def __init__(self, plain: float) -> None:
-        """``plain``: seconds of a plain round."""
-        self._credit = _START_CREDIT * plain
-        self._share = _PROBE_SHARE
-        self._waited = 0
-        self._again = False
-
-    def due(self, draft: float, forced: float, plain: float) -> bool:
-        """Whether to probe now: drafting takes ``draft`` seconds, testing that cannot be left out ``forced``."""
-        if self._again and self._credit > -_MOST_DEBT * plain:
-            return True
-        income = self._share * plain + max(self._credit, 0.0) / _PACE
-        cost = min(draft, _PROBE_MOST * plain) + forced
-        return self._waited * income >= cost - min(self._credit, 0.0)
-
-    def passed(self, tokens: int, plain: float) -> None:
-        """A round gave ``tokens``."""
-        self._waited += 1
-        self._pay(self._share * plain * tokens, plain, 0.0)
-
-    def saved(self, seconds: float, plain: float) -> None:
-        """Drafting that was not a probe saved ``seconds``; negative: lost."""
-        self._pay(_GAIN_SHARE * seconds, plain, 0.0)
-
-    def probed(self, draft: float, gain: float, forced: float, plain: float) -> None:
-        """A probe drafted for ``draft`` seconds; testing saved ``gain`` seconds (negative: lost)."""
-        self._waited = 0
-        self._again = False
-        self._pay(max(gain, -_LOSS_LIMIT * plain - forced) - draft, plain, forced)
-
-    def judged(self, hit: bool) -> None:
-        """The first token of a probe was right or not."""
-        self._again = hit
-        self._share = _PROBE_SHARE if hit else max(self._share * _PROBE_PATIENCE, _PROBE_SHARE * _PROBE_LEAST)
-
-    def _pay(self, seconds: float, plain: float, forced: float) -> None:
-        self._credit = min(max(self._credit + seconds, -_MOST_DEBT * plain - forced), _MOST_CREDIT * plain)
+        Of what moved all widths (the median of those observed), and of what moved the draft model's cost, only half
+        (the square root) is taken over: it may be a context that was long in this answer and will not be in the next
+        one, but where it stays, as on a machine that became slower, a few answers bring it in. What is known of single
+        widths is taken over whole.
+        """
+        common = statistics.median(self._corrections[width] * self._drift for width in self._observed or {1})
+        half = math.sqrt(common)
+        verify = {width: self.verify(width) / half for width in sorted(self._inside | self._observed)}
+        beyond = {width: seconds * half for width, seconds in self._beyond.items()}
+        measured = self._measured_draft
+        draft = None if measured is None else math.sqrt(max(measured, _FLOOR) * self.draft)
+        return Costs(verify | beyond, draft, self._since_plain)
 
 
 def _surprise(seconds: float, expected: float) -> float:

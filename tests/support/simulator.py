@@ -42,6 +42,12 @@ def curves() -> dict[str, Costs]:
     return known | {"flat": Costs(flat, 0.002), "cliff at 9": Costs(cliff, 0.002)}
 
 
+DEAR = Costs({1: 0.020, LIMIT + 1: 0.0232}, 0.006)
+"""A large draft model: a token of it costs 0.3 plain passes."""
+DEAR_CATCH_UP = 0.25
+"""Cost of a token it has missed, in tokens it drafts: on a CPU a batch is not much cheaper."""
+
+
 @dataclass(frozen=True)
 class Trace:
     """A text of ``length`` positions (and some more, to draft beyond its end)."""
@@ -152,6 +158,8 @@ class Outcome:
     """Rounds whose draft came from n-grams."""
     paused: list[tuple[int, Pause]] = field(default_factory=list)
     """Position and reason of every round that was paused."""
+    timed: int = 0
+    """Plain rounds that were no pause: only to time them."""
     longest: int = 0
     """Most tokens tested at once."""
 
@@ -164,12 +172,15 @@ class Outcome:
 class Machine:
     """Costs a round's parts, and tells them with noise."""
 
-    def __init__(self, costs: Costs, seed: int = 0) -> None:
-        model = CostModel(costs, LIMIT + 1)
-        self.verify = model.table(LIMIT + 1)
+    def __init__(self, costs: Costs, seed: int = 0, catch_up: float | None = None) -> None:
+        """``catch_up``: cost of a token the draft model has not seen, in tokens it drafts; else as the curve suggests.
+
+        A GPU takes a batch nearly at once.
+        """
+        self.verify = CostModel(costs, LIMIT + 1).table()
         self.draft = costs.draft or 0.0
-        self.catch_up = (0.01 if costs.verify[16] < 2 * costs.verify[1] else 0.1) * self.draft
-        """For each token the draft model has not seen: a GPU takes a batch nearly at once."""
+        gpu = self.verify[16] < 2 * self.verify[1]
+        self.catch_up = self.draft * (catch_up if catch_up is not None else 0.01 if gpu else 0.1)
         self.overhead = 0.02 * self.verify[1]
         rng = np.random.default_rng(seed)
         noise = np.exp(rng.normal(0.0, 0.04, 4096))
@@ -197,9 +208,11 @@ def best_fixed(costs: Costs, text: Trace, way: Way = "coupled") -> tuple[int, fl
     return best, speeds[best]
 
 
-def run_controller(controller: Controller, costs: Costs, text: Trace, seed: int = 0) -> Outcome:
-    """Let ``controller`` decode ``text``."""
-    machine = Machine(costs, seed)
+def run_controller(
+    controller: Controller, costs: Costs, text: Trace, seed: int = 0, catch_up: float | None = None
+) -> Outcome:
+    """Let ``controller`` decode ``text`` on a `Machine`."""
+    machine = Machine(costs, seed, catch_up)
     outcome = Outcome()
     at = behind = 0
     while at < text.length:
@@ -235,6 +248,7 @@ def run_controller(controller: Controller, costs: Costs, text: Trace, seed: int 
         outcome.drafted += len(proposal.tokens)
         outcome.by_ngram += plan.drafter == "ngram"
         outcome.longest = max(outcome.longest, tested)
+        outcome.timed += plan.drafter is None and plan.paused is None
         if plan.paused:
             outcome.paused.append((at, plan.paused))
     outcome.tokens = at
