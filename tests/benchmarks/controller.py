@@ -32,9 +32,8 @@ class Cell:
     @property
     def below_target(self) -> bool:
         """Whether it misses what a draft length of `auto` promises."""
-        least = (
-            1.08 if self.text == "code/prose" and self.curve in ("flat", "cliff at 9") and self.informative else 0.96
-        )
+        switching = self.text == "code/prose" and self.curve in ("flat", "cliff at 9") and self.informative
+        least = 1.08 if switching else 0.96
         return self.to_best < least or self.to_plain < 0.98
 
 
@@ -77,9 +76,8 @@ def main() -> None:
     print("\nbelow target:")
     for c in cells:
         if c.below_target:
-            print(
-                f"{c.curve}, {c.text}, {'informative' if c.informative else 'useless'}: {c.to_best:.3f} {c.to_plain:.3f}"
-            )
+            leads = "informative" if c.informative else "useless"
+            print(f"{c.curve}, {c.text}, {leads}: {c.to_best:.3f} {c.to_plain:.3f}")
 
 
 if __name__ == "__main__":
