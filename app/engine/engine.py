@@ -14,10 +14,9 @@ from app.engine import llama
 from app.engine.acceptance import AcceptancePrior
 from app.engine.cache import RollBackError, shared_prefix
 from app.engine.controller import Controller
-from app.engine.costs import Costs
 from app.engine.drafters import Drafter
 from app.engine.drafting import Drafting
-from app.engine.loading import NO_ROLL_BACK, DraftModel, Loader, Target, measured_costs, recommended_sampling
+from app.engine.loading import NO_ROLL_BACK, DraftModel, Loader, PairCosts, Target, measured_costs, recommended_sampling
 from app.engine.prompt import Prompt
 from app.engine.protocol import (
     DEFAULT_DRAFT_LENGTH,
@@ -51,7 +50,7 @@ class Engine:
         llama.start()
         self._target: Target | None = None
         self._draft: DraftModel | None = None
-        self._costs = Costs(verify={1: 1.0}, draft=None)
+        self._costs: PairCosts | None = None
         self._priors: dict[AcceptRule, AcceptancePrior] = {}
         """What earlier answers of this pair taught about how often its guesses are accepted."""
         self._cancel = threading.Event()
@@ -90,7 +89,9 @@ class Engine:
             except KnownError as error:
                 refused = str(error)
         self._priors = {}
-        self._costs = measured_costs(target, self._draft, threads, self._should_abort)
+        if not target.model.cannot_roll_back:
+            self._costs = measured_costs(target, self._draft, threads, self._should_abort)
+            self._costs.keep()
         return PairLoaded(
             request=command.request,
             target=target.info,
@@ -113,6 +114,9 @@ class Engine:
             self._target = None
 
     def _close_draft(self) -> None:
+        if self._costs:
+            self._costs.keep()  # with what the answers taught
+            self._costs = None
         if self._draft:
             self._draft.close()
             self._draft = None
@@ -163,20 +167,21 @@ class Engine:
         )
         drafters = self._drafters(target, command, seed)
         controller = self._controller(command, drafters)
-        drafting = Drafting(controller, drafters) if drafters else None
+        drafting = Drafting(controller, drafters) if controller else None
         decoding = Decoding(target.context, target.model, drafting, task, started, self._cancel.is_set)
         for round_ in decoding.rounds(logits):
             self.last_progress = time.monotonic()
             statistics.add(round_)
             self.token_ids = decoding.token_ids
             yield round_
-        if drafters:
+        if controller and self._costs:
             self._priors[command.accept] = controller.snapshot()
+            self._costs.costs = controller.costs.snapshot()
         yield self._finished(command.request, statistics, started, decoding)
 
     def _drafters(self, target: Target, command: Generate, seed: int) -> list[Drafter]:
         """Those that ``command`` asks for and this pair has."""
-        if command.draft_length == 0 or command.drafter == "none" or target.model.cannot_roll_back:
+        if command.draft_length == 0 or command.drafter == "none" or not self._costs:
             return []
         drafters: list[Drafter] = []
         if command.drafter != "model":
@@ -186,9 +191,11 @@ class Engine:
             drafters.append(self._draft.drafter)
         return drafters
 
-    def _controller(self, command: Generate, drafters: list[Drafter]) -> Controller:
+    def _controller(self, command: Generate, drafters: list[Drafter]) -> Controller | None:
+        if not drafters or not self._costs:
+            return None
         return Controller(
-            self._costs,
+            self._costs.costs,
             drafters=[drafter.name for drafter in drafters],
             limit=MAX_DRAFT_LENGTH,
             propose=command.propose,

@@ -162,10 +162,21 @@ class Loader:
         return llama.Model(path, gpu_layers, report)
 
 
-def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopped: Callable[[], bool]) -> Costs:
+@dataclass
+class PairCosts:
+    """What passes of a pair cost here, and where that is kept."""
+
+    costs: Costs
+    store: CostStore
+    key: str
+
+    def keep(self) -> None:
+        """Write down what is known now."""
+        self.store.put(self.key, self.costs)
+
+
+def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopped: Callable[[], bool]) -> PairCosts:
     """What passes of this pair cost here, from the last time if nothing has changed. Raises `Cancelled`."""
-    if target.model.cannot_roll_back:
-        return Costs(verify={1: 1.0}, draft=None)  # such a target never drafts
     store = CostStore(_cost_file())
     key = key_of(
         {
@@ -182,8 +193,7 @@ def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopp
     if costs is None:
         target.context.clear()
         costs = measure(target.context, draft.context if draft else None, stopped)
-        store.put(key, costs)
-    return costs
+    return PairCosts(costs, store, key)
 
 
 def _cost_file() -> Path | None:

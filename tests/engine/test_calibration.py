@@ -10,6 +10,7 @@ from app.engine.costs import Costs
 from app.engine.engine import Engine
 from app.engine.protocol import PairLoaded
 from app.errors import Cancelled
+from tests.support.generation import ask, run
 
 
 @pytest.fixture
@@ -77,10 +78,25 @@ def test_a_second_load_does_not_measure_again(
     engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
 ) -> None:
     load(*random_pair)
-    first = engine._costs
+    assert engine._costs
+    first = engine._costs.costs
     engine.unload()
     load(*random_pair)
-    assert engine._costs == first
+    assert engine._costs and engine._costs.costs == first
+
+
+def test_what_an_answer_taught_is_kept(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair)
+    assert engine._costs
+    before = engine._costs.costs
+    run(engine, ask("x", draft_length="auto", max_tokens=60))
+    learnt = engine._costs.costs
+    assert learnt != before
+    engine.unload()
+    load(*random_pair)
+    assert engine._costs and engine._costs.costs == learnt
 
 
 @pytest.mark.parametrize("verify", [{2: 0.1}, {1: 0.0}, {1: -1.0}, {1: 0.1, 2: 1e-9}])

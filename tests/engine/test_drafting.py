@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.engine.costs import Costs
 from app.engine.engine import Engine
 from app.engine.protocol import DrafterChoice, PairLoaded, Propose, Sampling
 from app.engine.sampling import Floats
@@ -138,6 +139,7 @@ def test_a_worthless_draft_is_paused_and_says_what_it_would_need(
 
 def test_auto_drafts_as_far_as_a_perfect_draft_pays(engine: Engine, load: Loader, guide_pair: Pair) -> None:
     load(guide_pair[0], guide_pair[1])
-    engine._costs = type(engine._costs)(verify={1: 1.0, 17: 1.1}, draft=0.001)  # as on a GPU: width is nearly free
+    assert engine._costs
+    engine._costs.costs = Costs(verify={1: 1.0, 17: 1.1}, draft=0.001)  # as on a GPU: width is nearly free
     answer = run(engine, ask("What is a draft model?", sampling=GREEDY, draft_length="auto", max_tokens=200))
     assert max(round_.drafted for round_ in answer.rounds) == 16
