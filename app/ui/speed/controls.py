@@ -128,6 +128,7 @@ class DrafterControl(QWidget):
         self._chosen: DrafterChoice = "auto"
         self._box = QComboBox()
         self._box.setAccessibleName("Drafter")
+        self._box.view().setAccessibleName("Drafter choices")
         self._box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._box.setMinimumContentsLength(8)
         self._box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
