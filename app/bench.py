@@ -38,21 +38,20 @@ def compare(engine: Engine, commands: Sequence[Generate], repeat: int) -> Iterat
 
     One run of each is made before, uncounted. Raises `Cancelled` when the engine is told to stop.
     """
-    for length in (0, commands[0].draft_length):
-        _run(engine, commands[0], length, 0)
+    for drafted in (False, True):
+        _run(engine, commands[0], drafted, 0)
     for index in range(repeat):
         for number, command in enumerate(commands):
             seed = (command.seed or 0) + index
-            lengths = [0, command.draft_length]
-            if (index + number) % 2:
-                lengths.reverse()
-            runs = {length: _run(engine, command, length, seed) for length in lengths}
-            yield Comparison(runs[0], runs[command.draft_length])
+            order = (True, False) if (index + number) % 2 else (False, True)
+            runs = {drafted: _run(engine, command, drafted, seed) for drafted in order}
+            yield Comparison(runs[False], runs[True])
 
 
-def _run(engine: Engine, command: Generate, draft_length: int, seed: int) -> Run:
+def _run(engine: Engine, command: Generate, drafted: bool, seed: int) -> Run:
     text: list[str] = []
-    for event in engine.generate(msgspec.structs.replace(command, draft_length=draft_length, seed=seed)):
+    length = command.draft_length if drafted else 0
+    for event in engine.generate(msgspec.structs.replace(command, draft_length=length, seed=seed)):
         if isinstance(event, Round):
             text += [piece.text for piece in event.pieces]
         elif isinstance(event, GenerationFinished):

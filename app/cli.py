@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import msgspec
 
@@ -24,6 +24,7 @@ from app.engine.protocol import (
     MAX_CONTEXT_LENGTH,
     MAX_DRAFT_LENGTH,
     MAX_THREADS,
+    DrafterChoice,
     Generate,
     GenerationFinished,
     GenerationStarted,
@@ -32,6 +33,7 @@ from app.engine.protocol import (
     LoadSettings,
     Message,
     PairLoaded,
+    Propose,
     Round,
 )
 from app.errors import Cancelled, KnownError
@@ -82,7 +84,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     models.add_argument("--target", type=Path, metavar="FILE", help="GGUF file of the target model")
     drafts = models.add_mutually_exclusive_group()
     drafts.add_argument("--draft", type=Path, metavar="FILE", help="GGUF file of the draft model")
-    drafts.add_argument("--no-draft", action="store_true", help="decode plain")
+    drafts.add_argument("--no-draft", action="store_true", help="decode plain, or with --drafter ngram")
     models.add_argument(
         "--threads", type=_whole(0, MAX_THREADS), default=0, metavar="N", help="default: the physical cores"
     )
@@ -102,7 +104,23 @@ def _add_sampling_options(parser: argparse.ArgumentParser) -> None:
     sampling.add_argument("--max-tokens", type=_whole(1), metavar="N")
     drafting = parser.add_argument_group("drafting")
     drafting.add_argument(
-        "--draft-length", type=_whole(0, MAX_DRAFT_LENGTH), metavar="N", help=f"0 (off) to {MAX_DRAFT_LENGTH}"
+        "--draft-length",
+        type=_draft_length,
+        default="auto",
+        metavar="N",
+        help=f"auto (default: as far as it pays), or 0 (off) to {MAX_DRAFT_LENGTH}",
+    )
+    drafting.add_argument(
+        "--drafter",
+        choices=get_args(DrafterChoice),
+        default="auto",
+        help="default, also called chain: n-grams where their match promises more, else the draft model",
+    )
+    drafting.add_argument(
+        "--propose",
+        choices=get_args(Propose),
+        default="auto",
+        help="how the draft model proposes: with the target's noise, its likeliest token, or what is accepted more",
     )
     drafting.add_argument("--accept", choices=["coupled", "rejection"], default="coupled", help="accept rule")
 
@@ -143,6 +161,13 @@ def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
 
     whole.__name__ = "whole number"
     return whole
+
+
+def _draft_length(text: str) -> int | str:
+    return "auto" if text == "auto" else _whole(0, MAX_DRAFT_LENGTH)(text)
+
+
+_draft_length.__name__ = "draft length"
 
 
 def _number(least: float, most: float) -> Callable[[str], float]:
@@ -210,17 +235,18 @@ def _result(
             "verify_passes": draft.verify_passes,
             "mean_acceptance_length": draft.mean_acceptance_length,
             "accepted_per_position": draft.accepted_per_position,
+            "drafters": msgspec.to_builtins(draft.drafters),
         },
     }
 
 
 def _bench(options: argparse.Namespace) -> int:
     prompts = _read_prompts(options.prompts)
-    if options.draft_length == 0:
-        _wrong_usage("bench compares plain with drafted decoding, so --draft-length must be at least 1")
+    if options.draft_length == 0 or _drafter(options) == "none":
+        _wrong_usage("bench compares plain with drafted decoding, so drafting must not be off")
     with _loaded(options) as (engine, pair):
-        if pair.draft is None:
-            raise KnownError("A comparison needs a draft model. Name one with --draft.")
+        if pair.drafting_off:
+            raise KnownError(pair.drafting_off)
         return _compare(options, engine, pair, prompts)
 
 
@@ -322,7 +348,8 @@ def _loaded(options: argparse.Namespace) -> Iterator[tuple[Engine, PairLoaded]]:
 
 
 def _command(options: argparse.Namespace, pair: PairLoaded, messages: list[Message], raw: bool = False) -> Generate:
-    length = pair.default_draft_length if options.draft_length is None else options.draft_length
+    if options.drafter == "model" and pair.draft is None:
+        raise KnownError("There is no draft model to draft with. Name one with --draft.")
     names = ("temperature", "top_k", "top_p", "min_p")
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     return Generate(
@@ -331,10 +358,18 @@ def _command(options: argparse.Namespace, pair: PairLoaded, messages: list[Messa
         sampling=msgspec.structs.replace(pair.sampling, **chosen),
         seed=options.seed,
         max_tokens=options.max_tokens or _DEFAULT_MAX_TOKENS,
-        draft_length=length if pair.draft else 0,
+        draft_length=options.draft_length,
+        drafter=_drafter(options),
+        propose=options.propose,
         accept=options.accept,
         raw=raw,
     )
+
+
+def _drafter(options: argparse.Namespace) -> DrafterChoice:
+    """``--no-draft`` alone means plain decoding."""
+    choice: DrafterChoice = options.drafter
+    return "none" if options.no_draft and choice == "auto" else choice
 
 
 def _show_load_progress(event: LoadProgressed) -> None:

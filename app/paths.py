@@ -27,6 +27,12 @@ def config_dir() -> Path:
     return _made(_home() or platformdirs.user_config_path(NAME, appauthor=False))
 
 
+def cache_dir() -> Path:
+    """What can be measured or fetched again."""
+    home = _home()
+    return _made(home / "cache" if home else platformdirs.user_cache_path(NAME, appauthor=False))
+
+
 def log_dir() -> Path:
     home = _home()
     return _made(home / "logs" if home else platformdirs.user_log_path(NAME, appauthor=False))

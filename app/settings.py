@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from app.engine.protocol import MAX_DRAFT_LENGTH, AcceptRule, LoadSettings, Sampling
+from app.engine.protocol import MAX_DRAFT_LENGTH, AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
 from app.errors import KnownError
 from app.files import broken_name, write_whole
 
@@ -44,7 +44,9 @@ class Settings(msgspec.Struct, kw_only=True):
         Annotated[int, Meta(ge=0, le=MAX_DRAFT_LENGTH, description="Tokens drafted at a time; 0 is plain decoding")]
         | None
     ) = None
-    """``None`` takes the pair's own default."""
+    """``None`` leaves it to the engine, which drafts as far as that pays."""
+    drafter: Annotated[DrafterChoice, Meta(description="Who drafts")] = "auto"
+    propose: Annotated[Propose, Meta(description="How a draft model proposes; the text does not depend on it")] = "auto"
     accept: Annotated[AcceptRule, Meta(description="How draft tokens are accepted")] = "coupled"
     model_sampling: Annotated[bool, Meta(description="Draw tokens as the model's file recommends")] = True
     sampling: Annotated[Sampling, Meta(description="How the next token is drawn, if not so")] = Sampling()

@@ -41,6 +41,7 @@ def test_defaults_are_those_of_the_engines_messages() -> None:
     assert settings.sampling == request.sampling == Sampling()
     assert (settings.accept, settings.seed, settings.longest_answer) == (request.accept, None, None)
     assert settings.draft_length is None
+    assert (settings.drafter, settings.propose, request.draft_length) == (request.drafter, request.propose, "auto")
 
 
 def test_every_setting_survives_being_saved(path: Path) -> None:
@@ -53,6 +54,8 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "guide_kept": True,
         "drafted_visible": True,
         "draft_length": 16,
+        "drafter": "ngram",
+        "propose": "greedy",
         "accept": "rejection",
         "model_sampling": False,
         "sampling": Sampling(temperature=0.0, top_k=1),
@@ -110,6 +113,13 @@ def test_bytes_that_are_no_text_are_put_aside(path: Path) -> None:
     path.write_bytes(b'{"system_prompt": "\xff\xfe"}')
     assert SettingsFile(path).values == Settings()
     assert len(list(path.parent.glob("settings.broken-*.json"))) == 1
+
+
+def test_a_draft_length_of_an_older_version_stays_fixed(path: Path) -> None:
+    write(path, {"version": 1, "draft_length": 5})
+    file = SettingsFile(path)
+    assert file.values == Settings(draft_length=5)
+    assert file.notice is None
 
 
 def test_one_unusable_value_costs_only_itself(path: Path) -> None:

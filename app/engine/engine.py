@@ -2,77 +2,45 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import secrets
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
-import msgspec
 import psutil
 
 from app.engine import llama
+from app.engine.acceptance import AcceptancePrior
 from app.engine.cache import RollBackError, shared_prefix
-from app.engine.drafters.model import ModelDrafter
-from app.engine.prompt import Prompt, PromptBuilder
+from app.engine.controller import Controller
+from app.engine.drafters import Drafter
+from app.engine.drafting import Drafting
+from app.engine.loading import NO_ROLL_BACK, DraftModel, Loader, PairCosts, Target, measured_costs, recommended_sampling
+from app.engine.prompt import Prompt
 from app.engine.protocol import (
     DEFAULT_DRAFT_LENGTH,
     MAX_DRAFT_LENGTH,
+    AcceptRule,
     Generate,
     GenerationFinished,
     GenerationStarted,
     Load,
     LoadProgressed,
-    LoadSettings,
     MeasurePlain,
-    ModelInfo,
     PairLoaded,
     PlainMeasured,
     PromptProgressed,
     Round,
-    Sampling,
 )
 from app.engine.sampling import Floats
 from app.engine.speculation import Decoding, Task
 from app.engine.statistics import Statistics
 from app.errors import Cancelled, KnownError
-from app.models.gguf import GgufHeader, check_loadable, read_header
-from app.models.pairing import compare
 
 log = logging.getLogger("slipstream.engine")
 
 GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinished
-_DEFAULT_CONTEXT = 8192
-_SMALL_DRAFT_PARAMETERS = 20_000_000
-
-
-@dataclass
-class _Target:
-    path: Path
-    settings: LoadSettings
-    stamp: tuple[int, int]
-    model: llama.Model
-    context: llama.Context
-    prompts: PromptBuilder
-    info: ModelInfo
-
-    def close(self) -> None:
-        self.context.close()
-        self.model.close()
-
-
-@dataclass
-class _Draft:
-    model: llama.Model
-    drafter: ModelDrafter
-    info: ModelInfo
-
-    def close(self) -> None:
-        self.drafter.close()
-        self.model.close()
 
 
 class Engine:
@@ -80,8 +48,11 @@ class Engine:
 
     def __init__(self) -> None:
         llama.start()
-        self._target: _Target | None = None
-        self._draft: _Draft | None = None
+        self._target: Target | None = None
+        self._draft: DraftModel | None = None
+        self._costs: PairCosts | None = None
+        self._priors: dict[AcceptRule, AcceptancePrior] = {}
+        """What earlier answers of this pair taught about how often its guesses are accepted."""
         self._cancel = threading.Event()
         self.last_progress = time.monotonic()
         """When the computation last moved (`time.monotonic`); read by the worker to notice a hang."""
@@ -105,105 +76,35 @@ class Engine:
 
     def _load(self, command: Load, on_progress: Callable[[LoadProgressed], None]) -> PairLoaded:
         started = time.perf_counter()
-        settings = command.settings
-        header = _checked_header(Path(command.target))
-        threads = settings.threads or default_threads()
+        threads = command.settings.threads or default_threads()
+        loader = Loader(command, threads, on_progress, self._should_abort)
         self._close_draft()
-        target = self._load_target(command, header, threads, on_progress)
-        refused, draft_length = None, DEFAULT_DRAFT_LENGTH
+        if not (self._target and loader.is_loaded(self._target)):
+            self.unload()
+            self._target = loader.target()
+        target, refused = self._target, None
         if command.draft:
             try:
-                draft_length = self._load_draft(command, header, target, threads, on_progress)
+                self._draft = loader.draft(target)
             except KnownError as error:
                 refused = str(error)
+        self._priors = {}
+        if not target.model.cannot_roll_back:
+            self._costs = measured_costs(target, self._draft, threads, self._should_abort)
+            self._costs.keep()
         return PairLoaded(
             request=command.request,
             target=target.info,
             draft=self._draft.info if self._draft else None,
             draft_refused=refused,
+            drafting_off=NO_ROLL_BACK if target.model.cannot_roll_back else None,
             context_length=target.context.length,
             threads=threads,
             template=target.prompts.template,
-            default_draft_length=draft_length,
-            sampling=_recommended_sampling(target.model),
+            default_draft_length=self._draft.default_length if self._draft else DEFAULT_DRAFT_LENGTH,
+            sampling=recommended_sampling(target.model),
             load_seconds=time.perf_counter() - started,
         )
-
-    def _load_target(
-        self, command: Load, header: GgufHeader, threads: int, on_progress: Callable[[LoadProgressed], None]
-    ) -> _Target:
-        path, settings = Path(command.target), command.settings
-        old, stamp = self._target, _stamp(path)
-        if old and (old.path, old.settings, old.stamp) == (path, settings, stamp):
-            return old
-        self.unload()
-        with contextlib.ExitStack() as undo:
-            model = self._load_model(path, settings.target_gpu_layers, command, "target", on_progress)
-            undo.callback(model.close)
-            if not model.has_decoder_only:
-                raise KnownError(f"{path.name} is not a model that writes text token after token.")
-            wanted = settings.context_length or min(model.training_context or _DEFAULT_CONTEXT, _DEFAULT_CONTEXT)
-            on_progress(LoadProgressed(request=command.request, stage="context", fraction=0.0))
-            context = _new_context(model, settings, wanted, threads, MAX_DRAFT_LENGTH + 1)
-            undo.callback(context.close)
-            prompts = PromptBuilder(model, context.length)
-            _warm_up(context)
-            undo.pop_all()
-        info = _info(header, model, settings.target_gpu_layers)
-        self._target = _Target(path, settings, stamp, model, context, prompts, info)
-        return self._target
-
-    def _load_draft(
-        self,
-        command: Load,
-        target_header: GgufHeader,
-        target: _Target,
-        threads: int,
-        on_progress: Callable[[LoadProgressed], None],
-    ) -> int:
-        """Load the draft of ``command``; returns its default draft length."""
-        path, settings = Path(command.draft or ""), command.settings
-        header = _checked_header(path)
-        verdict = compare(target_header, header)
-        if not verdict.fits:
-            raise KnownError(verdict.reason)
-        if target.model.cannot_roll_back:
-            raise KnownError("The target keeps a running state that cannot be rolled back, so drafting is off.")
-        with contextlib.ExitStack() as undo:
-            model = self._load_model(path, settings.draft_gpu_layers, command, "draft", on_progress)
-            undo.callback(model.close)
-            if model.cannot_roll_back:
-                raise KnownError("The draft keeps a running state that cannot be rolled back, so drafting is off.")
-            if model.parameters < _SMALL_DRAFT_PARAMETERS:
-                threads = 1  # below this size waiting for each other costs threads more than they share
-            context = _new_context(model, settings, target.context.length, threads, 1)
-            undo.callback(context.close)
-            _warm_up(context)
-            undo.pop_all()
-        vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
-        self._draft = _Draft(
-            model,
-            ModelDrafter(context, vocabulary, model.is_end, self._should_abort),
-            _info(header, model, settings.draft_gpu_layers),
-        )
-        return _default_draft_length(model)
-
-    def _load_model(
-        self, path: Path, gpu_layers: int, command: Load, stage: str, on_progress: Callable[[LoadProgressed], None]
-    ) -> llama.Model:
-        last = -1.0
-
-        def report(share: float) -> bool:
-            nonlocal last
-            self.last_progress = time.monotonic()
-            if share - last >= 0.01 or share == 1.0:
-                last = share
-                event = {"request": command.request, "stage": stage, "fraction": share}
-                on_progress(msgspec.convert(event, LoadProgressed))
-            return not self._cancel.is_set()
-
-        log.info("loading %s %s", stage, path.name)
-        return llama.Model(path, gpu_layers, report)
 
     def unload(self) -> None:
         """Give up the loaded pair."""
@@ -213,6 +114,9 @@ class Engine:
             self._target = None
 
     def _close_draft(self) -> None:
+        if self._costs:
+            self._costs.keep()  # with what the answers taught
+            self._costs = None
         if self._draft:
             self._draft.close()
             self._draft = None
@@ -259,19 +163,45 @@ class Engine:
             seed=seed,
             max_tokens=command.max_tokens,
             stops=[*command.stop, *prompt.stops],
-            draft_length=command.draft_length,
             accept=command.accept,
         )
-        drafter = self._draft.drafter if self._draft else None
-        if drafter:
-            drafter.configure(task.sampling, task.accept, seed)
-        decoding = Decoding(target.context, target.model, drafter, task, started, self._cancel.is_set)
+        drafters = self._drafters(target, command, seed)
+        controller = self._controller(command, drafters)
+        drafting = Drafting(controller, drafters) if controller else None
+        decoding = Decoding(target.context, target.model, drafting, task, started, self._cancel.is_set)
         for round_ in decoding.rounds(logits):
             self.last_progress = time.monotonic()
             statistics.add(round_)
             self.token_ids = decoding.token_ids
             yield round_
+        if controller and self._costs:
+            self._priors[command.accept] = controller.snapshot()
+            self._costs.costs = controller.costs.snapshot()
         yield self._finished(command.request, statistics, started, decoding)
+
+    def _drafters(self, target: Target, command: Generate, seed: int) -> list[Drafter]:
+        """Those that ``command`` asks for and this pair has."""
+        if command.draft_length == 0 or command.drafter == "none" or not self._costs:
+            return []
+        drafters: list[Drafter] = []
+        if command.drafter != "model":
+            drafters.append(target.ngrams)
+        if self._draft and command.drafter != "ngram":
+            self._draft.drafter.configure(command.sampling, command.accept, seed)
+            drafters.append(self._draft.drafter)
+        return drafters
+
+    def _controller(self, command: Generate, drafters: list[Drafter]) -> Controller | None:
+        if not drafters or not self._costs:
+            return None
+        return Controller(
+            self._costs.costs,
+            drafters=[drafter.name for drafter in drafters],
+            limit=MAX_DRAFT_LENGTH,
+            propose=command.propose,
+            start=self._priors.get(command.accept),
+            fixed=None if command.draft_length == "auto" else command.draft_length,
+        )
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
         """The plain decode speed of the target on ``command``'s chat. Raises `Cancelled` or `KnownError`."""
@@ -294,13 +224,13 @@ class Engine:
                 return PlainMeasured(request=command.request, tokens=tokens, decode_tokens_per_second=speed)
         raise AssertionError("a generation always finishes")
 
-    def _loaded(self) -> _Target:
+    def _loaded(self) -> Target:
         if not self._target:
             raise KnownError("No model is loaded. Open a model first.")
         return self._target
 
     @staticmethod
-    def _prompt(target: _Target, command: Generate) -> Prompt:
+    def _prompt(target: Target, command: Generate) -> Prompt:
         if command.raw:
             return target.prompts.raw("".join(message.content for message in command.messages))
         return target.prompts.chat(command.messages)
@@ -344,83 +274,6 @@ def default_threads() -> int:
     """The physical cores this process may use."""
     allowed = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else psutil.cpu_count()
     return max(1, min(psutil.cpu_count(logical=False) or 1, allowed or 1))
-
-
-def _checked_header(path: Path) -> GgufHeader:
-    header = read_header(path)
-    check_loadable(header)
-    return header
-
-
-def _new_context(model: llama.Model, settings: LoadSettings, length: int, threads: int, outputs: int) -> llama.Context:
-    return llama.Context(
-        model,
-        length=length,
-        batch_size=settings.batch_size,
-        micro_batch_size=settings.micro_batch_size,
-        threads=threads,
-        kv_type=settings.kv_type,
-        outputs=outputs,
-    )
-
-
-def _warm_up(context: llama.Context) -> None:
-    """One pass before the first question: pages the weights in and sets the compute buffers up."""
-    context.decode([0], 1)
-    context.clear()
-
-
-def _default_draft_length(model: llama.Model) -> int:
-    value = model.metadata("slipstream.draft_length")
-    if value is None or not value.isdigit():
-        return DEFAULT_DRAFT_LENGTH
-    return min(max(int(value), 1), MAX_DRAFT_LENGTH)
-
-
-_SAMPLING_KEYS = {
-    "temperature": "temp",
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "min_p": "min_p",
-    "repetition_penalty": "penalty_repeat",
-    "penalty_window": "penalty_last_n",
-}
-"""Fields of `Sampling` and what they are called in a GGUF, behind ``general.sampling.``."""
-
-
-def _recommended_sampling(model: llama.Model) -> Sampling:
-    found = {name: model.metadata(f"general.sampling.{key}") for name, key in _SAMPLING_KEYS.items()}
-    try:
-        return msgspec.convert({name: text for name, text in found.items() if text}, Sampling, strict=False)
-    except msgspec.ValidationError as error:
-        log.info("the sampling that %s recommends is not used: %s", model.path.name, error)
-        return Sampling()
-
-
-def _info(header: GgufHeader, model: llama.Model, gpu_layers: int) -> ModelInfo:
-    return ModelInfo(
-        path=str(header.path),
-        name=header.name,
-        architecture=header.architecture,
-        quantization=header.quantization,
-        size_bytes=header.file_size,
-        parameters=model.parameters,
-        layers=model.layers,
-        gpu_layers=_layers_on_gpu(model, gpu_layers),
-        training_context=model.training_context,
-    )
-
-
-def _layers_on_gpu(model: llama.Model, wanted: int) -> int:
-    if not llama.gpu_devices():
-        return 0
-    return model.layers if wanted < 0 else min(wanted, model.layers)
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    """Size in bytes and time of the last change in nanoseconds: a file with the same is taken for the same."""
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
 
 
 def _reuse(context: llama.Context, tokens: list[int]) -> int:

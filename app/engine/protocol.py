@@ -26,6 +26,14 @@ MAX_THREADS = 512
 """What ggml can take; it ends the process above it."""
 
 AcceptRule = Literal["coupled", "rejection"]
+DrafterName = Literal["model", "ngram"]
+DrafterChoice = Literal["auto", "model", "ngram", "chain", "none"]
+"""``chain``, which is also ``auto``: n-grams where their match promises more, else the draft model, if there is one."""
+Way = Literal["coupled", "greedy"]
+"""How a draft model proposes where the target samples: with the target's own noise, or always its likeliest token."""
+Propose = Literal["auto", "coupled", "greedy"]
+DraftLength = Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_LENGTH)]
+"""``auto`` leaves it to the controller, 0 is plain decoding."""
 KvType = Literal["f16", "q8_0", "q4_0"]
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
@@ -105,8 +113,10 @@ class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """``None``: until the context is full."""
     stop: list[str] = []
-    draft_length: Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_LENGTH)] = DEFAULT_DRAFT_LENGTH
-    """0 is plain decoding."""
+    draft_length: DraftLength = "auto"
+    drafter: DrafterChoice = "auto"
+    propose: Propose = "auto"
+    """Under ``rejection`` the draft always samples, and this is ignored."""
     accept: AcceptRule = "coupled"
     raw: bool = False
     """Feed the contents as they are, without a chat template."""
@@ -176,6 +186,8 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     draft: ModelInfo | None = None
     draft_refused: str | None = None
     """Why the asked draft is not used, in words for the user; the target alone is loaded then."""
+    drafting_off: str | None = None
+    """Why nothing can draft for this target, in words for the user."""
     context_length: int = 0
     threads: int = 0
     template: Literal["model", "chatml"] = "model"
@@ -217,11 +229,20 @@ class Piece(_Struct, frozen=True, kw_only=True):
 
     text: str
     id: int = -1
-    drafter: str | None = None
-    """Which drafter proposed the token (``"model"``); ``None`` is the target's own."""
+    drafter: DrafterName | None = None
+    """Which drafter proposed the token; ``None`` is the target's own."""
     round: int = 0
     guess: str | None = None
     """What the drafter had proposed here when the target disagreed."""
+
+
+class Pause(_Struct, frozen=True, kw_only=True):
+    """Why the controller does not draft at the moment."""
+
+    kept: Fraction
+    """Acceptance rate it expects from the best drafter here."""
+    needed: Fraction
+    """Acceptance rate from which on drafting would pay on this machine."""
 
 
 class Round(_Struct, frozen=True, kw_only=True):
@@ -237,9 +258,13 @@ class Round(_Struct, frozen=True, kw_only=True):
     pieces: list[Piece] = []
     tokens: int = 0
     """Tokens added to the answer: accepted + the target's own."""
+    drafter: DrafterName | None = None
+    """Who proposed in this round; ``None`` where nobody did."""
     drafted: int = 0
     tested: int = 0
     accepted: int = 0
+    paused: Pause | None = None
+    """Set while the controller leaves drafting out because it does not pay."""
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     other_seconds: float = 0.0
@@ -254,6 +279,18 @@ class RoundsReceived(_Struct, frozen=True, kw_only=True, tag="rounds_received"):
     rounds: list[Round]
 
 
+class DrafterFigures(_Struct, frozen=True, kw_only=True):
+    """Counters of one drafter over one generation."""
+
+    name: DrafterName
+    drafted: int = 0
+    tested: int = 0
+    accepted: int = 0
+    acceptance_rate: float | None = None
+    verify_passes: int = 0
+    """Passes that tested a draft of its own."""
+
+
 class DraftFigures(_Struct, frozen=True, kw_only=True):
     """Counters of drafting over one generation; definitions in ``engine/statistics.py``."""
 
@@ -264,6 +301,8 @@ class DraftFigures(_Struct, frozen=True, kw_only=True):
     verify_passes: int = 0
     mean_acceptance_length: float | None = None
     accepted_per_position: list[int] = []
+    drafters: list[DrafterFigures] = []
+    """One entry for each drafter that proposed anything."""
 
 
 class Figures(_Struct, frozen=True, kw_only=True):

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.engine.cache import Cache, RollBackError
-from app.engine.drafters import Drafter, Proposal
-from app.engine.protocol import AcceptRule, FinishReason, Piece, Round, Sampling
+from app.engine.drafters import Proposal
+from app.engine.drafting import NO_DRAFT, Draft, Drafting
+from app.engine.protocol import AcceptRule, DrafterName, FinishReason, Piece, Round, Sampling
 from app.engine.sampling import Floats, distributions, penalise_rows
 from app.engine.text import TextStream
 from app.engine.verification import Verdict, coupled, rejection
-from app.errors import Cancelled, KnownError
+from app.errors import Cancelled
 
 
 class TargetVocabulary(Protocol):
@@ -32,7 +33,6 @@ class Task:
     seed: int
     max_tokens: int | None = None
     stops: list[str] = field(default_factory=list)
-    draft_length: int = 0
     accept: AcceptRule = "coupled"
 
 
@@ -43,15 +43,18 @@ class Decoding:
         self,
         target: Cache,
         vocabulary: TargetVocabulary,
-        drafter: Drafter | None,
+        drafting: Drafting | None,
         task: Task,
         started: float,
         cancelled: Callable[[], bool],
     ) -> None:
-        """``target`` holds the prompt. ``started`` is when the request arrived (`time.perf_counter`)."""
+        """``target`` holds the prompt. Without ``drafting`` it decodes plain.
+
+        ``started`` is when the request arrived (`time.perf_counter`).
+        """
         self._target = target
         self._vocabulary = vocabulary
-        self._drafter = drafter if task.draft_length else None
+        self._drafting = drafting
         self._task = task
         self._started = started
         self._cancelled = cancelled
@@ -62,8 +65,11 @@ class Decoding:
         self._round = 0
         self.finish_reason: FinishReason | None = None
         self.stop_string: str | None = None
-        self.draft_failure: str | None = None
-        """Why drafting ended before the answer did, in words for the user."""
+
+    @property
+    def draft_failure(self) -> str | None:
+        """Why a drafter was left out before the answer ended, in words for the user."""
+        return self._drafting.failure if self._drafting else None
 
     @property
     def token_ids(self) -> list[int]:
@@ -76,7 +82,8 @@ class Decoding:
         ``prompt_logits`` (shape (1, vocabulary)) are those of the prompt's last token: the first token comes from them.
         """
         try:
-            self._begin_draft()
+            if self._drafting:
+                self._drafting.begin(self.context)
             yield self._first(prompt_logits)
             while not self.finish_reason:
                 yield self._closing() if self._cancelled() else self._next()
@@ -85,30 +92,26 @@ class Decoding:
         finally:
             self._trim_cache()
 
-    def _begin_draft(self) -> None:
-        if not self._drafter:
-            return
-        try:
-            self._drafter.begin(self.context)
-        except KnownError as error:
-            self._give_up_drafting(error)
-
-    def _give_up_drafting(self, error: KnownError) -> None:
-        """A draft that fails costs its help, not the answer."""
-        self._drafter, self.draft_failure = None, str(error)
-
     def _first(self, logits: Floats) -> Round:
         begun = time.perf_counter()
         verdict = self._judge(logits, Proposal())
-        tokens, pieces = self._take(verdict, Proposal())
-        if self._drafter:
-            self._drafter.accepted(0, verdict.token)
-        return self._finished_round(begun, begun, begun, Proposal(), 0, tokens, 0, pieces)
+        tokens, pieces = self._take(verdict, Proposal(), None)
+        if self._drafting:
+            self._drafting.accepted(self.context[-tokens:])
+        return Round(
+            index=self._round,
+            verify_passes=0,
+            pieces=pieces,
+            tokens=tokens,
+            other_seconds=time.perf_counter() - begun,
+            time=self._since_start(),
+        )
 
     def _next(self) -> Round:
         begun = time.perf_counter()
         self._round += 1
-        proposal = self._propose()
+        draft = self._draft()
+        proposal = draft.proposal.first(draft.tested)
         drafted = time.perf_counter()
         cached = len(self._target.tokens)
         keep = cached
@@ -119,23 +122,33 @@ class Decoding:
             keep = cached + 1 + verdict.accepted
         finally:
             self._target.roll_back(keep)
-        tokens, pieces = self._take(verdict, proposal)
-        if self._drafter and not self.finish_reason:
-            self._drafter.accepted(verdict.accepted, verdict.token)
-        accepted = min(verdict.accepted, tokens)
-        return self._finished_round(begun, drafted, verified, proposal, 1, tokens, accepted, pieces)
+        tokens, pieces = self._take(verdict, proposal, draft.drafter)
+        seconds = (drafted - begun, verified - drafted, time.perf_counter() - verified)
+        if self._drafting and not self.finish_reason:
+            self._drafting.accepted(self.context[-tokens:])
+            self._drafting.verified(draft, verdict.accepted, verdict.token, seconds)
+        return Round(
+            index=self._round,
+            verify_passes=1,
+            pieces=pieces,
+            tokens=tokens,
+            drafter=draft.drafter,
+            drafted=len(draft.proposal.tokens),
+            tested=draft.tested,
+            accepted=min(verdict.accepted, tokens),
+            paused=draft.plan.paused,
+            draft_seconds=seconds[0],
+            verify_seconds=seconds[1],
+            other_seconds=time.perf_counter() - verified,
+            time=self._since_start(),
+        )
 
-    def _propose(self) -> Proposal:
-        if not self._drafter:
-            return Proposal()
+    def _draft(self) -> Draft:
+        if not self._drafting:
+            return NO_DRAFT
         room = self._target.length - len(self.context)
         left = self._left()
-        wanted = min(self._task.draft_length, room, left - 1 if left is not None else room)
-        try:
-            return self._drafter.propose(wanted)
-        except KnownError as error:
-            self._give_up_drafting(error)
-            return Proposal()
+        return self._drafting.draft(room if left is None else min(room, left - 1))
 
     def _left(self) -> int | None:
         limit = self._task.max_tokens
@@ -148,17 +161,16 @@ class Decoding:
             return rejection(p, proposal.distributions, proposal.tokens, task.seed, position)
         return coupled(p, proposal.tokens, task.seed, position)
 
-    def _take(self, verdict: Verdict, proposal: Proposal) -> tuple[int, list[Piece]]:
+    def _take(self, verdict: Verdict, proposal: Proposal, drafter: DrafterName | None) -> tuple[int, list[Piece]]:
         """Add accepted tokens and the target's own until the answer ends: how many, and what may be shown."""
         shown: list[Piece] = []
-        name = self._drafter.name if self._drafter else None
         new = [*proposal.tokens[: verdict.accepted], verdict.token]
         taken = 0
         for taken, token in enumerate(new, 1):
             own = taken == len(new)
             guess = self._guess(proposal, verdict) if own else None
             self.context.append(token)
-            piece = Piece(text="", id=token, drafter=None if own else name, round=self._round, guess=guess)
+            piece = Piece(text="", id=token, drafter=None if own else drafter, round=self._round, guess=guess)
             shown += self._show(piece)
             if self.finish_reason:
                 break
@@ -192,32 +204,6 @@ class Decoding:
 
     def _since_start(self) -> float:
         return time.perf_counter() - self._started
-
-    def _finished_round(
-        self,
-        begun: float,
-        drafted: float,
-        verified: float,
-        proposal: Proposal,
-        passes: int,
-        tokens: int,
-        accepted: int,
-        pieces: list[Piece],
-    ) -> Round:
-        count = len(proposal.tokens)
-        return Round(
-            index=self._round,
-            verify_passes=passes,
-            pieces=pieces,
-            tokens=tokens,
-            drafted=count,
-            tested=count,
-            accepted=accepted,
-            draft_seconds=drafted - begun,
-            verify_seconds=verified - drafted,
-            other_seconds=time.perf_counter() - verified,
-            time=self._since_start(),
-        )
 
     def _trim_cache(self) -> None:
         """Nothing behind the end of the answer stays in the cache; of a stop string, nothing at all."""

@@ -18,7 +18,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from app.engine.protocol import DraftFigures, Figures, Round
+from app.engine.protocol import DrafterFigures, DrafterName, DraftFigures, Figures, Round
+
+
+@dataclass
+class DrafterCounts:
+    """The counters of one drafter."""
+
+    drafted: int = 0
+    tested: int = 0
+    accepted: int = 0
+    verify_passes: int = 0
+
+    def add(self, round_: Round) -> None:
+        """Count one round of this drafter."""
+        self.drafted += round_.drafted
+        self.tested += round_.tested
+        self.accepted += round_.accepted
+        self.verify_passes += round_.tested > 0
+
+    def figures(self, name: DrafterName) -> DrafterFigures:
+        """The counters as they are shown and stored."""
+        return DrafterFigures(
+            name=name,
+            drafted=self.drafted,
+            tested=self.tested,
+            accepted=self.accepted,
+            acceptance_rate=self.accepted / self.tested if self.tested else None,
+            verify_passes=self.verify_passes,
+        )
 
 
 @dataclass
@@ -34,6 +62,7 @@ class Statistics:
     accepted: int = 0
     verify_passes: int = 0
     accepted_per_position: list[int] = field(default_factory=list)
+    drafters: dict[DrafterName, DrafterCounts] = field(default_factory=dict)
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     other_seconds: float = 0.0
@@ -51,6 +80,8 @@ class Statistics:
         self.draft_seconds += round_.draft_seconds
         self.verify_seconds += round_.verify_seconds
         self.other_seconds += round_.other_seconds
+        if round_.drafter:
+            self.drafters.setdefault(round_.drafter, DrafterCounts()).add(round_)
         missing = round_.tested - len(self.accepted_per_position)
         self.accepted_per_position.extend([0] * missing)
         for position in range(round_.accepted):
@@ -81,6 +112,7 @@ class Statistics:
             verify_passes=self.verify_passes,
             mean_acceptance_length=1 + self.accepted / self.verify_passes if self.verify_passes else None,
             accepted_per_position=list(self.accepted_per_position),
+            drafters=[counts.figures(name) for name, counts in self.drafters.items()],
         )
 
     def figures(self, total_seconds: float) -> Figures:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, get_args
 
 import msgspec
 
 from app.chats.model import StoredMessage
 from app.chats.provenance import pack, unpack
 from app.chats.store import FinalStatus
-from app.engine.protocol import Figures, Piece
+from app.engine.protocol import DrafterName, Figures, Piece
 from app.ui.conversation import Conversation
+
+_DRAFTERS: dict[str, DrafterName] = {name: name for name in get_args(DrafterName)}
 
 
 class TranscriptView(Protocol):
@@ -31,11 +33,12 @@ class TranscriptView(Protocol):
         note: str | None,
         version: int,
         versions: int,
+        details: str = "",
     ) -> None: ...
     def begin_answer(self, message_id: str, heading: str) -> None: ...
     def append_pieces(self, pieces: list[Piece]) -> None: ...
     def set_prompt_progress(self, done: int, total: int) -> None: ...
-    def finish_answer(self, footer: str, note: str | None, version: int, versions: int) -> None: ...
+    def finish_answer(self, footer: str, note: str | None, version: int, versions: int, details: str = "") -> None: ...
     def remove_from(self, message_id: str) -> None: ...
     def mark_context_start(self, message_id: str | None) -> None: ...
     def set_busy(self, busy: bool) -> None: ...
@@ -92,7 +95,7 @@ class Answer:
 def pieces_of(message: StoredMessage) -> list[Piece]:
     """The tokens of a stored answer with their origin."""
     return [
-        Piece(text=piece.text, drafter=piece.drafter, round=piece.round, guess=piece.guess)
+        Piece(text=piece.text, drafter=_DRAFTERS.get(piece.drafter or ""), round=piece.round, guess=piece.guess)
         for piece in unpack(message.text, message.provenance)
     ]
 

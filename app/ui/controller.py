@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Slot
@@ -13,11 +12,11 @@ from PySide6.QtGui import QDesktopServices
 from app import paths
 from app.chats.model import Chat
 from app.chats.worker import ChatWorker, Opened
-from app.engine.protocol import PairLoaded
+from app.engine.protocol import DrafterChoice, DraftLength, PairLoaded
 from app.errors import KnownError
 from app.models.measurements import FILE_NAME, Measurements
-from app.settings import Pair, SettingsFile
-from app.ui import notices
+from app.settings import SettingsFile
+from app.ui import notices, settings_in_use
 from app.ui.background import Doorbell
 from app.ui.baseline import Baseline
 from app.ui.chat_access import ChatAccess
@@ -28,11 +27,10 @@ from app.ui.conversation import question_to_measure
 from app.ui.engine_client import Engine, EngineExit, EngineState
 from app.ui.main_window import MainWindow
 from app.ui.models.choice import OpenModelsChoice
-from app.ui.naming import pair_details, pair_title, recent_title
+from app.ui.naming import files_title, pair_details, pair_title, recent_title
 from app.ui.notices import Notice, NoticeBoard
-from app.ui.pair import LoadingMarker, PairFiles, PairKeeper, guide_files, is_guide
+from app.ui.pair import LoadingMarker, PairFiles, PairKeeper, is_guide
 from app.ui.session import ChatSession
-from app.ui.settings_in_use import answer_settings, choice_in_use, keep_choice, own_sampling
 from app.ui.top_bar import state_text
 
 _log = logging.getLogger(__name__)
@@ -80,7 +78,7 @@ class Controller(QObject):
         """Load the pair, open the chats; call when the window has been painted."""
         for subject, notice in (notices_at_start or {}).items():
             self.board.show(subject, notice)
-        self.keeper.open_at_start(self._files_at_start())
+        self.keeper.open_at_start(settings_in_use.files_at_start(self._settings.values))
         self._bell.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
 
     @Slot()
@@ -114,6 +112,7 @@ class Controller(QObject):
         session.rounds_received.connect(panel.add_rounds)
         session.generation_ended.connect(panel.end_generation)
         panel.draft_length_changed.connect(self._on_draft_length_changed)
+        panel.drafter_changed.connect(self._on_drafter_changed)
         panel.measure_plain_requested.connect(self.measure_plain)
         panel.show_drafted_changed.connect(self._set_show_drafted)
         self.board.changed.connect(self._on_notices_changed)
@@ -128,7 +127,7 @@ class Controller(QObject):
         window.undo_bar.undo_requested.connect(book.undo_delete)
         session.chats_changed.connect(book.refresh)
         session.chat_shown.connect(self._on_chat_shown)
-        session.chat_created.connect(self._on_chat_created)
+        session.chat_created.connect(self._remember_chat)
         session.busy_changed.connect(self._on_busy_changed)
         session.hint_changed.connect(window.composer.set_hint)
         session.send_failed.connect(self._on_send_failed)
@@ -146,7 +145,7 @@ class Controller(QObject):
         window.transcript.regenerate_requested.connect(session.regenerate)
         window.transcript.edit_requested.connect(session.edit)
         window.transcript.version_requested.connect(session.choose_version)
-        window.transcript.example_chosen.connect(self._on_example_chosen)
+        window.transcript.example_chosen.connect(session.send)
         window.transcript.open_models_requested.connect(self.open_models)
         window.transcript.guide_kept.connect(self._on_guide_kept)
         window.transcript.link_activated.connect(QDesktopServices.openUrl)
@@ -169,18 +168,18 @@ class Controller(QObject):
         from app.ui.models.open_dialog import OpenModelsDialog  # not needed at the start
 
         dialog = OpenModelsDialog(
-            choice_in_use(self._settings.values, self.keeper.files(), self.keeper.pair()),
+            settings_in_use.choice_in_use(self._settings.values, self.keeper.files(), self.keeper.pair()),
             self._settings.values.recent_pairs,
             has_gpu=bool(self._engine.devices()),
             is_loaded=self.keeper.pair() is not None,
-            own_sampling=own_sampling(self.keeper.pair()),
+            own_sampling=settings_in_use.own_sampling(self.keeper.pair()),
             parent=self._window,
         )
         dialog.accepted.connect(lambda: self._use(dialog.choice(), reload=dialog.needs_reload))
         open_dialog(dialog)
 
     def _use(self, choice: OpenModelsChoice, *, reload: bool) -> None:
-        files = keep_choice(self._settings.values, choice, self.keeper.pair())
+        files = settings_in_use.keep_choice(self._settings.values, choice, self.keeper.pair())
         self._apply_settings()
         self._refresh_plain_speed()
         self._save_timer.start()
@@ -199,10 +198,6 @@ class Controller(QObject):
     def _on_recent_chosen(self, place: int) -> None:
         pair = self._settings.values.recent_pairs[place]
         self.keeper.load(PairFiles(pair.target, pair.draft, self._settings.values.load))
-
-    @Slot(str)
-    def _on_example_chosen(self, text: str) -> None:
-        self.session.send(text)
 
     # ------------------------------------------------------------ engine and panel
 
@@ -227,7 +222,7 @@ class Controller(QObject):
     @Slot(object)
     def _on_pair_changed(self, pair: PairLoaded | None) -> None:
         files = self.keeper.files()
-        self._window.top_bar.set_pair(pair_title(pair) or self._title_of(files), pair_details(pair))
+        self._window.top_bar.set_pair(pair_title(pair) or files_title(files), pair_details(pair))
         self._window.speed_panel.set_pair(pair)
         self._apply_settings()
         self._refresh_plain_speed()
@@ -248,18 +243,21 @@ class Controller(QObject):
 
     @Slot(object)
     def _on_pair_opened(self, files: PairFiles) -> None:
-        values = self._settings.values
-        values.load = files.settings
-        if is_guide(files.target):
-            values.last_pair = None
-        else:
-            values.remember_pair(Pair(files.target, files.draft))
+        settings_in_use.keep_opened(self._settings.values, files)
         self._refresh_recent()
         self._save_timer.start()
 
-    @Slot(int)
-    def _on_draft_length_changed(self, length: int) -> None:
-        self._settings.values.draft_length = length
+    @Slot(object)
+    def _on_draft_length_changed(self, length: DraftLength) -> None:
+        self._settings.values.draft_length = None if length == "auto" else length
+        self._settings_changed()
+
+    @Slot(str)
+    def _on_drafter_changed(self, drafter: DrafterChoice) -> None:
+        self._settings.values.drafter = drafter
+        self._settings_changed()
+
+    def _settings_changed(self) -> None:
         self._apply_settings()
         self._save_timer.start()
 
@@ -277,8 +275,7 @@ class Controller(QObject):
     @Slot(bool)
     def _set_show_drafted(self, shown: bool) -> None:
         self._settings.values.drafted_visible = shown
-        self._apply_settings()
-        self._save_timer.start()
+        self._settings_changed()
 
     # ------------------------------------------------------------ chats
 
@@ -326,9 +323,6 @@ class Controller(QObject):
             self.session.keep_unsent(self._window.composer.text())
 
     @Slot(str)
-    def _on_chat_created(self, chat_id: str) -> None:
-        self._remember_chat(chat_id)
-
     def _remember_chat(self, chat_id: str | None) -> None:
         self._window.chat_list.set_current(chat_id)
         self._settings.values.last_chat_id = chat_id
@@ -366,8 +360,9 @@ class Controller(QObject):
     def _apply_settings(self) -> None:
         """Bring panel, transcript and session to what the settings say."""
         values, window = self._settings.values, self._window
-        settings = self.session.settings = answer_settings(values, self.keeper.pair())
+        settings = self.session.settings = settings_in_use.answer_settings(values, self.keeper.pair())
         window.speed_panel.set_draft_length(settings.draft_length)
+        window.speed_panel.set_drafter(settings.drafter)
         window.speed_panel.set_show_drafted(values.drafted_visible)
         window.transcript.set_show_drafted(values.drafted_visible)
         window.menus.set_checked("show_drafted", values.drafted_visible)
@@ -398,12 +393,3 @@ class Controller(QObject):
             self._settings.save()
         except KnownError as error:
             self.board.show("settings", notices.plain_text(str(error)))
-
-    def _files_at_start(self) -> PairFiles:
-        values = self._settings.values
-        if values.last_pair is None:
-            return replace(guide_files(), settings=values.load)
-        return PairFiles(values.last_pair.target, values.last_pair.draft, values.load)
-
-    def _title_of(self, files: PairFiles | None) -> str:
-        return recent_title(Pair(files.target, files.draft)) if files else ""

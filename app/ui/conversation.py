@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.chats.model import StoredMessage
-from app.engine.protocol import DEFAULT_DRAFT_LENGTH, AcceptRule, Message, Sampling
+from app.engine.protocol import AcceptRule, DrafterChoice, DraftLength, Message, Propose, Sampling
 
 EXAMPLE = "What is speculative decoding?"
 
@@ -20,7 +20,9 @@ class AnswerSettings:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     system_prompt: str = ""
-    draft_length: int = DEFAULT_DRAFT_LENGTH
+    draft_length: DraftLength = "auto"
+    drafter: DrafterChoice = "auto"
+    propose: Propose = "auto"
     accept: AcceptRule = "coupled"
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
 
-from app.engine.protocol import AcceptRule, LoadSettings, Message, Sampling
+from app.engine.protocol import AcceptRule, DrafterChoice, DraftLength, LoadSettings, Message, Propose, Sampling
 from app.logs import redact
 
 LOG_LINES_KEPT = 40
@@ -165,8 +165,10 @@ class Engine(QObject):
         seed: int | None,
         max_tokens: int | None,
         stop: Sequence[str],
-        draft_length: int,
+        draft_length: DraftLength,
         accept: AcceptRule,
+        drafter: DrafterChoice = "auto",
+        propose: Propose = "auto",
     ) -> int:
         """Answer a chat. Only allowed when the state is ``READY``."""
         raise NotImplementedError

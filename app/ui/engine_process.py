@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import signal
 import sys
+from collections import deque
 from pathlib import Path
 
 from PySide6.QtCore import QProcess, QProcessEnvironment
 
-from app.ui.engine_client import ExitCause
+from app.ui.engine_client import LOG_LINES_KEPT, ExitCause
 
+_log = logging.getLogger("slipstream.engine")
+_MAX_LINE_CHARS = 2000
 _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDENTIALS?)S?$|_PROXY$", re.IGNORECASE)
 
 
@@ -40,6 +44,32 @@ def prepare(process: QProcess, command: list[str]) -> None:
     if sys.platform != "win32":
         # A session of its own, so that Ctrl+C in a terminal reaches the window alone, which then ends the engine.
         process.setUnixProcessParameters(QProcess.UnixProcessFlag.CreateNewSession)
+
+
+class LogLines:
+    """What a process writes to its standard error: copied line by line into our log, and the last lines kept."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=LOG_LINES_KEPT)
+        self._partial = ""
+
+    def add(self, text: str) -> None:
+        """More output, cut anywhere."""
+        *lines, rest = (self._partial + text).split("\n")
+        self._partial = rest[-_MAX_LINE_CHARS:]
+        for line in lines:
+            kept = line.rstrip("\r")[:_MAX_LINE_CHARS]
+            self._lines.append(kept)
+            _log.info("| %s", kept)
+
+    def end(self) -> None:
+        """No more output comes: a last line without an end counts too."""
+        if self._partial:
+            self.add("\n")
+
+    def kept(self) -> tuple[str, ...]:
+        """The last lines, oldest first."""
+        return tuple(self._lines)
 
 
 def cause_of_crash(code: int, memory_kills_before: int) -> tuple[ExitCause, str]:

@@ -7,7 +7,6 @@ greeting ends it. The child gets no secrets in its environment.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,24 +17,20 @@ from app.engine.protocol import (
     AcceptRule,
     Cancel,
     Command,
+    DrafterChoice,
+    DraftLength,
     Event,
     FrameReader,
     Generate,
-    GenerationFailed,
-    GenerationFinished,
-    GenerationStarted,
     Hello,
     Load,
     LoadFailed,
-    LoadProgressed,
     LoadSettings,
     MeasurePlain,
     Message,
-    PairLoaded,
     Ping,
-    PlainMeasured,
     Pong,
-    PromptProgressed,
+    Propose,
     ProtocolError,
     Quit,
     RoundsReceived,
@@ -43,31 +38,11 @@ from app.engine.protocol import (
     decode_event,
     encode_frame,
 )
-from app.ui.engine_client import LOG_LINES_KEPT, Engine, EngineExit, EngineState, ExitCause
-from app.ui.engine_process import cause_of_crash, engine_command, out_of_memory_kills, prepare
+from app.ui.engine_client import Engine, EngineExit, EngineState, ExitCause
+from app.ui.engine_events import ENDS, SIGNALS
+from app.ui.engine_process import LogLines, cause_of_crash, engine_command, out_of_memory_kills, prepare
 
 _log = logging.getLogger("slipstream.engine")
-_MAX_LINE_CHARS = 2000
-
-_ENDS: dict[type, EngineState] = {
-    PairLoaded: EngineState.READY,
-    LoadFailed: EngineState.EMPTY,
-    GenerationFinished: EngineState.READY,
-    GenerationFailed: EngineState.READY,
-    PlainMeasured: EngineState.READY,
-}
-"""What a request's last event leaves the engine in."""
-
-_SIGNALS: dict[type, str] = {
-    LoadProgressed: "load_progressed",
-    PairLoaded: "pair_loaded",
-    LoadFailed: "load_failed",
-    GenerationStarted: "generation_started",
-    PromptProgressed: "prompt_progressed",
-    GenerationFinished: "generation_finished",
-    GenerationFailed: "generation_failed",
-    PlainMeasured: "plain_measured",
-}
 
 
 @dataclass(frozen=True)
@@ -99,8 +74,7 @@ class LocalEngine(Engine):
         self._process: QProcess | None = None
         self._state = EngineState.STOPPED
         self._reader = FrameReader()
-        self._lines: deque[str] = deque(maxlen=LOG_LINES_KEPT)
-        self._partial_line = ""
+        self._log_lines = LogLines()
         self._hello: Hello | None = None
         self._waiting: list[bytes] = []
         self._next_request = 1
@@ -134,8 +108,7 @@ class LocalEngine(Engine):
         self._reader = FrameReader()
         self._hello = None
         self._violation = None
-        self._partial_line = ""
-        self._lines.clear()
+        self._log_lines = LogLines()
         self._kills_before = out_of_memory_kills()
         process = QProcess(self)
         prepare(process, self._command)
@@ -167,8 +140,10 @@ class LocalEngine(Engine):
         seed: int | None,
         max_tokens: int | None,
         stop: Sequence[str],
-        draft_length: int,
+        draft_length: DraftLength,
         accept: AcceptRule,
+        drafter: DrafterChoice = "auto",
+        propose: Propose = "auto",
     ) -> int:
         self._require_ready()
         request = self._begin(EngineState.ANSWERING)
@@ -182,6 +157,8 @@ class LocalEngine(Engine):
                 stop=list(stop),
                 draft_length=draft_length,
                 accept=accept,
+                drafter=drafter,
+                propose=propose,
             )
         )
         return request
@@ -294,12 +271,12 @@ class LocalEngine(Engine):
                 self._process.write(frame)
 
     def _deliver(self, event: Event) -> None:
-        ends_in = _ENDS.get(type(event))
+        ends_in = ENDS.get(type(event))
         if ends_in is not None:
             self._finish(ends_in)
         if isinstance(event, RoundsReceived):
             self.rounds_received.emit(event.rounds)
-        elif (name := _SIGNALS.get(type(event))) is not None:
+        elif (name := SIGNALS.get(type(event))) is not None:
             getattr(self, name).emit(event)
 
     def _finish(self, state: EngineState) -> None:
@@ -309,15 +286,7 @@ class LocalEngine(Engine):
     @Slot()
     def _on_log_output(self) -> None:
         if self._process is not None:
-            self._log_text(bytes(self._process.readAllStandardError().data()).decode("utf-8", "replace"))
-
-    def _log_text(self, text: str) -> None:
-        *lines, rest = (self._partial_line + text).split("\n")
-        self._partial_line = rest[-_MAX_LINE_CHARS:]
-        for line in lines:
-            kept = line.rstrip("\r")[:_MAX_LINE_CHARS]
-            self._lines.append(kept)
-            _log.info("| %s", kept)
+            self._log_lines.add(bytes(self._process.readAllStandardError().data()).decode("utf-8", "replace"))
 
     # ------------------------------------------------------------ stalls
 
@@ -378,8 +347,7 @@ class LocalEngine(Engine):
             return
         self._on_output()  # what it said before it died is still worth having
         self._on_log_output()
-        if self._partial_line:
-            self._log_text("\n")
+        self._log_lines.end()
         if self._violation is not None:
             self._died(process, ExitCause.PROTOCOL, self._violation)
         elif status is QProcess.ExitStatus.CrashExit:
@@ -388,7 +356,7 @@ class LocalEngine(Engine):
             self._died(process, ExitCause.EXITED, f"exit code {code}")
 
     def _died(self, process: QProcess, cause: ExitCause, detail: str) -> None:
-        ended = EngineExit(cause, detail, self._state, tuple(self._lines))
+        ended = EngineExit(cause, detail, self._state, self._log_lines.kept())
         _log.warning("engine ended: %s (%s) while %s", cause.value, detail, self._state.value)
         self._detach(process)
         self._forget(process)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.engine.protocol import ModelInfo, PairLoaded
 from app.settings import Pair
-from app.ui.pair import GUIDE_NAME, is_guide
+from app.ui.pair import GUIDE_NAME, PairFiles, is_guide
 
 GUIDE_SUBTITLE = "a small model about this app"
 _HAS_SIZE = re.compile(r"\d ?[KMB]\b", re.IGNORECASE)
@@ -60,6 +60,11 @@ def recent_title(pair: Pair) -> str:
     """A pair that is not loaded, by its file names."""
     target = GUIDE_NAME if is_guide(pair.target) else Path(pair.target).name
     return f"{target} + {Path(pair.draft).name}" if pair.draft and not is_guide(pair.target) else target
+
+
+def files_title(files: PairFiles | None) -> str:
+    """The same for files that are being loaded; empty where there are none."""
+    return recent_title(Pair(files.target, files.draft)) if files else ""
 
 
 def speaker(pair: PairLoaded | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.chats.model import StoredMessage
 from app.ui.answer import Answer, TranscriptView, context_start_of, pieces_of
-from app.ui.footer import footer_of, note_of
+from app.ui.footer import details_of, footer_of, note_of
 
 
 class ChatPage:
@@ -66,7 +66,9 @@ class ChatPage:
     def finish_answer(self, message: StoredMessage) -> None:
         """The last message, the answer being written, has become this."""
         self.branch[-1] = message
-        self._view.finish_answer(footer_of(message), note_of(message), message.version, message.versions)
+        self._view.finish_answer(
+            footer_of(message), note_of(message), message.version, message.versions, details_of(message)
+        )
 
     def _add(self, message: StoredMessage, live: Answer | None) -> None:
         if message.role == "user":
@@ -86,4 +88,5 @@ class ChatPage:
                 note_of(message),
                 message.version,
                 message.versions,
+                details_of(message),
             )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from app.engine.protocol import DEFAULT_DRAFT_LENGTH, PairLoaded, Sampling
-from app.settings import Settings
+from dataclasses import replace
+
+from app.engine.protocol import PairLoaded, Sampling
+from app.settings import Pair, Settings
+from app.ui import drafters
 from app.ui.conversation import AnswerSettings
 from app.ui.models.choice import OpenModelsChoice
-from app.ui.pair import PairFiles
+from app.ui.pair import PairFiles, guide_files, is_guide
 
 
 def sampling_in_use(values: Settings, pair: PairLoaded | None) -> Sampling:
@@ -17,6 +20,13 @@ def sampling_in_use(values: Settings, pair: PairLoaded | None) -> Sampling:
 def own_sampling(pair: PairLoaded | None) -> Sampling:
     """What the loaded target recommends."""
     return pair.sampling if pair else Sampling()
+
+
+def files_at_start(values: Settings) -> PairFiles:
+    """The pair that was loaded last, or the bundled one."""
+    if values.last_pair is None:
+        return replace(guide_files(), settings=values.load)
+    return PairFiles(values.last_pair.target, values.last_pair.draft, values.load)
 
 
 def choice_in_use(values: Settings, files: PairFiles | None, pair: PairLoaded | None) -> OpenModelsChoice:
@@ -46,15 +56,25 @@ def keep_choice(values: Settings, choice: OpenModelsChoice, pair: PairLoaded | N
     return PairFiles(choice.target, choice.draft, choice.load)
 
 
+def keep_opened(values: Settings, files: PairFiles) -> None:
+    """Put the pair that was loaded into the settings: it is the one to begin with next time."""
+    values.load = files.settings
+    if is_guide(files.target):
+        values.last_pair = None
+    else:
+        values.remember_pair(Pair(files.target, files.draft))
+
+
 def answer_settings(values: Settings, pair: PairLoaded | None) -> AnswerSettings:
-    """How answers are written now; the pair's own draft length where the user chose none."""
-    own = pair.default_draft_length if pair else DEFAULT_DRAFT_LENGTH
+    """How answers are written now; a drafter the pair does not have is left for the automatic choice."""
     return AnswerSettings(
         sampling=sampling_in_use(values, pair),
         seed=values.seed,
         max_tokens=values.longest_answer,
         stop=tuple(values.stop_strings),
         system_prompt=values.system_prompt,
-        draft_length=own if values.draft_length is None else values.draft_length,
+        draft_length="auto" if values.draft_length is None else values.draft_length,
+        drafter=drafters.usable(values.drafter, pair),
+        propose=values.propose,
         accept=values.accept,
     )

@@ -4,7 +4,7 @@ Roles a widget can take with `theme.set_role`:
 
 - labels: ``heading`` (bold; also ``heading-accent``, ``heading-warning``, ``heading-bad``), ``quiet``, ``good``,
   ``warning``, ``bad``
-- buttons: ``primary`` (filled with the accent), ``flat`` (no outline until the pointer is there), ``link``,
+- buttons: ``primary`` (filled with the accent), ``flat`` (no outline until the pointer is there), ``link``, ``small``,
   ``section`` (opens a part of a dialog)
 - fields: ``bare`` (no box of its own)
 - frames: ``card`` (raised, rounded), ``bar`` (raised, hairline below), ``side`` (raised), ``reading`` (the plain
@@ -64,6 +64,7 @@ QPushButton[role="flat"]:hover, QToolButton:hover { background: $hover; }
 QPushButton[role="flat"]:pressed, QToolButton:pressed { background: $pressed; }
 QPushButton[role="flat"]:checked, QToolButton:checked { background: $selection; }
 QPushButton[role="flat"]:focus, QToolButton:focus { border-color: $accent; }
+QPushButton[role="small"] { padding: 2px 10px; }
 QPushButton[role="link"] {
     background: transparent; border: 1px solid transparent; border-radius: 4px; padding: 1px 2px; color: $accent;
     text-align: left;

@@ -14,9 +14,9 @@ def speed(tokens_per_second: float | None) -> str:
     return f"{tokens_per_second:,.{digits}f}{NO_BREAK}tok/s"
 
 
-def share(fraction: float | None) -> str:
+def share(fraction: float | None, digits: int = 0) -> str:
     """``68 %``."""
-    return UNKNOWN if fraction is None else f"{fraction * 100:.0f}{NO_BREAK}%"
+    return UNKNOWN if fraction is None else f"{fraction * 100:.{digits}f}{NO_BREAK}%"
 
 
 def kept(acceptance_rate: float) -> str:
@@ -46,6 +46,11 @@ def milliseconds(duration: float | None) -> str:
         return UNKNOWN
     value = duration * 1000
     return f"{value:,.{1 if value < 99.95 else 0}f}{NO_BREAK}ms"
+
+
+def guesses(count: int) -> str:
+    """``5 guesses``, ``1 guess``."""
+    return f"{count:,}{NO_BREAK}{'guess' if count == 1 else 'guesses'}"
 
 
 def factor(times: float | None) -> str:

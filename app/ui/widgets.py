@@ -15,7 +15,7 @@ from app.ui.theme import SPACING
 
 def explain(widget: QWidget, text: str) -> None:
     """Give a widget a tooltip of lines short enough to read; screen readers get it as help."""
-    widget.setToolTip(textwrap.fill(text, 56))
+    widget.setToolTip("\n".join(textwrap.fill(line, 56) for line in text.split("\n")))
     widget.setWhatsThis(text)
 
 

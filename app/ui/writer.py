@@ -124,6 +124,8 @@ class AnswerWriter(QObject):
                 stop=settings.stop,
                 draft_length=settings.draft_length,
                 accept=settings.accept,
+                drafter=settings.drafter,
+                propose=settings.propose,
             )
             self._save_timer.start()
 

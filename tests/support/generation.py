@@ -7,6 +7,7 @@ from typing import Any
 
 from app.engine.engine import Engine
 from app.engine.protocol import (
+    DEFAULT_DRAFT_LENGTH,
     Generate,
     GenerationFinished,
     GenerationStarted,
@@ -40,9 +41,11 @@ class Answer:
 
 
 def ask(text: str, **options: Any) -> Generate:
-    """A `Generate` for one message of the user."""
+    """A `Generate` for one message of the user; the draft model alone with a fixed length, unless told otherwise."""
     options.setdefault("messages", [Message(role="user", content=text)])
     options.setdefault("seed", 1)
+    options.setdefault("draft_length", DEFAULT_DRAFT_LENGTH)
+    options.setdefault("drafter", "model")
     return Generate(request=2, **options)
 
 

@@ -31,6 +31,7 @@ class Page:
         self.headings: list[str] = []
         self.footers: list[str] = []
         self.notes: list[str | None] = []
+        self.details: list[str] = []
         self.places: list[tuple[int, int]] = []
         self.context_start: str | None = None
         self.busy = False
@@ -56,12 +57,14 @@ class Page:
         note: str | None,
         version: int,
         versions: int,
+        details: str = "",
     ) -> None:
         assert "".join(piece.text for piece in pieces) == text
         self.lines.append((message_id, text))
         self.headings.append(heading)
         self.footers.append(footer)
         self.notes.append(note)
+        self.details.append(details)
         self.places.append((version, versions))
 
     def begin_answer(self, message_id: str, heading: str) -> None:
@@ -75,9 +78,10 @@ class Page:
     def set_prompt_progress(self, done: int, total: int) -> None:
         pass
 
-    def finish_answer(self, footer: str, note: str | None, version: int, versions: int) -> None:
+    def finish_answer(self, footer: str, note: str | None, version: int, versions: int, details: str = "") -> None:
         self.footers.append(footer)
         self.notes.append(note)
+        self.details.append(details)
         self.places.append((version, versions))
 
     def remove_from(self, message_id: str) -> None:

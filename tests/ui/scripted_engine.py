@@ -129,7 +129,8 @@ class ScriptedEngine:
         if self.way == "refusing":
             send(GenerationFailed(request=request, message="The message has 9,000 tokens, the context 2,048."))
             return
-        send(RoundsReceived(request=request, rounds=[round_of("Hello there")]))
+        text = f"{command.draft_length} {command.drafter} {command.propose}" if self.way == "echo" else "Hello there"
+        send(RoundsReceived(request=request, rounds=[round_of(text)]))
         match self.way:
             case "garbage":
                 raw(struct.pack("<I", 4) + b"what")

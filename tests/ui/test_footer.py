@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from app.chats.model import Status, StoredMessage
-from app.engine.protocol import DraftFigures, Figures
-from app.ui.footer import footer_of, note_of
+from app.engine.protocol import DrafterFigures, DraftFigures, Figures
+from app.ui.footer import details_of, footer_of, note_of
 
 FIGURES = Figures(
     prompt_tokens=12,
@@ -48,6 +48,37 @@ def test_without_a_draft_nothing_is_kept() -> None:
     assert plain(footer_of(answer(figures=figures))) == (
         "74 tok/s · 1 token · 0.12 s to first token · stopped at the end of the answer"
     )
+
+
+def test_each_drafter_is_listed_where_two_helped() -> None:
+    model = DrafterFigures(name="model", drafted=160, tested=160, accepted=120, acceptance_rate=0.75, verify_passes=40)
+    ngram = DrafterFigures(name="ngram", drafted=16, tested=1, accepted=0, acceptance_rate=0.0, verify_passes=1)
+    unused = DrafterFigures(name="ngram", drafted=3)
+
+    def details(*drafters: DrafterFigures) -> str:
+        draft = msgspec.structs.replace(FIGURES.draft, drafters=list(drafters))
+        return plain(details_of(answer(figures=msgspec.to_builtins(msgspec.structs.replace(FIGURES, draft=draft)))))
+
+    assert details(model, ngram) == (
+        "Draft model: 120 of 160 guesses kept (75 %), in 40 passes\nn-grams: 0 of 1 guess kept (0 %), in 1 pass"
+    )
+    assert details(model, unused) == details(model) == details() == ""
+
+
+def test_a_drafter_that_is_not_known_costs_only_its_own_entry() -> None:
+    whole = msgspec.structs.replace(
+        FIGURES,
+        draft=msgspec.structs.replace(
+            FIGURES.draft, drafters=[DrafterFigures(name="model", tested=4), DrafterFigures(name="ngram", tested=4)]
+        ),
+    )
+    figures = msgspec.to_builtins(whole)
+    figures["draft"]["drafters"] += [{"name": "heads", "tested": 9}, {"name": ["model"]}, 5]
+    assert plain(footer_of(answer(figures=figures))) == plain(footer_of(answer()))
+    assert [line.partition(":")[0] for line in details_of(answer(figures=figures)).splitlines()] == [
+        "Draft model",
+        "n-grams",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QPushButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
@@ -181,6 +181,35 @@ def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Runn
     qtbot.waitUntil(lambda: panel.status_text().startswith("Draft on"), timeout=WAIT_MS)
     running.ask("Still there?")
     assert running.session.branch()[-1].status == "complete"
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_how_to_draft_is_chosen_in_the_panel_and_kept(qtbot: QtBot) -> None:
+    running = Running(qtbot, LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "echo"]))
+    running.begin()
+    running.ready()
+    panel = running.window.speed_panel
+    auto, drafter = button(panel, "Auto"), panel.findChild(QComboBox)
+    assert isinstance(drafter, QComboBox)
+    qtbot.waitUntil(auto.isEnabled)
+
+    def chosen() -> tuple[int | None, str]:
+        return running.settings.values.draft_length, running.settings.values.drafter
+
+    assert chosen() == (None, "auto")
+    running.ask("First")
+    QTest.keyClick(auto, Qt.Key.Key_Space)
+    QTest.keyClick(drafter, Qt.Key.Key_End)
+    assert chosen() == (5, "ngram")
+    running.ask("Second")
+    QTest.keyClick(auto, Qt.Key.Key_Space)
+    assert chosen() == (None, "ngram")
+    answers = [message.text for message in running.session.branch() if message.role == "assistant"]
+    assert answers == ["auto auto auto", "5 ngram auto"]
+    running.close()
+    qtbot.wait_until(lambda: not isValid(running.window), timeout=WAIT_MS)
+    kept = SettingsFile(paths.settings_file()).values
+    assert (kept.draft_length, kept.drafter) == (None, "ngram")
 
 
 @pytest.mark.usefixtures("guide_pair")
@@ -405,8 +434,8 @@ def named(widget: QWidget) -> bool:
     return bool(widget.accessibleName() or text)
 
 
-def button(parent: QWidget, text: str) -> QPushButton:
-    return next(one for one in parent.findChildren(QPushButton) if one.text() == text)
+def button(parent: QWidget, text: str) -> QAbstractButton:
+    return next(one for one in parent.findChildren(QAbstractButton) if one.text() == text)
 
 
 def test_shortcuts_are_unique_and_as_documented(open_window: Callable[[], Running]) -> None:

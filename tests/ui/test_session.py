@@ -12,6 +12,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.engine.protocol import LoadSettings, Message
+from app.ui.conversation import AnswerSettings
 from app.ui.engine_client import EngineState
 from app.ui.local_engine import Timings
 from app.ui.notices import Action
@@ -54,6 +55,22 @@ def test_message_and_answer_are_shown_and_stored(make_desk: MakeDesk) -> None:
     assert "74 tok/s" in desk.page.footers[-1].replace("\u00a0", " ")
     assert desk.page.footers[-1].endswith("stopped at the end of the answer")
     assert not desk.page.busy
+
+
+def test_how_to_draft_reaches_the_engine_and_is_stored(make_desk: MakeDesk) -> None:
+    desk = make_desk("echo")
+    desk.load()
+    desk.ask("As it is")
+    desk.session.settings = AnswerSettings(draft_length=3, drafter="ngram", propose="greedy")
+    desk.ask("Otherwise")
+    assert desk.page.texts() == ["As it is", "auto auto auto", "Otherwise", "3 ngram greedy"]
+    chat_id = desk.session.chat_id()
+    assert chat_id is not None
+    answers = desk.stored(lambda store: store.branch(chat_id))[1::2]
+    assert [(one.settings["draft_length"], one.settings["drafter"]) for one in answers] == [
+        ("auto", "auto"),
+        (3, "ngram"),
+    ]
 
 
 def test_a_draft_that_fails_in_an_answer_is_told(make_desk: MakeDesk) -> None:

@@ -57,6 +57,17 @@ def test_text_is_readable_on_every_surface_and_tint(chosen: Theme) -> None:
 
 
 @THEMES
+def test_the_tints_differ_clearly_and_are_equally_quiet(chosen: Theme) -> None:
+    model, ngram = chosen.tint_model, chosen.tint_ngram
+    assert 60 < abs(model.hslHueF() - ngram.hslHueF()) * 360 < 300
+    loudness = [contrast(tint, chosen.surface) for tint in (model, ngram)]
+    assert all(1.15 < ratio < 1.7 for ratio in loudness)
+    assert max(loudness) / min(loudness) < 1.2
+    # The dotted line below n-grams tells them apart without colour.
+    assert contrast(chosen.quiet, ngram) >= 3
+
+
+@THEMES
 def test_what_one_operates_stands_out_from_its_surface(chosen: Theme) -> None:
     assert contrast(chosen.control_line, chosen.surface) >= 3
     assert contrast(chosen.control_line, chosen.raised) >= 3

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from app.engine.protocol import DrafterName, Way
 from app.engine.sampling import Distributions
+
+Worth = Callable[[float], bool]
+"""Told how sure the drafter was of the token it just proposed (`Proposal.confidences`): whether to propose another."""
+
+
+def always(_confidence: float) -> bool:
+    """Propose as many as are allowed."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -15,12 +24,28 @@ class Proposal:
 
     tokens: list[int] = field(default_factory=list)
     distributions: Distributions | None = None
+    confidences: list[float] = field(default_factory=list)
+    """How sure the drafter is of each token: larger is surer, on a scale of its own (the controller calibrates it).
+
+    A draft model gives the lead of the token over the next best candidate in nats; n-grams the length of their match.
+    """
+    others: list[int] = field(default_factory=list)
+    """What the other way of proposing would have put in each place, where the drafter has two; else empty."""
+
+    def first(self, count: int) -> Proposal:
+        """The same with only the first ``count`` tokens."""
+        if count >= len(self.tokens):
+            return self
+        rows = self.distributions
+        if rows is not None:
+            rows = Distributions(rows.ids[:count], rows.log_probs[:count])
+        return Proposal(self.tokens[:count], rows, self.confidences[:count], self.others[:count])
 
 
 class Drafter(Protocol):
     """Proposes tokens; knows the context only through these three calls."""
 
-    name: str
+    name: DrafterName
 
     def begin(self, tokens: Sequence[int]) -> None:
         """A generation starts behind the prompt ``tokens``, which are processed now.
@@ -28,11 +53,14 @@ class Drafter(Protocol):
         Raises `Cancelled` when told to stop meanwhile.
         """
 
-    def propose(self, count: int) -> Proposal:
-        """Guess at most ``count`` next tokens. Fewer, or none, is always allowed."""
+    def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:
+        """Guess at most ``count`` next tokens. Fewer, or none, is always allowed.
 
-    def accepted(self, count: int, token: int) -> None:
-        """The first ``count`` tokens of the last proposal stand, and ``token``, the target's own, comes after them."""
+        After each token ``worth`` is asked whether one more pays. Drafters with one way of proposing ignore ``way``.
+        """
+
+    def accepted(self, tokens: Sequence[int]) -> None:
+        """The answer went on with ``tokens``, whether this drafter proposed the last draft or not."""
 
     def close(self) -> None:
         """Free what it holds."""

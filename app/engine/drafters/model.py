@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.cache import Cache, shared_prefix
-from app.engine.drafters import Proposal
-from app.engine.protocol import AcceptRule, Sampling
+from app.engine.drafters import Proposal, Worth, always
+from app.engine.protocol import AcceptRule, DrafterName, Sampling, Way
 from app.engine.sampling import Distributions, Floats, distributions, has_penalties, penalise, top_candidates
 from app.engine.verification import Purpose, draw, gumbel
-from app.errors import Cancelled
+from app.errors import Cancelled, KnownError
+
+_UNKNOWN_TOKENS = "This chat has tokens that the draft model does not know."
 
 
 class ModelDrafter:
     """Drafts with a draft model and keeps its KV cache for what was accepted.
 
-    Under ``coupled`` it proposes with the target's own noise, so that the two agree as often as their distributions do;
-    under ``rejection`` it samples with noise of its own and hands out the distributions.
+    Under ``coupled`` it proposes either with the target's own noise, so that the two agree as often as their
+    distributions do, or always its likeliest token; under ``rejection`` it samples with noise of its own and hands out
+    the distributions.
     """
 
-    name = "model"
+    name: DrafterName = "model"
 
     def __init__(
         self, cache: Cache, vocabulary: int, ends: Callable[[int], bool], should_stop: Callable[[], bool]
@@ -38,7 +43,6 @@ class ModelDrafter:
         self._context: list[int] = []
         self._proposed: list[int] = []
         self._sampling, self._accept, self._seed = Sampling(), "coupled", 0
-        self._lost = False
 
     def configure(self, sampling: Sampling, accept: AcceptRule, seed: int) -> None:
         """Set how to propose in the next generation."""
@@ -48,65 +52,107 @@ class ModelDrafter:
         """Take over a prompt. What the cache shares with it is kept, the rest is processed. See `Drafter.begin`."""
         self._context = list(tokens)
         self._proposed = []
-        self._lost = any(token >= self._vocabulary for token in tokens)
-        if self._lost:
-            return
+        if not self._knows(tokens):
+            raise KnownError(_UNKNOWN_TOKENS)
         self._cache.roll_back(shared_prefix(self._cache.tokens, tokens))
-        with self._cache.aborting(self._should_stop):
-            while missing := self._context[len(self._cache.tokens) :][: self._cache.chunk]:
-                if self._should_stop():
-                    raise Cancelled
-                self._cache.decode(missing, 0)
+        self._catch_up(0)
 
-    def propose(self, count: int) -> Proposal:
+    def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:
         """See `Drafter.propose`."""
-        room = self._cache.length - len(self._context)
-        count = min(count, room)
-        if count <= 0 or self._lost:
-            self._proposed = []
-            return Proposal()
-        row = self._cache.decode(self._context[len(self._cache.tokens) :], 1)[0]
-        tokens: list[int] = []
-        rows: list[Distributions] = []
-        while True:
-            token = self._choose(row, tokens, rows)
-            tokens.append(token)
-            if len(tokens) == count or self._ends(token):
-                break
-            row = self._cache.decode([token], 1)[0]
-        self._proposed = tokens
-        return Proposal(tokens, _stack(rows) if rows else None)
-
-    def accepted(self, count: int, token: int) -> None:
-        """See `Drafter.accepted`."""
-        self._context += [*self._proposed[:count], token]
         self._proposed = []
-        self._lost = self._lost or token >= self._vocabulary
-        self._cache.roll_back(min(len(self._cache.tokens), len(self._context) - 1))
+        count = min(count, self._cache.length - len(self._context))
+        if not self._knows(self._context[len(self._cache.tokens) :]):
+            raise KnownError(_UNKNOWN_TOKENS)
+        if count <= 0:
+            return Proposal()
+        row = self._caught_up()
+        choices: list[_Choice] = []
+        while True:
+            choice = self._choose(row, self._proposed, way)
+            choices.append(choice)
+            self._proposed.append(choice.token)
+            if len(choices) == count or self._ends(choice.token) or not worth(choice.lead):
+                break
+            row = self._cache.decode([choice.token], 1)[0]
+        rows = [choice.distribution for choice in choices if choice.distribution is not None]
+        others = [choice.other for choice in choices if choice.other is not None]
+        leads = [choice.lead for choice in choices]
+        return Proposal(list(self._proposed), _stack(rows) if rows else None, leads, others)
+
+    def accepted(self, tokens: Sequence[int]) -> None:
+        """See `Drafter.accepted`."""
+        keep = len(self._context) + shared_prefix(self._proposed, tokens)
+        self._context += tokens
+        self._proposed = []
+        self._cache.roll_back(min(len(self._cache.tokens), keep, len(self._context) - 1))
 
     def close(self) -> None:
         """See `Drafter.close`."""
         self._cache.close()
 
-    def _choose(self, row: Floats, draft: list[int], rows: list[Distributions]) -> int:
+    def _caught_up(self) -> Floats:
+        """The logits after the context; other drafters may have written much of it."""
+        if len(self._context) - len(self._cache.tokens) > self._cache.chunk:
+            self._catch_up(1)
+        return np.asarray(self._cache.decode(self._context[len(self._cache.tokens) :], 1)[0])
+
+    def _knows(self, tokens: Sequence[int]) -> bool:
+        return all(token < self._vocabulary for token in tokens)
+
+    def _catch_up(self, leave: int) -> None:
+        """Process what the cache lacks of the context, all but the last ``leave`` tokens."""
+        end = len(self._context) - leave
+        with self._cache.aborting(self._should_stop):
+            while missing := self._context[len(self._cache.tokens) : end][: self._cache.chunk]:
+                if self._should_stop():
+                    raise Cancelled
+                self._cache.decode(missing, 0)
+
+    def _choose(self, row: Floats, draft: list[int], way: Way) -> _Choice:
         row = row[: self._vocabulary]
         sampling = self._sampling
         if has_penalties(sampling):
             recent = self._context[-sampling.penalty_window :] if sampling.penalty_window else []
             row = penalise(row, [*recent, *draft], sampling)
         if sampling.temperature == 0:
-            token = int(np.argmax(row))
-            if self._accept == "rejection":
-                rows.append(Distributions(np.array([[token]]), np.zeros((1, 1))))
-            return token
+            token, lead = _best(row)
+            certain = Distributions(np.array([[token]]), np.zeros((1, 1)))
+            return _Choice(token, lead, distribution=certain if self._accept == "rejection" else None)
         position = len(self._context) + len(draft)
         if self._accept == "rejection":
             q = distributions(row[None, :], sampling)
-            rows.append(q)
-            return draw(q, self._seed, [position], Purpose.DRAFT)[0]
+            token = draw(q, self._seed, [position], Purpose.DRAFT)[0]
+            return _Choice(token, _lead(q.log_probs[0], 0), distribution=q)
         ids = _likely(row, sampling)
-        scores = row[ids].astype(np.float64) / sampling.temperature + gumbel(self._seed, [position], ids[None, :])[0]
-        return int(ids[np.argmax(scores)])
+        scores = row[ids].astype(np.float64) / sampling.temperature
+        noisy = scores + gumbel(self._seed, [position], ids[None, :])[0]
+        likeliest, coupled = int(np.argmax(scores)), int(np.argmax(noisy))
+        if way == "greedy":
+            return _Choice(int(ids[likeliest]), _lead(scores, likeliest), other=int(ids[coupled]))
+        return _Choice(int(ids[coupled]), _lead(noisy, coupled), other=int(ids[likeliest]))
+
+
+@dataclass(frozen=True)
+class _Choice:
+    token: int
+    lead: float
+    """Nats between the best and the second-best score. Under ``rejection`` of the distribution, not of the token
+    drawn from it: what is drafted further must not depend on a token that is not yet tested."""
+    other: int | None = None
+    distribution: Distributions | None = None
+
+
+def _best(row: Floats) -> tuple[int, float]:
+    """The likeliest token and its lead. Two passes over the row: a vocabulary of 150,000 is not sorted."""
+    token = int(np.argmax(row))
+    second = max(row[:token].max(initial=-np.inf), row[token + 1 :].max(initial=-np.inf))
+    return token, float(row[token] - second)
+
+
+def _lead(scores: NDArray[np.float64], best: int) -> float:
+    if len(scores) == 1:
+        return math.inf
+    return float(scores[best] - np.delete(scores, best).max())
 
 
 def _likely(row: Floats, sampling: Sampling) -> NDArray[np.int64]:

@@ -221,11 +221,13 @@ class AnswerMessage(MessageWidget):
             self.show_progress("")
         self.view.append_pieces(pieces)
 
-    def finish(self, footer: str, note: str | None, version: int, versions: int) -> None:
+    def finish(self, footer: str, note: str | None, version: int, versions: int, details: str = "") -> None:
         """The answer is complete; also for a stored one."""
         self.progress.hide()
         self.footer.setText(footer)
         self.footer.setVisible(bool(footer))
+        explain(self.footer, f"{HELP}\n\n{details}" if details else HELP)
+        self.footer.setAccessibleDescription(details)
         self.note.setText(note or "")
         self.note.setVisible(bool(note))
         self.versions.set_versions(version, versions)

@@ -14,12 +14,12 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPainterPath, QPen, QTextBlock, QTextDocument
 
 from app.engine.protocol import Piece
+from app.ui import drafters
 from app.ui.chat.alignment import Span, align, spans, utf16_offsets
 from app.ui.chat.rendering import Unit
 from app.ui.theme import Theme
 
 _ROUNDING = 3.0
-_NAMES = {"model": "the draft model", "ngram": "the n-gram drafter"}
 
 
 @dataclass(slots=True)
@@ -123,13 +123,14 @@ class TokenTints:
             yield from by_drafter.values()
 
     def _joined(self, found: list[Span]) -> list[tuple[int, int, str]]:
-        """Neighbours of one round become one shape."""
+        """Neighbours of one drafter and round become one shape."""
         result: list[tuple[int, int, str]] = []
         before: Piece | None = None
         for span in found:
             piece = self.pieces[span.piece]
             drafter = piece.drafter or ""
-            if before and result and result[-1][1] == span.start and before.round == piece.round:
+            same = before is not None and (before.round, before.drafter) == (piece.round, piece.drafter)
+            if same and result and result[-1][1] == span.start:
                 result[-1] = (result[-1][0], span.end, drafter)
             else:
                 result.append((span.start, span.end, drafter))
@@ -175,9 +176,9 @@ def forget_shapes(units: list[Unit]) -> None:
 def explanation(piece: Piece) -> str:
     """What to say about a token, as plain text; empty where there is nothing to say."""
     if piece.drafter:
-        return f"Guessed by {_NAMES.get(piece.drafter, piece.drafter)} in round {piece.round} and kept"
+        return f"From {drafters.IN_SENTENCES[piece.drafter]}: guessed in round {piece.round} and kept"
     if piece.guess is not None:
-        return f"The draft had guessed “{_shown(piece.guess)}”; the target wrote “{_shown(piece.text)}”"
+        return f"The guess was “{_shown(piece.guess)}”; the target wrote “{_shown(piece.text)}”"
     return ""
 
 

@@ -86,13 +86,14 @@ class Transcript(QWidget):
         note: str | None,
         version: int,
         versions: int,
+        details: str = "",
     ) -> None:
-        """Add a stored answer. ``pieces``: its tokens, where they are known; ``note`` as in `finish_answer`."""
+        """Add a stored answer. ``pieces``: its tokens, where they are known; the rest as in `finish_answer`."""
 
         def build(entry: Entry) -> QWidget:
             message = AnswerMessage(message_id, heading)
             message.view.set_text(text, pieces)
-            message.finish(footer, note, version, versions)
+            message.finish(footer, note, version, versions, details)
             return self._prepared_answer(message, entry)
 
         self._add(message_id, build, text)
@@ -141,11 +142,15 @@ class Transcript(QWidget):
             share = min(100, 100 * done // total)
             self._answer.widget.show_progress(f"Reading the chat · {share} %")
 
-    def finish_answer(self, footer: str, note: str | None, version: int, versions: int) -> None:
-        """The answer is complete. ``note``: what is particular about it, such as that it was cut off."""
+    def finish_answer(self, footer: str, note: str | None, version: int, versions: int, details: str = "") -> None:
+        """The answer is complete.
+
+        ``note``: what is particular about it, such as that it was cut off. ``details``: lines for the tool tip of
+        the footer.
+        """
         if self._answer is not None and isinstance(self._answer.widget, AnswerMessage):
             self._answer.widget.view.finish()
-            self._answer.widget.finish(footer, note, version, versions)
+            self._answer.widget.finish(footer, note, version, versions, details)
         self._answer = None
 
     # -- notices and the empty chat

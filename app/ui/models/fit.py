@@ -78,7 +78,9 @@ def judge(target: str, draft: str | None, headers: Headers) -> PairCheck:
     except KnownError as error:
         return PairCheck(str(error), "bad")
     if draft is None:
-        return PairCheck("No draft: the target answers alone.", target=describe(first), can_load=True)
+        return PairCheck(
+            "No draft model: guesses come from the chat itself (n-grams).", target=describe(first), can_load=True
+        )
     try:
         second = headers.read(draft)
     except KnownError as error:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from app.engine.protocol import MAX_DRAFT_LENGTH, Figures, Round
 from app.engine.statistics import Statistics
+from app.ui.speed.recent import Recent
 
 LIVE_SECONDS = 3.0
 """The window of live speed and live acceptance."""
@@ -76,6 +77,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.round_time = RoundTime()
+        self.recent = Recent()
         self._statistics = Statistics()
         self._final: Figures | None = None
         self._spans: deque[_Span] = deque()
@@ -90,6 +92,7 @@ class Meter:
     def begin(self) -> None:
         """A new answer starts; the history of the last minute stays."""
         self.round_time = RoundTime()
+        self.recent = Recent()
         self._statistics = Statistics()
         self._final = None
         self._spans.clear()
@@ -104,6 +107,7 @@ class Meter:
             self._offset = min(self._offset, now - plausible[-1].time)
         for round_ in plausible:
             self._statistics.add(round_)
+            self.recent.add(round_)
             if round_.verify_passes:
                 self.round_time.passes += round_.verify_passes
                 self.round_time.draft += round_.draft_seconds

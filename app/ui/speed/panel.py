@@ -1,4 +1,4 @@
-"""The Speed panel: what drafting does, how fast answers are written, and the two things one can change about it."""
+"""The Speed panel: what drafting does, how fast answers are written, and what one can change about it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QCheckBox, QFrame, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
-from app.engine.protocol import DEFAULT_DRAFT_LENGTH, Figures, PairLoaded, Round
-from app.ui import theme, units
+from app.engine.protocol import DEFAULT_DRAFT_LENGTH, DrafterChoice, DraftLength, Figures, PairLoaded, Round
+from app.ui import drafters, theme, units
 from app.ui.speed import wording
+from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted
 from app.ui.speed.drawings import PositionBars, RoundBar
 from app.ui.speed.meter import Meter
-from app.ui.speed.parts import DraftLengthControl, Heading, LiveFigure, PlainSpeed, StatusLines
+from app.ui.speed.parts import Heading, LiveFigure, PlainSpeed, StatusLines
 from app.ui.theme import SPACING
 from app.ui.widgets import explain, stacked
 
@@ -25,7 +26,9 @@ REFRESH_MS = 100
 class SpeedPanel(QScrollArea):
     """Give it rounds as they come; it asks for nothing and works nothing out while it is hidden."""
 
-    draft_length_changed = Signal(int)
+    draft_length_changed = Signal(object)
+    """Carries a `DraftLength`."""
+    drafter_changed = Signal(str)
     measure_plain_requested = Signal()
     show_drafted_changed = Signal(bool)
 
@@ -37,7 +40,8 @@ class SpeedPanel(QScrollArea):
         self._failure: str | None = None
         self._plain_speed: float | None = None
         self._answering = False
-        self._has_answer = False
+        self._asked: wording.Asked | None = None
+        """What the running or last answer was asked with; ``None`` where there is none."""
         self._rows = DEFAULT_DRAFT_LENGTH
         self._changed = True
         self._status = wording.Status("", "")
@@ -55,11 +59,13 @@ class SpeedPanel(QScrollArea):
         self._pair = pair
         self._failure = None
         self._plain_speed = None
-        self._answering = self._has_answer = False
+        self._answering, self._asked = False, None
         self._meter = Meter()
+        self._drafter.set_pair(pair)
         if pair is not None:
-            self._draft_length.set_value(pair.default_draft_length)
-            self._rows = self.draft_length()
+            self._draft_length.set_default(pair.default_draft_length)
+            self._status_lines.set_default_length(pair.default_draft_length)
+        self._rows = self._least_rows()
         self._note_change()
 
     def set_engine_state(self, text: str) -> None:
@@ -74,11 +80,11 @@ class SpeedPanel(QScrollArea):
         self._note_change()
 
     def begin_generation(self) -> None:
-        """The request went out."""
+        """The request went out, with what is set now."""
         self._meter.begin()
-        self._answering = self._has_answer = True
+        self._answering, self._asked = True, self._situation().coming
         # Not while the slider is moved: it would run away from under the pointer.
-        self._rows = self.draft_length()
+        self._rows = self._least_rows()
         self._note_change()
 
     def add_rounds(self, rounds: Sequence[Round]) -> None:
@@ -89,6 +95,7 @@ class SpeedPanel(QScrollArea):
     def end_generation(self, figures: Figures | None) -> None:
         """The answer is there, with the engine's figures unless it failed."""
         self._answering = False
+        self._meter.recent.end()
         if figures is not None:
             self._meter.finish(figures)
         self._note_change()
@@ -101,22 +108,29 @@ class SpeedPanel(QScrollArea):
     def set_measuring(self, measuring: bool) -> None:
         self._plain.set_measuring(measuring)
 
-    def draft_length(self) -> int:
-        """Tokens to guess before a verify pass; 0 is off."""
+    def draft_length(self) -> DraftLength:
+        """Tokens to guess before a verify pass in the next answer: "auto", or a fixed number; 0 is off."""
         return self._draft_length.value()
 
-    def set_draft_length(self, length: int) -> None:
+    def drafter(self) -> DrafterChoice:
+        """Who guesses in the next answer."""
+        return self._drafter.choice()
+
+    def set_drafter(self, drafter: DrafterChoice) -> None:
+        """Silently."""
+        self._drafter.set_choice(drafter)
+        self._note_change()
+
+    def set_draft_length(self, length: DraftLength) -> None:
         """Silently, as `set_show_drafted`: the one who sets it knows."""
         if length == self.draft_length():
             return
         self._draft_length.set_value(length)
-        self._rows = self._rows if self._has_answer else length
+        self._rows = self._rows if self._asked else self._least_rows()
         self._note_change()
 
     def set_show_drafted(self, shown: bool) -> None:
-        self._show_drafted.blockSignals(True)
-        self._show_drafted.setChecked(shown)
-        self._show_drafted.blockSignals(False)
+        self._show_drafted.set_checked(shown)
 
     def status_text(self) -> str:
         """The status in one sentence, as of the last refresh."""
@@ -151,9 +165,9 @@ class SpeedPanel(QScrollArea):
             (self._round, "round"),
         ):
             explain(widget, wording.HELP[key])
-        self._draft_length = DraftLengthControl(DEFAULT_DRAFT_LENGTH)
-        self._show_drafted = QCheckBox("Show drafted tokens")
-        explain(self._show_drafted, wording.HELP["show-drafted"])
+        self._draft_length = DraftLengthControl()
+        self._drafter = DrafterControl()
+        self._show_drafted = ShowDrafted()
         self.setWidget(self._laid_out())
 
     def _laid_out(self) -> QWidget:
@@ -163,13 +177,12 @@ class SpeedPanel(QScrollArea):
         column = QVBoxLayout(content)
         column.setContentsMargins(4 * SPACING, 4 * SPACING, 4 * SPACING, 4 * SPACING)
         column.setSpacing(5 * SPACING)
-        self._draft_figures = stacked(self._positions_heading, self._positions)
         groups = (
             self._status_lines,
             stacked(self._speed, self._kept, self._plain),
-            self._draft_figures,
+            stacked(self._positions_heading, self._positions),
             stacked(self._round_heading, self._round),
-            stacked(self._draft_length, self._show_drafted),
+            stacked(self._draft_length, self._drafter, self._show_drafted),
         )
         for group in groups:
             column.addWidget(group)
@@ -178,6 +191,9 @@ class SpeedPanel(QScrollArea):
 
     def _connect(self) -> None:
         self._draft_length.value_changed.connect(self._on_draft_length_changed)
+        self._drafter.choice_changed.connect(self._on_drafter_changed)
+        self._status_lines.keep_on_requested.connect(self._draft_length.fix)
+        self._status_lines.focus_lost.connect(self._draft_length.take_focus)
         self._plain.requested.connect(self.measure_plain_requested)
         self._show_drafted.toggled.connect(self.show_drafted_changed)
 
@@ -197,26 +213,55 @@ class SpeedPanel(QScrollArea):
 
     def _refresh(self) -> None:
         self._changed = False
-        figures = self._meter.figures() if self._has_answer else None
-        has_draft = self._pair is not None and self._pair.draft is not None
-        situation = wording.Situation(
+        situation = self._situation()
+        self._status = wording.status(situation)
+        self._status_lines.show_status(self._status)
+        self._refresh_figures(situation.figures)
+        self._plain.show_speeds(self._plain_speed, situation.speed_up, can_measure=self._can_measure())
+        self._positions.show_shares(self._shares(), self._rows)
+        self._draft_length.set_in_use(self._length_in_use(situation))
+        for control in (self._draft_length, self._drafter):
+            control.setEnabled(self._pair is not None and drafters.allowed(self._pair))
+
+    def _situation(self) -> wording.Situation:
+        recent = self._meter.recent
+        return wording.Situation(
             pair=self._pair,
             engine_state=self._engine_state,
             failure=self._failure,
             draft_length=self.draft_length(),
+            drafter=self.drafter(),
+            asked=self._asked,
             answering=self._answering,
-            figures=figures,
+            figures=self._meter.figures() if self._asked else None,
+            paused=recent.pause if self._asked else None,
+            plain_pass=recent.plain.mean(),
+            drafted_pass=recent.drafted.mean(),
             plain_speed=self._plain_speed,
         )
-        self._status = wording.status(situation)
-        self._status_lines.show_status(self._status)
-        self._refresh_figures(figures)
-        self._plain.show_speeds(self._plain_speed, situation.speed_up, can_measure=self._can_measure())
-        self._positions.show_shares(self._meter.acceptance_by_position(), self._rows)
-        self._draft_length.setEnabled(has_draft)
-        # Without a draft there is nothing to keep.
-        for part in (self._kept, self._draft_figures):
-            part.setVisible(has_draft or self._pair is None)
+
+    def _least_rows(self) -> int:
+        """How many positions to show where nothing is known yet."""
+        length = self.draft_length()
+        if length != "auto":
+            return length
+        return self._pair.default_draft_length if self._pair else DEFAULT_DRAFT_LENGTH
+
+    def _shares(self) -> list[float]:
+        """Kept by position, without the far end of long drafts where nothing ever was."""
+        shares = self._meter.acceptance_by_position()
+        while len(shares) > self._rows and not shares[-1]:
+            shares.pop()
+        return shares
+
+    def _length_in_use(self, now: wording.Situation) -> str:
+        """What the automatic draft length came to in the answer that was asked with it, in a word or two."""
+        length = self._meter.recent.draft_length
+        if now.asked is None or now.asked.draft_length != "auto":
+            return ""
+        if now.paused is not None:
+            return "paused" if now.is_paused else ""
+        return f"{length} {'now' if now.answering else 'lately'}" if length is not None else ""
 
     def _refresh_figures(self, figures: Figures | None) -> None:
         meter = self._meter
@@ -234,10 +279,15 @@ class SpeedPanel(QScrollArea):
     def _can_measure(self) -> bool:
         return self._pair is not None and self._failure is None and not self._answering
 
-    @Slot(int)
-    def _on_draft_length_changed(self, length: int) -> None:
+    @Slot(object)
+    def _on_draft_length_changed(self, length: DraftLength) -> None:
         self._note_change()
         self.draft_length_changed.emit(length)
+
+    @Slot(str)
+    def _on_drafter_changed(self, drafter: str) -> None:
+        self._note_change()
+        self.drafter_changed.emit(drafter)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

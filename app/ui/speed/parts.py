@@ -1,11 +1,10 @@
-"""The rows the Speed panel is made of."""
+"""The rows of the Speed panel that show something; `app.ui.speed.controls` has those one changes something with."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSlider, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QToolButton, QToolTip, QVBoxLayout, QWidget
 
-from app.engine.protocol import MAX_DRAFT_LENGTH
 from app.ui import icons, theme, units
 from app.ui.speed import wording
 from app.ui.speed.drawings import Sparkline
@@ -40,10 +39,15 @@ def _large_figure(text: str = "") -> QLabel:
 
 
 class StatusLines(QWidget):
-    """The status sentence: what in bold, then the figures or the reason."""
+    """The status sentence: what in bold, then the figures or the reason; for a pause, what one can do about it."""
+
+    keep_on_requested = Signal()
+    focus_lost = Signal()
+    """The pause that the keyboard was at is over."""
 
     def __init__(self) -> None:
         super().__init__()
+        self._status = wording.Status("", "")
         self._heading = label(role="heading")
         self._detail = label(role="quiet", wraps=True, figures=True)
         self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -55,15 +59,51 @@ class StatusLines(QWidget):
         column.setSpacing(SPACING)
         column.addWidget(self._heading)
         column.addWidget(self._detail)
+        column.addWidget(self._pause_buttons())
         explain(self, wording.HELP["status"])
 
+    def _pause_buttons(self) -> QWidget:
+        self._keep_on = QPushButton("Keep on")
+        self._why = QPushButton("Why?")
+        self._why.setAccessibleName("Why is drafting paused?")
+        for button in (self._keep_on, self._why):
+            theme.set_role(button, "small")
+        self._keep_on.clicked.connect(self.keep_on_requested)
+        self._why.clicked.connect(self._on_why)
+        self._buttons = QWidget()
+        row = _row(self._keep_on, self._why)
+        row.addStretch(1)
+        row.setContentsMargins(0, SPACING, 0, 0)
+        self._buttons.setLayout(row)
+        self._buttons.hide()
+        return self._buttons
+
+    def set_default_length(self, length: int) -> None:
+        """The draft length that "Keep on" begins with."""
+        explain(self._keep_on, wording.keep_on(length))
+
     def show_status(self, status: wording.Status) -> None:
-        _set_text(self._heading, status.heading)
+        if status == self._status:
+            return
+        self._status = status
+        _set_text(self._heading, status.heading + status.joint.rstrip(" ·"))
         theme.set_role(self._heading, _HEADING_ROLES[status.mood])
         # A word joiner keeps "tok/s" together, which would break at its slash.
         _set_text(self._detail, status.detail.replace("/", "/\u2060"))
-        if self.accessibleName() != status.sentence:
-            self.setAccessibleName(status.sentence)
+        self.setAccessibleName(status.sentence)
+        if status.why != self._why.whatsThis():
+            explain(self._why, status.why)
+            self._why.setAccessibleDescription(status.why)
+        # Before they are hidden: else the keyboard goes wherever Qt finds a place.
+        if not status.why and self.window().focusWidget() in (self._keep_on, self._why):
+            self.focus_lost.emit()
+        self._buttons.setVisible(bool(status.why))
+
+    @Slot()
+    def _on_why(self) -> None:
+        # The tool tip at once, and also for those who do not point.
+        place = self._why.mapToGlobal(self._why.rect().bottomLeft())
+        QToolTip.showText(place, self._why.toolTip(), self._why)
 
 
 class LiveFigure(QWidget):
@@ -172,46 +212,3 @@ class Heading(QWidget):
 
     def set_value(self, text: str) -> None:
         _set_text(self._value, text)
-
-
-class DraftLengthControl(QWidget):
-    """How many tokens to guess: a slider from off to the longest draft."""
-
-    value_changed = Signal(int)
-
-    def __init__(self, value: int) -> None:
-        super().__init__()
-        self._heading = Heading("Draft length")
-        self._slider = QSlider(Qt.Orientation.Horizontal)
-        self._slider.setRange(0, MAX_DRAFT_LENGTH)
-        self._slider.setPageStep(4)
-        self._slider.setAccessibleName("Draft length")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(SPACING)
-        column.addWidget(self._heading)
-        column.addWidget(self._slider)
-        explain(self, wording.HELP["draft-length"])
-        self._slider.valueChanged.connect(self._on_value_changed)
-        self.set_value(value)
-        self._describe(value)
-
-    def value(self) -> int:
-        return self._slider.value()
-
-    def set_value(self, value: int) -> None:
-        """Without `value_changed`."""
-        self._slider.blockSignals(True)
-        self._slider.setValue(value)
-        self._slider.blockSignals(False)
-        self._describe(self._slider.value())
-
-    def _describe(self, value: int) -> None:
-        text = "Off" if value == 0 else units.tokens(value)
-        self._heading.set_value(text)
-        self._slider.setAccessibleDescription(text)
-
-    @Slot(int)
-    def _on_value_changed(self, value: int) -> None:
-        self._describe(value)
-        self.value_changed.emit(value)

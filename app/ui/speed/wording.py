@@ -5,11 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from app.engine.protocol import Figures, PairLoaded
-from app.ui import units
+from app.engine.protocol import DrafterChoice, DrafterName, DraftLength, Figures, PairLoaded, Pause
+from app.ui import drafters, units
 from app.ui.units import NO_BREAK
 
 Mood = Literal["good", "plain", "warning", "bad"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an answer is asked with, as far as drafting goes."""
+
+    draft_length: DraftLength
+    drafters: tuple[DrafterName, ...]
 
 
 @dataclass(frozen=True)
@@ -19,10 +27,20 @@ class Situation:
     pair: PairLoaded | None = None
     engine_state: str = ""
     failure: str | None = None
-    draft_length: int = 0
+    draft_length: DraftLength = "auto"
+    """Of the next answer, as `drafter`."""
+    drafter: DrafterChoice = "auto"
+    asked: Asked | None = None
+    """What the answer being written or the last one was asked with; ``None`` where there is none."""
     answering: bool = False
     figures: Figures | None = None
     """Of the answer being written or the last one; ``None`` where there is none."""
+    paused: Pause | None = None
+    """Why the drafting of that answer is paused, or was at its end."""
+    plain_pass: float | None = None
+    """Mean seconds of a verify pass without a draft, in that answer."""
+    drafted_pass: float | None = None
+    """Mean seconds of guessing and verifying together, in that answer."""
     plain_speed: float | None = None
 
     @property
@@ -32,6 +50,28 @@ class Situation:
             return None
         return self.figures.decode_tokens_per_second / self.plain_speed
 
+    @property
+    def coming(self) -> Asked:
+        """What the next answer is asked with."""
+        return Asked(self.draft_length, drafters.in_use(self.drafter, self.draft_length, self.pair))
+
+    @property
+    def changes(self) -> bool:
+        """Whether the next answer drafts otherwise than the figures are of."""
+        if self.asked is None or not (self.asked.drafters or self.coming.drafters):
+            return False
+        return self.asked != self.coming
+
+    @property
+    def drafters(self) -> tuple[DrafterName, ...]:
+        """Who drafts: in the answer being written, else in the next one."""
+        return self.asked.drafters if self.asked is not None and self.answering else self.coming.drafters
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether those `drafters` are paused."""
+        return self.paused is not None and (self.asked is None or self.asked.drafters == self.drafters)
+
 
 @dataclass(frozen=True)
 class Status:
@@ -40,11 +80,14 @@ class Status:
     heading: str
     detail: str
     mood: Mood = "plain"
+    joint: str = " · "
+    why: str = ""
+    """Explains a pause that the user may end."""
 
     @property
     def sentence(self) -> str:
         """In one line, with ordinary spaces."""
-        return f"{self.heading} · {self.detail}".replace(NO_BREAK, " ") if self.detail else self.heading
+        return f"{self.heading}{self.joint}{self.detail}".replace(NO_BREAK, " ") if self.detail else self.heading
 
 
 def status(now: Situation) -> Status:
@@ -53,16 +96,23 @@ def status(now: Situation) -> Status:
         return Status("Engine stopped", now.failure, "bad")
     if now.pair is None:
         return _without_models(now.engine_state)
-    if now.pair.draft_refused is not None:
-        return Status("Draft refused", f"{_sentence(now.pair.draft_refused)} The target answers alone.", "warning")
-    if now.pair.draft is None:
-        hint = "Open a small draft model of the same family to go faster."
-        return Status("No draft", _figures(now) or f"The target answers alone. {hint}")
-    if now.draft_length == 0:
-        if now.figures is not None and now.figures.draft.tested:
-            return Status("Draft off", "From the next answer on, the target answers alone.")
-        return Status("Draft off", _figures(now) or "Draft length is 0: the target answers alone.")
-    return _with_draft(now)
+    if now.pair.drafting_off is not None:
+        return Status("Draft off", f"{_sentence(now.pair.drafting_off)} The target answers alone.")
+    if now.pair.draft_refused is not None and not _has_guessed(now):
+        instead = "n-grams help instead." if now.drafters else "The target answers alone."
+        return Status("Draft refused", f"{_sentence(now.pair.draft_refused)} {instead}", "warning")
+    if now.changes:
+        return _change(now)
+    if not now.drafters:
+        return _off(now)
+    if now.paused is not None:
+        return _paused(now, now.paused)
+    return _on(now)
+
+
+def _has_guessed(now: Situation) -> bool:
+    """Whether there is something to say of what n-grams do in place of a refused draft."""
+    return now.paused is not None or (now.figures is not None and now.figures.draft.tested > 0)
 
 
 def _without_models(engine_state: str) -> Status:
@@ -74,15 +124,99 @@ def _without_models(engine_state: str) -> Status:
     return Status("No models open", "Open a target model, and a draft model if you have one.")
 
 
-def _with_draft(now: Situation) -> Status:
-    guesses = "1 guess" if now.draft_length == 1 else f"{now.draft_length} guesses"
+def _change(now: Situation) -> Status:
+    """The heading is of the answer being written, else of the next one; the figures are of another way to draft."""
+    detail = f"From the next answer on, {_next(now)}."
+    if not now.drafters:
+        return Status("Draft off", detail)
+    if now.is_paused:
+        return Status(f"{_subject(now)} paused", detail)
+    return Status(f"{_subject(now)} on", detail, "good")
+
+
+def _next(now: Situation) -> str:
+    coming = now.coming
+    if not coming.drafters:
+        return "the target answers alone"
+    if now.asked is None or not now.asked.drafters or now.asked.drafters == coming.drafters:
+        return _amount(coming.draft_length)
+    if len(coming.drafters) > 1:
+        return f"{' and '.join(drafters.IN_SENTENCES[name] for name in coming.drafters)} guess"
+    return "the draft model guesses alone" if coming.drafters == ("model",) else "n-grams guess alone"
+
+
+def _amount(length: DraftLength) -> str:
+    return "as many guesses as pay" if length == "auto" else f"up to {units.guesses(length)} a{NO_BREAK}pass"
+
+
+def _off(now: Situation) -> Status:
+    reason = "Draft length is 0" if now.draft_length == 0 else "No drafter is chosen"
+    return Status("Draft off", _figures(now) or f"{reason}: the target answers alone.")
+
+
+def _subject(now: Situation) -> str:
+    return "Draft" if "model" in now.drafters else "n-grams"
+
+
+def _paused(now: Situation, pause: Pause) -> Status:
+    it_costs = "it costs more than it saves" if "model" in now.drafters else "they cost more than they save"
+    kept, needed = _told_apart(pause)
+    needs = f", needs{NO_BREAK}{needed}" if needed else ""
+    detail = f"on this text {it_costs} ({kept}{NO_BREAK}kept{needs})"
+    return Status(f"{_subject(now)} paused", detail, joint=": ", why=_why(now, pause))
+
+
+def _told_apart(pause: Pause) -> tuple[str, str]:
+    """The two shares, with a decimal where they would else read the same; the second is empty where none helps."""
+    kept, needed = units.share(pause.kept), units.share(pause.needed)
+    if pause.needed >= 1.0 or pause.needed <= pause.kept:
+        return kept, ""
+    if kept != needed:
+        return kept, needed
+    precise = units.share(pause.kept, 1), units.share(pause.needed, 1)
+    return precise if precise[0] != precise[1] else (kept, "")
+
+
+def _why(now: Situation, pause: Pause) -> str:
+    kept, needed = _told_apart(pause)
+    costs = "guessing takes time, and a verify pass over guesses takes longer than a plain one"
+    if pause.needed >= 1.0:
+        reason = f"No share of kept guesses would pay here: on this machine {costs}, by more than guesses can save."
+    elif needed:
+        reason = f"Needed is {needed}: {costs}, so on this machine drafting pays only from there on."
+    else:
+        reason = f"That is just under what pays here: {costs}."
+    times = ""
+    if now.plain_pass is not None and now.drafted_pass is not None:
+        with_guesses, plain = units.milliseconds(now.drafted_pass), units.milliseconds(now.plain_pass)
+        times = f" In this answer a pass took {with_guesses} with its guesses and {plain} without any."
+    return (
+        f"Kept is {kept}: about so many of the guesses made here are what the target says itself. {reason}{times}\n"
+        "Meanwhile the target answers alone, which is quicker. A few guesses are tried from time to time, and "
+        "drafting goes on by itself once it pays."
+    )
+
+
+def _on(now: Situation) -> Status:
+    heading = f"{_subject(now)} on"
     detail = _figures(now)
     if not detail:
-        waiting = "Reading the chat" if now.answering else "Figures come with the next answer"
-        return Status("Draft on", f"{waiting} · up to {guesses} a{NO_BREAK}pass", "good")
+        return Status(heading, _waiting(now), "good")
+    if now.drafters == ("ngram",) and now.figures is not None and not now.figures.draft.tested:
+        return Status(heading, f"nothing to guess from yet · {detail}", "good")
     if now.speed_up is not None and now.speed_up < 0.97 and not now.answering:
-        return Status("Draft on", f"{detail} · slower than plain here: try a shorter draft length", "warning")
-    return Status("Draft on", detail, "good")
+        # Auto does not stay slower: more likely plain speed was measured when the machine was quicker.
+        advice = "measure plain speed again" if now.draft_length == "auto" else "try draft length Auto"
+        return Status(heading, f"{detail} · slower than plain here: {advice}", "warning")
+    return Status(heading, detail, "good")
+
+
+def _waiting(now: Situation) -> str:
+    if now.answering:
+        return f"Reading the chat · {_amount(now.draft_length)}"
+    if drafters.has_model(now.pair):
+        return f"Figures come with the next answer · {_amount(now.draft_length)}"
+    return "Guesses come from the chat itself. A small draft model of the same family helps more."
 
 
 def _figures(now: Situation) -> str:
@@ -102,6 +236,14 @@ def _figures(now: Situation) -> str:
 def _sentence(text: str) -> str:
     text = text.strip()
     return text if text.endswith((".", "…")) else f"{text}."
+
+
+def keep_on(default_length: int) -> str:
+    """What the button "Keep on" does."""
+    return (
+        f"Drafts with the fixed draft length {default_length}, also where that does not pay: from the next answer on, "
+        "in every chat, until Draft length is Auto again."
+    )
 
 
 HELP = {
@@ -131,15 +273,21 @@ HELP = {
         "answer. Where it gets low, a longer draft no longer pays."
     ),
     "round": (
-        "One round is one verify pass and what led to it, as a mean over the answer. Draft: the draft model guesses. "
+        "One round is one verify pass and what led to it, as a mean over the answer. Draft: the guesses are made. "
         "Verify: the target checks all guesses in one pass. Rest: sampling, text and bookkeeping."
     ),
     "draft-length": (
-        "Draft length: how many tokens the draft model guesses before each verify pass. 0 turns drafting off. Takes "
-        "effect with the next answer."
+        "Draft length: how many tokens are guessed before each verify pass. Takes effect with the next answer. Auto "
+        "guesses as far as that pays, by what was measured on this machine, and pauses where it does not. A fixed "
+        "length is always used; 0 turns drafting off."
+    ),
+    "drafter": (
+        "Who guesses. The draft model works on any text. n-grams repeat what followed the same words earlier in the "
+        "chat: they cost next to nothing and are strong where text comes back, as in code. Automatic takes n-grams "
+        "where they have a match, else the draft model. Takes effect with the next answer."
     ),
     "show-drafted": (
-        "Tints the tokens of an answer that came from the draft. Point at one to see its round, and at a token of the "
-        "target's own to see the guess it replaced."
+        "Tints the guesses that were kept in an answer, by who made them: the draft model, or n-grams (dotted below). "
+        "Point at one to see its round, and at a token of the target's own to see the guess it replaced."
     ),
 }

@@ -13,7 +13,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.engine.protocol import Piece
+from app.engine.protocol import DrafterName, Piece
 from app.ui import theme
 from app.ui.chat.block_writer import checked_link
 from app.ui.chat.code_header import CodeHeader
@@ -68,7 +68,7 @@ def settle(qtbot: QtBot, view: MarkdownView) -> None:
     qtbot.waitUntil(lambda: view.is_drawn)
 
 
-def cut(text: str, sizes: random.Random | None = None, drafter: str = "model") -> list[Piece]:
+def cut(text: str, sizes: random.Random | None = None, drafter: DrafterName = "model") -> list[Piece]:
     """The text in pieces; every other one from the drafter."""
     pieces: list[Piece] = []
     at = 0
@@ -358,9 +358,9 @@ def test_hovering_tells_where_a_token_came_from(qtbot: QtBot, view: MarkdownView
         Piece(text="delta", round=14),
     ]
     show(qtbot, view, "".join(piece.text for piece in pieces), pieces)
-    assert tool_tip(view, "alpha") == "Guessed by the draft model in round 12 and kept"
-    assert tool_tip(view, "beta") == "The draft had guessed “<b>other</b>”; the target wrote “beta ”"
-    assert tool_tip(view, "gamma") == "Guessed by the n-gram drafter in round 13 and kept"
+    assert tool_tip(view, "alpha") == "From the draft model: guessed in round 12 and kept"
+    assert tool_tip(view, "beta") == "The guess was “<b>other</b>”; the target wrote “beta ”"
+    assert tool_tip(view, "gamma") == "From n-grams: guessed in round 13 and kept"
     assert tool_tip(view, "delta") == ""
 
 
@@ -389,6 +389,19 @@ def test_tints_lie_under_the_drafted_tokens_only(qtbot: QtBot, view: MarkdownVie
     assert grounds(view, "wwwwww") == own
 
 
+@pytest.mark.parametrize("chosen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
+def test_each_drafter_has_its_own_tint_also_side_by_side(qtbot: QtBot, view: MarkdownView, chosen: theme.Theme) -> None:
+    theme.override(chosen)
+    pieces = [Piece(text="mmmmmm", round=1, drafter="model"), Piece(text="nnnnnn", round=1, drafter="ngram")]
+    show(qtbot, view, "mmmmmmnnnnnn", pieces)
+    view.set_show_drafted(True)
+    model, ngram = grounds(view, "mmmmmm"), grounds(view, "nnnnnn")
+    assert chosen.tint_model.name() in model
+    assert chosen.tint_ngram.name() not in model
+    assert chosen.tint_ngram.name() in ngram
+    assert chosen.tint_model.name() not in ngram
+
+
 def test_tints_keep_their_place_behind_characters_of_two_units(qtbot: QtBot, view: MarkdownView) -> None:
     pieces = [
         Piece(text="😀😀 ", round=1),
@@ -396,7 +409,7 @@ def test_tints_keep_their_place_behind_characters_of_two_units(qtbot: QtBot, vie
         Piece(text=" own", round=1),
     ]
     show(qtbot, view, "😀😀 drafted own", pieces)
-    assert tool_tip(view, "drafted").startswith("Guessed")
+    assert tool_tip(view, "drafted").startswith("From the draft")
     assert tool_tip(view, "own") == ""
     view.set_show_drafted(True)
     view.grab()

@@ -115,8 +115,11 @@ def test_reading_the_chat_shows_only_when_it_takes_a_while(
 
 
 def test_a_stored_answer_shows_its_footer_and_version(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_answer("a", "Guide", "text", [Piece(text="text", drafter="model")], FOOTER, None, 2, 3)
+    text = [Piece(text="text", drafter="model")]
+    transcript.add_answer("a", "Guide", "text", text, FOOTER, None, 2, 3, "n-grams: 1 of 2")
     settle(qtbot, transcript)
+    assert answer(transcript, "a").footer.toolTip().endswith(".\n\nn-grams: 1 of 2")
+    assert answer(transcript, "a").footer.accessibleDescription() == "n-grams: 1 of 2"
     shown = [label.text() for label in answer(transcript, "a").findChildren(QLabel) if label.isVisible()]
     assert FOOTER in shown
     assert "2/3" in shown

@@ -52,7 +52,11 @@ def test_pair_that_does_not_fit_says_why_and_can_be_loaded_alone(folder: Path) -
 
 def test_target_alone(folder: Path) -> None:
     check = judged(folder, "target.gguf")
-    assert (check.verdict, check.mood, check.can_load) == ("No draft: the target answers alone.", "plain", True)
+    assert (check.verdict, check.mood, check.can_load) == (
+        "No draft model: guesses come from the chat itself (n-grams).",
+        "plain",
+        True,
+    )
 
 
 def test_no_target(folder: Path) -> None:

@@ -181,7 +181,7 @@ def test_typing_a_path(opened: Opened, folder: Path, qtbot: QtBot) -> None:
     dialog = opened(OpenModelsChoice(), is_loaded=False)
     edit = named(dialog, QLineEdit, "Target model")
     QTest.keyClicks(edit, f"  {folder / 'target.gguf'}")
-    waits_for(qtbot, dialog, "No draft: the target answers alone.")
+    waits_for(qtbot, dialog, "No draft model: guesses come from the chat itself (n-grams).")
     assert dialog.choice().target == str(folder / "target.gguf")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.engine.protocol import Round
+from app.engine.protocol import Pause, Round
 
 
 def steady(
@@ -27,3 +27,11 @@ def steady(
             )
         )
     return rounds
+
+
+def paused_rounds(count: int, pause: Pause) -> list[Round]:
+    """Ten plain rounds a second while drafting rests."""
+    return [
+        Round(index=index, verify_passes=1, tokens=1, paused=pause, verify_seconds=0.08, time=0.1 * index)
+        for index in range(1, count + 1)
+    ]

@@ -2,69 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
-    QApplication,
-    QCheckBox,
+    QComboBox,
     QLabel,
-    QPushButton,
     QSlider,
     QToolButton,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
 
-from app.engine.protocol import DraftFigures, Figures, ModelInfo, PairLoaded
+from app.engine.protocol import PairLoaded
 from app.ui import theme
 from app.ui.speed.drawings import PositionBars, RoundBar, Sparkline
 from app.ui.speed.panel import SpeedPanel
-from tests.ui.speed.rounds import steady
-
-PAIR = PairLoaded(
-    request=1,
-    target=ModelInfo(path="target.gguf", name="Target"),
-    draft=ModelInfo(path="draft.gguf", name="Draft"),
-    default_draft_length=6,
-)
-FIGURES = Figures(
-    completion_tokens=262,
-    decode_tokens_per_second=74.2,
-    draft=DraftFigures(
-        drafted=252,
-        tested=252,
-        accepted=172,
-        acceptance_rate=172 / 252,
-        verify_passes=90,
-        mean_acceptance_length=1 + 172 / 90,
-        accepted_per_position=[80, 60, 32],
-    ),
-)
-
-
-@pytest.fixture
-def panel(qtbot: QtBot, qapp: QApplication) -> Iterator[SpeedPanel]:
-    theme.override(theme.LIGHT)
-    theme.apply(qapp)
-    made = SpeedPanel()
-    qtbot.addWidget(made)
-    made.resize(280, 720)
-    made.show()
-    yield made
-    theme.override(None)
-    qapp.setStyleSheet("")
-
-
-def texts(panel: SpeedPanel) -> list[str]:
-    return [label.text().replace("\u00a0", " ") for label in panel.findChildren(QLabel) if label.isVisible()]
-
-
-def button(panel: SpeedPanel, text: str) -> QPushButton:
-    return next(found for found in panel.findChildren(QPushButton) if found.text() == text)
+from tests.ui.speed.parts import ALONE, FIGURES, PAIR, PAUSE, box, button, of_kind, texts
+from tests.ui.speed.rounds import paused_rounds, steady
 
 
 def test_shows_an_answer_while_it_is_written_and_after(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -169,65 +125,57 @@ def test_another_pair_forgets_figures_and_baseline(panel: SpeedPanel, qtbot: QtB
     panel.end_generation(FIGURES)
     qtbot.waitUntil(lambda: "2.0× plain" in texts(panel))
     panel.set_pair(PairLoaded(request=2, target=PAIR.target))
-    qtbot.waitUntil(lambda: panel.status_text().startswith("No draft"))
+    qtbot.waitUntil(lambda: panel.status_text().startswith("n-grams on"))
     assert "74 tok/s" not in texts(panel)
     assert button(panel, "Measure plain speed").isVisible()
 
 
-def test_draft_length_control(panel: SpeedPanel, qtbot: QtBot) -> None:
-    slider = panel.findChild(QSlider)
-    assert isinstance(slider, QSlider)
-    qtbot.waitUntil(lambda: not slider.isEnabled())
-    panel.set_pair(PAIR)
-    qtbot.waitUntil(slider.isEnabled)
-    assert panel.draft_length() == 6
-    with qtbot.waitSignal(panel.draft_length_changed) as told:
-        QTest.keyClick(slider, Qt.Key.Key_Right)
-    assert told.args == [7]
-    with qtbot.waitSignal(panel.draft_length_changed) as told:
-        QTest.keyClick(slider, Qt.Key.Key_Home)
-    assert told.args == [0]
-    assert "Off" in texts(panel)
-    qtbot.waitUntil(lambda: panel.status_text().startswith("Draft off"))
-    with qtbot.assertNotEmitted(panel.draft_length_changed):
-        panel.set_draft_length(16)
-    assert panel.draft_length() == 16
-    assert "16 tokens" in texts(panel)
-
-
-def test_moving_the_slider_does_not_move_it_away(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
-    qtbot.waitUntil(lambda: not panel.is_refreshing())
-    slider, bars = panel.findChild(QSlider), panel.findChild(PositionBars)
-    assert isinstance(slider, QSlider)
-    assert isinstance(bars, PositionBars)
-    rows = bars.rows()
-    slider.setValue(16)
-    qtbot.waitUntil(lambda: not panel.is_refreshing())
-    assert bars.rows() == rows == 6
+def test_without_a_draft_model_n_grams_draft(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(ALONE)
+    qtbot.waitUntil(box(panel, "Auto").isEnabled)
+    assert not of_kind(panel, QComboBox).isVisible()  # there is no choice
     panel.begin_generation()
+    panel.add_rounds(steady(30, seconds=0.1, accepted=3, tested=16))
+    qtbot.waitUntil(lambda: panel.status_text().startswith("n-grams on · 19 % kept · 4.0 tokens a pass"))
+    assert of_kind(panel, PositionBars).isVisible()
+    box(panel, "Auto").click()
+    of_kind(panel, QSlider).setValue(0)
+    alone = "From the next answer on, the target answers alone."
+    qtbot.waitUntil(lambda: panel.status_text() == f"n-grams on · {alone}")
+    panel.end_generation(FIGURES)
+    qtbot.waitUntil(lambda: panel.status_text() == f"Draft off · {alone}")
+
+
+def test_long_drafts_show_as_many_positions_as_were_ever_kept(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(PAIR)
+    bars = of_kind(panel, PositionBars)
+    panel.begin_generation()
+    panel.add_rounds(steady(5, seconds=0.1, accepted=2, tested=16))
+    qtbot.waitUntil(lambda: "2: 100 %" in bars.accessibleDescription().replace("\u00a0", " "))
+    assert bars.rows() == 6
+    panel.add_rounds(steady(5, seconds=0.1, accepted=16, tested=16, after=2.0)[1:])
     qtbot.waitUntil(lambda: bars.rows() == 16)
-
-
-def test_show_drafted(panel: SpeedPanel, qtbot: QtBot) -> None:
-    box = panel.findChild(QCheckBox)
-    assert isinstance(box, QCheckBox)
-    with qtbot.waitSignal(panel.show_drafted_changed) as told:
-        QTest.keyClick(box, Qt.Key.Key_Space)
-    assert told.args == [True]
-    with qtbot.assertNotEmitted(panel.show_drafted_changed):
-        panel.set_show_drafted(False)
-    assert not box.isChecked()
+    assert (
+        bars.accessibleDescription()
+        .replace("\u00a0", " ")
+        .endswith("2: 100 %, 3: 50 %" + "".join(f", {place}: 50 %" for place in range(4, 17)))
+    )
+    panel.begin_generation()
+    qtbot.waitUntil(lambda: bars.rows() == 6)
 
 
 @pytest.mark.parametrize("width", [240, 360])
-def test_fits_its_width(panel: SpeedPanel, qtbot: QtBot, width: int) -> None:
+@pytest.mark.parametrize("paused", [False, True])
+def test_fits_its_width(panel: SpeedPanel, qtbot: QtBot, width: int, paused: bool) -> None:
     panel.set_pair(PAIR)
+    panel.set_show_drafted(True)
     panel.set_plain_speed(1042.0)
     panel.begin_generation()
-    panel.add_rounds(steady(30, seconds=0.003, accepted=3))
+    panel.add_rounds(steady(30, seconds=0.003, accepted=3, tested=16))
+    panel.add_rounds(paused_rounds(20, PAUSE)[9:] if paused else [])
     panel.end_generation(None)
     qtbot.waitUntil(lambda: not panel.is_refreshing())
+    assert button(panel, "Why?").isVisible() is paused
     panel.resize(width, 720)
     content = panel.findChild(QWidget, "speed-content")
     assert isinstance(content, QWidget)
@@ -236,16 +184,21 @@ def test_fits_its_width(panel: SpeedPanel, qtbot: QtBot, width: int) -> None:
         if child.isVisible():
             right = child.mapTo(content, child.rect().topRight()).x()
             assert right < width, child
+            if isinstance(child, QLabel | QAbstractButton) and not (isinstance(child, QLabel) and child.wordWrap()):
+                assert child.width() >= child.minimumSizeHint().width(), child
 
 
 def test_everything_is_named_explained_and_reachable(panel: SpeedPanel) -> None:
-    for kind in (Sparkline, PositionBars, RoundBar, QSlider):
+    for kind in (Sparkline, PositionBars, RoundBar, QSlider, QComboBox):
         for widget in panel.findChildren(kind):
             assert isinstance(widget, QWidget)
             assert widget.accessibleName()
-    for control in (*panel.findChildren(QAbstractButton), *panel.findChildren(QSlider)):
+    controls = (panel.findChildren(kind) for kind in (QAbstractButton, QSlider, QComboBox))
+    for control in (one for some in controls for one in some if isinstance(one, QWidget)):
         if control.parent() is not None and not control.objectName().startswith("qt_"):
             assert control.focusPolicy() & Qt.FocusPolicy.TabFocus
+            of_a_pause = isinstance(control, QAbstractButton) and control.text() in ("Keep on", "Why?")
+            assert control.whatsThis() or of_a_pause
     lines = list(panel.findChildren(Sparkline))
     assert len(lines) == 2
     assert all(line.accessibleDescription().startswith("Now ") for line in lines)

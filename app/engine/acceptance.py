@@ -1,0 +1,256 @@
+"""How likely the target accepts a drafter's next token, learnt from the recent past and the drafter's confidence."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from app.engine.protocol import Way
+
+LEAD_EDGES = (0.25, 0.5, 1.0, 1.5, 2.25, 3.25, 4.5, 6.0)
+"""Bins of a draft model's confidence: the lead of its token over the runner-up, in nats."""
+MATCH_EDGES = (4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0)
+"""Bins of an n-gram's confidence: the length of its match, 3 to 12 and more."""
+_POSITION_GROUPS = (0, 1, 2, 2, 3, 3, 3, 3, 4)
+"""Positions in a draft that are counted together; the last one goes on."""
+_HORIZONS = (5.0, 20.0, 400.0)
+"""Judged tokens over which the recent past is looked at; what predicted best lately counts most."""
+_WEIGHTS = (0.1, 0.3, 1.0)
+"""What a horizon counts before it proved anything: steady text is the rule."""
+_LONG = 1.0 - 1.0 / 800
+_BIN = 1.0 - 1.0 / 80
+_POSITION = 1.0 - 1.0 / 600
+"""What is left of a count after one more judged token (of its bin, of its position)."""
+_ODDS_PRIOR = 3.0
+_TRUST = 0.99
+"""What is left of a horizon's record (log-likelihood) after one more judged token."""
+_BIN_PRIOR = 4.0
+_POSITION_PRIOR = 30.0
+"""Judged tokens a prior is worth."""
+_START_WEIGHT = 8.0
+"""At most so much counts what an earlier answer learnt: this one may be of another kind."""
+_LEAST, _MOST = 0.005, 0.995
+
+
+@dataclass(frozen=True)
+class ArmPrior:
+    """What is known of an arm before it is tried here."""
+
+    rate: float
+    """Acceptance rate."""
+    weight: float
+    """Judged tokens it is worth."""
+    calibration: tuple[tuple[float, float], ...] = ()
+    """Acceptance rate and weight for each bin of confidence; empty where not known."""
+
+
+@dataclass(frozen=True)
+class AcceptancePrior:
+    """What one answer learnt, as the next one's starting point. Arms: ``coupled``, ``greedy``, ``ngram``."""
+
+    arms: Mapping[str, ArmPrior] = field(default_factory=dict)
+    greedy_lead: float = 0.0
+    """By how much of the judged tokens more ``greedy`` proposals are accepted than ``coupled`` ones."""
+
+
+class Deviation:
+    """How far the recent past is off from an expectation, as a factor on the odds of acceptance.
+
+    Short horizons are quick, long ones are steady: they are mixed by how well each predicted the last tokens, so that
+    steady text gets a steady estimate and a change of text is noticed within a few tokens.
+    """
+
+    def __init__(self) -> None:
+        self._keep = [1.0 - 1.0 / horizon for horizon in _HORIZONS]
+        self._expected = [0.0] * len(_HORIZONS)
+        self._hits = [0.0] * len(_HORIZONS)
+        self._counts = [0.0] * len(_HORIZONS)
+        self._factors = [1.0] * len(_HORIZONS)
+        self._records = [0.0] * len(_HORIZONS)
+        self.factor = 1.0
+        """Of the odds; 1 while everything is as expected."""
+
+    def judge(self, expected: float, value: float) -> None:
+        """A token that was expected to be accepted with chance ``expected`` was (1) or was not (0)."""
+        k, odds = _ODDS_PRIOR, expected / (1.0 - expected)
+        records = self._records
+        for i, keep in enumerate(self._keep):
+            mine = odds * self._factors[i]
+            records[i] = (records[i] + math.log((mine if value else 1.0) / (1.0 + mine))) * _TRUST
+            self._expected[i] = due = self._expected[i] * keep + expected
+            self._hits[i] = hits = self._hits[i] * keep + value
+            self._counts[i] = count = self._counts[i] * keep + 1.0
+            ratio = (count - due) / due
+            self._factors[i] = (hits + k * due / count) / (count - hits + k * (count - due) / count) * ratio
+        best = max(records)
+        weights = total = 0.0
+        for i, factor in enumerate(self._factors):
+            weight = _WEIGHTS[i] * math.exp(records[i] - best)
+            weights += weight
+            total += weight * math.log(factor)
+        self.factor = math.exp(total / weights)
+
+
+class Acceptance:
+    """Estimates for one arm (a drafter, and its way of proposing).
+
+    A slow estimate remembers what the arm is worth, a quick one follows the text. Confidence is calibrated by hit
+    counts in bins that forget slowly; how far the recent past is off from what they say, as a ratio of odds, corrects
+    them, and so where confidence tells nothing, the recent past decides alone. Positions are corrected likewise.
+    """
+
+    def __init__(self, edges: Sequence[float], prior: ArmPrior, shape: Sequence[float] | None = None) -> None:
+        """``shape``: the acceptance rate of each bin before anything was judged; ``prior.rate`` if not given."""
+        self._edges = edges
+        bins = len(edges) + 1
+        weight = min(prior.weight, _START_WEIGHT)
+        self._long = [weight * prior.rate, weight]
+        self._recent = Deviation()
+        self._recent_calibrated = Deviation()
+        calibration = prior.calibration if len(prior.calibration) == bins else ((0.0, 0.0),) * bins
+        self._counts = [min(worth, _START_WEIGHT) for _, worth in calibration]
+        self._hits = [rate * count for (rate, _), count in zip(calibration, self._counts, strict=True)]
+        self._shape = shape
+        self._positions = [[0.0, 0.0, 0.0] for _ in range(_POSITION_GROUPS[-1] + 1)]
+        self._by_position = [1.0] * (_POSITION_GROUPS[-1] + 1)
+        self._odds = [1.0] * bins
+        self._stale = 0
+        self.judged = 0
+        self._calibrate()
+
+    @property
+    def long_rate(self) -> float:
+        """The acceptance rate over the last few hundred judged tokens."""
+        return _clipped(self._long[0] / self._long[1])
+
+    @property
+    def rate(self) -> float:
+        """The acceptance rate expected of the next token, whatever its confidence."""
+        odds = _odds(self.long_rate) * self._recent.factor
+        return odds / (1.0 + odds)
+
+    def chances(self, length: int) -> list[float]:
+        """Expected acceptance of positions 0…``length`` − 1, each given that those before it are accepted."""
+        odds = _odds(self.rate)
+        by_position = [odds * factor for factor in self._by_position]
+        by_position = [value / (1.0 + value) for value in by_position]
+        last = len(_POSITION_GROUPS) - 1
+        return [by_position[_POSITION_GROUPS[min(i, last)]] for i in range(length)]
+
+    def recent_odds(self) -> float:
+        """By what factor the odds of the recent past differ from those the calibration expected."""
+        return self._recent_calibrated.factor
+
+    def chance(self, confidence: float, position: int, recent_odds: float) -> float:
+        """Expected acceptance of a token of this ``confidence``, given that those before it are accepted."""
+        group = _POSITION_GROUPS[position] if position < len(_POSITION_GROUPS) else _POSITION_GROUPS[-1]
+        odds = self._odds[bisect_right(self._edges, confidence)] * recent_odds * self._by_position[group]
+        return odds / (1.0 + odds)
+
+    def judge(self, hit: bool, position: int, confidence: float | None) -> None:
+        """The target judged a token: accepted or not. ``confidence`` is ``None`` where the arm did not give one."""
+        value = 1.0 if hit else 0.0
+        if confidence is not None:
+            self._judge_confidence(value, position, confidence)
+        self._recent.judge(self.long_rate, value)
+        self._long[0] = self._long[0] * _LONG + value
+        self._long[1] = self._long[1] * _LONG + 1.0
+        self.judged += 1
+
+    def _judge_confidence(self, value: float, position: int, confidence: float) -> None:
+        group = _POSITION_GROUPS[position] if position < len(_POSITION_GROUPS) else _POSITION_GROUPS[-1]
+        place = bisect_right(self._edges, confidence)
+        recent = self.recent_odds()
+        odds = self._odds[place]
+        by_position = self._positions[group]
+        anywhere = odds * recent
+        by_position[0] = by_position[0] * _POSITION + anywhere / (1.0 + anywhere)
+        by_position[1] = by_position[1] * _POSITION + value
+        by_position[2] = by_position[2] * _POSITION + 1.0
+        calibrated = odds * self._by_position[group]
+        self._recent_calibrated.judge(calibrated / (1.0 + calibrated), value)
+        self._hits[place] = self._hits[place] * _BIN + value
+        self._counts[place] = self._counts[place] * _BIN + 1.0
+        self._stale += 1
+        if self._stale * 4 >= min(self.judged, 64):  # often at first
+            self._calibrate()
+
+    def _calibrate(self) -> None:
+        self._stale = 0
+        rates = self._shape or [self.long_rate] * len(self._counts)
+        raw = [
+            (hits + _BIN_PRIOR * rate) / (count + _BIN_PRIOR)
+            for hits, count, rate in zip(self._hits, self._counts, rates, strict=True)
+        ]
+        weights = [count + _BIN_PRIOR for count in self._counts]
+        self._odds = [_odds(rate) for rate in _rising(raw, weights)]
+        k = _POSITION_PRIOR
+        self._by_position = [
+            (hits + k) * (count - expected + k) / ((expected + k) * (count - hits + k))
+            for expected, hits, count in self._positions
+        ]
+
+    def snapshot(self) -> ArmPrior:
+        """What was learnt, for the next answer."""
+        calibration = tuple(
+            (hits / count if count else 0.0, count) for hits, count in zip(self._hits, self._counts, strict=True)
+        )
+        return ArmPrior(self.long_rate, self._long[1], calibration)
+
+
+class WayChoice:
+    """Chooses how a draft model proposes: both ways are judged wherever one is, so nothing has to be tried out."""
+
+    _FORGET = 1.0 - 1.0 / 300
+    _PRIOR = 12.0
+    """Judged tokens that the lead of an earlier answer is worth."""
+    _MARGIN = 0.01
+    """Of the judged tokens; below it the way stays."""
+
+    def __init__(self, greedy_lead: float) -> None:
+        self._start = greedy_lead
+        self._difference = self._count = 0.0
+        self.way: Way = "coupled"
+        self._settle()
+
+    @property
+    def greedy_lead(self) -> float:
+        """By how much of the judged tokens more ``greedy`` proposals are accepted."""
+        return self._start + (self._difference - self._count * self._start) / (self._count + self._PRIOR)
+
+    def judge(self, coupled: bool, greedy: bool) -> None:
+        """The target judged what both ways would have proposed in one place."""
+        self._difference = self._difference * self._FORGET + (greedy - coupled)
+        self._count = self._count * self._FORGET + 1.0
+        self._settle()
+
+    def _settle(self) -> None:
+        if self.greedy_lead > self._MARGIN:
+            self.way = "greedy"
+        elif self.greedy_lead < -self._MARGIN:
+            self.way = "coupled"
+
+
+def _clipped(rate: float) -> float:
+    return min(max(rate, _LEAST), _MOST)
+
+
+def _odds(rate: float) -> float:
+    rate = _clipped(rate)
+    return rate / (1.0 - rate)
+
+
+def _rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """The weighted least-squares fit that never falls (pool adjacent violators)."""
+    blocks: list[tuple[float, float, int]] = []
+    for value, weight in zip(values, weights, strict=True):
+        mean, total, size = value, weight, 1
+        while blocks and blocks[-1][0] > mean:
+            before, its_weight, its_size = blocks.pop()
+            mean = (before * its_weight + mean * total) / (its_weight + total)
+            total += its_weight
+            size += its_size
+        blocks.append((mean, total, size))
+    return [mean for mean, _, size in blocks for _ in range(size)]

@@ -1,0 +1,391 @@
+"""How many tokens to draft next, by whom and how: whatever yields the most tokens per second.
+
+A round of n drafted tokens yields E(n) = 1 + Σ Π a_j tokens (a_j: acceptance of position j given those before it) in
+T(n) = n·c + v(n + 1) + overhead seconds. Cost curves have steps and cliffs, so all n are compared. Within a round
+drafting goes on, and tokens are tested, while the best continuation gains more tokens than its seconds are worth at
+the rate of the whole (renewal reward; Dinkelbach, Management Science 13, 1967). Seconds come in as numbers: nothing
+here looks at a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.engine.acceptance import LEAD_EDGES, MATCH_EDGES, Acceptance, AcceptancePrior, ArmPrior, WayChoice
+from app.engine.costs import CostModel, Costs
+from app.engine.drafters import Proposal
+from app.engine.probes import ProbeBudget
+from app.engine.protocol import DrafterName, Pause, Propose, Way
+
+_MODEL_PRIOR = ArmPrior(rate=0.7, weight=4.0)
+_NGRAM_PRIOR = ArmPrior(rate=0.6, weight=4.0)
+_NGRAM_SHAPE = (0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
+"""Acceptance by match length, 3 to 12 and more, before any was judged."""
+_PAUSE = 0.98
+"""Drafting stops when it promises less than this share of plain decoding's speed, and starts again when it is level."""
+_GAIN_HORIZON = 200.0
+"""Rounds over which planned and real tokens are compared."""
+_GAIN_PRIOR = 100.0
+"""Tokens that came as planned before the first round."""
+_MOST_GAIN = 1.5
+_STAY = 20.0
+"""Tokens for which the draft model is expected to go on drafting, and over which what it missed is spread."""
+_CATCH_UP = 0.03
+"""Cost of a token the draft model missed, in tokens it drafts, before any was observed: a batch is cheaper."""
+_CATCH_UP_PRIOR, _CATCH_UP_KEEP = 8.0, 0.9
+"""Missed tokens that is worth, and what is left of what was observed after one more catching up."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do in a round."""
+
+    drafter: DrafterName | None
+    """Who drafts; ``None``: a plain pass."""
+    length: int
+    """At most so many tokens may be drafted."""
+    way: Way
+    """How the draft model proposes."""
+    paused: Pause | None = None
+    """Set when nothing pays, also while a probe runs."""
+
+
+class Controller:
+    """Decides before every round of one answer and learns from it afterwards.
+
+    Each round: `plan`, `worth` for the tokens a draft model proposes, `tested`, `observe`.
+    """
+
+    def __init__(
+        self,
+        costs: Costs,
+        *,
+        drafters: Sequence[DrafterName],
+        limit: int = 16,
+        propose: Propose = "auto",
+        start: AcceptancePrior | None = None,
+        fixed: int | None = None,
+    ) -> None:
+        """``fixed``: the draft length the user wants; then only drafter and way are chosen, and nothing stops early."""
+        self._start = start = start or AcceptancePrior()
+        self.costs = CostModel(costs, max(limit, fixed or 0) + 1)
+        self._drafters = tuple(drafters) if costs.draft is not None else tuple(d for d in drafters if d != "model")
+        self.limit = max(limit, fixed or 0)
+        """The most tokens ever drafted at once."""
+        self._fixed = fixed
+        self._propose = propose
+        self._arms: dict[Way, Acceptance] = {
+            "coupled": Acceptance(LEAD_EDGES, start.arms.get("coupled", _MODEL_PRIOR)),
+            "greedy": Acceptance(LEAD_EDGES, start.arms.get("greedy", _MODEL_PRIOR)),
+        }
+        self._arm = self._arms["coupled"]
+        self._ngram = Acceptance(MATCH_EDGES, start.arms.get("ngram", _NGRAM_PRIOR), _NGRAM_SHAPE)
+        self._ways = WayChoice(start.greedy_lead)
+        self._paused = False
+        self._probing = False
+        self._probes = ProbeBudget(self.costs.verify(1))
+        self._must_test = False
+        """Whether an untested token tells nothing: under the rule `rejection`."""
+        self._behind = 0
+        """Tokens of the context the draft model has not seen."""
+        self._caught_up = [0.0, 0.0]
+        """Seconds that took so far, and tokens."""
+        self._planned_tokens = self._real_tokens = _GAIN_PRIOR
+        self._needed: float | None = None
+        self._needed_age = 0
+        self._found = Proposal()
+        self._seconds: list[float] = []
+        """Of a round without drafting, by tokens tested."""
+        self._rate = 0.0
+        """Tokens per second a round has to earn."""
+        self._expected: list[float] = []
+        self._survivals: list[float] = []
+        self._mean_chance = 0.0
+        """Of the drafter that was considered last, over its best length."""
+        self._reach = 0
+        self._survival = 1.0
+        self._sum = 0.0
+        self._drafted = 0
+        self._best = 0.0
+        self._recent_odds = 1.0
+
+    def leave_out(self, drafter: DrafterName) -> None:
+        """``drafter`` failed and is not to be planned any more."""
+        self._drafters = tuple(name for name in self._drafters if name != drafter)
+        self._paused = self._paused and drafter != "model"
+
+    # ------------------------------------------------------------ before a round
+
+    def plan(self, found: Proposal, room: int) -> Plan:
+        """What to do now. ``found``: what n-grams propose (free); ``room``: the most tokens that may be drafted."""
+        self._found = found = found if "ngram" in self._drafters else Proposal()
+        room = max(min(room, self.limit if self._fixed is None else self._fixed), 0)
+        overhead = self.costs.overhead
+        self._seconds = [seconds + overhead for seconds in self.costs.table()[1:]]
+        plain = 1.0 / self._seconds[0]
+        way = self._way()
+        ngram_length, ngram_rate = self._plan_ngram(found, room)
+        model_rate = self._plan_model(way, room) if "model" in self._drafters else 0.0
+        self._rate = max(model_rate, plain)
+        self._probing = False
+        if self._fixed is not None:
+            return self._plan_fixed(found, room, way, ngram_rate >= self._with_catching_up(model_rate))
+        if room == 0:
+            return Plan(None, 0, way, self._pause() if self._paused else None)
+        if ngram_length and ngram_rate > max(plain, self._with_catching_up(model_rate)):
+            self._rate = ngram_rate
+            drafting = Plan("ngram", ngram_length, way)
+        elif "model" not in self._drafters:
+            return Plan(None, 0, way, self._pause() if found.tokens else None)
+        else:
+            drafting = self._plan_draft(way, room, model_rate, plain)
+        if drafting.paused is None and self.costs.plain_due(self._rate):
+            return Plan(None, 0, way)
+        return drafting
+
+    def _plan_draft(self, way: Way, room: int, model_rate: float, plain: float) -> Plan:
+        self._paused = model_rate < plain * (1.0 if self._paused else _PAUSE)
+        self._start_draft(way, room)
+        if not self._paused:
+            return Plan("model", room, way)
+        growth = self._catch_up()
+        price = self.costs.draft + growth * self._behind + self._forced()
+        self._probing = self._probes.due(price, growth, self._seconds[0])
+        return Plan("model" if self._probing else None, room if self._probing else 0, way, self._pause())
+
+    def _forced(self) -> float:
+        return max(self._seconds[1] - self._seconds[0], 0.0) if self._must_test else 0.0
+
+    def _plan_fixed(self, found: Proposal, room: int, way: Way, ngram_better: bool) -> Plan:
+        if room and found.tokens and (ngram_better or "model" not in self._drafters):
+            return Plan("ngram", min(room, len(found.tokens)), way)
+        if room and "model" in self._drafters:
+            return Plan("model", room, way)
+        return Plan(None, 0, way)
+
+    def _way(self) -> Way:
+        return self._ways.way if self._propose == "auto" else self._propose
+
+    def _plan_ngram(self, found: Proposal, room: int) -> tuple[int, float]:
+        """The best number of ``found`` tokens to test, and the tokens per second that promises."""
+        chances = self._chances(self._ngram, found, room)
+        if not chances:
+            return 0, 0.0
+        self._mean_chance = sum(chances) / len(chances)
+        best, best_rate, survival, tokens = 0, 1.0 / self._seconds[0], 1.0, 1.0
+        for length, chance in enumerate(chances, 1):
+            survival *= chance
+            tokens += survival
+            rate = tokens / self._seconds[length]
+            if rate > best_rate:
+                best, best_rate = length, rate
+        return best, best_rate
+
+    def _plan_model(self, way: Way, room: int) -> float:
+        """The tokens per second the draft model promises at its best length of at least 1."""
+        draft = self.costs.draft
+        best, survival, tokens, best_rate = 0, 1.0, 1.0, 0.0
+        self._expected, self._survivals = [1.0], [1.0]
+        chances = self._arms[way].chances(max(room, 1))
+        for length, chance in enumerate(chances, 1):
+            survival *= chance
+            tokens += survival
+            self._expected.append(tokens)
+            self._survivals.append(survival)
+            rate = tokens / (self._seconds[length] + length * draft)
+            if rate > best_rate:
+                best, best_rate = length, rate
+        self._mean_chance = sum(chances[:best]) / best
+        return best_rate * self._gain()
+
+    def _with_catching_up(self, rate: float) -> float:
+        """``rate`` of the draft model if it first has to see what n-grams wrote.
+
+        Only for the choice between the two: without n-grams to take its place, what it missed is paid back in time.
+        """
+        return rate / (1.0 + rate * self._catch_up() * self._behind / _STAY) if rate else 0.0
+
+    def _catch_up(self) -> float:
+        """Seconds the draft model takes for each token it missed."""
+        seconds, tokens = self._caught_up
+        return (seconds + _CATCH_UP_PRIOR * _CATCH_UP * self.costs.draft) / (tokens + _CATCH_UP_PRIOR)
+
+    def _start_draft(self, way: Way, room: int) -> None:
+        self._reach = room
+        self._arm = self._arms[way]
+        self._recent_odds = self._arm.recent_odds()
+        self._survival, self._sum, self._drafted = 1.0, 1.0, 0
+        self._best = 1.0 - self._rate * self._seconds[0]
+
+    def worth(self, confidence: float) -> bool:
+        """Whether one more token pays, after a token of ``confidence``. What was drafted so far is paid for."""
+        if self._fixed is not None:
+            return True
+        done = self._drafted
+        if done + 1 >= self._reach:
+            return False
+        self._survival *= self._arm.chance(confidence, done, self._recent_odds)
+        self._drafted = done = done + 1
+        self._sum += self._survival
+        rate, seconds, expected = self._rate, self._seconds, self._expected
+        self._best = max(self._best, self._sum - rate * seconds[done])
+        scale = self._survival / self._survivals[done]
+        base = self._sum - scale * expected[done]
+        cost = rate * self.costs.draft
+        for more in range(done + 1, self._reach + 1):
+            if base + scale * expected[more] - rate * seconds[more] - cost * (more - done) > self._best:
+                return True
+        return False
+
+    def tested(self, plan: Plan, proposal: Proposal) -> int:
+        """How many of the proposed tokens the verify pass should test; the rest is ignored."""
+        count = min(len(proposal.tokens), plan.length)
+        # Under `rejection` a token is right only if whether it is tested does not depend on what it is, and the
+        # confidence of the tokens behind it does.
+        if self._fixed is not None or plan.drafter != "model" or proposal.distributions is not None:
+            return count
+        rate, seconds = self._rate, self._seconds
+        best, best_value = 0, 1.0 - rate * seconds[0]
+        survival = total = 1.0
+        for length, chance in enumerate(self._chances(self._arms[plan.way], proposal, count), 1):
+            survival *= chance
+            total += survival
+            value = total - rate * seconds[length]
+            if value >= best_value:
+                best, best_value = length, value
+        return best
+
+    def _chances(self, arm: Acceptance, proposal: Proposal, count: int) -> list[float]:
+        count = min(count, len(proposal.tokens))
+        if not proposal.confidences:
+            return arm.chances(count)
+        odds = arm.recent_odds()
+        return [arm.chance(sure, i, odds) for i, sure in enumerate(proposal.confidences[:count])]
+
+    # ------------------------------------------------------------ after a round
+
+    def observe(
+        self,
+        plan: Plan,
+        proposal: Proposal,
+        tested: int,
+        accepted: int,
+        target_token: int,
+        *,
+        draft_seconds: float,
+        verify_seconds: float,
+        other_seconds: float,
+    ) -> None:
+        """What became of ``plan``: ``tested`` tokens went through the pass, ``accepted`` of them were right.
+
+        ``proposal`` is whole, with the tokens that were not tested. ``target_token`` is the target's own token behind
+        the accepted ones. It also judges a token that was proposed there but not tested, which is all a probe needs,
+        and what the other way of proposing would have put in each place.
+        """
+        by_model = plan.drafter == "model" and bool(proposal.tokens)
+        if by_model:
+            self._must_test = proposal.distributions is not None
+            self._observe_draft(len(proposal.tokens), draft_seconds)
+        if self._seconds:
+            self._account(plan, proposal, tested, accepted, draft_seconds)
+        self.costs.observe_verify(tested + 1, verify_seconds)
+        self.costs.observe_overhead(other_seconds)
+        self._behind = 0 if by_model else self._behind + accepted + 1
+        truth = [*proposal.tokens[:accepted], target_token]
+        if by_model:
+            self._judge_model(plan.way, proposal, tested, accepted, truth)
+            self._judge_ngram(self._found, truth)
+        elif plan.drafter == "ngram":
+            self._judge_ngram(proposal, truth)
+        else:
+            self._judge_ngram(self._found, truth)
+
+    def _observe_draft(self, tokens: int, seconds: float) -> None:
+        if not self._behind:
+            self.costs.observe_draft(tokens, seconds)
+            return
+        most = (2.0 * self._catch_up() + 0.1 * self.costs.draft) * self._behind  # an outlier moves little
+        spent = min(max(seconds - tokens * self.costs.draft, 0.0), most)
+        for i, value in enumerate((spent, self._behind)):
+            self._caught_up[i] = self._caught_up[i] * _CATCH_UP_KEEP + value
+
+    def _judge_model(self, way: Way, proposal: Proposal, tested: int, accepted: int, truth: list[int]) -> None:
+        arm = self._arms[way]
+        other = self._arms["greedy" if way == "coupled" else "coupled"]
+        # An untested token that equals the target's would have been accepted; under `rejection` others would, too.
+        known = len(truth) if proposal.distributions is None else min(len(truth), tested)
+        for i, (token, right) in enumerate(zip(proposal.tokens[:known], truth, strict=False)):
+            hit = i < accepted or token == right
+            if self._probing and not i:
+                self._probes.judged(hit)
+            arm.judge(hit, i, proposal.confidences[i] if proposal.confidences else None)
+            if proposal.others and self._propose == "auto":
+                other_hit = proposal.others[i] == right
+                other.judge(other_hit, i, None)
+                if way == "coupled":
+                    self._ways.judge(hit, other_hit)
+                else:
+                    self._ways.judge(other_hit, hit)
+
+    def _judge_ngram(self, proposal: Proposal, truth: list[int]) -> None:
+        for i, (token, right) in enumerate(zip(proposal.tokens, truth, strict=False)):
+            hit = token == right
+            self._ngram.judge(hit, i, proposal.confidences[i] if proposal.confidences else None)
+            if not hit:
+                break
+
+    def _account(self, plan: Plan, proposal: Proposal, tested: int, accepted: int, draft_seconds: float) -> None:
+        """Compare what the round brought with what was planned; a probe is paid from the credit."""
+        plain, tokens = self._seconds[0], 1 + accepted
+        keep = 1.0 - 1.0 / _GAIN_HORIZON
+        self._probes.passed(tokens, self._catch_up(), plain)
+        if self._probing:
+            gain = plain * tokens - self._seconds[tested]
+            most = 2.0 * self.costs.draft * (len(proposal.tokens) + self._behind)  # the machine may have slept
+            self._probes.probed(min(draft_seconds, most), gain, self._forced() if tested else 0.0, plain)
+        elif plan.drafter == "model" and proposal.tokens:
+            used = len(proposal.tokens) * self.costs.draft + self._seconds[tested]
+            self._probes.saved(plain * tokens - used - self._catch_up() * self._behind, plain)
+            self._planned_tokens = self._planned_tokens * keep + self._rate * used / self._gain()
+            self._real_tokens = self._real_tokens * keep + tokens
+        if self._paused:
+            self._real_tokens += (1.0 - keep) * (self._planned_tokens - self._real_tokens)
+
+    def _gain(self) -> float:
+        """Tokens that came for each one planned: stopping early and leaving out yields more than the plan knows."""
+        return min(max(self._real_tokens / self._planned_tokens, 1.0), _MOST_GAIN)
+
+    # ------------------------------------------------------------ pausing
+
+    def _pause(self) -> Pause:
+        """What the decision was made from. A little may be kept more than is needed: see `_PAUSE`."""
+        return Pause(kept=self._mean_chance, needed=self.needed())
+
+    def needed(self) -> float:
+        """The smallest acceptance rate at which some draft length ≥ 1 is as quick as plain decoding; 1 if none is."""
+        if self._needed is None or self._needed_age >= 64:
+            self._needed, self._needed_age = self._break_even(), 0
+        self._needed_age += 1
+        return self._needed
+
+    def _break_even(self) -> float:
+        draft = self.costs.draft if "model" in self._drafters else 0.0
+        seconds = [s + i * draft for i, s in enumerate(self._seconds)]
+        low, high = 0.0, 1.0
+        for _ in range(10):
+            rate = (low + high) / 2
+            survival = tokens = 1.0
+            pays = False
+            for length in range(1, self.limit + 1):
+                survival *= rate
+                tokens += survival
+                pays = pays or tokens * seconds[0] >= seconds[length]
+            low, high = (low, rate) if pays else (rate, high)
+        return high
+
+    def snapshot(self) -> AcceptancePrior:
+        """What was learnt, as the next answer's start; what was not tried in this answer stays as it was."""
+        arms = [("coupled", self._arms["coupled"]), ("greedy", self._arms["greedy"]), ("ngram", self._ngram)]
+        known = {name: arm.snapshot() for name, arm in arms if arm.judged}
+        return AcceptancePrior({**self._start.arms, **known}, self._ways.greedy_lead)

@@ -1,0 +1,162 @@
+"""What drafting and verifying cost on this machine, in seconds: measured at load, refreshed by every round."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_DRIFT_GAIN = 0.08
+"""Share of a round's surprise that is taken for all widths: context grew, the processor got slower."""
+_CORRECTION_GAIN = 0.05
+"""Share that is taken for this width alone: its measurement at load was off."""
+_COST_GAIN = 0.05
+_SURPRISE_LIMIT = 0.25
+"""A round counts as at most so far off (relative), so that a single outlier moves little."""
+_CORRECTION_LIMIT = 2.0
+_FORGOTTEN = 0.02
+"""Share of a width's correction lost each time its turn comes; a width seen as slow once is tried again."""
+_CHECK_SHARE, _LEAST_LOSS = 0.0025, 0.25
+"""Of the time, at most so much goes into plain passes that are run to be timed; such a pass counts as at least so
+much lost, as a share of itself."""
+_CHECKS = 3
+"""Passes whose median replaces the cost of width 1, where the first of them was off by more than `_CERTAIN`."""
+_CERTAIN, _CHECK_LIMIT = 0.15, 4.0
+_FLOOR = 1e-9
+"""Seconds; nothing is free, and ratios need it."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Measured on this machine at load; all in seconds."""
+
+    verify: Mapping[int, float]
+    """Width → one target pass over so many tokens, for the measured widths. 1 is always there."""
+    draft: float | None
+    """One token of the draft model; ``None`` without a draft model."""
+    since_plain: float = 0.0
+    """Seconds of verify passes since width 1 was last timed."""
+
+
+class CostModel:
+    """Costs of every width, kept up to date.
+
+    Unmeasured widths lie on the line between their measured neighbours, or on the last one prolonged. Observed rounds
+    move a factor common to all widths and one for each width; both forget exponentially and heed an outlier little.
+
+    Width 1 is what drafting is compared with, and drafting never runs it: it is timed now and then (`plain_due`).
+    """
+
+    def __init__(self, costs: Costs, limit: int) -> None:
+        """``limit``: the largest width ever asked for. Raises `ValueError` where width 1 was not measured."""
+        if 1 not in costs.verify:
+            raise ValueError("the cost of width 1 is needed")
+        measured = {width: max(seconds, _FLOOR) for width, seconds in costs.verify.items()}
+        self._base = [_interpolated(measured, width) for width in range(limit + 1)]
+        self._beyond = {width: seconds for width, seconds in measured.items() if width > limit}
+        self._inside = {width for width in measured if width <= limit}
+        self._observed: set[int] = set()
+        self._since_plain = costs.since_plain
+        self._checks: list[float] = []
+        """Of the plain passes of a check so far: seconds ÷ those expected."""
+        self._measured_draft = costs.draft
+        self._corrections = [1.0] * (limit + 1)
+        self._drift = 1.0
+        self._turn = 0
+        self.draft = max(costs.draft or 0.0, _FLOOR)
+        """Seconds per token of the draft model."""
+        self.overhead = 0.0
+        """Seconds a round takes besides, whatever its width."""
+        self._overhead_seen = False
+
+    def verify(self, width: int) -> float:
+        """Seconds of one target pass over ``width`` tokens (≥ 1)."""
+        return self._base[width] * self._corrections[width] * self._drift
+
+    def table(self) -> list[float]:
+        """`verify` for width 0 (meaningless) to the limit."""
+        drift = self._drift
+        return [base * correction * drift for base, correction in zip(self._base, self._corrections, strict=True)]
+
+    def plain_due(self, rate: float) -> bool:
+        """Whether to run a plain pass now only to time it, where drafting gives ``rate`` tokens per second."""
+        plain = self.verify(1) + self.overhead
+        lost = max(plain - 1.0 / rate, _LEAST_LOSS * plain)
+        return bool(self._checks) or self._since_plain * _CHECK_SHARE >= lost
+
+    def observe_verify(self, width: int, seconds: float) -> None:
+        """A pass over ``width`` tokens took ``seconds``."""
+        self._observed.add(width)
+        if width > 1:
+            self._since_plain += min(seconds, (1.0 + _SURPRISE_LIMIT) * self.verify(width))
+        elif self._check(seconds):
+            return
+        surprise = _surprise(seconds, self.verify(width))
+        self._drift *= 1.0 + _DRIFT_GAIN * surprise
+        correction = self._corrections[width] * (1.0 + _CORRECTION_GAIN * surprise)
+        self._corrections[width] = min(max(correction, 1.0 / _CORRECTION_LIMIT), _CORRECTION_LIMIT)
+        self._turn = (self._turn + 1) % len(self._base)
+        self._corrections[self._turn] += _FORGOTTEN * (1.0 - self._corrections[self._turn])
+
+    def _check(self, seconds: float) -> bool:
+        """Take in the first plain pass after a long time; whether it is too far off to be like any other."""
+        expected = self.verify(1)
+        stale = self._since_plain * _CHECK_SHARE >= _LEAST_LOSS * expected
+        self._since_plain = 0.0
+        if not stale and not self._checks:
+            return False
+        self._checks.append(seconds / expected)
+        if len(self._checks) == 1 and abs(self._checks[0] - 1.0) <= _CERTAIN:
+            self._checks = []
+            return False
+        if len(self._checks) == _CHECKS:  # what is off is this width: the others were seen all the time
+            self._base[1] *= min(max(statistics.median(self._checks), 1.0 / _CHECK_LIMIT), _CHECK_LIMIT)
+            self._checks = []
+        return True
+
+    def observe_draft(self, tokens: int, seconds: float) -> None:
+        """The draft model took ``seconds`` for ``tokens`` tokens."""
+        if tokens > 0:
+            self.draft *= 1.0 + _COST_GAIN * _surprise(seconds / tokens, self.draft)
+
+    def observe_overhead(self, seconds: float) -> None:
+        """A round took ``seconds`` besides drafting and verifying."""
+        if not self._overhead_seen:
+            self._overhead_seen, self.overhead = True, min(max(seconds, _FLOOR), self.verify(1))
+            return
+        self.overhead *= 1.0 + _COST_GAIN * _surprise(seconds, self.overhead)
+
+    def snapshot(self) -> Costs:
+        """The costs as they are known now, for the next answer, at the widths that were measured or observed.
+
+        Of what moved all widths (the median of those observed), and of what moved the draft model's cost, only half
+        (the square root) is taken over: it may be a context that was long in this answer and will not be in the next
+        one, but where it stays, as on a machine that became slower, a few answers bring it in. What is known of single
+        widths is taken over whole.
+        """
+        common = statistics.median(self._corrections[width] * self._drift for width in self._observed or {1})
+        half = math.sqrt(common)
+        verify = {width: self.verify(width) / half for width in sorted(self._inside | self._observed)}
+        beyond = {width: seconds * half for width, seconds in self._beyond.items()}
+        measured = self._measured_draft
+        draft = None if measured is None else math.sqrt(max(measured, _FLOOR) * self.draft)
+        return Costs(verify | beyond, draft, self._since_plain)
+
+
+def _surprise(seconds: float, expected: float) -> float:
+    return min(max(seconds / expected - 1.0, -_SURPRISE_LIMIT), _SURPRISE_LIMIT)
+
+
+def _interpolated(measured: Mapping[int, float], width: int) -> float:
+    if width in measured:
+        return measured[width]
+    widths = sorted(measured)
+    if len(widths) == 1:
+        return measured[1]
+    above = next((i for i, known in enumerate(widths) if known > width), len(widths) - 1)
+    left, right = widths[max(above, 1) - 1], widths[max(above, 1)]
+    slope = (measured[right] - measured[left]) / (right - left)
+    if width > right:
+        slope = max(slope, 0.0)  # a dip at the end of the curve does not go on for ever
+    return max(measured[right] + slope * (width - right), _FLOOR)

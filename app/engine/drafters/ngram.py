@@ -1,0 +1,153 @@
+"""Prompt lookup: what followed the last few tokens when they stood in the conversation before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+from app.engine.cache import shared_prefix
+from app.engine.drafters import Proposal, Worth, always
+from app.engine.protocol import DrafterName, Way
+
+SHORTEST_MATCH = 3
+LONGEST_MATCH = 12
+MAX_NGRAM_DRAFT = 16
+INDEXED = (6, SHORTEST_MATCH)
+"""Lengths of the n-grams that are indexed, the longer first. The newest places of a frequent short one, such as line
+end and indent, hide older places that match further; those of a longer one are few."""
+CANDIDATES = 16
+"""Earlier places looked at for each length, the newest."""
+
+
+class NgramDrafter:
+    """Drafts by copying from the conversation so far: needs no model and works with every target.
+
+    The last tokens, `LONGEST_MATCH` down to `SHORTEST_MATCH` of them, are looked up in all before. The longest match
+    wins. Where several are equally long they vote on each next token (the newest breaks ties) and those outvoted drop
+    out. A match that runs into the end of the context goes on through what it has just proposed, so what repeats
+    itself keeps going.
+
+    The confidence of a token is the length its match has once the tokens before it are accepted, so one scale serves
+    all places of a draft, times the share of the votes it got: a fork is where a copy goes wrong. It is between 0 and
+    `LONGEST_MATCH`. There are no distributions: a draft that follows from the context alone is judged exactly, under
+    every accept rule, by comparing it with the target's sample.
+
+    Work and memory are O(1) for each token added and a draft costs the same at any context length: at most
+    `CANDIDATES` places for each of `INDEXED`, compared over at most `LONGEST_MATCH` tokens.
+    """
+
+    name: DrafterName = "ngram"
+
+    def __init__(self, ends: Callable[[int], bool]) -> None:
+        """``ends`` tells tokens after which nothing follows."""
+        self._ends = ends
+        self._tokens: list[int] = []
+        self._indexes = [_Index(length) for length in INDEXED]
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """See `Drafter.begin`. Only what follows the prefix shared with the tokens held is indexed."""
+        shared = shared_prefix(self._tokens, tokens)
+        for index in self._indexes:
+            index.shrink(self._tokens, shared)
+        del self._tokens[shared:]
+        self.accepted(tokens[shared:])
+
+    def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
+        """See `Drafter.propose`. There is one way of proposing; ``count`` is capped at `MAX_NGRAM_DRAFT`."""
+        count = min(count, MAX_NGRAM_DRAFT)
+        if count <= 0:
+            return Proposal()
+        length, places = self._longest_matches()
+        draft: list[int] = []
+        confidences: list[float] = []
+        while places and len(draft) < count:
+            followers = [self._follower(place, draft) for place in places]
+            votes = Counter(followers)
+            token = max(votes, key=votes.__getitem__)  # among equals the first, which is the newest
+            confidences.append(min(length + len(draft), LONGEST_MATCH) * votes[token] / len(places))
+            draft.append(token)
+            if self._ends(token) or not worth(confidences[-1]):
+                break
+            places = [place for place, follower in zip(places, followers, strict=True) if follower == token]
+        return Proposal(draft, confidences=confidences)
+
+    def accepted(self, tokens: Sequence[int]) -> None:
+        """See `Drafter.accepted`."""
+        self._tokens += tokens
+        for index in self._indexes:
+            index.grow(self._tokens)
+
+    def close(self) -> None:
+        """See `Drafter.close`."""
+        self._tokens = []
+        self._indexes = [_Index(length) for length in INDEXED]
+
+    def _longest_matches(self) -> tuple[int, list[int]]:
+        """How long the longest match is, and where what follows it begins: one place or more, the newest first."""
+        for index in self._indexes:
+            lengths = {place: self._match(place) for place in index.earlier()}
+            longest = max(lengths.values(), default=0)
+            if longest >= index.length:  # not where all have only the same hash
+                return longest, [place for place, length in lengths.items() if length == longest]
+        return 0, []
+
+    def _match(self, place: int) -> int:
+        """How many tokens before ``place`` are the last ones of the context, up to `LONGEST_MATCH`."""
+        tokens = self._tokens
+        limit = min(place, LONGEST_MATCH)
+        length = 0
+        while length < limit and tokens[place - 1 - length] == tokens[-1 - length]:
+            length += 1
+        return length
+
+    def _follower(self, place: int, draft: list[int]) -> int:
+        """What comes after ``draft`` if the context goes on as it did at ``place``."""
+        beyond = place + len(draft) - len(self._tokens)
+        return draft[beyond] if beyond >= 0 else self._tokens[beyond]
+
+
+class _Index:
+    """The places of each n-gram of one length as a chain, the newest first, as LZ77 compressors keep them.
+
+    The n-gram that begins at token ``i`` has link ``i``: where the same n-gram began before, or -1. Growing adds links
+    and shrinking takes the last ones away again, which leaves exactly the index of the shorter text. N-grams are told
+    apart by their hash, so two may share a chain: who looks up compares the tokens.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self._newest: dict[int, int] = {}
+        self._links: list[int] = []
+
+    def grow(self, tokens: list[int]) -> None:
+        """Index what was added to ``tokens``."""
+        begin = len(self._links)
+        for place, gram in enumerate(self._grams(tokens, begin), begin):
+            self._links.append(self._newest.get(gram, -1))
+            self._newest[gram] = place
+
+    def shrink(self, tokens: list[int], count: int) -> None:
+        """Forget all but the first ``count`` of ``tokens``, which are all there still."""
+        keep = max(count - self.length + 1, 0)
+        for gram in reversed(list(self._grams(tokens, keep))):
+            earlier = self._links.pop()
+            if earlier < 0:
+                del self._newest[gram]
+            else:
+                self._newest[gram] = earlier
+
+    def earlier(self) -> Iterator[int]:
+        """Where what followed the last n-gram begins, for each earlier place of it, the newest `CANDIDATES`."""
+        return islice(self._chain(), CANDIDATES)
+
+    def _chain(self) -> Iterator[int]:
+        place = self._links[-1] if self._links else -1
+        while place >= 0:
+            yield place + self.length
+            place = self._links[place]
+
+    def _grams(self, tokens: list[int], begin: int) -> Iterator[int]:
+        """The hash of each n-gram from the one at ``begin`` on."""
+        window = tokens[begin:]
+        return map(hash, zip(*(window[i:] for i in range(self.length)), strict=False))

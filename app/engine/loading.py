@@ -1,0 +1,282 @@
+"""Brings a pair into memory: files to models, contexts and drafters, and what their passes cost here."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from app import paths
+from app.engine import llama
+from app.engine.calibration import CostStore, key_of, measure
+from app.engine.costs import Costs
+from app.engine.drafters.model import ModelDrafter
+from app.engine.drafters.ngram import NgramDrafter
+from app.engine.prompt import PromptBuilder
+from app.engine.protocol import (
+    DEFAULT_DRAFT_LENGTH,
+    MAX_DRAFT_LENGTH,
+    Load,
+    LoadProgressed,
+    LoadSettings,
+    ModelInfo,
+    Sampling,
+)
+from app.errors import KnownError
+from app.models.gguf import GgufHeader, check_loadable, read_header
+from app.models.pairing import compare
+
+log = logging.getLogger("slipstream.engine")
+
+_DEFAULT_CONTEXT = 8192
+_SMALL_DRAFT_PARAMETERS = 20_000_000
+NO_ROLL_BACK = "The target keeps a running state that cannot be rolled back, so drafting is off."
+
+
+@dataclass
+class Target:
+    """A loaded target and what belongs to it."""
+
+    path: Path
+    settings: LoadSettings
+    stamp: tuple[int, int]
+    header: GgufHeader
+    model: llama.Model
+    context: llama.Context
+    prompts: PromptBuilder
+    ngrams: NgramDrafter
+    info: ModelInfo
+
+    def close(self) -> None:
+        """Free it."""
+        self.ngrams.close()
+        self.context.close()
+        self.model.close()
+
+
+@dataclass
+class DraftModel:
+    """A loaded draft model. ``default_length`` is the fixed draft length its file recommends."""
+
+    stamp: tuple[int, int]
+    model: llama.Model
+    context: llama.Context
+    drafter: ModelDrafter
+    info: ModelInfo
+    default_length: int
+
+    def close(self) -> None:
+        """Free it."""
+        self.drafter.close()
+        self.model.close()
+
+
+class Loader:
+    """Carries out one `Load`. Its methods raise `KnownError`, or `Cancelled` when ``stopped`` says so meanwhile.
+
+    The drafter it makes asks ``stopped`` too, while it processes a prompt.
+    """
+
+    def __init__(
+        self,
+        command: Load,
+        threads: int,
+        on_progress: Callable[[LoadProgressed], None],
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._command = command
+        self._settings = command.settings
+        self._threads = threads
+        self._on_progress = on_progress
+        self._stopped = stopped
+        self._path = Path(command.target)
+        self._header = _checked_header(self._path)
+        self._stamp = _stamp(self._path)
+
+    def is_loaded(self, target: Target) -> bool:
+        """Whether ``target`` is what the command asks for, unchanged."""
+        return (target.path, target.settings, target.stamp) == (self._path, self._settings, self._stamp)
+
+    def target(self) -> Target:
+        """Load the target."""
+        path, settings = self._path, self._settings
+        with contextlib.ExitStack() as undo:
+            model = self._model(path, settings.target_gpu_layers, "target")
+            undo.callback(model.close)
+            if not model.has_decoder_only:
+                raise KnownError(f"{path.name} is not a model that writes text token after token.")
+            wanted = settings.context_length or min(model.training_context or _DEFAULT_CONTEXT, _DEFAULT_CONTEXT)
+            self._on_progress(LoadProgressed(request=self._command.request, stage="context", fraction=0.0))
+            context = _new_context(model, settings, wanted, self._threads, MAX_DRAFT_LENGTH + 1)
+            undo.callback(context.close)
+            prompts = PromptBuilder(model, context.length)
+            _warm_up(context)
+            undo.pop_all()
+        info = _info(self._header, model, settings.target_gpu_layers)
+        ngrams = NgramDrafter(model.is_end)
+        return Target(path, settings, self._stamp, self._header, model, context, prompts, ngrams, info)
+
+    def draft(self, target: Target) -> DraftModel:
+        """Load the draft, which has to fit ``target``."""
+        path, settings = Path(self._command.draft or ""), self._settings
+        header = _checked_header(path)
+        verdict = compare(target.header, header)
+        if not verdict.fits:
+            raise KnownError(verdict.reason)
+        if target.model.cannot_roll_back:
+            raise KnownError(NO_ROLL_BACK)
+        threads = self._threads
+        with contextlib.ExitStack() as undo:
+            model = self._model(path, settings.draft_gpu_layers, "draft")
+            undo.callback(model.close)
+            if model.cannot_roll_back:
+                raise KnownError("The draft keeps a running state that cannot be rolled back, so drafting is off.")
+            if model.parameters < _SMALL_DRAFT_PARAMETERS:
+                threads = 1  # below this size waiting for each other costs threads more than they share
+            context = _new_context(model, settings, target.context.length, threads, 1)
+            undo.callback(context.close)
+            _warm_up(context)
+            undo.pop_all()
+        vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
+        drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped)
+        info = _info(header, model, settings.draft_gpu_layers)
+        return DraftModel(_stamp(path), model, context, drafter, info, _default_draft_length(model))
+
+    def _model(self, path: Path, gpu_layers: int, stage: str) -> llama.Model:
+        last = -1.0
+
+        def report(share: float) -> bool:
+            nonlocal last
+            if share - last >= 0.01 or share == 1.0:
+                last = share
+                event = {"request": self._command.request, "stage": stage, "fraction": share}
+                self._on_progress(msgspec.convert(event, LoadProgressed))
+            return not self._stopped()
+
+        log.info("loading %s %s", stage, path.name)
+        return llama.Model(path, gpu_layers, report)
+
+
+@dataclass
+class PairCosts:
+    """What passes of a pair cost here, and where that is kept."""
+
+    costs: Costs
+    store: CostStore
+    key: str
+
+    def keep(self) -> None:
+        """Write down what is known now."""
+        self.store.put(self.key, self.costs)
+
+
+def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopped: Callable[[], bool]) -> PairCosts:
+    """What passes of this pair cost here, from the last time if nothing has changed. Raises `Cancelled`."""
+    store = CostStore(_cost_file())
+    key = key_of(
+        {
+            "target": target.stamp,
+            "draft": draft.stamp if draft else None,
+            "settings": msgspec.to_builtins(target.settings),
+            "threads": threads,
+            "engine": llama.engine_name(),
+            "devices": llama.gpu_devices(),
+            "machine": (platform.node(), platform.machine(), platform.processor()),
+        }
+    )
+    costs = store.get(key)
+    if costs is None:
+        target.context.clear()
+        costs = measure(target.context, draft.context if draft else None, stopped)
+    return PairCosts(costs, store, key)
+
+
+def _cost_file() -> Path | None:
+    """``None`` where there is no place for it, as in a container with nothing to write to."""
+    try:
+        return paths.cache_dir() / "costs.json"
+    except KnownError as error:
+        log.info("what passes cost is not kept: %s", error)
+        return None
+
+
+def _checked_header(path: Path) -> GgufHeader:
+    header = read_header(path)
+    check_loadable(header)
+    return header
+
+
+def _new_context(model: llama.Model, settings: LoadSettings, length: int, threads: int, outputs: int) -> llama.Context:
+    return llama.Context(
+        model,
+        length=length,
+        batch_size=settings.batch_size,
+        micro_batch_size=settings.micro_batch_size,
+        threads=threads,
+        kv_type=settings.kv_type,
+        outputs=outputs,
+    )
+
+
+def _warm_up(context: llama.Context) -> None:
+    """One pass before the first question: pages the weights in and sets the compute buffers up."""
+    context.decode([0], 1)
+    context.clear()
+
+
+def _default_draft_length(model: llama.Model) -> int:
+    value = model.metadata("slipstream.draft_length")
+    if value is None or not value.isdigit():
+        return DEFAULT_DRAFT_LENGTH
+    return min(max(int(value), 1), MAX_DRAFT_LENGTH)
+
+
+_SAMPLING_KEYS = {
+    "temperature": "temp",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "repetition_penalty": "penalty_repeat",
+    "penalty_window": "penalty_last_n",
+}
+"""Fields of `Sampling` and what they are called in a GGUF, behind ``general.sampling.``."""
+
+
+def recommended_sampling(model: llama.Model) -> Sampling:
+    found = {name: model.metadata(f"general.sampling.{key}") for name, key in _SAMPLING_KEYS.items()}
+    try:
+        return msgspec.convert({name: text for name, text in found.items() if text}, Sampling, strict=False)
+    except msgspec.ValidationError as error:
+        log.info("the sampling that %s recommends is not used: %s", model.path.name, error)
+        return Sampling()
+
+
+def _info(header: GgufHeader, model: llama.Model, gpu_layers: int) -> ModelInfo:
+    return ModelInfo(
+        path=str(header.path),
+        name=header.name,
+        architecture=header.architecture,
+        quantization=header.quantization,
+        size_bytes=header.file_size,
+        parameters=model.parameters,
+        layers=model.layers,
+        gpu_layers=_layers_on_gpu(model, gpu_layers),
+        training_context=model.training_context,
+    )
+
+
+def _layers_on_gpu(model: llama.Model, wanted: int) -> int:
+    if not llama.gpu_devices():
+        return 0
+    return model.layers if wanted < 0 else min(wanted, model.layers)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Size in bytes and time of the last change in nanoseconds: a file with the same is taken for the same."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns

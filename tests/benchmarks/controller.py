@@ -1,0 +1,84 @@
+"""Draft length `auto` against the best fixed length in hindsight, simulated: needs no model and no quiet machine.
+
+    python -m tests.benchmarks.controller [--tokens N] [--texts N] [--seed N] [--json]
+
+Each cell is `auto` ÷ best fixed length, then `auto` ÷ plain, the mean over several texts; `n` is the best length.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from dataclasses import asdict, dataclass
+
+from app.engine.controller import Controller
+from app.engine.costs import Costs
+from tests.support.simulator import TRACES, best_fixed, curves, run_controller, run_fixed, trace
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One curve and kind of text. ``worst``: the text where `auto` fell furthest behind the best fixed length."""
+
+    curve: str
+    text: str
+    informative: bool
+    best_length: int
+    to_best: float
+    worst: float
+    to_plain: float
+
+    @property
+    def below_target(self) -> bool:
+        """Whether it misses what a draft length of `auto` promises."""
+        switching = self.text == "code/prose" and self.curve in ("flat", "cliff at 9") and self.informative
+        least = 1.08 if switching else 0.96
+        return self.to_best < least or self.to_plain < 0.98
+
+
+def cell(curve: str, costs: Costs, kind: str, informative: bool, tokens: int, seeds: range) -> Cell:
+    """Run a text of ``tokens`` tokens for each seed."""
+    lengths, to_best, to_plain = [], [], []
+    for seed in seeds:
+        text = trace(TRACES[kind], length=tokens, informative=informative, seed=seed)
+        length, best = best_fixed(costs, text)
+        speed = run_controller(Controller(costs, drafters=["model"], propose="coupled"), costs, text, seed).speed
+        lengths.append(length)
+        to_best.append(speed / best)
+        to_plain.append(speed / run_fixed(costs, text, 0))
+    mean = statistics.fmean
+    typical = statistics.median_low(lengths)
+    return Cell(curve, kind, informative, typical, mean(to_best), min(to_best), mean(to_plain))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=3000)
+    parser.add_argument("--texts", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0, help="of the first text")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    seeds = range(options.seed, options.seed + options.texts)
+    cells = []
+    for informative in (True, False):
+        if not options.json:
+            print(f"\n{'informative' if informative else 'useless':24}" + "".join(f"{kind:>20}" for kind in TRACES))
+        for curve, costs in curves().items():
+            row = [cell(curve, costs, kind, informative, options.tokens, seeds) for kind in TRACES]
+            cells += row
+            if not options.json:
+                shown = [f"n={c.best_length:<2} {c.to_best:.3f} {c.to_plain:.2f}" for c in row]
+                print(f"{curve:24}" + "".join(f"{text:>20}" for text in shown), flush=True)
+    if options.json:
+        print(json.dumps([asdict(c) for c in cells], indent=2))
+        return
+    print("\nbelow target:")
+    for c in cells:
+        if c.below_target:
+            leads = "informative" if c.informative else "useless"
+            print(f"{c.curve}, {c.text}, {leads}: {c.to_best:.3f} {c.to_plain:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""llama.cpp's own tools, built from the source distribution of the llama-cpp-python that is installed here.
+
+    python -m tests.benchmarks.llama_cpp_tools
+
+The first call downloads 77 MB and builds for some minutes; later ones find the result in ``build/llama.cpp``. Sources,
+backend and CMake options are those of ``scripts/setup``, so that a difference in speed is one of the programs.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "build" / "llama.cpp"
+VERSION = importlib.metadata.version("llama-cpp-python")
+
+_TARGETS = ("llama-server", "llama-speculative-simple")
+_UNUSED = ("models", "docs", "media", "tests")
+_OPTIONS = {
+    "CMAKE_BUILD_TYPE": "Release",
+    "BUILD_SHARED_LIBS": "ON",
+    "LLAMA_BUILD_COMMON": "ON",
+    "LLAMA_BUILD_TOOLS": "ON",
+    "LLAMA_BUILD_SERVER": "ON",
+    "LLAMA_BUILD_EXAMPLES": "ON",
+    "LLAMA_BUILD_TESTS": "OFF",
+    "LLAMA_BUILD_APP": "OFF",
+    "LLAMA_BUILD_UI": "OFF",
+    "LLAMA_USE_PREBUILT_UI": "OFF",
+    "LLAMA_OPENSSL": "OFF",
+}
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Where the programs are, and what they were built for."""
+
+    server: Path
+    speculative_simple: Path
+    backend: str
+
+
+def backend() -> str:
+    """What ``scripts/setup`` built llama.cpp for in this virtual environment: cpu, cuda, metal or vulkan."""
+    for name in ("dev", "run"):
+        mark = Path(sys.prefix) / f".slipstream-{name}"
+        if mark.is_file():
+            return mark.read_text(encoding="utf-8").split()[0]
+    return os.environ.get("SLIPSTREAM_BACKEND") or ("metal" if sys.platform == "darwin" else "cpu")
+
+
+def tools() -> Tools:
+    """The programs, built where they are missing. Ends the process with the end of the log when that fails."""
+    name = backend()
+    build = FOLDER / f"{VERSION}-{name}"
+    found = _found(build)
+    if found is None:
+        print(f"building llama.cpp's tools for {name} in {build}; this takes some minutes", file=sys.stderr, flush=True)
+        _build(build, name)
+        found = _found(build)
+    if found is None:
+        raise SystemExit(f"llama.cpp was built, but its tools are not in {build / 'bin'}.")
+    return Tools(found[0], found[1], name)
+
+
+def _found(build: Path) -> list[Path] | None:
+    programs = [shutil.which(name, path=str(build / "bin")) for name in _TARGETS]
+    return [Path(program) for program in programs if program] if all(programs) else None
+
+
+def _build(build: Path, name: str) -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    source = _source()
+    environment = _with_cmake()
+    options = [f"-D{key}={value}" for key, value in _OPTIONS.items()]
+    options += [*_native(name), *shlex.split(os.environ.get("CMAKE_ARGS", ""))]
+    _run(["cmake", "-S", str(source), "-B", str(build), "-G", "Ninja", *options], environment)
+    cores = str(os.cpu_count() or 1)
+    _run(["cmake", "--build", str(build), "--parallel", cores, "--target", *_TARGETS], environment)
+
+
+def _native(name: str) -> list[str]:
+    """As in ``scripts/setup``."""
+    if name == "cuda":
+        compiler = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+        return ["-DGGML_CUDA=ON", f"-DCMAKE_CUDA_COMPILER={compiler}"]
+    return {"cpu": ["-DGGML_METAL=OFF"], "metal": ["-DGGML_METAL=ON"], "vulkan": ["-DGGML_VULKAN=ON"]}[name]
+
+
+def _source() -> Path:
+    """llama.cpp's source tree, downloaded and unpacked once."""
+    source = FOLDER / f"source-{VERSION}"
+    if source.is_dir():
+        return source
+    archive = FOLDER / f"llama_cpp_python-{VERSION}.tar.gz"
+    if not archive.is_file():
+        download = ["download", "--quiet", "--no-deps", "--no-binary", "llama-cpp-python", "--dest", str(FOLDER)]
+        constraints = {"PIP_BUILD_CONSTRAINT": str(ROOT / "constraints.txt")}
+        _run([sys.executable, "-m", "pip", *download, f"llama-cpp-python=={VERSION}"], {**os.environ, **constraints})
+    part = FOLDER / "source.part"
+    shutil.rmtree(part, ignore_errors=True)
+    with tarfile.open(archive) as tar:
+        tar.extractall(part, [member for member in tar if _is_needed(member.name)], filter="data")
+    (part / f"llama_cpp_python-{VERSION}" / "vendor" / "llama.cpp").rename(source)
+    shutil.rmtree(part)
+    return source
+
+
+def _is_needed(member: str) -> bool:
+    parts = PurePosixPath(member).parts
+    return parts[1:3] == ("vendor", "llama.cpp") and parts[3:4] not in [(name,) for name in _UNUSED]
+
+
+def _with_cmake() -> Mapping[str, str]:
+    """An environment in which CMake and Ninja are found; where the system has none, in the versions pip builds with."""
+    if shutil.which("cmake") and shutil.which("ninja"):
+        return os.environ
+    folder = FOLDER / "cmake"
+    programs = folder / ("Scripts" if os.name == "nt" else "bin")
+    if not shutil.which("ninja", path=str(programs)):
+        venv.create(folder, with_pip=True, clear=True)
+        constraints = str(ROOT / "constraints.txt")
+        python = str(programs / "python")
+        _run([python, "-m", "pip", "install", "--quiet", "-c", constraints, "cmake", "ninja"], os.environ)
+    return {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"}
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Run quietly; what it says is kept in ``build.log``, whose end is shown when it fails."""
+    log = FOLDER / "build.log"
+    program = shutil.which(command[0], path=environment.get("PATH")) or command[0]
+    with log.open("ab") as output:
+        result = subprocess.run(
+            [program, *command[1:]], check=False, env=environment, stdout=output, stderr=subprocess.STDOUT
+        )
+    if result.returncode != 0:
+        end = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:])
+        raise SystemExit(f"{end}\n{' '.join(command[:3])} failed; the whole log is in {log}.")
+
+
+if __name__ == "__main__":
+    built = tools()
+    print(built.server, built.speculative_simple, sep="\n")

@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from app.engine.drafters import Drafter, Proposal
+from app.engine.drafters.ngram import CANDIDATES, INDEXED, LONGEST_MATCH, MAX_NGRAM_DRAFT, SHORTEST_MATCH, NgramDrafter
+
+LONG = 32_000
+
+
+def never(_token: int) -> bool:
+    return False
+
+
+def drafter(context: Iterable[int] = (), end: int | None = None) -> NgramDrafter:
+    made = NgramDrafter(lambda token: token == end)
+    made.begin(list(context))
+    return made
+
+
+def occurrences(context: list[int], length: int) -> list[int]:
+    """Behind which tokens the last ``length`` ones stood before, newest first."""
+    gram = context[-length:]
+    return [end for end in range(len(context) - 1, length - 1, -1) if context[end - length : end] == gram]
+
+
+def reference(context: list[int], count: int, end: int | None = None, limit: int | None = CANDIDATES) -> Proposal:
+    """Try all lengths at all places (``limit`` of ``None``), or at the newest of each indexed length."""
+    seen = {place for length in INDEXED for place in occurrences(context, length)[:limit]}
+    for length in range(LONGEST_MATCH, SHORTEST_MATCH - 1, -1):
+        places = [place for place in occurrences(context, length) if place in seen]
+        if places:
+            return follow(context, places, length, count, end)
+    return Proposal()
+
+
+def follow(context: list[int], places: list[int], length: int, count: int, end: int | None) -> Proposal:
+    text, confidences = list(context), list[float]()
+    for i in range(count):
+        votes = [text[place + i] for place in places]
+        winner = max(votes, key=lambda token: (votes.count(token), -votes.index(token)))
+        confidences.append(min(length + i, LONGEST_MATCH) * votes.count(winner) / len(votes))
+        places = [place for place in places if text[place + i] == winner]
+        text.append(winner)
+        if winner == end:
+            break
+    return Proposal(text[len(context) :], confidences=confidences)
+
+
+def test_it_is_a_drafter() -> None:
+    made: Drafter = NgramDrafter(never)
+    assert made.name == "ngram"
+
+
+def test_random_contexts_get_what_trying_every_place_finds() -> None:
+    rng = random.Random(1)
+    proposed = 0
+    for _ in range(4000):
+        size = rng.randint(0, CANDIDATES + SHORTEST_MATCH)  # so that never more places match than are looked at
+        context = rng.choices(range(rng.randint(1, 4)), k=size)
+        count = rng.randint(0, MAX_NGRAM_DRAFT)
+        expected = reference(context, count, limit=None)
+        assert drafter(context).propose(count) == expected, context
+        proposed += bool(expected.tokens)
+    assert proposed > 1000
+
+
+def test_long_contexts_get_what_trying_the_newest_places_finds() -> None:
+    rng = random.Random(2)
+    limited = long = 0
+    for _ in range(1500):
+        letters = rng.randint(2, 5)
+        context = rng.choices(range(letters), k=rng.randint(20, 250))
+        copy = rng.randrange(len(context))
+        context += context[copy : copy + rng.randint(0, 16)]
+        end = rng.choice([None, 0])
+        expected = reference(context, MAX_NGRAM_DRAFT, end)
+        assert drafter(context, end).propose(MAX_NGRAM_DRAFT) == expected, context
+        limited += len(occurrences(context, SHORTEST_MATCH)) > CANDIDATES
+        long += bool(occurrences(context, LONGEST_MATCH))
+    assert limited > 100
+    assert long > 100
+
+
+def test_a_conversation_with_new_answers_and_edited_prompts() -> None:
+    rng = random.Random(3)
+    changes = dict.fromkeys(("extended", "diverged", "cut", "accepted draft", "accepted other"), 0)
+    for _ in range(150):
+        made, context, letters = NgramDrafter(never), list[int](), rng.randint(2, 4)
+        for _ in range(25):
+            change = rng.choice(list(changes))
+            new = rng.choices(range(letters), k=rng.randint(0, 12))
+            if change.startswith("accepted"):
+                draft = made.propose(rng.randint(0, 8)).tokens if change == "accepted draft" else []
+                new = draft[: rng.randint(0, len(draft))] + new[:1]
+                made.accepted(new)
+                context += new
+            else:
+                kept = len(context) if change == "extended" else rng.randint(0, len(context))
+                context = context[:kept] + ([] if change == "cut" else new)
+                made.begin(context)
+            changes[change] += 1
+            assert made.propose(10) == reference(context, 10), (change, context)
+    assert min(changes.values()) > 300
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 3, 5, 6, 7, 150, 299, 300])
+def test_what_a_divergence_cuts_off_leaves_nothing_behind(kept: int) -> None:
+    rng = random.Random(kept)
+    old, new = rng.choices(range(3), k=300), rng.choices(range(3), k=40)
+    made = drafter(old)
+    made.accepted(new)
+    made.begin(old[:kept])
+    fresh = drafter(old[:kept])
+    assert [vars(index) for index in made._indexes] == [vars(index) for index in fresh._indexes]
+    made.begin([*old[:kept], 7, *new])
+    fresh = drafter([*old[:kept], 7, *new])
+    assert [vars(index) for index in made._indexes] == [vars(index) for index in fresh._indexes]
+
+
+def test_close_forgets_everything() -> None:
+    made = drafter([1, 2, 3] * 4)
+    assert made.propose(1).tokens
+    made.close()
+    assert made.propose(4) == Proposal()
+    made.accepted([1, 2, 3])
+    assert made.propose(4) == Proposal()
+
+
+def test_nothing_is_proposed_without_a_match() -> None:
+    assert NgramDrafter(never).propose(4) == Proposal()
+    assert drafter([]).propose(4) == Proposal()
+    for context in ([1], [1, 1], [1, 1, 1], [1, 2, 1, 2], list(range(100)), [5, 1, 2, 9, 6, 1, 2]):
+        assert drafter(context).propose(4) == Proposal(), context
+
+
+def test_the_shortest_match_is_three_tokens() -> None:
+    proposal = drafter([8, 1, 2, 3, 4, 5, 9, 1, 2, 3]).propose(3)
+    assert proposal == Proposal([4, 5, 9], None, [3, 4, 5])
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_draft_of_no_tokens(count: int) -> None:
+    assert drafter([1, 2, 3] * 4).propose(count) == Proposal()
+
+
+def test_a_draft_has_at_most_as_many_tokens_as_asked_for_and_sixteen() -> None:
+    made = drafter(list(range(40)) * 2)
+    assert made.propose(5).tokens == list(range(5))
+    assert made.propose(100).tokens == list(range(16))
+
+
+def test_the_longest_match_wins_over_newer_and_more_frequent_ones() -> None:
+    assert drafter([0, 1, 2, 3, 4, 8, 1, 2, 3, 5, 9, 1, 2, 3, 5, 0, 1, 2, 3]).propose(1) == Proposal([4], None, [4])
+
+
+def test_a_long_match_is_found_behind_many_short_ones() -> None:
+    decoys = [token for i in range(100) for token in (100 + i, 4, 5, 6, 200)]
+    proposal = drafter([1, 2, 3, 4, 5, 6, 7, *decoys, 1, 2, 3, 4, 5, 6]).propose(1)
+    assert proposal == Proposal([7], None, [6])
+
+
+def test_equally_long_matches_vote_and_those_outvoted_drop_out() -> None:
+    gram = [1, 2, 3]
+    context = [10, *gram, 4, 5, 11, *gram, 4, 6, 12, *gram, 7, 8, 13, *gram]
+    assert drafter(context).propose(3) == Proposal([4, 6, 12], None, [3 * 2 / 3, 4 / 2, 5])
+    assert drafter(context[:6] + context[12:]).propose(2) == Proposal([7, 8], None, [3 / 2, 4])
+
+
+def test_what_repeats_itself_keeps_going() -> None:
+    assert drafter([9, 1, 2, 3, 1, 2, 3]).propose(8).tokens == [1, 2, 3, 1, 2, 3, 1, 2]
+    assert drafter([9, 5, 5, 5, 5]).propose(8).tokens == [5] * 8
+
+
+def test_nothing_follows_an_end() -> None:
+    context = [1, 2, 3, 4, 99, 6, 1, 2, 3]
+    assert drafter(context, end=99).propose(8) == Proposal([4, 99], None, [3, 4])
+    assert drafter(context).propose(8).tokens == [4, 99, 6, 1, 2, 3, 4, 99]
+
+
+@pytest.mark.parametrize("way", ["coupled", "greedy"])
+def test_worth_is_asked_after_each_token(way: str) -> None:
+    asked: list[float] = []
+
+    def worth(confidence: float) -> bool:
+        asked.append(confidence)
+        return len(asked) < 3
+
+    proposal = drafter([1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3]).propose(6, "greedy" if way == "greedy" else "coupled", worth)
+    assert proposal.tokens == [4, 5, 6]
+    assert asked == proposal.confidences == [3, 4, 5]
+
+
+def test_confidence_ends_at_the_longest_match_looked_at() -> None:
+    assert drafter(list(range(40)) * 2).propose(3).confidences == [12, 12, 12]
+    assert drafter([*range(40), 99, *range(30, 40), 50, *range(10)]).propose(4).confidences == [10, 11, 12, 12]
+
+
+def test_ngrams_that_share_a_hash_are_told_apart() -> None:
+    twin = 2**61 - 1
+    assert hash((0, 1, 2)) == hash((twin, 1, 2))
+    assert drafter([0, 1, 2, 4, twin, 1, 2]).propose(4) == Proposal()
+    assert drafter([0, 8, 9, 1, 2, 3, 4, twin, 8, 9, 1, 2, 3]).propose(1) == Proposal([4], None, [5])
+    assert drafter([0, 1, 2, 4, twin, 1, 2, 5, 0, 1, 2]).propose(1) == Proposal([4], None, [3])
+
+
+class Counted(int):
+    """A token that counts how often any of its kind is compared or hashed."""
+
+    touched = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.touched += 1
+        return super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        Counted.touched += 1
+        return super().__ne__(other)
+
+    def __hash__(self) -> int:
+        Counted.touched += 1
+        return super().__hash__()
+
+
+def counted(tokens: Sequence[int]) -> list[int]:
+    return [Counted(token) for token in tokens]
+
+
+DRAFT_WORK = len(INDEXED) * CANDIDATES * LONGEST_MATCH + MAX_NGRAM_DRAFT * (CANDIDATES * 4 + 3)
+"""Comparing places, then for each token four touches a place to count its vote and compare it with the winner."""
+ADDED_WORK = sum(INDEXED)
+"""One hash of each n-gram that ends with the token."""
+
+
+@pytest.mark.parametrize("text", ["one token", "two letters", "one frequent trigram", "period 13"])
+def test_work_is_bounded_however_long_the_context_is(text: str) -> None:
+    rng = random.Random(4)
+    tokens = {
+        "one token": [7] * LONG,
+        "two letters": rng.choices((1, 2), k=LONG),
+        "one frequent trigram": [token for i in range(LONG // 4) for token in (100 + i, 1, 2, 3)],
+        "period 13": [i % 13 for i in range(LONG)],
+    }[text]
+    made = drafter()
+    for begin in range(0, LONG, LONG // 4):
+        Counted.touched = 0
+        made.accepted(counted(tokens[begin : begin + LONG // 4]))
+        assert 0 < Counted.touched <= ADDED_WORK * LONG // 4
+        Counted.touched = 0
+        proposal = made.propose(MAX_NGRAM_DRAFT)
+        assert len(proposal.tokens) == MAX_NGRAM_DRAFT
+        assert 0 < Counted.touched <= DRAFT_WORK
+    Counted.touched = 0
+    made.accepted(counted([1]))
+    assert 0 < Counted.touched <= ADDED_WORK
+
+
+def test_a_longer_prompt_costs_a_comparison_for_each_old_token_and_the_new_ones() -> None:
+    tokens = random.Random(5).choices(range(50), k=LONG)
+    made = drafter(counted(tokens))
+    Counted.touched = 0
+    made.begin(counted([*tokens, *range(100)]))
+    assert LONG <= Counted.touched <= LONG + ADDED_WORK * 100
+
+
+def test_one_token_32_000_times() -> None:
+    made = drafter([5] * LONG)
+    assert made.propose(16) == Proposal([5] * 16, None, [12] * 16)
+    made.accepted([5, 5, 6])
+    assert made.propose(16) == Proposal()
+    made.accepted([5, 5, 5])
+    assert made.propose(2) == Proposal([5, 5], None, [3 * 15 / 16, 4 * 14 / 15])  # 6 came once, and once after 5
+    made.begin([5] * 10)
+    assert made.propose(4) == Proposal([5] * 4, None, [9, 10, 11, 12])

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import pytest
+
+from app.engine.costs import CostModel, Costs
+
+
+def a_model(draft: float | None = 0.1) -> CostModel:
+    return CostModel(Costs({1: 1.0, 4: 2.5, 8: 2.9, 12: 2.5}, draft), 16)
+
+
+def test_unmeasured_widths_lie_between_their_neighbours() -> None:
+    model = a_model()
+    assert [model.verify(width) for width in (1, 2, 3, 4)] == pytest.approx([1.0, 1.5, 2.0, 2.5])
+    assert model.verify(6) == pytest.approx(2.7)
+    assert model.verify(10) == pytest.approx(2.7)
+
+
+def test_the_last_slope_goes_on_but_not_downwards() -> None:
+    assert a_model().verify(16) == pytest.approx(2.5)
+    rising = CostModel(Costs({1: 1.0, 8: 8.0}, None), 16)
+    assert rising.verify(16) == pytest.approx(16.0)
+
+
+def test_one_measured_width_holds_for_all() -> None:
+    assert CostModel(Costs({1: 3.0}, None), 16).verify(9) == 3.0
+
+
+def test_width_one_must_be_measured() -> None:
+    with pytest.raises(ValueError):
+        CostModel(Costs({2: 1.0}, None), 16)
+
+
+def test_the_table_is_what_verify_says() -> None:
+    model = a_model()
+    model.observe_verify(4, 3.0)
+    assert model.table()[1:] == [model.verify(width) for width in range(1, 17)]
+
+
+def test_a_slower_machine_moves_every_width() -> None:
+    model = a_model()
+    for _ in range(400):
+        model.observe_verify(1, 1.3)
+        model.observe_verify(4, 2.5 * 1.3)
+    assert model.verify(4) == pytest.approx(2.5 * 1.3, rel=0.01)
+    assert model.verify(12) == pytest.approx(2.5 * 1.3, rel=0.05)
+
+
+def test_a_width_that_was_measured_wrongly_is_corrected() -> None:
+    """Two widths that disagree leave open which one is off, so the others move less than halfway."""
+    model = a_model()
+    for _ in range(300):
+        model.observe_verify(1, 1.0)
+        model.observe_verify(4, 3.5)
+    assert model.verify(4) == pytest.approx(3.5, rel=0.05)
+    assert model.verify(1) == pytest.approx(1.0, rel=0.05)
+    assert 2.5 <= model.verify(12) < 3.0
+
+
+def test_a_correction_is_forgotten_while_its_width_is_not_seen() -> None:
+    model = a_model()
+    for _ in range(300):
+        model.observe_verify(1, 1.0)
+        model.observe_verify(4, 3.5)
+    for _ in range(3000):
+        model.observe_verify(1, 1.0)
+    assert model.verify(4) == pytest.approx(2.5, rel=0.05)
+
+
+def test_an_outlier_moves_little() -> None:
+    model = a_model()
+    model.observe_overhead(0.01)
+    for _ in range(20):
+        model.observe_verify(1, 1.0)
+    model.observe_verify(1, 50.0)
+    model.observe_draft(2, 50.0)
+    model.observe_overhead(50.0)
+    assert model.verify(1) == pytest.approx(1.0, rel=0.05)
+    assert model.draft == pytest.approx(0.1, rel=0.05)
+    assert model.overhead == pytest.approx(0.01, rel=0.05)
+
+
+def test_draft_and_overhead_are_followed() -> None:
+    model = a_model()
+    for _ in range(200):
+        model.observe_draft(4, 0.8)
+        model.observe_overhead(0.03)
+    model.observe_draft(0, 5.0)
+    assert model.draft == pytest.approx(0.2, rel=0.02)
+    assert model.overhead == pytest.approx(0.03, rel=0.02)
+
+
+def seen(model: CostModel, seconds: dict[int, float], rounds: int) -> None:
+    for _ in range(rounds):
+        for width, value in seconds.items():
+            model.observe_verify(width, value)
+
+
+def test_an_untouched_snapshot_is_what_was_measured() -> None:
+    costs = Costs({1: 1.0, 4: 2.5, 24: 9.0}, 0.1, 7.0)
+    again = CostModel(costs, 16).snapshot()
+    assert again.verify == pytest.approx(costs.verify)
+    assert again.draft == pytest.approx(0.1)
+    assert again.since_plain == 7.0
+    assert CostModel(Costs({1: 1.0}, None), 16).snapshot() == Costs({1: 1.0}, None)
+
+
+def test_a_snapshot_keeps_what_was_learnt_of_a_width() -> None:
+    model = a_model()
+    seen(model, {1: 1.0, 4: 2.5, 6: 4.0}, 300)
+    again = CostModel(model.snapshot(), 16)
+    assert again.verify(6) == pytest.approx(4.0, rel=0.05)
+    assert again.verify(4) == pytest.approx(2.5, rel=0.05)
+    assert again.verify(1) == pytest.approx(1.0, rel=0.05)
+
+
+def test_a_long_context_hardly_spoils_the_next_answer_but_a_slower_machine_gets_through() -> None:
+    model = a_model()
+    slower = {1: 1.6, 4: 4.0, 8: 4.64, 12: 4.0}
+    seen(model, slower, 100)
+    assert model.verify(1) == pytest.approx(1.6, rel=0.02)
+    model = CostModel(model.snapshot(), 16)
+    assert model.verify(1) == pytest.approx(1.6**0.5, rel=0.05)
+    for _ in range(4):
+        seen(model, slower, 100)
+        model = CostModel(model.snapshot(), 16)
+    assert model.verify(1) == pytest.approx(1.6, rel=0.05)
+
+
+def test_what_drafting_costs_now_is_half_taken_over() -> None:
+    model = a_model(0.1)
+    for _ in range(300):
+        model.observe_draft(1, 0.4)
+    assert model.snapshot().draft == pytest.approx(0.2, rel=0.02)
+
+
+@pytest.mark.parametrize("factor", [0.4, 0.5, 2.0])
+def test_a_check_of_the_plain_pass_puts_it_right_and_leaves_the_other_widths(factor: float) -> None:
+    model = a_model()
+    rounds = 0
+    while not model.plain_due(1.5):
+        model.observe_verify(8, 2.9)
+        rounds += 1
+    assert rounds * 2.9 >= 100
+    passes = 0
+    while model.plain_due(1.5):
+        model.observe_verify(1, factor)
+        passes += 1
+    assert passes == 3
+    assert model.verify(1) == pytest.approx(factor)
+    assert model.verify(8) == pytest.approx(2.9)
+
+
+def test_a_check_that_confirms_is_one_pass_and_an_outlier_among_three_does_nothing() -> None:
+    model = a_model()
+    seen(model, {8: 2.9}, 100)
+    model.observe_verify(1, 1.02)
+    assert not model.plain_due(1.5)
+    seen(model, {8: 2.9}, 100)
+    for seconds in (5.0, 1.0, 1.0):
+        assert model.plain_due(1.5)
+        model.observe_verify(1, seconds)
+    assert not model.plain_due(1.5)
+    assert model.verify(1) == pytest.approx(1.0, rel=0.01)
+
+
+def test_the_more_drafting_gains_the_rarer_plain_passes_are_timed() -> None:
+    def seconds(rate: float) -> float:
+        model = a_model()
+        while not model.plain_due(rate):
+            model.observe_verify(1 + 7, 2.9)
+        return model.snapshot().since_plain
+
+    for rate in (1.05, 2.0, 6.0):
+        assert 1.0 - 1.0 / rate <= 0.0025 * seconds(rate)
+    assert seconds(6.0) > 1.5 * seconds(2.0) > 2 * seconds(1.05)
+
+
+def test_how_long_ago_a_plain_pass_was_timed_is_handed_over() -> None:
+    """Short answers would otherwise never get to it."""
+    costs = a_model().snapshot()
+    for _ in range(30):
+        model = CostModel(costs, 16)
+        if model.plain_due(1.5):
+            break
+        seen(model, {8: 2.9}, 5)
+        costs = model.snapshot()
+    assert model.plain_due(1.5)

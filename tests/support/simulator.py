@@ -1,0 +1,276 @@
+"""A text whose tokens a drafter gets right or wrong, and a machine whose costs are known, to try controllers on.
+
+Every position of the text has its own latent difficulty, so a run can be repeated with any policy on the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.controller import Controller
+from app.engine.costs import CostModel, Costs
+from app.engine.drafters import Proposal
+from app.engine.protocol import Pause, Way
+
+LIMIT = 16
+_WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
+_MEASURED: dict[str, tuple[float, ...]] = {
+    "27 M F16": (1.45, 2.30, 2.36, 2.77, 3.39, 3.23, 4.43, 5.31, 5.98),
+    "27 M Q8_0": (1.20, 2.83, 3.42, 3.96, 4.39, 4.54, 5.22, 6.16, 5.42),
+    "100 M F16": (6.69, 8.39, 8.83, 9.13, 10.9, 10.1, 14.3, 16.5, 17.7),
+    "100 M Q8_0": (3.83, 10.5, 14.2, 14.8, 16.6, 17.5, 16.4, 19.6, 21.3),
+    "600 M F16": (33.0, 44.1, 45.1, 49.9, 64.6, 54.3, 78.0, 86.1, 97.6),
+    "600 M Q8_0": (21.8, 46.9, 57.5, 65.7, 69.6, 70.3, 73.4, 93.6, 107.0),
+    "600 M Q4_K_M": (11.8, 18.8, 23.7, 33.3, 39.2, 45.0, 49.9, 78.2, 68.0),
+}
+"""Milliseconds a verify pass took on a 2-core machine with AVX-512."""
+
+
+def curves() -> dict[str, Costs]:
+    """Cost curves by name: measured ones with a draft of 0.08 ms a token, and made ones like a GPU's."""
+    known = {
+        name: Costs({width: ms / 1000 for width, ms in zip(_WIDTHS, row, strict=True)}, 0.00008)
+        for name, row in _MEASURED.items()
+    }
+    known["600 M F16, large draft"] = Costs(known["600 M F16"].verify, 0.0033)
+    flat = {width: 0.020 * (1 + 0.01 * (width - 1)) for width in range(1, LIMIT + 2)}
+    cliff = {width: seconds if width <= 8 else seconds + 0.020 for width, seconds in flat.items()}
+    return known | {"flat": Costs(flat, 0.002), "cliff at 9": Costs(cliff, 0.002)}
+
+
+DEAR = Costs({1: 0.020, LIMIT + 1: 0.0232}, 0.006)
+"""A large draft model: a token of it costs 0.3 plain passes."""
+DEAR_CATCH_UP = 0.25
+"""Cost of a token it has missed, in tokens it drafts: on a CPU a batch is not much cheaper."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A text of ``length`` positions (and some more, to draft beyond its end)."""
+
+    length: int
+    hits: Mapping[Way, Sequence[bool]]
+    """Whether the draft model is right at each position, by way of proposing."""
+    confidences: Sequence[float]
+    matches: Sequence[int] = field(default_factory=list)
+    """Length of the n-gram match that ends before each position; 0: none."""
+    copied: Sequence[bool] = field(default_factory=list)
+    """Whether a matching n-gram is right at each position."""
+    _rounds: dict[Way, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def fixed_rounds(self, way: Way) -> list[tuple[int, int]]:
+        """Tokens and rounds for each fixed draft length from 0 to `LIMIT`; they do not depend on costs."""
+        if way not in self._rounds:
+            ahead = [0] * (len(self.hits[way]) + 1)
+            for i in reversed(range(len(self.hits[way]))):
+                ahead[i] = ahead[i + 1] + 1 if self.hits[way][i] else 0
+            self._rounds[way] = [_rounds(ahead, self.length, draft) for draft in range(LIMIT + 1)]
+        return self._rounds[way]
+
+
+def _rounds(ahead: Sequence[int], length: int, draft: int) -> tuple[int, int]:
+    at = rounds = 0
+    while at < length:
+        at += min(ahead[at], draft) + 1
+        rounds += 1
+    return at, rounds
+
+
+def trace(
+    means: Sequence[float],
+    *,
+    length: int = 3000,
+    segment: int = 50,
+    informative: bool = True,
+    seed: int = 0,
+    greedy_lead: float = 0.0,
+) -> Trace:
+    """The mean acceptance goes round ``means``, changing every ``segment`` positions.
+
+    A position's own chance is drawn from a Beta distribution of that mean, many of them near 0 or 1. Its confidence
+    rises with it, but is noisy; an uninformative one has the same distribution and no connection. Greedy proposals
+    are accepted ``greedy_lead`` more often; the two ways share their luck half of the time.
+    """
+    rng = np.random.default_rng([seed, round(1000 * sum(means))])
+    total = length + 2 * LIMIT
+    mean = np.array([means[(i // segment) % len(means)] for i in range(total)])
+    chance = _chances(rng, mean)
+    luck = rng.random(total)
+    hits = {"coupled": luck < chance}
+    other = np.where(rng.random(total) < 0.5, luck, rng.random(total))
+    hits["greedy"] = other < np.clip(chance + greedy_lead, 0, 1)
+    clipped = np.clip(chance, 0.001, 0.999)
+    leads = np.logaddexp(0.0, np.log(clipped / (1 - clipped)) + rng.normal(0.0, 1.0, total))
+    if not informative:
+        rng.shuffle(leads)
+    ways: dict[Way, Sequence[bool]] = {"coupled": hits["coupled"].tolist(), "greedy": hits["greedy"].tolist()}
+    return Trace(length, ways, leads.tolist())
+
+
+def _chances(rng: np.random.Generator, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    concentration = 1.5
+    inner = np.clip(mean, 0.001, 0.999)
+    drawn = rng.beta(inner * concentration, (1 - inner) * concentration)
+    return np.where(mean >= 1.0, 1.0, drawn)
+
+
+def with_copies(text: Trace, *, seed: int = 0) -> Trace:
+    """The same, of which 80 in every 200 positions repeat earlier text; elsewhere short matches mislead."""
+    rng = np.random.default_rng([seed, 77])
+    positions = np.arange(len(text.confidences))
+    inside = positions % 200 - 120
+    copying = inside >= 0
+    spurious = np.where(rng.random(len(positions)) < 0.15, 3 + (rng.random(len(positions)) < 0.3), 0)
+    matches = np.where(inside >= 3, np.minimum(inside, 12), np.where(copying, 0, spurious))
+    copied = rng.random(len(positions)) < np.where(copying, 0.98, 0.25)
+    return replace(text, matches=matches.tolist(), copied=copied.tolist(), _rounds={})
+
+
+TRACES: dict[str, tuple[float, ...]] = {
+    "0.3": (0.3,),
+    "0.5": (0.5,),
+    "0.7": (0.7,),
+    "0.9": (0.9,),
+    "0.95": (0.95,),
+    "code/prose": (0.92, 0.35),
+    "worthless": (0.02,),
+    "perfect": (1.0,),
+}
+"""Mean acceptances of each kind of text; the switching one starts with code."""
+
+
+@dataclass
+class Outcome:
+    """What a run came to. Seconds are the machine's true ones, without the noise the controller sees."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+    accepted: int = 0
+    judged: int = 0
+    """Tokens of tested drafts up to and including the first rejected one."""
+    rounds: int = 0
+    drafted: int = 0
+    by_ngram: int = 0
+    """Rounds whose draft came from n-grams."""
+    paused: list[tuple[int, Pause]] = field(default_factory=list)
+    """Position and reason of every round that was paused."""
+    timed: int = 0
+    """Plain rounds that were no pause: only to time them."""
+    longest: int = 0
+    """Most tokens tested at once."""
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second."""
+        return self.tokens / self.seconds
+
+
+class Machine:
+    """Costs a round's parts, and tells them with noise."""
+
+    def __init__(self, costs: Costs, seed: int = 0, catch_up: float | None = None) -> None:
+        """``catch_up``: cost of a token the draft model has not seen, in tokens it drafts; else as the curve suggests.
+
+        A GPU takes a batch nearly at once.
+        """
+        self.verify = CostModel(costs, LIMIT + 1).table()
+        self.draft = costs.draft or 0.0
+        gpu = self.verify[16] < 2 * self.verify[1]
+        self.catch_up = self.draft * (catch_up if catch_up is not None else 0.01 if gpu else 0.1)
+        self.overhead = 0.02 * self.verify[1]
+        rng = np.random.default_rng(seed)
+        noise = np.exp(rng.normal(0.0, 0.04, 4096))
+        noise[rng.random(4096) < 0.01] *= 3.0
+        self._noise: list[float] = noise.tolist()
+        self._at = 0
+
+    def noisy(self, seconds: float) -> float:
+        self._at = (self._at + 1) % len(self._noise)
+        return seconds * self._noise[self._at]
+
+
+def run_fixed(costs: Costs, text: Trace, length: int, way: Way = "coupled") -> float:
+    """Tokens per second with always ``length`` tokens from the draft model."""
+    machine = Machine(costs)
+    seconds = length * machine.draft + machine.verify[length + 1] + machine.overhead
+    tokens, rounds = text.fixed_rounds(way)[length]
+    return tokens / (rounds * seconds)
+
+
+def best_fixed(costs: Costs, text: Trace, way: Way = "coupled") -> tuple[int, float]:
+    """The best fixed draft length in hindsight, and its tokens per second."""
+    speeds = [run_fixed(costs, text, length, way) for length in range(LIMIT + 1)]
+    best = max(range(LIMIT + 1), key=speeds.__getitem__)
+    return best, speeds[best]
+
+
+def run_controller(
+    controller: Controller, costs: Costs, text: Trace, seed: int = 0, catch_up: float | None = None
+) -> Outcome:
+    """Let ``controller`` decode ``text`` on a `Machine`."""
+    machine = Machine(costs, seed, catch_up)
+    outcome = Outcome()
+    at = behind = 0
+    while at < text.length:
+        found = _found(text, at)
+        plan = controller.plan(found, LIMIT)
+        if plan.drafter == "ngram":
+            proposal, draft_seconds = found.first(plan.length), 0.0
+        elif plan.drafter == "model":
+            proposal = _propose(controller, text, at, plan.length, plan.way)
+            draft_seconds = machine.draft * len(proposal.tokens) + machine.catch_up * behind
+        else:
+            proposal, draft_seconds = Proposal(), 0.0
+        tested = controller.tested(plan, proposal)
+        accepted = 0
+        while accepted < tested and proposal.tokens[accepted] == at + accepted:
+            accepted += 1
+        controller.observe(
+            plan,
+            proposal,
+            tested,
+            accepted,
+            at + accepted,
+            draft_seconds=machine.noisy(draft_seconds),
+            verify_seconds=machine.noisy(machine.verify[tested + 1]),
+            other_seconds=machine.noisy(machine.overhead),
+        )
+        at += accepted + 1
+        behind = 0 if plan.drafter == "model" else behind + accepted + 1
+        outcome.seconds += draft_seconds + machine.verify[tested + 1] + machine.overhead
+        outcome.accepted += accepted
+        outcome.judged += accepted + (accepted < tested)
+        outcome.rounds += 1
+        outcome.drafted += len(proposal.tokens)
+        outcome.by_ngram += plan.drafter == "ngram"
+        outcome.longest = max(outcome.longest, tested)
+        outcome.timed += plan.drafter is None and plan.paused is None
+        if plan.paused:
+            outcome.paused.append((at, plan.paused))
+    outcome.tokens = at
+    return outcome
+
+
+def _propose(controller: Controller, text: Trace, at: int, count: int, way: Way) -> Proposal:
+    """The right token of a position is its number; wrong ones are negative."""
+    hits = text.hits[way]
+    tokens, confidences = [], []
+    for i in range(at, at + count):
+        tokens.append(i if hits[i] else -1)
+        confidences.append(text.confidences[i])
+        if not controller.worth(text.confidences[i]):
+            break
+    others = text.hits["greedy" if way == "coupled" else "coupled"]
+    return Proposal(tokens, None, confidences, [i if others[i] else -1 for i in range(at, at + len(tokens))])
+
+
+def _found(text: Trace, at: int) -> Proposal:
+    if not text.matches or not text.matches[at]:
+        return Proposal()
+    positions = range(at, at + LIMIT)
+    match = text.matches[at]
+    return Proposal([i if text.copied[i] else -1 for i in positions], None, [float(match)] * LIMIT)

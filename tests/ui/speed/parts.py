@@ -1,0 +1,51 @@
+"""What the tests of the Speed panel share: pairs, figures, and ways to find what is in it."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QWidget
+
+from app.engine.protocol import DraftFigures, Figures, ModelInfo, PairLoaded, Pause
+from app.ui.speed.panel import SpeedPanel
+
+T = TypeVar("T", bound=QWidget)
+PAIR = PairLoaded(
+    request=1,
+    target=ModelInfo(path="target.gguf", name="Target"),
+    draft=ModelInfo(path="draft.gguf", name="Draft"),
+    default_draft_length=6,
+)
+ALONE = PairLoaded(request=2, target=PAIR.target, default_draft_length=6)
+OFF = PairLoaded(request=3, target=PAIR.target, drafting_off="The target cannot be rolled back.")
+PAUSE = Pause(kept=0.22, needed=0.41)
+PAUSED = "Draft paused: on this text it costs more than it saves (22 % kept, needs 41 %)"
+FIGURES = Figures(
+    completion_tokens=262,
+    decode_tokens_per_second=74.2,
+    draft=DraftFigures(
+        drafted=252,
+        tested=252,
+        accepted=172,
+        acceptance_rate=172 / 252,
+        verify_passes=90,
+        mean_acceptance_length=1 + 172 / 90,
+        accepted_per_position=[80, 60, 32],
+    ),
+)
+
+
+def texts(panel: SpeedPanel) -> list[str]:
+    return [label.text().replace("\u00a0", " ") for label in panel.findChildren(QLabel) if label.isVisible()]
+
+
+def button(panel: SpeedPanel, text: str) -> QPushButton:
+    return next(found for found in panel.findChildren(QPushButton) if found.text() == text)
+
+
+def box(panel: SpeedPanel, text: str) -> QCheckBox:
+    return next(found for found in panel.findChildren(QCheckBox) if found.text() == text)
+
+
+def of_kind(panel: SpeedPanel, kind: type[T]) -> T:
+    return next(found for found in panel.findChildren(QWidget) if isinstance(found, kind))

@@ -1,0 +1,260 @@
+"""What one can change in the Speed panel: draft length, drafter, tints, a pause."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import (
+    QApplication,
+    QComboBox,
+    QLabel,
+    QSlider,
+    QToolTip,
+)
+from pytestqt.qtbot import QtBot
+
+from app.ui import theme
+from app.ui.speed.drawings import PositionBars
+from app.ui.speed.panel import SpeedPanel
+from tests.ui.speed.parts import ALONE, FIGURES, OFF, PAIR, PAUSE, PAUSED, box, button, of_kind, texts
+from tests.ui.speed.rounds import paused_rounds, steady
+
+
+def test_draft_length_control(panel: SpeedPanel, qtbot: QtBot) -> None:
+    slider, auto = of_kind(panel, QSlider), box(panel, "Auto")
+    qtbot.waitUntil(lambda: not auto.isEnabled())
+    panel.set_pair(PAIR)
+    qtbot.waitUntil(auto.isEnabled)
+    assert panel.draft_length() == "auto"
+    assert not slider.isEnabled()
+    assert texts(panel).count("Auto") == 1
+    with qtbot.waitSignal(panel.draft_length_changed) as told:
+        QTest.keyClick(auto, Qt.Key.Key_Space)
+    assert told.args == [6]
+    assert slider.isEnabled()
+    with qtbot.waitSignal(panel.draft_length_changed) as told:
+        QTest.keyClick(slider, Qt.Key.Key_Right)
+    assert told.args == [7]
+    with qtbot.waitSignal(panel.draft_length_changed) as told:
+        QTest.keyClick(slider, Qt.Key.Key_Home)
+    assert told.args == [0]
+    assert "Off" in texts(panel)
+    qtbot.waitUntil(lambda: panel.status_text().startswith("Draft off"))
+    with qtbot.assertNotEmitted(panel.draft_length_changed):
+        panel.set_draft_length(16)
+    assert panel.draft_length() == 16
+    assert "16 tokens" in texts(panel)
+    with qtbot.waitSignal(panel.draft_length_changed) as told:
+        QTest.keyClick(auto, Qt.Key.Key_Space)
+    assert told.args == ["auto"]
+    assert not slider.isEnabled()
+    with qtbot.waitSignal(panel.draft_length_changed) as told:
+        auto.click()
+    assert told.args == [6]  # again the pair's own, not the 16 of before
+
+
+def test_a_stored_length_survives_the_loading_of_a_pair(panel: SpeedPanel) -> None:
+    panel.set_draft_length(9)
+    panel.set_pair(PAIR)
+    assert panel.draft_length() == 9
+    panel.set_draft_length("auto")
+    assert panel.draft_length() == "auto"
+    assert of_kind(panel, QSlider).value() == 6
+
+
+def test_the_wheel_over_a_control_changes_nothing(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(PAIR)
+    panel.set_draft_length(5)
+    qtbot.waitUntil(of_kind(panel, QSlider).isEnabled)
+    for control in (of_kind(panel, QSlider), of_kind(panel, QComboBox)):
+        middle = QPointF(control.rect().center())
+        turn = QWheelEvent(
+            middle,
+            control.mapToGlobal(middle),
+            QPoint(),
+            QPoint(0, -120),
+            Qt.MouseButton.NoButton,
+            Qt.KeyboardModifier.NoModifier,
+            Qt.ScrollPhase.NoScrollPhase,
+            False,
+        )
+        QApplication.sendEvent(control, turn)
+    assert (panel.draft_length(), panel.drafter()) == (5, "auto")
+
+
+def test_auto_says_what_is_in_use(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(PAIR)
+    panel.begin_generation()
+    panel.add_rounds(steady(20, seconds=0.1, accepted=3, tested=4))
+    qtbot.waitUntil(lambda: "Auto · 4 now" in texts(panel))
+    assert box(panel, "Auto").accessibleDescription() == "Auto · 4 now"
+    panel.end_generation(FIGURES)
+    qtbot.waitUntil(lambda: "Auto · 4 lately" in texts(panel))
+    panel.begin_generation()
+    qtbot.waitUntil(lambda: "Auto" in texts(panel))
+    panel.set_draft_length(5)
+    qtbot.waitUntil(lambda: "5 tokens" in texts(panel))
+    panel.begin_generation()
+    panel.add_rounds(steady(20, seconds=0.1, accepted=3, tested=5))
+    panel.set_draft_length("auto")
+    qtbot.waitUntil(lambda: panel.status_text().endswith("From the next answer on, as many guesses as pay."))
+    assert "Auto" in texts(panel)  # not "5 now": that answer is not written with Auto
+
+
+def test_the_answer_keeps_what_it_was_asked_with(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(PAIR)
+    panel.begin_generation()
+    panel.add_rounds(paused_rounds(20, PAUSE))
+    qtbot.waitUntil(lambda: panel.status_text() == PAUSED)
+    panel.set_drafter("ngram")
+    n_grams = "From the next answer on, n-grams guess alone."
+    qtbot.waitUntil(lambda: panel.status_text() == f"Draft paused · {n_grams}")
+    panel.end_generation(FIGURES)
+    qtbot.waitUntil(lambda: panel.status_text() == f"n-grams on · {n_grams}")
+    assert not any("paused" in text for text in texts(panel))
+    panel.set_drafter("auto")
+    qtbot.waitUntil(lambda: panel.status_text() == PAUSED)
+    panel.set_drafter("ngram")
+    panel.set_pair(PAIR)
+    qtbot.waitUntil(lambda: panel.status_text().startswith("n-grams on · Figures come with the next answer"))
+
+
+def test_nothing_can_be_chosen_where_nothing_can_draft(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(PAIR)
+    qtbot.waitUntil(box(panel, "Auto").isEnabled)
+    panel.set_pair(OFF)
+    qtbot.waitUntil(lambda: not box(panel, "Auto").isEnabled())
+    assert not of_kind(panel, QComboBox).isEnabled()
+    assert panel.status_text() == "Draft off · The target cannot be rolled back. The target answers alone."
+    panel.set_pair(PAIR)
+    qtbot.waitUntil(box(panel, "Auto").isEnabled)
+
+
+def test_drafter_control(panel: SpeedPanel, qtbot: QtBot) -> None:
+    drafter = of_kind(panel, QComboBox)
+    assert not drafter.isVisible()
+    panel.set_pair(PAIR)
+    assert drafter.isVisible()
+    assert [drafter.itemText(at) for at in range(drafter.count())] == ["Automatic", "Draft model", "n-grams"]
+    qtbot.waitUntil(drafter.isEnabled)
+    with qtbot.waitSignal(panel.drafter_changed) as told:
+        QTest.keyClick(drafter, Qt.Key.Key_End)
+    assert told.args == ["ngram"]
+    assert panel.drafter() == "ngram"
+    qtbot.waitUntil(lambda: panel.status_text().startswith("n-grams on"))
+    with qtbot.assertNotEmitted(panel.drafter_changed):
+        panel.set_drafter("chain")
+        assert drafter.currentText() == "Automatic"
+        panel.set_drafter("none")
+    assert drafter.currentText() == "None"
+    qtbot.waitUntil(lambda: panel.status_text().startswith("Draft off · No drafter"))
+    panel.set_pair(ALONE)
+    assert [drafter.itemText(at) for at in range(drafter.count())] == ["Automatic", "None"]
+
+
+def test_the_row_of_the_drafter_stays_while_a_pair_is_loaded(panel: SpeedPanel, qtbot: QtBot) -> None:
+    drafter = of_kind(panel, QComboBox)
+    for pair, is_shown in ((PAIR, True), (ALONE, False)):
+        panel.set_pair(pair)
+        assert drafter.isVisible() is is_shown
+        panel.set_pair(None)
+        assert drafter.isVisible() is is_shown
+        qtbot.waitUntil(lambda: not drafter.isEnabled())
+
+
+def test_a_pause_is_told_and_can_be_ended(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(PAIR)
+    panel.begin_generation()
+    keep_on = button(panel, "Keep on")
+    panel.add_rounds(paused_rounds(3, PAUSE))
+    qtbot.waitUntil(lambda: not panel.is_refreshing() or panel.status_text().startswith("Draft on"))
+    assert not keep_on.isVisible()
+    panel.add_rounds(paused_rounds(8, PAUSE)[3:])
+    qtbot.waitUntil(lambda: panel.status_text() == PAUSED)
+    assert keep_on.isVisible()
+    for words in ("fixed draft length 6", "in every chat", "until Draft length is Auto again"):
+        assert words in keep_on.whatsThis()
+    assert {"Draft paused:", "Auto · paused"} <= set(texts(panel))
+    with qtbot.waitSignal(panel.draft_length_changed) as told:
+        QTest.keyClick(keep_on, Qt.Key.Key_Space)
+    assert told.args == [6]
+    qtbot.waitUntil(lambda: panel.status_text() == "Draft paused · From the next answer on, up to 6 guesses a pass.")
+    assert not keep_on.isVisible()
+    panel.begin_generation()
+    qtbot.waitUntil(lambda: panel.status_text().startswith("Draft on"))
+
+
+@pytest.mark.parametrize("name", ["Keep on", "Why?"])
+def test_the_keyboard_goes_to_the_draft_length_when_a_pause_ends(panel: SpeedPanel, qtbot: QtBot, name: str) -> None:
+    panel.set_pair(PAIR)
+    panel.begin_generation()
+    panel.add_rounds(paused_rounds(20, PAUSE))
+    panel.end_generation(FIGURES)
+    at_pause = button(panel, name)
+    qtbot.waitUntil(lambda: at_pause.isVisible() and button(panel, "Measure plain speed").isEnabled())
+    at_pause.setFocus()
+    assert panel.focusWidget() is at_pause
+    panel.set_drafter("ngram")
+    qtbot.waitUntil(lambda: not at_pause.isVisible())
+    assert panel.focusWidget() is box(panel, "Auto")
+
+
+@pytest.mark.qt_log_ignore("does not support raise", extend=True)  # the offscreen platform, at a tool tip
+def test_why_shows_its_explanation_also_without_a_pointer(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(PAIR)
+    panel.begin_generation()
+    panel.add_rounds(steady(5, seconds=0.1, accepted=0))
+    panel.add_rounds(paused_rounds(20, PAUSE)[9:])
+    panel.end_generation(FIGURES)
+    why = button(panel, "Why?")
+    qtbot.waitUntil(why.isVisible)
+    QTest.keyClick(why, Qt.Key.Key_Space)
+    shown = " ".join(QToolTip.text().replace("\u00a0", " ").split())
+    assert "Kept is 22 %" in shown
+    assert "Needed is 41 %" in shown
+    assert "90.0 ms with its guesses and 80.0 ms without any" in shown
+    assert why.accessibleName() == "Why is drafting paused?"
+    assert "Needed is" in why.accessibleDescription()
+    QToolTip.hideText()
+
+
+def test_moving_the_slider_does_not_move_it_away(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(PAIR)
+    qtbot.waitUntil(box(panel, "Auto").isEnabled)
+    box(panel, "Auto").click()
+    qtbot.waitUntil(lambda: not panel.is_refreshing())
+    slider, bars = of_kind(panel, QSlider), of_kind(panel, PositionBars)
+    rows = bars.rows()
+    slider.setValue(16)
+    qtbot.waitUntil(lambda: not panel.is_refreshing())
+    assert bars.rows() == rows == 6
+    panel.begin_generation()
+    qtbot.waitUntil(lambda: bars.rows() == 16)
+
+
+def test_show_drafted(panel: SpeedPanel, qtbot: QtBot) -> None:
+    shown = box(panel, "Show drafted tokens")
+    assert not {"draft model", "n-grams"} & set(texts(panel))
+    with qtbot.waitSignal(panel.show_drafted_changed) as told:
+        QTest.keyClick(shown, Qt.Key.Key_Space)
+    assert told.args == [True]
+    assert {"draft model", "n-grams"} <= set(texts(panel))
+    with qtbot.assertNotEmitted(panel.show_drafted_changed):
+        panel.set_show_drafted(False)
+    assert not shown.isChecked()
+    assert "n-grams" not in texts(panel)
+
+
+@pytest.mark.parametrize("chosen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
+def test_the_legend_has_the_tints_of_the_transcript(panel: SpeedPanel, chosen: theme.Theme) -> None:
+    theme.override(chosen)
+    panel.set_show_drafted(True)
+    found = []
+    for text in ("draft model", "n-grams"):
+        name = next(one for one in panel.findChildren(QLabel) if one.text() == text)
+        image = panel.grab().toImage()
+        place = name.mapTo(panel, name.rect().center())
+        found.append(image.pixelColor(name.mapTo(panel, QPoint(0, 0)).x() - 15, place.y()))
+    assert found == [chosen.tint_model, chosen.tint_ngram]
