@@ -60,9 +60,7 @@ def make(options: argparse.Namespace) -> None:
     write_gguf(target, vocabulary, work / evaluate.TARGET.name, f"Slipstream Guide {millions(target)}M")
     log(f"target: {target.parameter_count():,} parameters")
     samples = answers_of_target(topics, encoder, work, log)
-    draft, losses["draft"] = train_draft(
-        samples, DRAFT, work / "draft.checkpoint.pt", options.draft_minutes, log=log
-    )
+    draft, losses["draft"] = train_draft(samples, DRAFT, work / "draft.checkpoint.pt", options.draft_minutes, log=log)
     name = f"Slipstream Guide draft {millions(draft)}M"
     write_gguf(draft, vocabulary, work / evaluate.DRAFT.name, name, options.draft_length)
     log(f"draft: {draft.parameter_count():,} parameters")
