@@ -53,6 +53,8 @@ class Drafting:
         """Propose at most ``room`` tokens."""
         ngrams = self._drafters.get("ngram")
         found = ngrams.propose(min(room, self._controller.limit)) if ngrams else Proposal()
+        if not found.tokens and "model" not in self._drafters:
+            return NO_DRAFT  # nothing to decide: on a target of a millisecond a pass the controller's time would show
         plan = self._controller.plan(found, room)
         proposal = found.first(plan.length) if plan.drafter == "ngram" else Proposal()
         if plan.drafter == "model":
@@ -68,6 +70,8 @@ class Drafting:
 
     def verified(self, draft: Draft, accepted: int, token: int, seconds: tuple[float, float, float]) -> None:
         """Tell the controller how a draft went: ``seconds`` of drafting, of the verify pass and of the rest."""
+        if draft is NO_DRAFT:
+            return
         draft_seconds, verify_seconds, other_seconds = seconds
         self._controller.observe(
             draft.plan,
