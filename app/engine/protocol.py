@@ -1,8 +1,6 @@
-"""The messages between a window and an engine, and how they are framed.
+"""The messages between a window and an engine; `app.engine.framing` puts them on a wire.
 
-One message is a 4-byte little-endian length followed by that many bytes of JSON. Decoding checks every type, so a
-broken or hostile engine cannot hand the window anything but these classes (`ProtocolError` otherwise). The window
-writes `Command`s, the engine answers with `Event`s; ``request`` ties an event to the command that caused it.
+The window writes `Command`s, the engine answers with `Event`s; ``request`` ties an event to the command that caused it.
 
 An engine need not be the local child process: fields that only a local one can fill (token ids, draft counters) have
 empty defaults, and nothing downstream may rely on them.
@@ -10,14 +8,11 @@ empty defaults, and nothing downstream may rely on them.
 
 from __future__ import annotations
 
-import struct
 from typing import Annotated, Literal
 
 import msgspec
 
 PROTOCOL_VERSION = 1
-MAX_FRAME_BYTES = 64 * 1024 * 1024
-_LENGTH = struct.Struct("<I")
 
 MAX_DRAFT_LENGTH = 16
 DEFAULT_DRAFT_LENGTH = 5
@@ -38,10 +33,6 @@ KvType = Literal["f16", "q8_0", "q4_0"]
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-
-
-class ProtocolError(Exception):
-    """The other side sent something that is not a message of this protocol."""
 
 
 class _Struct(msgspec.Struct, frozen=True, kw_only=True):
@@ -363,66 +354,3 @@ Event = (
     | PlainMeasured
     | Pong
 )
-
-_encoder = msgspec.json.Encoder()
-_command_decoder: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
-_event_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
-
-
-def encode_frame(message: Command | Event) -> bytes:
-    """The bytes of one framed message. Half a surrogate pair in a text (a bad paste) becomes a question mark."""
-    try:
-        body = _encoder.encode(message)
-    except UnicodeEncodeError:
-        body = _encoder.encode(_without_surrogates(msgspec.to_builtins(message)))
-    if len(body) > MAX_FRAME_BYTES:
-        raise ProtocolError(f"message of {len(body)} bytes is larger than {MAX_FRAME_BYTES}")
-    return _LENGTH.pack(len(body)) + body
-
-
-def _without_surrogates(value: object) -> object:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _without_surrogates(item) for key, item in value.items()}
-    return value
-
-
-def decode_command(body: bytes) -> Command:
-    """Raises `ProtocolError` when ``body`` is no command."""
-    try:
-        return _command_decoder.decode(body)
-    except msgspec.MsgspecError as error:
-        raise ProtocolError(str(error)) from error
-
-
-def decode_event(body: bytes) -> Event:
-    """Raises `ProtocolError` when ``body`` is no event."""
-    try:
-        return _event_decoder.decode(body)
-    except msgspec.MsgspecError as error:
-        raise ProtocolError(str(error)) from error
-
-
-class FrameReader:
-    """Cuts a byte stream into message bodies, however it arrives."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """Add received bytes; return the bodies that are complete. Raises `ProtocolError` for an oversized frame."""
-        self._buffer += data
-        bodies = []
-        while len(self._buffer) >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._buffer)
-            if length > MAX_FRAME_BYTES:
-                raise ProtocolError(f"frame of {length} bytes is larger than {MAX_FRAME_BYTES}")
-            end = _LENGTH.size + length
-            if len(self._buffer) < end:
-                break
-            bodies.append(bytes(self._buffer[_LENGTH.size : end]))
-            del self._buffer[:end]
-        return bodies

@@ -18,13 +18,13 @@ import time
 from typing import BinaryIO
 
 from app.engine.engine import Engine
+from app.engine.framing import FrameReader, ProtocolError, decode_command, encode_frame
 from app.engine.llama import engine_name, gpu_devices
 from app.engine.protocol import (
     PROTOCOL_VERSION,
     Cancel,
     Command,
     Event,
-    FrameReader,
     Generate,
     GenerationFailed,
     Hello,
@@ -33,12 +33,9 @@ from app.engine.protocol import (
     MeasurePlain,
     Ping,
     Pong,
-    ProtocolError,
     Quit,
     Round,
     RoundsReceived,
-    decode_command,
-    encode_frame,
 )
 from app.errors import Cancelled, KnownError
 

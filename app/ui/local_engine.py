@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QProcess, QTimer, Slot
 
+from app.engine.framing import FrameReader, ProtocolError, decode_event, encode_frame
 from app.engine.protocol import (
     PROTOCOL_VERSION,
     AcceptRule,
@@ -20,7 +21,6 @@ from app.engine.protocol import (
     DrafterChoice,
     DraftLength,
     Event,
-    FrameReader,
     Generate,
     Hello,
     Load,
@@ -31,12 +31,9 @@ from app.engine.protocol import (
     Ping,
     Pong,
     Propose,
-    ProtocolError,
     Quit,
     RoundsReceived,
     Sampling,
-    decode_event,
-    encode_frame,
 )
 from app.ui.engine_client import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine_events import ENDS, SIGNALS

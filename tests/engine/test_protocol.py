@@ -4,21 +4,8 @@ import struct
 
 import pytest
 
-from app.engine.protocol import (
-    MAX_FRAME_BYTES,
-    FrameReader,
-    Generate,
-    Message,
-    Piece,
-    Ping,
-    ProtocolError,
-    Round,
-    RoundsReceived,
-    Sampling,
-    decode_command,
-    decode_event,
-    encode_frame,
-)
+from app.engine.framing import MAX_FRAME_BYTES, FrameReader, ProtocolError, decode_command, decode_event, encode_frame
+from app.engine.protocol import Generate, Message, Piece, Ping, Round, RoundsReceived, Sampling
 
 EVENT = RoundsReceived(
     request=3,

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from app.engine.engine import Engine
+from app.engine.framing import FrameReader, decode_event
 from app.engine.protocol import (
     PROTOCOL_VERSION,
     Cancel,
-    FrameReader,
     Generate,
     GenerationFailed,
     GenerationFinished,
@@ -35,7 +35,6 @@ from app.engine.protocol import (
     Round,
     RoundsReceived,
     Sampling,
-    decode_event,
 )
 from app.engine.worker import Worker
 from app.errors import KnownError

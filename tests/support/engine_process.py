@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from app.engine.protocol import Command, Event, FrameReader, decode_event, encode_frame
+from app.engine.framing import FrameReader, decode_event, encode_frame
+from app.engine.protocol import Command, Event
 
 T = TypeVar("T", bound=Event)
 ROOT = Path(__file__).parent.parent.parent

@@ -13,13 +13,13 @@ import struct
 import sys
 import time
 
+from app.engine.framing import FrameReader, decode_command, encode_frame
 from app.engine.protocol import (
     PROTOCOL_VERSION,
     Cancel,
     Command,
     Event,
     Figures,
-    FrameReader,
     Generate,
     GenerationFailed,
     GenerationFinished,
@@ -38,8 +38,6 @@ from app.engine.protocol import (
     Quit,
     Round,
     RoundsReceived,
-    decode_command,
-    encode_frame,
 )
 
 
