@@ -91,7 +91,6 @@ class Engine:
         self._priors = {}
         if not target.model.cannot_roll_back:
             self._costs = measured_costs(target, self._draft, threads, self._should_abort)
-            self._costs.keep()
         return PairLoaded(
             request=command.request,
             target=target.info,

@@ -167,12 +167,16 @@ class PairCosts:
     """What passes of a pair cost here, and where that is kept."""
 
     costs: Costs
+    kept: Costs | None
+    """What is written down."""
     store: CostStore
     key: str
 
     def keep(self) -> None:
         """Write down what is known now."""
-        self.store.put(self.key, self.costs)
+        if self.costs != self.kept:
+            self.store.put(self.key, self.costs)
+            self.kept = self.costs
 
 
 def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopped: Callable[[], bool]) -> PairCosts:
@@ -189,11 +193,13 @@ def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopp
             "machine": (platform.node(), platform.machine(), platform.processor()),
         }
     )
-    costs = store.get(key)
-    if costs is None:
-        target.context.clear()
-        costs = measure(target.context, draft.context if draft else None, stopped)
-    return PairCosts(costs, store, key)
+    kept = store.get(key)
+    if kept is not None:
+        return PairCosts(kept, kept, store, key)
+    target.context.clear()
+    costs = PairCosts(measure(target.context, draft.context if draft else None, stopped), None, store, key)
+    costs.keep()
+    return costs
 
 
 def _cost_file() -> Path | None:
