@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from app.engine.protocol import Figures, Generate, GenerationFinished, Round
+from app.engine.statistics import acceptance_rate, mean_acceptance_length
 from app.errors import Cancelled
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ def summarise(runs: Sequence[Comparison]) -> dict[str, Any]:
         "tested": tested,
         "accepted": accepted,
         "rejected": tested - accepted,
-        "acceptance_rate": accepted / tested if tested else None,
-        "mean_acceptance_length": 1 + accepted / passes if passes else None,
+        "acceptance_rate": acceptance_rate(accepted, tested),
+        "mean_acceptance_length": mean_acceptance_length(accepted, passes),
         "same_text": sum(run.plain.text == run.drafted.text for run in runs),
         "total_s": sum(run.plain.figures.total_s + run.drafted.figures.total_s for run in runs),
     }

@@ -21,6 +21,16 @@ from dataclasses import dataclass, field
 from app.engine.protocol import DrafterFigures, DrafterName, DraftFigures, Figures, Round
 
 
+def acceptance_rate(accepted: int, tested: int) -> float | None:
+    """``None`` where nothing was tested."""
+    return accepted / tested if tested else None
+
+
+def mean_acceptance_length(accepted: int, verify_passes: int) -> float | None:
+    """``None`` where there was no pass."""
+    return 1 + accepted / verify_passes if verify_passes else None
+
+
 @dataclass
 class DrafterCounts:
     """The counters of one drafter."""
@@ -44,7 +54,7 @@ class DrafterCounts:
             drafted=self.drafted,
             tested=self.tested,
             accepted=self.accepted,
-            acceptance_rate=self.accepted / self.tested if self.tested else None,
+            acceptance_rate=acceptance_rate(self.accepted, self.tested),
             verify_passes=self.verify_passes,
         )
 
@@ -108,9 +118,9 @@ class Statistics:
             drafted=self.drafted,
             tested=self.tested,
             accepted=self.accepted,
-            acceptance_rate=self.accepted / self.tested if self.tested else None,
+            acceptance_rate=acceptance_rate(self.accepted, self.tested),
             verify_passes=self.verify_passes,
-            mean_acceptance_length=1 + self.accepted / self.verify_passes if self.verify_passes else None,
+            mean_acceptance_length=mean_acceptance_length(self.accepted, self.verify_passes),
             accepted_per_position=list(self.accepted_per_position),
             drafters=[counts.figures(name) for name, counts in self.drafters.items()],
         )

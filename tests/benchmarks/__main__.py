@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ["engine", "transcript", "startup"]
+BENCHMARKS = ["engine", "transcript", "startup", "ngram", "controller"]
 
 
 def main() -> int:

@@ -17,7 +17,8 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.engine.drafters.ngram import MAX_NGRAM_DRAFT, NgramDrafter
+from app.engine.drafters.ngram import NgramDrafter
+from app.engine.protocol import MAX_DRAFT_LENGTH
 
 LENGTHS = (1_000, 8_000, 32_000)
 GROWN = 500
@@ -54,7 +55,7 @@ def measure_text(tokens: list[int], repeat: int) -> dict[str, float]:
         spent = 0.0
         for place in range(len(tokens) - GROWN, len(tokens), ROUND):
             new = tokens[place : place + ROUND]
-            propose.append(_timed(drafter.propose, MAX_NGRAM_DRAFT))
+            propose.append(_timed(drafter.propose, MAX_DRAFT_LENGTH))
             spent += _timed(drafter.accepted, new)
         grow.append(spent / GROWN)
         again.append(_timed(drafter.begin, tokens))

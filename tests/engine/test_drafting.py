@@ -109,7 +109,8 @@ def test_after_a_failing_draft_model_ngrams_go_on(
     load(*random_pair)
     sampling = Sampling(temperature=0, frequency_penalty=-10.0, penalty_window=64)
     plain = run(engine, ask("x", sampling=sampling, draft_length=0, max_tokens=120))
-    cache = engine._draft.drafter._cache  # type: ignore[union-attr]
+    assert engine._draft
+    cache = engine._draft.drafter._cache
     decode, calls = cache.decode, itertools.count()
 
     def fails_later(tokens: Sequence[int], outputs: int) -> Floats:

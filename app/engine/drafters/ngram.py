@@ -8,11 +8,10 @@ from itertools import islice
 
 from app.engine.cache import shared_prefix
 from app.engine.drafters import Proposal, Worth, always
-from app.engine.protocol import DrafterName, Way
+from app.engine.protocol import MAX_DRAFT_LENGTH, DrafterName, Way
 
 SHORTEST_MATCH = 3
 LONGEST_MATCH = 12
-MAX_NGRAM_DRAFT = 16
 INDEXED = (6, SHORTEST_MATCH)
 """Lengths of the n-grams that are indexed, the longer first. The newest places of a frequent short one, such as line
 end and indent, hide older places that match further; those of a longer one are few."""
@@ -54,8 +53,8 @@ class NgramDrafter:
         self.accepted(tokens[shared:])
 
     def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
-        """See `Drafter.propose`. There is one way of proposing; ``count`` is capped at `MAX_NGRAM_DRAFT`."""
-        count = min(count, MAX_NGRAM_DRAFT)
+        """See `Drafter.propose`. There is one way of proposing; ``count`` is capped at `MAX_DRAFT_LENGTH`."""
+        count = min(count, MAX_DRAFT_LENGTH)
         if count <= 0:
             return Proposal()
         length, places = self._longest_matches()

@@ -14,7 +14,7 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 
 from app.engine.protocol import MAX_DRAFT_LENGTH, Figures, Round
-from app.engine.statistics import Statistics
+from app.engine.statistics import Statistics, acceptance_rate
 from app.ui.speed.recent import Recent
 
 LIVE_SECONDS = 3.0
@@ -166,8 +166,7 @@ class Meter:
 
     def live_acceptance(self) -> float | None:
         """Accepted ÷ tested over the last 3 s of writing; ``None`` where nothing was tested."""
-        tested = sum(span.tested for span in self._spans)
-        return sum(span.accepted for span in self._spans) / tested if tested else None
+        return acceptance_rate(sum(span.accepted for span in self._spans), sum(span.tested for span in self._spans))
 
     # ------------------------------------------------------------ the last minute
 

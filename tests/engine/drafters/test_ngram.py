@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from app.engine.drafters import Drafter, Proposal
-from app.engine.drafters.ngram import CANDIDATES, INDEXED, LONGEST_MATCH, MAX_NGRAM_DRAFT, SHORTEST_MATCH, NgramDrafter
+from app.engine.drafters.ngram import CANDIDATES, INDEXED, LONGEST_MATCH, SHORTEST_MATCH, NgramDrafter
+from app.engine.protocol import MAX_DRAFT_LENGTH
 
 LONG = 32_000
 
@@ -61,7 +62,7 @@ def test_random_contexts_get_what_trying_every_place_finds() -> None:
     for _ in range(4000):
         size = rng.randint(0, CANDIDATES + SHORTEST_MATCH)  # so that never more places match than are looked at
         context = rng.choices(range(rng.randint(1, 4)), k=size)
-        count = rng.randint(0, MAX_NGRAM_DRAFT)
+        count = rng.randint(0, MAX_DRAFT_LENGTH)
         expected = reference(context, count, limit=None)
         assert drafter(context).propose(count) == expected, context
         proposed += bool(expected.tokens)
@@ -77,8 +78,8 @@ def test_long_contexts_get_what_trying_the_newest_places_finds() -> None:
         copy = rng.randrange(len(context))
         context += context[copy : copy + rng.randint(0, 16)]
         end = rng.choice([None, 0])
-        expected = reference(context, MAX_NGRAM_DRAFT, end)
-        assert drafter(context, end).propose(MAX_NGRAM_DRAFT) == expected, context
+        expected = reference(context, MAX_DRAFT_LENGTH, end)
+        assert drafter(context, end).propose(MAX_DRAFT_LENGTH) == expected, context
         limited += len(occurrences(context, SHORTEST_MATCH)) > CANDIDATES
         long += bool(occurrences(context, LONGEST_MATCH))
     assert limited > 100
@@ -229,7 +230,7 @@ def counted(tokens: Sequence[int]) -> list[int]:
     return [Counted(token) for token in tokens]
 
 
-DRAFT_WORK = len(INDEXED) * CANDIDATES * LONGEST_MATCH + MAX_NGRAM_DRAFT * (CANDIDATES * 4 + 3)
+DRAFT_WORK = len(INDEXED) * CANDIDATES * LONGEST_MATCH + MAX_DRAFT_LENGTH * (CANDIDATES * 4 + 3)
 """Comparing places, then for each token four touches a place to count its vote and compare it with the winner."""
 ADDED_WORK = sum(INDEXED)
 """One hash of each n-gram that ends with the token."""
@@ -250,8 +251,8 @@ def test_work_is_bounded_however_long_the_context_is(text: str) -> None:
         made.accepted(counted(tokens[begin : begin + LONG // 4]))
         assert 0 < Counted.touched <= ADDED_WORK * LONG // 4
         Counted.touched = 0
-        proposal = made.propose(MAX_NGRAM_DRAFT)
-        assert len(proposal.tokens) == MAX_NGRAM_DRAFT
+        proposal = made.propose(MAX_DRAFT_LENGTH)
+        assert len(proposal.tokens) == MAX_DRAFT_LENGTH
         assert 0 < Counted.touched <= DRAFT_WORK
     Counted.touched = 0
     made.accepted(counted([1]))
