@@ -32,6 +32,8 @@ DraftLength = Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_L
 KvType = Literal["f16", "q8_0", "q4_0"]
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
+TextKind = Literal["prose", "code", "list", "thinking"]
+"""What a token of an answer is part of, read off the answer's Markdown (`app.engine.kinds`)."""
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 
@@ -80,6 +82,8 @@ class LoadSettings(_Struct, frozen=True, kw_only=True):
     """Tokens of a prompt processed between two looks at Stop and the progress."""
     micro_batch_size: Annotated[int, msgspec.Meta(ge=32)] = 512
     kv_type: KvType = "f16"
+    kept_cache_mib: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    """Memory for the KV caches of recently used chats; 0 keeps none, -1 an eighth of the system's, at most 2,048."""
 
 
 # ---------------------------------------------------------------- commands: window to engine
@@ -123,6 +127,22 @@ class MeasurePlain(_Struct, frozen=True, kw_only=True, tag="measure_plain"):
     max_tokens: Annotated[int, msgspec.Meta(ge=2)] = 128
 
 
+class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
+    """Look at the target's choice behind ``answer`` (token ids) once more: what it thinks of ``candidates`` there."""
+
+    request: int
+    messages: list[Message]
+    answer: list[int]
+    candidates: list[int]
+    sampling: Sampling = Sampling()
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    raw: bool = False
+
+
+class Forget(_Struct, frozen=True, kw_only=True, tag="forget"):
+    """Erase all kept KV caches, in memory and on disk: what a deleted chat said must not stay anywhere."""
+
+
 class Cancel(_Struct, frozen=True, kw_only=True, tag="cancel"):
     """Stop whatever runs: a load, prompt processing or decoding. Takes effect within one verify pass."""
 
@@ -135,7 +155,7 @@ class Quit(_Struct, frozen=True, kw_only=True, tag="quit"):
     pass
 
 
-Command = Load | Generate | MeasurePlain | Cancel | Ping | Quit
+Command = Load | Generate | MeasurePlain | ScoreTokens | Forget | Cancel | Ping | Quit
 
 
 # ---------------------------------------------------------------- events: engine to window
@@ -171,6 +191,28 @@ class ModelInfo(_Struct, frozen=True, kw_only=True):
     training_context: int = 0
 
 
+class KindFigures(_Struct, frozen=True, kw_only=True):
+    """Counters of drafting over text of one kind, first tokens of answers left out."""
+
+    kind: TextKind
+    tokens: int = 0
+    seconds: float = 0.0
+    """Decoding them took."""
+    tested: int = 0
+    accepted: int = 0
+    verify_passes: int = 0
+
+
+class SpeedChange(_Struct, frozen=True, kw_only=True):
+    """A pair got slower since it was measured with another engine or driver on this machine."""
+
+    before: str
+    """What it was measured with then, for people."""
+    now: str
+    times: float
+    """A plain pass takes so many times as long as it did."""
+
+
 class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     request: int
     target: ModelInfo
@@ -187,6 +229,9 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     sampling: Sampling = Sampling()
     """What the target's file recommends, llama.cpp's defaults for the rest."""
     load_seconds: float = 0.0
+    history: list[KindFigures] = []
+    """What drafting brought in earlier answers of this pair on this machine."""
+    slower: SpeedChange | None = None
 
 
 class LoadFailed(_Struct, frozen=True, kw_only=True, tag="load_failed"):
@@ -256,6 +301,8 @@ class Round(_Struct, frozen=True, kw_only=True):
     accepted: int = 0
     paused: Pause | None = None
     """Set while the controller leaves drafting out because it does not pay."""
+    kind: TextKind = "prose"
+    """What the text was when the round began."""
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     other_seconds: float = 0.0
@@ -311,6 +358,8 @@ class Figures(_Struct, frozen=True, kw_only=True):
     verify_s: float = 0.0
     other_s: float = 0.0
     draft: DraftFigures = DraftFigures()
+    kinds: list[KindFigures] = []
+    """One entry for each kind of text in the answer."""
 
 
 class GenerationFinished(_Struct, frozen=True, kw_only=True, tag="generation_finished"):
@@ -320,6 +369,8 @@ class GenerationFinished(_Struct, frozen=True, kw_only=True, tag="generation_fin
     stop_string: str | None = None
     draft_failure: str | None = None
     """Why drafting ended before the answer did, in words for the user."""
+    curve: list[float] = []
+    """Tokens per second that each draft length from 0 on would bring now, from measured costs and what was kept lately."""
 
 
 class GenerationFailed(_Struct, frozen=True, kw_only=True, tag="generation_failed"):
@@ -333,6 +384,15 @@ class PlainMeasured(_Struct, frozen=True, kw_only=True, tag="plain_measured"):
     request: int
     tokens: int
     decode_tokens_per_second: float
+
+
+class TokensScored(_Struct, frozen=True, kw_only=True, tag="tokens_scored"):
+    """One entry a candidate, in the order of the command."""
+
+    request: int
+    logits: list[float]
+    scores: list[float | None]
+    """log p + noise, by which the target chooses; ``None`` for what its sampler leaves out."""
 
 
 class Pong(_Struct, frozen=True, kw_only=True, tag="pong"):
@@ -352,5 +412,6 @@ Event = (
     | GenerationFinished
     | GenerationFailed
     | PlainMeasured
+    | TokensScored
     | Pong
 )
