@@ -393,6 +393,8 @@ class TokensScored(_Struct, frozen=True, kw_only=True, tag="tokens_scored"):
     logits: list[float]
     scores: list[float | None]
     """log p + noise, by which the target chooses; ``None`` for what its sampler leaves out."""
+    could_win: list[bool] = []
+    """Whether the target could choose it if its logits were off by what rounding does (`app.engine.scoring`)."""
 
 
 class Pong(_Struct, frozen=True, kw_only=True, tag="pong"):
