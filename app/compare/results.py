@@ -82,6 +82,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     drafted_logit: float | None = None
     score_gap: float | None = None
     """Distance of the two in log p + noise, which decides; ``None`` if the sampler leaves one out, or not looked at."""
+    rounding: float | None = None
+    """How far rounding puts logits there."""
     near_tie: bool | None = None
     """Whether rounding alone can make either of the two the choice; ``None`` when it was not looked at."""
 
@@ -139,6 +141,7 @@ def with_scores(difference: Difference, scored: TokensScored) -> Difference:
         plain_logit=scored.logits[0],
         drafted_logit=scored.logits[1],
         score_gap=None if plain is None or drafted is None else abs(plain - drafted),
+        rounding=scored.rounding,
         near_tie=all(scored.could_win),
     )
 
