@@ -312,8 +312,10 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int = 0
     quantization: str = ""
     parameters: int = 0
+    bundled: bool = False
+    """Whether it is a part of the guide that Slipstream brings along."""
     sha256: str = ""
-    """Empty while it is being computed, and where there is no file (a server)."""
+    """Of all parts of a split model in order; empty while it is being computed, and where there is no file."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -336,6 +338,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     app_version: str
     engine: str
     """As `app.engine.protocol.Hello` names it."""
+    python: str = ""
     machine: Machine
     target: ModelFile
     draft: ModelFile | None = None
@@ -380,5 +383,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     setup: Setup
     comparisons: list[Comparison]
+    planned: int = 0
+    """How many comparisons there would have been; more than there are after a stop or with skipped prompts."""
     skipped: list[Skipped] = []
     curve: Curve | None = None
