@@ -370,7 +370,7 @@ class GenerationFinished(_Struct, frozen=True, kw_only=True, tag="generation_fin
     draft_failure: str | None = None
     """Why drafting ended before the answer did, in words for the user."""
     curve: list[float] = []
-    """Tokens per second that each draft length from 0 on would bring now, from measured costs and what was kept lately."""
+    """Tokens per second at each draft length from 0 on, from measured costs and what was kept lately."""
 
 
 class GenerationFailed(_Struct, frozen=True, kw_only=True, tag="generation_failed"):
@@ -393,6 +393,8 @@ class TokensScored(_Struct, frozen=True, kw_only=True, tag="tokens_scored"):
     logits: list[float]
     scores: list[float | None]
     """log p + noise, by which the target chooses; ``None`` for what its sampler leaves out."""
+    could_win: list[bool] = []
+    """Whether the target could choose it if its logits were off by what rounding does (`app.engine.scoring`)."""
 
 
 class Pong(_Struct, frozen=True, kw_only=True, tag="pong"):
