@@ -201,7 +201,7 @@ class Engine(QObject):
 
         Only allowed when the state is ``READY``. Returns 0 where this engine cannot tell; nothing comes of it then.
         """
-        return 0
+        raise NotImplementedError
 
     def cancel(self) -> None:
         """Stop what runs; does nothing when nothing does."""

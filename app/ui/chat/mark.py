@@ -80,7 +80,9 @@ class SourceMark:
             return QRectF(origin, origin + QPointF(_CARET, 16.0))
         x = line.cursorToX(position - block.position())
         left = float(x[0]) if isinstance(x, tuple) else float(str(x))
-        return QRectF(origin + QPointF(left + 1, line.y()), origin + QPointF(left + 1 + _CARET, line.y() + line.height()))
+        return QRectF(
+            origin + QPointF(left + 1, line.y()), origin + QPointF(left + 1 + _CARET, line.y() + line.height())
+        )
 
 
 def _at(block: QTextBlock, offsets: list[int] | None, index: int) -> int:

@@ -135,9 +135,7 @@ class TokenTints:
     def _add(self, shape: _Shape, block: QTextBlock, start: int, end: int) -> None:
         for box in boxes(block, start, end):
             shape.path.addRoundedRect(box, ROUNDING, ROUNDING)
-            shape.lines.append(
-                (QPointF(box.left() + 1, box.bottom() - 1), QPointF(box.right() - 1, box.bottom() - 1))
-            )
+            shape.lines.append((QPointF(box.left() + 1, box.bottom() - 1), QPointF(box.right() - 1, box.bottom() - 1)))
 
 
 def aligned(document: QTextDocument, unit: Unit, source: str) -> Iterator[tuple[QTextBlock, list[Run]]]:

@@ -73,6 +73,7 @@ class ChartDrawing:
 
     def __init__(self, chart: Chart, area: QRectF, font: QFont) -> None:
         self.chart = chart
+        self._area = area
         self._font = themes.tabular(font)
         self._metrics = QFontMetricsF(self._font)
         self._ticks = speed_ticks([point.speed_up for point in (*chart.points, *chart.medians)])
@@ -116,7 +117,8 @@ class ChartDrawing:
             painter.setPen(QPen(theme.line, 1))
             painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
             painter.setPen(theme.quiet)
-            painter.drawText(QRectF(0, y - line / 2, plot.left() - _LABEL_GAP, line), right, f"{tick:.3g}×")
+            box = QRectF(self._area.left(), y - line / 2, plot.left() - self._area.left() - _LABEL_GAP, line)
+            painter.drawText(box, right, f"{tick:.3g}×")
         y = self.place(Point("", 0.0, 1.0)).y()
         painter.setPen(QPen(theme.text, 1.2, Qt.PenStyle.DashLine))
         painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
@@ -127,7 +129,7 @@ class ChartDrawing:
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, units.share(share))
         below = QRectF(plot.left(), plot.bottom() + line + 2 * _LABEL_GAP, plot.width(), line)
         painter.drawText(below, Qt.AlignmentFlag.AlignCenter, "kept")
-        above = QRectF(_LABEL_GAP, plot.top() - line - 2 * _LABEL_GAP, plot.width(), line)
+        above = QRectF(self._area.left() + _LABEL_GAP, self._area.top(), plot.width(), line)
         painter.drawText(above, Qt.AlignmentFlag.AlignLeft, "speed-up; dashed: as fast as plain")
 
     def _paint_mark(self, painter: QPainter, theme: Theme, point: Point, radius: float, strength: float) -> None:
@@ -142,14 +144,15 @@ class ChartDrawing:
 
     def _paint_labels(self, painter: QPainter, theme: Theme) -> None:
         painter.setPen(theme.text)
-        taken = [QRectF(-9, -9, 18, 18).translated(self.place(one)) for one in self.chart.medians]
+        points = [_around(self.place(one), _POINT) for one in self.chart.points]
+        taken = [_around(self.place(one), _MEDIAN) for one in self.chart.medians]
         for median in self.chart.medians:
-            box = self._label_box(median, taken)
+            box = self._label_box(median, taken, points)
             taken.append(box)
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, median.kind)
 
-    def _label_box(self, median: Point, taken: Sequence[QRectF]) -> QRectF:
-        """Beside the median, where nothing else is; to its right where there is no free place."""
+    def _label_box(self, median: Point, taken: Sequence[QRectF], points: Sequence[QRectF]) -> QRectF:
+        """Beside the median, where nothing else is, or at least no median and no label; else to its right."""
         at = self.place(median)
         size = self._metrics.size(0, median.kind)
         width, height = size.width() + 2, size.height()
@@ -166,5 +169,10 @@ class ChartDrawing:
         ]
         boxes = [QRectF(place.x(), place.y(), width, height) for place in places]
         inside = self.plot.adjusted(0, -2 * _LABEL_GAP, 3 * _LABEL_GAP, 0)
-        free = (box for box in boxes if inside.contains(box) and not any(box.intersects(other) for other in taken))
-        return next(free, boxes[0])
+        free = [box for box in boxes if inside.contains(box) and not any(box.intersects(other) for other in taken)]
+        best = (box for box in free if not any(box.intersects(point) for point in points))
+        return next(best, free[0] if free else boxes[0])
+
+
+def _around(centre: QPointF, radius: float) -> QRectF:
+    return QRectF(centre.x() - radius - 1, centre.y() - radius - 1, 2 * radius + 2, 2 * radius + 2)

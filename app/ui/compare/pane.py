@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPoint, QUrl, Signal, Slot
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.engine.protocol import Figures, Piece, Round
 from app.ui import theme, units
-from app.ui.chat.column import Column, Entry, Widths
+from app.ui.chat.column import Column, Entry, Widths, prose_margin
 from app.ui.chat.markdown_view import MarkdownView
 from app.ui.chat.parts import height_of
 from app.ui.theme import SPACING
@@ -86,8 +87,7 @@ class AnswerPane(QFrame):
         self._figures = {"speed": label(figures=True, bold=True), "clock": label(figures=True, role="quiet")}
         explain(self._figures["speed"], SPEED_HELP)
         explain(self._figures["clock"], CLOCK_HELP)
-        row = QHBoxLayout()
-        row.setContentsMargins(6 * SPACING, 3 * SPACING, 6 * SPACING, 2 * SPACING)
+        row = self._row = QHBoxLayout()
         row.setSpacing(4 * SPACING)
         row.addWidget(self._heading)
         row.addStretch(1)
@@ -206,6 +206,12 @@ class AnswerPane(QFrame):
             if self._figures[name].text() != text:
                 self._figures[name].setText(text)
                 self._figures[name].setAccessibleName(f"{self._title}, {name}: {text}")
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        # In line with the text below.
+        side = prose_margin(self.column.font(), event.size().width())
+        self._row.setContentsMargins(side, 3 * SPACING, side, 0)
 
     @Slot()
     def _go_to_mark(self) -> None:

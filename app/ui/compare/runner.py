@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.compare.results import Comparison, Difference, Run, first_difference, with_scores
 from app.compare.prompts import Prompt
+from app.compare.results import Collector, Comparison, Run, Skipped, first_difference, score_command, with_scores
 from app.engine.protocol import (
     GenerationFailed,
     GenerationFinished,
@@ -77,7 +78,12 @@ class _Writing:
     """The answer being written."""
 
     step: _Step
+    collector: Collector = field(default_factory=Collector)
     pieces: list[Piece] = field(default_factory=list)
+
+    def add(self, round_: Round) -> None:
+        self.collector.add(round_)
+        self.pieces += round_.pieces
 
 
 class Runner(QObject):
@@ -91,7 +97,7 @@ class Runner(QObject):
         run_ended: Whether the run had a draft, and the `Run`.
         draft_failed: Why the draft ended before the answer, in words for the user.
         compared: The `Compared` of a task.
-        left_out: The `Task` the engine refused, and why.
+        left_out: A prompt the engine refused, as `Skipped`.
         ended: The `End`.
     """
 
@@ -102,7 +108,7 @@ class Runner(QObject):
     run_ended = Signal(bool, object)
     draft_failed = Signal(str)
     compared = Signal(object)
-    left_out = Signal(object, str)
+    left_out = Signal(object)
     ended = Signal(object)
 
     def __init__(self, engine: Engine, is_wanted: Callable[[], bool], parent: QObject | None = None) -> None:
@@ -114,7 +120,8 @@ class Runner(QObject):
         self._steps: deque[_Step] = deque()
         self._runs: dict[bool, tuple[Run, list[Piece]]] = {}
         self._writing: _Writing | None = None
-        self._scoring: tuple[int, Difference] | None = None
+        self._scoring: Compared | None = None
+        """What only the scores of its two tokens are missing from."""
         self._request = 0
         self._is_running = False
         self._is_waiting = False
@@ -215,36 +222,34 @@ class Runner(QObject):
         if len(self._runs) < 2:
             self._next_run()
             return
-        difference = first_difference(self._runs[False][0], self._runs[True][0])
-        if difference is None or not self._ask_for_scores(step.task, difference):
-            self._task_over(step.task, difference)
-
-    def _ask_for_scores(self, number: int, difference: Difference) -> bool:
-        """Have the target look again at the two tokens; whether that can be done."""
-        plain_id, drafted_id = difference.plain_id, difference.drafted_id
-        if plain_id is None or drafted_id is None:
-            return False
-        task = self._tasks[number]
-        request = self._engine.score_tokens(
-            task.prompt.messages,
-            self._runs[False][0].token_ids[: difference.token],
-            [plain_id, drafted_id],
-            sampling=task.settings.sampling,
-            seed=task.seed,
-        )
-        if request:
-            self._request, self._scoring = request, (number, difference)
-        return request != 0
-
-    def _task_over(self, number: int, difference: Difference | None) -> None:
-        task = self._tasks[number]
         (plain, plain_pieces), (drafted, drafted_pieces) = self._runs[False], self._runs[True]
         self._runs.clear()
-        self._has_result = True
+        task = self._tasks[step.task]
         comparison = Comparison(
-            prompt=task.prompt, seed=task.seed, plain=plain, drafted=drafted, difference=difference
+            prompt=task.prompt,
+            seed=task.seed,
+            plain=plain,
+            drafted=drafted,
+            difference=first_difference(plain, drafted),
         )
-        self.compared.emit(Compared(task, comparison, plain_pieces, drafted_pieces))
+        compared = Compared(task, comparison, plain_pieces, drafted_pieces)
+        if not self._ask_for_scores(compared):
+            self._task_over(compared)
+
+    def _ask_for_scores(self, compared: Compared) -> bool:
+        """Have the target look again at the two tokens in which the answers part; whether that can be done."""
+        command = score_command(0, compared.comparison, compared.task.settings.sampling)
+        if command is None:
+            return False
+        self._request = self._engine.score_tokens(
+            command.messages, command.answer, command.candidates, sampling=command.sampling, seed=command.seed
+        )
+        self._scoring = compared if self._request else None
+        return self._request != 0
+
+    def _task_over(self, compared: Compared) -> None:
+        self._has_result = True
+        self.compared.emit(compared)
         self._go_to_next_task(End("done"))
 
     def _go_to_next_task(self, otherwise: End) -> None:
@@ -292,7 +297,8 @@ class Runner(QObject):
         # They name no request, but while there is one of ours there is no other.
         if not self._request or self._writing is None:
             return
-        self._writing.pieces += [piece for one in rounds for piece in one.pieces]
+        for one in rounds:
+            self._writing.add(one)
         if self._writing.step.limit is None:
             self.rounds_received.emit(rounds)
 
@@ -310,13 +316,7 @@ class Runner(QObject):
         if writing.step.limit is not None:
             self._next_run()
             return
-        run = Run(
-            text="".join(piece.text for piece in writing.pieces),
-            token_ids=_ids(writing.pieces),
-            figures=finished.figures,
-            finish_reason=finished.finish_reason,
-        )
-        self._run_over(writing.step, run, writing.pieces)
+        self._run_over(writing.step, writing.collector.finish(finished), writing.pieces)
 
     @Slot(object)
     def _on_generation_failed(self, failed: GenerationFailed) -> None:
@@ -324,28 +324,26 @@ class Runner(QObject):
             return
         self._request = 0
         if self._scoring is not None:
-            (number, difference), self._scoring = self._scoring, None
-            self._task_over(number, difference)  # what differs is known, only not by how much
+            compared, self._scoring = self._scoring, None
+            self._task_over(compared)  # where they part is known, only not by how little
         elif self._writing is not None:
             number = self._writing.step.task
             self._writing = None
             self._runs.clear()
             self._steps = deque(step for step in self._steps if step.task != number)
-            self.left_out.emit(self._tasks[number], failed.message)
+            self.left_out.emit(Skipped(prompt=self._tasks[number].prompt, reason=failed.message))
             self._go_to_next_task(End("done") if self._has_result else End("failed", failed.message))
 
     @Slot(object)
     def _on_tokens_scored(self, scored: TokensScored) -> None:
-        if self._scoring is not None and self._is_mine(scored.request):
-            self._request = 0
-            (number, difference), self._scoring = self._scoring, None
-            self._task_over(number, with_scores(difference, scored))
+        if self._scoring is None or not self._is_mine(scored.request):
+            return
+        self._request = 0
+        compared, self._scoring = self._scoring, None
+        assert compared.comparison.difference is not None
+        difference = with_scores(compared.comparison.difference, scored)
+        comparison = msgspec.structs.replace(compared.comparison, difference=difference)
+        self._task_over(replace(compared, comparison=comparison))
 
     def _is_mine(self, request: int) -> bool:
         return self._request != 0 and request == self._request
-
-
-def _ids(pieces: Sequence[Piece]) -> list[int]:
-    """The token ids, or none where the engine does not tell them."""
-    ids = [piece.id for piece in pieces]
-    return ids if all(one >= 0 for one in ids) else []

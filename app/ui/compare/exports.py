@@ -1,0 +1,159 @@
+"""Writes a report to a file of the user's; what takes time happens in a thread of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from PySide6.QtCore import QDate, QObject, QStandardPaths, Qt, Signal
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app.compare import report as reports
+from app.compare.results import ModelFile, Report
+from app.errors import KnownError
+from app.files import write_whole
+from app.ui.background import Doorbell
+from app.ui.compare.parts import FORMATS
+from app.ui.compare.picture import png
+from app.ui.compare.setups import Files
+
+_PORTION = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Hashes:
+    target: str
+    draft: str
+    prompts: str
+
+
+class Exporter(QObject):
+    """One export at a time.
+
+    Signals:
+        busy_changed: Whether an export is under way.
+        ended: The path, and why it failed, in words for the user (empty if it did not).
+    """
+
+    busy_changed = Signal(bool)
+    ended = Signal(object, str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._bell = Doorbell(self)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="export")
+        self._stopped = threading.Event()
+        self._known: dict[tuple[Path, int, int], str] = {}
+        """Hashes by path, size and time of change: a file of many gigabytes is read once."""
+        self._is_busy = False
+
+    def is_busy(self) -> bool:
+        return self._is_busy
+
+    def export(self, report: Report, files: Files, path: Path) -> None:
+        """Write ``report``, with the hashes of ``files``, in the format that the suffix of ``path`` names."""
+        self._set_busy(True)
+
+        def hashed(hashes: _Hashes) -> None:
+            # Here, not in the thread: a picture needs the fonts of the application.
+            data = encoded(_complete(report, hashes), path.suffix)
+            self._bell.when_done(self._pool.submit(_write, path, data), lambda _: self._end(path, ""), failed)
+
+        def failed(error: KnownError) -> None:
+            self._end(path, str(error))
+
+        self._bell.when_done(self._pool.submit(self._hash_all, files), hashed, failed)
+
+    def shut_down(self) -> None:
+        """Give up what is under way."""
+        self._stopped.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    # ------------------------------------------------------------ inside
+
+    def _end(self, path: Path, failure: str) -> None:
+        self._set_busy(False)
+        self.ended.emit(path, failure)
+
+    def _set_busy(self, busy: bool) -> None:
+        self._is_busy = busy
+        self.busy_changed.emit(busy)
+
+    def _hash_all(self, files: Files) -> _Hashes:
+        return _Hashes(self._hash(files.target), self._hash(files.draft), self._hash(files.prompts))
+
+    def _hash(self, path: Path | None) -> str:
+        """Empty where there is no such file any more, or none that can be read."""
+        if path is None:
+            return ""
+        try:
+            status = path.stat()
+            key = path, status.st_size, status.st_mtime_ns
+            if key not in self._known:
+                self._known[key] = sha256(path, self._stopped.is_set)
+            return self._known[key]
+        except OSError:
+            return ""
+
+
+def sha256(path: Path, should_stop: Callable[[], bool]) -> str:
+    """The hash of a file of any size. Raises `OSError`, and `CancelledError` when told to stop."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while portion := file.read(_PORTION):
+            if should_stop():
+                raise CancelledError
+            digest.update(portion)
+    return digest.hexdigest()
+
+
+def encoded(report: Report, suffix: str) -> bytes:
+    """The report as the bytes of a file with this suffix."""
+    if suffix == ".png":
+        return png(report)
+    texts = {".md": reports.markdown, ".csv": reports.csv, ".json": reports.json}
+    return texts[suffix](report).encode("utf-8", "replace")
+
+
+def ask_for_path(parent: QWidget, name: str) -> Path | None:
+    """Where the user wants the export in this format; with its suffix, whatever was typed."""
+    suffix = FORMATS[name]
+    folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
+    proposal = f"comparison-{QDate.currentDate().toString(Qt.DateFormat.ISODate)}{suffix}"
+    chosen, _ = QFileDialog.getSaveFileName(
+        parent, f"Export as {name}", str(Path(folder) / proposal), f"{name} (*{suffix})"
+    )
+    return with_suffix(Path(chosen), suffix) if chosen else None
+
+
+def with_suffix(path: Path, suffix: str) -> Path:
+    """``path`` with this suffix behind what was typed, unless it has it."""
+    return path if path.suffix.lower() == suffix else path.with_name(path.name + suffix)
+
+
+def _complete(report: Report, hashes: _Hashes) -> Report:
+    setup = report.setup
+    draft = None if setup.draft is None else _hashed(setup.draft, hashes.draft)
+    setup = msgspec.structs.replace(
+        setup, target=_hashed(setup.target, hashes.target), draft=draft, prompt_set_sha256=hashes.prompts
+    )
+    return msgspec.structs.replace(report, setup=setup)
+
+
+def _hashed(model: ModelFile, digest: str) -> ModelFile:
+    return msgspec.structs.replace(model, sha256=digest)
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        raise KnownError(
+            f"The comparison could not be exported to {path}: {error.strerror or error}. "
+            "Free some space or choose another folder."
+        ) from error
