@@ -82,6 +82,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     drafted_logit: float | None = None
     score_gap: float | None = None
     """Distance of the two in log p + noise, which decides; ``None`` if the sampler leaves one out, or not looked at."""
+    rounding: float | None = None
+    """How far rounding puts logits there."""
     near_tie: bool | None = None
     """Whether rounding alone can make either of the two the choice; ``None`` when it was not looked at."""
 
@@ -139,6 +141,7 @@ def with_scores(difference: Difference, scored: TokensScored) -> Difference:
         plain_logit=scored.logits[0],
         drafted_logit=scored.logits[1],
         score_gap=None if plain is None or drafted is None else abs(plain - drafted),
+        rounding=scored.rounding,
         near_tie=all(scored.could_win),
     )
 
@@ -309,8 +312,10 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int = 0
     quantization: str = ""
     parameters: int = 0
+    bundled: bool = False
+    """Whether it is a part of the guide that Slipstream brings along."""
     sha256: str = ""
-    """Empty while it is being computed, and where there is no file (a server)."""
+    """Of all parts of a split model in order; empty while it is being computed, and where there is no file."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -333,6 +338,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     app_version: str
     engine: str
     """As `app.engine.protocol.Hello` names it."""
+    python: str = ""
     machine: Machine
     target: ModelFile
     draft: ModelFile | None = None
@@ -377,5 +383,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     setup: Setup
     comparisons: list[Comparison]
+    planned: int = 0
+    """How many comparisons there would have been; more than there are after a stop or with skipped prompts."""
     skipped: list[Skipped] = []
     curve: Curve | None = None
