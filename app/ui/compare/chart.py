@@ -49,6 +49,7 @@ def shape_path(kind: int, centre: QPointF, radius: float) -> QPainterPath:
         arm = radius * 0.36
         for width, height in ((radius * 1.15, arm), (arm, radius * 1.15)):
             path.addRect(QRectF(centre.x() - width, centre.y() - height, 2 * width, 2 * height))
+        path.setFillRule(Qt.FillRule.WindingFill)
         path = path.simplified()
     else:
         corners, first = (3, 90) if shape == "down" else _CORNERS[shape]

@@ -10,8 +10,9 @@ from PySide6.QtCore import QObject, Slot
 from PySide6.QtGui import QDesktopServices
 
 from app.chats.model import StoredMessage
-from app.compare.results import Report, Run, Skipped
+from app.compare.results import Report, Run, Setup, Skipped
 from app.engine.protocol import Round
+from app.errors import KnownError
 from app.ui.compare import wording
 from app.ui.compare.asked import Asked, asked
 from app.ui.compare.choice import SetChoice
@@ -197,7 +198,7 @@ class CompareDesk(QObject):
         if found is None or self._why_not(of_set=False):
             return
         self._result = None
-        self._begin(is_set=False)
+        self._begin(Snapshot(found.task), is_set=False)
         self.window().one.prepare(_shown(found))
         self.window().one.begin()
         self.runner.start_one(found.task)
@@ -211,7 +212,7 @@ class CompareDesk(QObject):
         settings = self._set_settings(choice.longest)
         first = settings.seed if settings.seed is not None else DEFAULT_SEED
         tasks = [Task(prompt, first + turn, settings) for turn in range(choice.repeats) for prompt in choice.prompts]
-        self._begin(is_set=True, choice=choice)
+        self._begin(Snapshot(tasks[0], choice), is_set=True)
         self.window().many.begin(len(tasks))
         self.runner.start_set(tasks)
 
@@ -238,18 +239,21 @@ class CompareDesk(QObject):
 
     # ------------------------------------------------------------ what the runner says
 
-    def _begin(self, *, is_set: bool, choice: SetChoice | None = None) -> None:
+    def _begin(self, snapshot: Snapshot, *, is_set: bool) -> None:
         self._is_set = is_set
         self._draft_failure = ""
         self._tell_all("")
-        self._snapshot = Snapshot(choice)
+        self._snapshot = snapshot
 
     @Slot(int, bool)
     def _on_run_begun(self, _number: int, drafted: bool) -> None:
         assert self._snapshot is not None
-        self._snapshot.take(self._engine, self._keeper)
         if not self._is_set:
             self.window().one.begin_run(drafted)
+        try:
+            self._snapshot.take(self._engine, self._keeper)
+        except KnownError as error:
+            self.runner.give_up(str(error))
 
     @Slot(int, int)
     def _on_prompt_progressed(self, done: int, total: int) -> None:
@@ -341,22 +345,23 @@ class CompareDesk(QObject):
     def _export_one(self, name: str) -> None:
         if self._result is not None:
             compared, snapshot = self._result
-            setup = snapshot.setup([compared])
-            self._export(name, Report(setup=setup, comparisons=[compared.comparison]), snapshot)
+            report = Report(setup=_setup(snapshot), comparisons=[compared.comparison], planned=1)
+            self._export(name, snapshot, report)
 
     @Slot(str)
     def _export_set(self, name: str) -> None:
         many, snapshot = self.window().many, self._set_snapshot
-        if many.results and snapshot is not None:
-            setup = snapshot.setup(many.results)
-            report = Report(setup=setup, comparisons=many.comparisons(), skipped=many.skipped)
-            self._export(name, report, snapshot)
+        if snapshot is not None:
+            report = Report(
+                setup=_setup(snapshot), comparisons=many.comparisons(), planned=many.planned, skipped=many.skipped
+            )
+            self._export(name, snapshot, report)
 
-    def _export(self, name: str, report: Report, snapshot: Snapshot) -> None:
+    def _export(self, name: str, snapshot: Snapshot, report: Report) -> None:
         path = ask_for_path(self.window(), name)
-        if path is not None and not self.exporter.is_busy():
+        if path is not None and not self.exporter.is_busy() and snapshot.pair is not None:
             self._tell_all("Reading the model files for their hashes …")
-            self.exporter.export(report, snapshot.files(), path)
+            self.exporter.export(report, snapshot.pair, path)
 
     @Slot(object, str)
     def _on_export_ended(self, path: Path, failure: str) -> None:
@@ -370,3 +375,9 @@ class CompareDesk(QObject):
 
 def _shown(found: Asked) -> Shown:
     return Shown(found.task.prompt.title, settings_line(found.task), found.notes)
+
+
+def _setup(snapshot: Snapshot) -> Setup:
+    """That of a comparison that ran."""
+    assert snapshot.setup is not None
+    return snapshot.setup

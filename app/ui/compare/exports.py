@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
-from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -14,22 +11,14 @@ from PySide6.QtCore import QDate, QObject, QStandardPaths, Qt, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.compare import report as reports
-from app.compare.results import ModelFile, Report
-from app.errors import KnownError
+from app.compare.results import Report
+from app.compare.setup import hashed
+from app.engine.protocol import PairLoaded
+from app.errors import Cancelled, KnownError
 from app.files import write_whole
 from app.ui.background import Doorbell
 from app.ui.compare.parts import FORMATS
 from app.ui.compare.picture import png
-from app.ui.compare.setups import Files
-
-_PORTION = 1 << 20
-
-
-@dataclass(frozen=True)
-class _Hashes:
-    target: str
-    draft: str
-    prompts: str
 
 
 class Exporter(QObject):
@@ -48,26 +37,24 @@ class Exporter(QObject):
         self._bell = Doorbell(self)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="export")
         self._stopped = threading.Event()
-        self._known: dict[tuple[Path, int, int], str] = {}
-        """Hashes by path, size and time of change: a file of many gigabytes is read once."""
         self._is_busy = False
 
     def is_busy(self) -> bool:
         return self._is_busy
 
-    def export(self, report: Report, files: Files, path: Path) -> None:
-        """Write ``report``, with the hashes of ``files``, in the format that the suffix of ``path`` names."""
+    def export(self, report: Report, pair: PairLoaded, path: Path) -> None:
+        """Write ``report``, with the hashes of the pair's files, in the format that the suffix of ``path`` names."""
         self._set_busy(True)
 
-        def hashed(hashes: _Hashes) -> None:
+        def with_hashes(complete: Report) -> None:
             # Here, not in the thread: a picture needs the fonts of the application.
-            data = encoded(_complete(report, hashes), path.suffix)
+            data = encoded(complete, path.suffix.lower())
             self._bell.when_done(self._pool.submit(_write, path, data), lambda _: self._end(path, ""), failed)
 
         def failed(error: KnownError) -> None:
             self._end(path, str(error))
 
-        self._bell.when_done(self._pool.submit(self._hash_all, files), hashed, failed)
+        self._bell.when_done(self._pool.submit(self._with_hashes, report, pair), with_hashes, failed)
 
     def shut_down(self) -> None:
         """Give up what is under way."""
@@ -84,32 +71,11 @@ class Exporter(QObject):
         self._is_busy = busy
         self.busy_changed.emit(busy)
 
-    def _hash_all(self, files: Files) -> _Hashes:
-        return _Hashes(self._hash(files.target), self._hash(files.draft), self._hash(files.prompts))
-
-    def _hash(self, path: Path | None) -> str:
-        """Empty where there is no such file any more, or none that can be read."""
-        if path is None:
-            return ""
+    def _with_hashes(self, report: Report, pair: PairLoaded) -> Report:
         try:
-            status = path.stat()
-            key = path, status.st_size, status.st_mtime_ns
-            if key not in self._known:
-                self._known[key] = sha256(path, self._stopped.is_set)
-            return self._known[key]
-        except OSError:
-            return ""
-
-
-def sha256(path: Path, should_stop: Callable[[], bool]) -> str:
-    """The hash of a file of any size. Raises `OSError`, and `CancelledError` when told to stop."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while portion := file.read(_PORTION):
-            if should_stop():
-                raise CancelledError
-            digest.update(portion)
-    return digest.hexdigest()
+            return msgspec.structs.replace(report, setup=hashed(report.setup, pair, self._stopped.is_set))
+        except Cancelled:
+            raise CancelledError from None
 
 
 def encoded(report: Report, suffix: str) -> bytes:
@@ -136,24 +102,8 @@ def with_suffix(path: Path, suffix: str) -> Path:
     return path if path.suffix.lower() == suffix else path.with_name(path.name + suffix)
 
 
-def _complete(report: Report, hashes: _Hashes) -> Report:
-    setup = report.setup
-    draft = None if setup.draft is None else _hashed(setup.draft, hashes.draft)
-    setup = msgspec.structs.replace(
-        setup, target=_hashed(setup.target, hashes.target), draft=draft, prompt_set_sha256=hashes.prompts
-    )
-    return msgspec.structs.replace(report, setup=setup)
-
-
-def _hashed(model: ModelFile, digest: str) -> ModelFile:
-    return msgspec.structs.replace(model, sha256=digest)
-
-
 def _write(path: Path, data: bytes) -> None:
     try:
         write_whole(path, data)
     except OSError as error:
-        raise KnownError(
-            f"The comparison could not be exported to {path}: {error.strerror or error}. "
-            "Free some space or choose another folder."
-        ) from error
+        raise KnownError(f"The comparison could not be exported to {path}: {error.strerror or error}.") from error

@@ -33,6 +33,7 @@ class PromptSet(QWidget):
 
     Attributes:
         results, skipped: What came of the set that ran last, or runs.
+        planned: How many comparisons it has.
 
     Signals:
         start_requested: The `SetChoice`.
@@ -54,7 +55,7 @@ class PromptSet(QWidget):
         self._runs_now = False
         self._waits = ""
         self._blocked = ""
-        self._whole = 0
+        self.planned = 0
         self._began = 0.0
         self.choice = PromptChoice()
         self.table = ResultTable()
@@ -75,10 +76,10 @@ class PromptSet(QWidget):
 
     # ------------------------------------------------------------ what the runner does
 
-    def begin(self, whole: int) -> None:
+    def begin(self, planned: int) -> None:
         """A set of so many comparisons starts."""
         self.results, self.skipped = [], []
-        self._runs_now, self._whole, self._began = True, whole, self._clock()
+        self._runs_now, self.planned, self._began = True, planned, self._clock()
         self.table.clear_results()
         self._show_results()
         self._say(Verdict(""))
@@ -181,14 +182,14 @@ class PromptSet(QWidget):
     @Slot()
     def _show_progress(self) -> None:
         done = len(self.results) + len(self.skipped)
-        self._bar.setRange(0, max(self._whole, 1))
+        self._bar.setRange(0, max(self.planned, 1))
         self._bar.setValue(done)
-        parts = [f"{done:,} of {self._whole:,}"]
+        parts = [f"{done:,} of {self.planned:,}"]
         if self._waits:
             parts.append(self._waits)
         elif done:
             taken = self._clock() - self._began
-            parts.append(wording.time_left(taken / done * (self._whole - done)))
+            parts.append(wording.time_left(taken / done * (self.planned - done)))
         else:
             parts.append("warming up")
         self._progress.setText(" · ".join(parts))

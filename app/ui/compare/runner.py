@@ -203,6 +203,8 @@ class Runner(QObject):
         self._writing = _Writing(step)
         if step.limit is None:
             self.run_begun.emit(step.task, step.drafted)
+            if not self._is_running:
+                return  # given up by whoever heard of it
         self._request = self._engine.generate(
             task.prompt.messages,
             sampling=settings.sampling,

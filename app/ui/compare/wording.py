@@ -93,12 +93,9 @@ def _why(difference: Difference, settings: AnswerSettings) -> str:
     if difference.near_tie is None:
         return f"{choices} This engine does not tell how close the two were."
     if difference.near_tie:
-        return (
-            f"{choices} A near-tie: for the target the two are {_gap(difference)} apart, so the rounding of a wider "
-            "pass decides which of them it writes. Neither is more right."
-        )
+        return f"{choices} A near-tie: {_closeness(difference)}, so rounding decides. Neither is more right."
     return (
-        f"{choices} No near-tie: for the target the two are {_gap(difference)} apart, more than rounding explains. "
+        f"{choices} No near-tie: {_closeness(difference)}, which does not explain it. "
         "Please report it, with an export of this comparison."
     )
 
@@ -111,9 +108,12 @@ def _candidate(difference: Difference, *, of_draft: bool) -> str:
     return f"{shown} (logit{NO_BREAK}{logit:.3f})" if logit is not None else shown
 
 
-def _gap(difference: Difference) -> str:
-    gap = difference.score_gap if difference.score_gap is not None else difference.logit_gap
-    return units.UNKNOWN if gap is None else f"{gap:.3g}"
+def _closeness(difference: Difference) -> str:
+    """How far apart the two are, and how far rounding reaches."""
+    rounding = f"rounding moves a logit by up to {difference.rounding or 0:.2g} here"
+    if difference.score_gap is None:
+        return f"one of the two is at the edge of what the sampler keeps, and {rounding}"
+    return f"for the target the two are {difference.score_gap:.2g} apart, and {rounding}"
 
 
 def visible(text: str) -> str:
