@@ -48,6 +48,17 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     messages: list[Message] = []
 
 
+class _Compared(msgspec.Struct):
+    prompt: Prompt
+
+
+class _Report(msgspec.Struct):
+    """What is read of a report that was exported as JSON."""
+
+    comparisons: list[_Compared]
+    skipped: list[_Compared] = []
+
+
 def bundled_file() -> Path:
     """Where the bundled prompts are."""
     return paths.resource("compare", "prompts.jsonl")
@@ -59,14 +70,16 @@ def bundled() -> list[Prompt]:
 
 
 def read(path: Path) -> list[Prompt]:
-    """The prompts in a file: ``.jsonl`` has an object a line, any other file a prompt a line; empty lines do not count.
+    """The prompts in a file: ``.jsonl`` has an object a line, ``.json`` is a report, any other has a prompt a line.
 
     An object is ``{"kind": …, "prompt": "…"}`` or ``{"kind": …, "messages": [{"role": …, "content": …}, …]}``; ``kind``
-    may be left out. Raises `KnownError`, with the number of the line where one cannot be used.
+    may be left out. Empty lines do not count. Raises `KnownError`, with the number of the line that cannot be used.
     """
+    if path.suffix.lower() == ".json":
+        return _read_report(path)
     lines = _text(path).split("\n")  # not splitlines(): JSON may hold U+2028, and a line is what an editor numbers
     parse = _parse_json if path.suffix.lower() == ".jsonl" else _parse_text
-    prompts = []
+    prompts: list[Prompt] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -84,6 +97,21 @@ def read(path: Path) -> list[Prompt]:
 def sha256(path: Path) -> str:
     """The hash that names a set of prompts in a report. Raises `KnownError`."""
     return hashlib.sha256(_bytes(path)).hexdigest()
+
+
+def _read_report(path: Path) -> list[Prompt]:
+    """Each prompt of a report once, in its order."""
+    try:
+        found = msgspec.json.decode(_bytes(path), type=_Report)
+        prompts = []
+        for entry in [*found.comparisons, *found.skipped]:
+            if entry.prompt not in prompts:
+                prompts.append(_checked(entry.prompt))
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise KnownError(f"{path.name} is no report of a comparison: {error}.") from error
+    if not 0 < len(prompts) <= MAX_PROMPTS:
+        raise KnownError(f"{path.name} has {len(prompts):,} prompts; 1 to {MAX_PROMPTS:,} can be used.")
+    return prompts
 
 
 def _text(path: Path) -> str:
@@ -127,7 +155,7 @@ def _checked(prompt: Prompt) -> Prompt:
         raise ValueError(f"a kind is 1 to {_MAX_KIND_CHARACTERS} printable characters")
     if any(message.role == "system" for message in prompt.messages[1:]):
         raise ValueError("a system message can only be the first")
-    if prompt.messages[-1].role != "user":
+    if not prompt.messages or prompt.messages[-1].role != "user":
         raise ValueError("the last message must be the user's")
     if not prompt.messages[-1].content.strip():
         raise ValueError("the prompt is empty")
