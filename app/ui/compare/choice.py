@@ -30,10 +30,11 @@ MOST_KINDS = 16
 """With more kinds than this in a file all of them are taken."""
 DEFAULT_LONGEST = 128
 _A_ROW = 8
-_FILES = "Prompts (*.txt *.jsonl);;All files (*)"
+_FILES = "Prompts (*.txt *.jsonl *.json);;All files (*)"
 _FILE_HELP = (
-    "A text file with one prompt a line, or a .jsonl file with an object a line: "
-    '{"kind": "code", "prompt": "…"} or {"kind": "code", "messages": [{"role": "user", "content": "…"}]}.'
+    "A text file with one prompt a line; a .jsonl file with an object a line: "
+    '{"kind": "code", "prompt": "…"} or {"kind": "code", "messages": [{"role": "user", "content": "…"}]}; '
+    "or a comparison that was exported as JSON."
 )
 
 

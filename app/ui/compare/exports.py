@@ -48,7 +48,11 @@ class Exporter(QObject):
 
         def with_hashes(complete: Report) -> None:
             # Here, not in the thread: a picture needs the fonts of the application.
-            data = encoded(complete, path.suffix.lower())
+            try:
+                data = encoded(complete, path.suffix.lower())
+            except Exception:
+                self._end(path, "Something went wrong inside Slipstream; the log says what.")
+                raise
             self._bell.when_done(self._pool.submit(_write, path, data), lambda _: self._end(path, ""), failed)
 
         def failed(error: KnownError) -> None:

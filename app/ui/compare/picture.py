@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QPointF, QRectF, Qt
-from PySide6.QtGui import QFont, QFontMetricsF, QGuiApplication, QImage, QPainter, QPen
+from PySide6.QtGui import QFont, QFontMetricsF, QGuiApplication, QImage, QImageWriter, QPainter, QPen
 
-from app.compare.results import ModelFile, Report, Setup, summarise
-from app.engine.protocol import Sampling
+from app.compare.results import Report, summarise
+from app.compare.wording import facts
 from app.ui import theme as themes
-from app.ui import units
 from app.ui.compare import wording
 from app.ui.compare.chart import ChartDrawing
 from app.ui.compare.chart_view import chart_of
@@ -32,7 +31,7 @@ def png(report: Report) -> bytes:
     data = QByteArray()
     buffer = QBuffer(data)
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    picture.save(buffer, b"PNG")
+    QImageWriter(buffer, QByteArray(b"PNG")).write(picture)
     buffer.close()
     return bytes(data.data())
 
@@ -71,7 +70,7 @@ class _Page:
             *([row.kind, *wording.row_cells(row)] for row in summary.rows),
             [ALL, *wording.row_cells(summary.total)],
         ]
-        self._lines = self._wrapped(setup_lines(report.setup))
+        self._lines = self._wrapped([f"{name}: {value}" for name, value in facts(report.setup)])
 
     def height(self) -> float:
         lines = len(self._lines) * QFontMetricsF(self._small).lineSpacing()
@@ -129,53 +128,3 @@ class _Page:
                 line = longer
             lines.append(line)
         return lines
-
-
-def setup_lines(setup: Setup) -> list[str]:
-    """How it was measured, a paragraph a line."""
-    machine = setup.machine
-    return [
-        _joined(f"Slipstream {setup.app_version}", setup.engine, setup.date),
-        f"Target: {_model(setup.target)}",
-        f"Draft: {_model(setup.draft)}" if setup.draft else "Draft: none, n-grams only",
-        _joined(
-            f"prompts: {setup.prompt_set}{_hash(setup.prompt_set_sha256)}" if setup.prompt_set else "",
-            f"kinds: {', '.join(setup.kinds)}" if setup.kinds else "",
-            f"seed {setup.seed}, {setup.repeat} × each",
-            f"at most {units.tokens(setup.max_tokens)} an answer" if setup.max_tokens else "",
-            _sampling(setup.sampling),
-            f"draft length {'Auto' if setup.draft_length == 'auto' else setup.draft_length}",
-            f"drafter {setup.drafter}",
-            f"accept rule {setup.accept}",
-        ),
-        _joined(
-            machine.processor,
-            f"{machine.physical_cores} cores" if machine.physical_cores else "",
-            f"{setup.threads} threads",
-            ", ".join(machine.devices) or "no GPU",
-            f"context {units.tokens(setup.context_length)}",
-            f"KV cache {setup.kv_type}",
-            machine.system,
-        ),
-    ]
-
-
-def _sampling(sampling: Sampling) -> str:
-    if sampling.temperature == 0:
-        return "greedy"
-    return (
-        f"temperature {sampling.temperature:g}, top-k {sampling.top_k}, top-p {sampling.top_p:g}, "
-        f"min-p {sampling.min_p:g}"
-    )
-
-
-def _joined(*parts: str) -> str:
-    return " · ".join(part for part in parts if part)
-
-
-def _model(model: ModelFile) -> str:
-    return _joined(model.file, model.quantization) + _hash(model.sha256)
-
-
-def _hash(digest: str) -> str:
-    return f" (SHA-256 {digest})" if digest else ""

@@ -147,10 +147,16 @@ class Runner(QObject):
         self._start([task], [_Step(0, drafted=True, limit=1), _Step(0, drafted=False), _Step(0, drafted=True)])
 
     def start_set(self, tasks: Sequence[Task]) -> None:
-        """Compare many prompts; which run comes first alternates. Two short runs before do not count."""
+        """Compare prompts, all with the first seed, then all with the next; which run comes first alternates.
+
+        Two short runs before do not count.
+        """
         steps = [_Step(0, drafted=drafted, limit=WARM_UP_TOKENS) for drafted in (False, True)]
-        for number in range(len(tasks)):
-            first = bool(number % 2)
+        first_seed = tasks[0].seed
+        prompts = sum(task.seed == first_seed for task in tasks)
+        for number, task in enumerate(tasks):
+            # Of a prompt that is repeated with the next seed the other run is first.
+            first = bool((number % prompts + task.seed - first_seed) % 2)
             steps += [_Step(number, drafted=first), _Step(number, drafted=not first)]
         self._start(tasks, steps)
 
@@ -332,8 +338,10 @@ class Runner(QObject):
             number = self._writing.step.task
             self._writing = None
             self._runs.clear()
-            self._steps = deque(step for step in self._steps if step.task != number)
-            self.left_out.emit(Skipped(prompt=self._tasks[number].prompt, reason=failed.message))
+            prompt = self._tasks[number].prompt
+            # With another seed it would be refused again.
+            self._steps = deque(step for step in self._steps if self._tasks[step.task].prompt is not prompt)
+            self.left_out.emit(Skipped(prompt=prompt, reason=failed.message))
             self._go_to_next_task(End("done") if self._has_result else End("failed", failed.message))
 
     @Slot(object)
