@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QPushButton,
     QRadioButton,
+    QSizePolicy,
     QSpinBox,
     QVBoxLayout,
     QWidget,
@@ -73,7 +74,11 @@ class PromptChoice(QWidget):
         self._choose = QPushButton("Choose file…")
         explain(self._choose, f"{_FILE_HELP} A file can also be dropped here.")
         self._file = label(role="quiet")
-        self._kinds = QGridLayout()
+        self._file.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        kinds = self._kinds_box = QWidget()
+        kinds.setMinimumWidth(1)  # what is in it would keep the window wide: it takes more rows instead
+        self._kinds = QGridLayout(kinds)
+        self._kinds.setContentsMargins(0, 0, 0, 0)
         self._kinds.setHorizontalSpacing(4 * SPACING)
         self._kinds.setVerticalSpacing(0)
         self._repeats = _spin("Repeats", 1, 20, 1, 1)
@@ -140,7 +145,7 @@ class PromptChoice(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2 * SPACING)
         column.addLayout(source)
-        column.addLayout(self._kinds)
+        column.addWidget(self._kinds_box)
         column.addLayout(numbers)
 
     def _take_bundled(self) -> None:

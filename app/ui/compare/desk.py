@@ -202,6 +202,7 @@ class CompareDesk(QObject):
         self.window().one.prepare(_shown(found))
         self.window().one.begin()
         self.runner.start_one(found.task)
+        self._refresh()
 
     # ------------------------------------------------------------ a set
 
@@ -215,6 +216,7 @@ class CompareDesk(QObject):
         self._begin(Snapshot(tasks[0], choice), is_set=True)
         self.window().many.begin(len(tasks))
         self.runner.start_set(tasks)
+        self._refresh()
 
     def _set_settings(self, longest: int) -> AnswerSettings:
         """As answers in the chat are written now, but with a draft in any case, and each prompt as it stands."""
