@@ -51,7 +51,7 @@ def compare(
                 continue
             seed = (command.seed or 0) + index
             try:
-                yield _compared(engine, prompt, command, seed, plain_first=(index + number) % 2 == 0)
+                yield compare_one(engine, prompt, command, seed, plain_first=(index + number) % 2 == 0)
             except KnownError as error:
                 skipped.add(number)
                 yield Skipped(prompt=prompt, reason=str(error))
@@ -68,7 +68,10 @@ def _warm_up(engine: Engine, prompts: Sequence[Prompt], command: Generate) -> No
             continue  # this prompt does not fit; its turn to be reported comes
 
 
-def _compared(engine: Engine, prompt: Prompt, command: Generate, seed: int, plain_first: bool) -> Comparison:
+def compare_one(
+    engine: Engine, prompt: Prompt, command: Generate, seed: int, *, plain_first: bool = True
+) -> Comparison:
+    """One prompt plain and as ``command`` says. Raises `KnownError` when it does not fit, and `Cancelled`."""
     lengths: tuple[DraftLength, DraftLength] = (0, command.draft_length)
     runs = {length: _run(engine, prompt, command, seed, length) for length in lengths[:: 1 if plain_first else -1]}
     plain, drafted = runs[0], runs[command.draft_length]

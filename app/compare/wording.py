@@ -160,8 +160,8 @@ def command(setup: Setup) -> str:
         words += ["--kinds", ",".join(setup.kinds)]
     words += _options(repeat=setup.repeat, seed=setup.seed, max_tokens=setup.max_tokens or setup.context_length)
     words += _sampling_options(setup.sampling)
-    words += _options(draft_length=setup.draft_length, drafter=setup.drafter, propose=setup.propose)
-    words += _options(accept=setup.accept)
+    drafter = setup.drafter if setup.draft else "ngram"  # without a draft model auto is just that
+    words += _options(draft_length=setup.draft_length, drafter=drafter, propose=setup.propose, accept=setup.accept)
     return shlex.join(words)
 
 
