@@ -178,6 +178,16 @@ def test_a_failed_load_leaves_nothing_loaded(engine: Engine, load: Loader, rando
         run(engine, ask("x"))
 
 
+def test_what_llama_cpp_refuses_is_told_with_its_reason(engine: Engine, load: Loader, tmp_path: Path) -> None:
+    def one_entry_too_few(writer: gguf.GGUFWriter) -> None:
+        del writer.kv_data[0]["llama.attention.head_count_kv"]
+        writer.add_array("llama.attention.head_count_kv", [2])
+
+    path = make_model(tmp_path / "odd.gguf", layers=2, edit=one_entry_too_few)
+    with pytest.raises(KnownError, match=r"cannot load odd\.gguf: .*head_count_kv has wrong array length"):
+        load(path)
+
+
 def test_a_stop_string_inside_an_accepted_draft(engine: Engine, load: Loader, guide_pair: Pair) -> None:
     load(guide_pair[0], guide_pair[0])  # its own draft: everything is accepted, so the stop lies inside a draft
     question = "What is speculative decoding?"
