@@ -102,8 +102,8 @@ def quantize(
     """Write the model ``source`` again as ``destination``, its matrices as ``kind``, or as they are for ``None``.
 
     Of ``without_layers`` nothing is written and the layers behind them move up; ``metadata`` changes or adds values
-    (texts of at most 127 bytes). Raises `KnownError` with llama.cpp's reason, and leaves nothing behind then. Does not
-    notice a full disk: check what was written.
+    (texts of at most 127 bytes). Raises `KnownError` with llama.cpp's reason, and leaves nothing behind then. A disk that
+    fills up is not always noticed: check what was written.
     """
     params = llama_cpp.llama_model_quantize_default_params()
     params.only_copy = kind is None
@@ -119,7 +119,8 @@ def quantize(
     _last_errors.clear()
     try:
         if llama_cpp.llama_model_quantize(os.fsencode(source), os.fsencode(part), ctypes.byref(params)) != 0:
-            raise KnownError(f"llama.cpp could not write {source.name} again: {_reason()}")
+            reason = "the disk may be full" if "iostream error" in _reason() else _reason()
+            raise KnownError(f"llama.cpp could not write {source.name} again: {reason}")
         part.replace(destination)
     finally:
         part.unlink(missing_ok=True)
