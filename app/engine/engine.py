@@ -32,8 +32,11 @@ from app.engine.protocol import (
     PlainMeasured,
     PromptProgressed,
     Round,
+    ScoreTokens,
+    TokensScored,
 )
 from app.engine.sampling import Floats
+from app.engine.scoring import Choice, logits_behind
 from app.engine.speculation import Decoding, Task
 from app.engine.statistics import Statistics
 from app.errors import Cancelled, KnownError
@@ -223,13 +226,44 @@ class Engine:
                 return PlainMeasured(request=command.request, tokens=tokens, decode_tokens_per_second=speed)
         raise AssertionError("a generation always finishes")
 
+    def score_tokens(self, command: ScoreTokens) -> TokensScored:
+        """What the target thinks of ``command``'s candidates behind its chat and answer, chosen as under ``coupled``.
+
+        What the KV cache does not hold of chat and answer is processed like a prompt, many tokens at once, only the
+        last 32 of them one by one, as plain decoding does (`logits_behind`). The logits are those of the last pass,
+        before penalties. The answers' own logits came out of passes of other widths: what that can explain is told by
+        ``could_win``. Raises `Cancelled`, and `KnownError` for ids that the target does not have and for an answer that
+        does not fit into the context.
+        """
+        target = self._loaded()
+        self._check_ids(target, [*command.answer, *command.candidates])
+        tokens = [*self._prompt(target, command).tokens, *command.answer]
+        if len(tokens) > target.context.length:
+            raise KnownError("The answer does not fit into the context any more. Choose a longer context.")
+        _reuse(target.context, tokens)
+        logits, rounding = logits_behind(target.context, tokens, self._should_abort)
+        choice = Choice(logits, tokens, command.sampling, command.seed)
+        return TokensScored(
+            request=command.request,
+            logits=[float(logits[candidate]) for candidate in command.candidates],
+            scores=[choice.score(candidate) for candidate in command.candidates],
+            could_win=[choice.could_win(candidate, rounding) for candidate in command.candidates],
+            rounding=rounding,
+        )
+
+    @staticmethod
+    def _check_ids(target: Target, ids: list[int]) -> None:
+        unknown = next((token for token in ids if not 0 <= token < target.model.vocabulary_size), None)
+        if unknown is not None:
+            raise KnownError(f"The loaded target has no token {unknown}, so these answers are another model's.")
+
     def _loaded(self) -> Target:
         if not self._target:
             raise KnownError("No model is loaded. Open a model first.")
         return self._target
 
     @staticmethod
-    def _prompt(target: Target, command: Generate) -> Prompt:
+    def _prompt(target: Target, command: Generate | ScoreTokens) -> Prompt:
         if command.raw:
             return target.prompts.raw("".join(message.content for message in command.messages))
         return target.prompts.chat(command.messages)
