@@ -15,7 +15,7 @@ from app.engine.kinds import TextKinds
 from app.engine.protocol import AcceptRule, DrafterName, FinishReason, Piece, Round, Sampling
 from app.engine.sampling import Floats, distributions, penalise_rows
 from app.engine.text import TextStream
-from app.engine.verification import Verdict, coupled, rejection
+from app.engine.verification import Verdict, coupled, rejection, sample
 from app.errors import Cancelled
 
 _PROMPT_END = 16
@@ -163,10 +163,11 @@ class Decoding:
 
     def _judge(self, logits: Floats, proposal: Proposal) -> Verdict:
         task, position = self._task, len(self.context)
-        p = distributions(penalise_rows(logits, self.context, proposal.tokens, task.sampling), task.sampling)
+        logits = penalise_rows(logits, self.context, proposal.tokens, task.sampling)
         if task.accept == "rejection" and proposal.distributions is not None:
+            p = distributions(logits, task.sampling)
             return rejection(p, proposal.distributions, proposal.tokens, task.seed, position)
-        return coupled(p, proposal.tokens, task.seed, position)
+        return coupled(sample(logits, task.sampling, task.seed, position), proposal.tokens)
 
     def _take(self, verdict: Verdict, proposal: Proposal, drafter: DrafterName | None) -> tuple[int, list[Piece]]:
         """Add accepted tokens and the target's own until the answer ends: how many, and what may be shown."""
