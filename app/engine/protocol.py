@@ -393,6 +393,10 @@ class TokensScored(_Struct, frozen=True, kw_only=True, tag="tokens_scored"):
     logits: list[float]
     scores: list[float | None]
     """log p + noise, by which the target chooses; ``None`` for what its sampler leaves out."""
+    could_win: list[bool] = []
+    """Whether the target could choose it if each logit were off by at most ``rounding``."""
+    rounding: float = 0.0
+    """How far rounding is taken to put a logit, from passes of different width that were compared just there."""
 
 
 class Pong(_Struct, frozen=True, kw_only=True, tag="pong"):
