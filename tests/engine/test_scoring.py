@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from app.engine import llama
 from app.engine.cache import RollBackError
 from app.engine.engine import Engine
 from app.engine.protocol import Generate, PairLoaded, Sampling, ScoreTokens
@@ -85,11 +86,23 @@ def test_logits_and_scores_are_those_of_a_direct_computation(engine: Engine, loa
     assert scored.scores == pytest.approx(log_p[[5, 100, 4000]] + noise, abs=2 * LEAST_ROUNDING)
 
 
-def test_the_chat_keeps_its_cache(engine: Engine, load: Loader, random_pair: Pair) -> None:
+def test_the_chat_keeps_its_cache(
+    engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     load(*random_pair)
     command = ask("Tell me something about the sea and its tides.", sampling=WARM, max_tokens=50)
     first = run(engine, command)
-    engine.score_tokens(scoring(command, first.token_ids[:20], [300, 301]))
+    fed: list[int] = []
+    decode = llama.Context.decode
+
+    def watched(context: llama.Context, tokens: Sequence[int], outputs: int) -> Floats:
+        fed.append(len(tokens))
+        return decode(context, tokens, outputs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(llama.Context, "decode", watched)
+        engine.score_tokens(scoring(command, first.token_ids[:40], [300, 301]))
+    assert fed == [16, 16, *[1] * LOOKED_AT], "the rest was in the cache"
     again = run(engine, command)
     assert again.started.cached_tokens == again.started.prompt_tokens - 1
     assert again.token_ids == first.token_ids
