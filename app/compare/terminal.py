@@ -60,7 +60,7 @@ def _line(name: str, cells: Sequence[str]) -> str:
 
 
 def _kind(name: str) -> str:
-    return textwrap.shorten(printable(name), 13, placeholder="…").ljust(14) if len(name) > 13 else name.ljust(14)
+    return printable(name, 12).ljust(14)
 
 
 def _chart(summary: Summary) -> str:
