@@ -187,7 +187,8 @@ class ScriptedEngine:
         draft = DraftFigures() if is_nameless or not is_drafted else DRAFT_FIGURES
         speed = 80.0 if is_drafted else 40.0
         figures = Figures(completion_tokens=len(words), decode_tokens_per_second=speed, total_s=0.2, draft=draft)
-        send(GenerationFinished(request=request, finish_reason="end", figures=figures))
+        failure = "It ran out of memory." if is_drafted and "fails" in self.way else None
+        send(GenerationFinished(request=request, finish_reason="end", figures=figures, draft_failure=failure))
 
     def score(self, command: ScoreTokens) -> None:
         if "unscored" in self.way:

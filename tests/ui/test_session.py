@@ -58,6 +58,23 @@ def test_message_and_answer_are_shown_and_stored(make_desk: MakeDesk) -> None:
     assert not desk.page.busy
 
 
+def test_whoever_else_needs_the_engine_is_told_when_the_chat_does_not(qtbot: QtBot, make_desk: MakeDesk) -> None:
+    desk = make_desk()
+    assert not desk.session.wants_engine()
+    desk.session.send("Nothing is loaded yet")
+    assert desk.session.wants_engine()
+    qtbot.waitUntil(lambda: desk.page.texts() == ["Nothing is loaded yet"], timeout=WAIT_MS)
+    with qtbot.waitSignal(desk.session.engine_released, timeout=WAIT_MS):
+        desk.session.stop()
+    assert not desk.session.wants_engine()
+    desk.load()
+    with qtbot.waitSignal(desk.session.engine_released, timeout=WAIT_MS):
+        desk.session.regenerate()
+        assert desk.session.wants_engine()
+    desk.settle()
+    assert not desk.session.wants_engine()
+
+
 def test_how_to_draft_reaches_the_engine_and_is_stored(make_desk: MakeDesk) -> None:
     desk = make_desk("echo")
     desk.load()
