@@ -8,20 +8,29 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 
+import msgspec
 import psutil
 
 from app.engine import llama
-from app.engine.acceptance import AcceptancePrior
 from app.engine.cache import RollBackError, shared_prefix
 from app.engine.controller import Controller
 from app.engine.drafters import Drafter
 from app.engine.drafting import Drafting
-from app.engine.loading import NO_ROLL_BACK, DraftModel, Loader, PairCosts, Target, measured_costs, recommended_sampling
+from app.engine.history import PairHistory
+from app.engine.loading import (
+    NO_ROLL_BACK,
+    DraftModel,
+    Loader,
+    PairCosts,
+    Target,
+    measured_costs,
+    pair_history,
+    recommended_sampling,
+)
 from app.engine.prompt import Prompt
 from app.engine.protocol import (
     DEFAULT_DRAFT_LENGTH,
     MAX_DRAFT_LENGTH,
-    AcceptRule,
     Generate,
     GenerationFinished,
     GenerationStarted,
@@ -54,8 +63,8 @@ class Engine:
         self._target: Target | None = None
         self._draft: DraftModel | None = None
         self._costs: PairCosts | None = None
-        self._priors: dict[AcceptRule, AcceptancePrior] = {}
-        """What earlier answers of this pair taught about how often its guesses are accepted."""
+        self._history: PairHistory | None = None
+        """What earlier answers of this pair taught; there while there are costs."""
         self._cancel = threading.Event()
         self.last_progress = time.monotonic()
         """When the computation last moved (`time.monotonic`); read by the worker to notice a hang."""
@@ -91,9 +100,9 @@ class Engine:
                 self._draft = loader.draft(target)
             except KnownError as error:
                 refused = str(error)
-        self._priors = {}
         if not target.model.cannot_roll_back:
             self._costs = measured_costs(target, self._draft, threads, self._should_abort)
+            self._history = pair_history(target, self._draft, threads)
         return PairLoaded(
             request=command.request,
             target=target.info,
@@ -106,6 +115,8 @@ class Engine:
             default_draft_length=self._draft.default_length if self._draft else DEFAULT_DRAFT_LENGTH,
             sampling=recommended_sampling(target.model),
             load_seconds=time.perf_counter() - started,
+            history=self._history.figures() if self._history else [],
+            slower=self._costs.slower if self._costs else None,
         )
 
     def unload(self) -> None:
@@ -119,6 +130,9 @@ class Engine:
         if self._costs:
             self._costs.keep()  # with what the answers taught
             self._costs = None
+        if self._history:
+            self._history.keep()
+            self._history = None
         if self._draft:
             self._draft.close()
             self._draft = None
@@ -176,10 +190,14 @@ class Engine:
             statistics.add(round_)
             self.token_ids = decoding.token_ids
             yield round_
-        if controller and self._costs:
-            self._priors[command.accept] = controller.snapshot()
+        finished = self._finished(command.request, statistics, started, decoding)
+        if controller and self._costs and self._history:
+            self._history.add(finished.figures.kinds, command.accept, controller.snapshot())
             self._costs.costs = controller.costs.snapshot()
-        yield self._finished(command.request, statistics, started, decoding)
+            finished = msgspec.structs.replace(finished, curve=controller.curve())
+        yield finished
+        if self._history:
+            self._history.keep_now_and_then()
 
     def _drafters(self, target: Target, command: Generate, seed: int) -> list[Drafter]:
         """Those that ``command`` asks for and this pair has."""
@@ -201,7 +219,7 @@ class Engine:
             drafters=[drafter.name for drafter in drafters],
             limit=MAX_DRAFT_LENGTH,
             propose=command.propose,
-            start=self._priors.get(command.accept),
+            start=self._history.priors(command.accept) if self._history else None,
             fixed=None if command.draft_length == "auto" else command.draft_length,
         )
 

@@ -372,7 +372,7 @@ class GenerationFinished(_Struct, frozen=True, kw_only=True, tag="generation_fin
     draft_failure: str | None = None
     """Why drafting ended before the answer did, in words for the user."""
     curve: list[float] = []
-    """Tokens per second at each draft length from 0 on, from measured costs and what was kept lately."""
+    """Tokens per second each draft length from 0 on would bring on such text, from measured costs and what was kept."""
 
 
 class GenerationFailed(_Struct, frozen=True, kw_only=True, tag="generation_failed"):

@@ -78,7 +78,7 @@ def test_the_draft_truncates_as_the_target_does(
     """In flat distributions every token that only one of them leaves over is a guess lost."""
     load(random_pair[0], random_pair[0])
     sampling = msgspec.structs.replace(HOT, **cut)
-    figures = run(engine, ask("x", sampling=sampling, max_tokens=150)).finished.figures
+    figures = run(engine, ask("x", sampling=sampling, max_tokens=150, seed=2)).finished.figures
     assert figures.draft.acceptance_rate is not None and figures.draft.acceptance_rate > 0.97
 
 
