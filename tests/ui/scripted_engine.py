@@ -20,6 +20,7 @@ from app.engine.protocol import (
     Command,
     Event,
     Figures,
+    Forget,
     Generate,
     GenerationFailed,
     GenerationFinished,
@@ -95,6 +96,8 @@ class ScriptedEngine:
                 send(PlainMeasured(request=command.request, tokens=64, decode_tokens_per_second=40.0))
             case Cancel():
                 self.cancel()
+            case Forget():
+                log("forgotten")
             case Ping():
                 if self.way != "silent":
                     stuck = 1000.0 if self.way == "stuck" else 0.0
