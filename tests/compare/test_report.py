@@ -195,11 +195,13 @@ def test_the_terminal_needs_80_columns() -> None:
 
 
 def test_bars_are_as_long_as_they_should_be() -> None:
-    lines = [line for line in terminal.readable(REPORT).splitlines() if "│" in line]
+    text = terminal.readable(REPORT).splitlines()
+    lines = [line for line in text if "│" in line]
     assert len(lines) == 1, "prose has no speed-up"
     bar = lines[0][14:55]
     assert bar.count("█") == 40, "the longest fills all"
     assert bar.index("│") == round(40 / 1.4), "and plain is where it belongs"
+    assert next(line for line in text if "↓" in line).index("↓") == 14 + bar.index("│")
 
 
 def test_only_some_differences_are_told_on_a_terminal() -> None:

@@ -155,7 +155,7 @@ class WidthCache:
         self.widths.append(len(tokens))
         error = self.error if len(tokens) > 1 else 0.0
         ends = self.tokens[len(self.tokens) - outputs :] if outputs else []
-        return np.array([[end + i + error for i in range(8)] for end in ends], np.float32)
+        return np.array([[end + i + error for i in range(8)] for end in ends], np.float32).reshape(-1, 8)
 
     def roll_back(self, length: int) -> None:
         if length < len(self.tokens):
@@ -181,6 +181,17 @@ def test_rounding_is_what_passes_of_other_width_show() -> None:
     assert cache.tokens == tokens
     assert cache.widths == [16, 16, *[1] * LOOKED_AT], "nothing before is processed again"
     assert logits_behind(WidthCache(0.0), tokens, lambda: False)[1] == LEAST_ROUNDING
+
+
+def test_tokens_that_can_never_come_do_not_hide_the_rounding() -> None:
+    class Masked(WidthCache):
+        def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
+            rows = super().decode(tokens, outputs)
+            rows[:, 7:] = -np.inf
+            return rows
+
+    logits, rounding = logits_behind(Masked(0.1), [i % 8 for i in range(50)], lambda: False)
+    assert rounding == pytest.approx(0.15, abs=1e-5) and logits[7] == -np.inf
 
 
 def test_a_cache_that_cannot_be_cut_is_fed_once_more() -> None:
