@@ -106,6 +106,7 @@ class Controller(QObject):
         keeper, session, panel = self.keeper, self.session, self._window.speed_panel
         self._engine.state_changed.connect(self._on_engine_state_changed)
         self._engine.engine_exited.connect(self._on_engine_exited)
+        self._engine.generation_finished.connect(lambda finished: panel.set_curve(finished.curve))
         keeper.load_progressed.connect(self._on_load_progressed)
         keeper.pair_changed.connect(self._on_pair_changed)
         keeper.pair_opened.connect(self._on_pair_opened)

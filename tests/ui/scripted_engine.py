@@ -40,6 +40,7 @@ from app.engine.protocol import (
     Round,
     RoundsReceived,
     ScoreTokens,
+    SpeedChange,
     TokensScored,
 )
 
@@ -75,6 +76,7 @@ class ScriptedEngine:
         self.way = way
         self.busy_with = 0
         self.loading = 0
+        self.loads = 0
 
     def run(self) -> None:
         log(f"scripted engine, way {self.way}")
@@ -127,7 +129,10 @@ class ScriptedEngine:
             os.kill(os.getpid(), signal.SIGABRT)
         target = ModelInfo(path=command.target, name="scripted")
         draft = ModelInfo(path=command.draft, name="scripted draft") if command.draft else None
-        send(PairLoaded(request=command.request, target=target, draft=draft, context_length=2048))
+        self.loads += 1
+        is_slower = self.way == "slower" and self.loads == 1
+        slower = SpeedChange(before="engine 1", now="engine 2", times=1.3) if is_slower else None
+        send(PairLoaded(request=command.request, target=target, draft=draft, context_length=2048, slower=slower))
 
     def generate(self, command: Generate) -> None:
         request = command.request

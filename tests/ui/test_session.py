@@ -16,6 +16,7 @@ from app.ui.conversation import AnswerSettings
 from app.ui.engine_client import EngineState
 from app.ui.local_engine import Timings
 from app.ui.notices import Action
+from app.ui.pair import PairFiles
 from tests.ui.parts import WAIT_MS, Desk
 
 MakeDesk = Callable[..., Desk]
@@ -88,6 +89,19 @@ def test_how_to_draft_reaches_the_engine_and_is_stored(make_desk: MakeDesk) -> N
         ("auto", "auto"),
         (3, "ngram"),
     ]
+
+
+def test_a_pair_that_got_slower_is_told_once_and_until_it_was_read(make_desk: MakeDesk) -> None:
+    desk = make_desk("slower")
+    desk.load()
+    notice = desk.board.notices()["slower"]
+    assert "engine 2" in notice.text and "1.3 ×" in notice.text
+    assert notice.actions == (Action.MEASURE, Action.DISMISS)
+    desk.load()  # nothing was measured anew, and it may not have been read
+    assert desk.board.notices()["slower"] == notice
+    with desk.qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS):
+        desk.keeper.load(PairFiles(str(desk.target)))
+    assert "slower" not in desk.board.notices()
 
 
 def test_a_draft_that_fails_in_an_answer_is_told(make_desk: MakeDesk) -> None:
