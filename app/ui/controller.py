@@ -95,6 +95,7 @@ class Controller(QObject):
         self._window.store(self._settings.values)
         self._save_timer.stop()
         self._save_settings()
+        self.book.end_undo()
         self.keeper.shutdown()
         self._access.close()
         if self._temporary is not None:
@@ -139,6 +140,7 @@ class Controller(QObject):
         book.chat_deleted.connect(self._on_chat_deleted)
         book.chat_restored.connect(session.open_chat)
         book.undo_ended.connect(window.undo_bar.hide)
+        book.deleted_for_good.connect(self._engine.forget)
         book.exported.connect(lambda path: self.board.show("export", notices.exported(path.name)))
 
     def _connect_widgets(self) -> None:

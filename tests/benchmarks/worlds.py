@@ -21,6 +21,7 @@ import numpy as np
 from app.engine import engine as engine_module
 from app.engine import speculation
 from app.engine.acceptance import AcceptancePrior
+from app.engine.cache import Cache, cut_to
 from app.engine.controller import Controller
 from app.engine.costs import CostModel, Costs
 from app.engine.drafters.model import ModelDrafter
@@ -195,6 +196,19 @@ class Table:
         pass
 
 
+class _Cutting:
+    """Keeps nothing but what a cache holds."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def begin(self, tokens: Sequence[int]) -> int:
+        return cut_to(self._cache, tokens)
+
+    def processed(self, count: int, seconds: float) -> None:
+        pass
+
+
 class _Letters:
     """A vocabulary in which nothing ends."""
 
@@ -236,9 +250,8 @@ class MadeUpPair:
         controller = self._controller(contender, length, key)
         drafting = None
         if controller:
-            drafter = ModelDrafter(
-                Table(self._rows[1], machine.draft), VOCABULARY, lambda _: False, should_stop=lambda: False
-            )
+            table = Table(self._rows[1], machine.draft)
+            drafter = ModelDrafter(table, _Cutting(table), VOCABULARY, lambda _: False, should_stop=lambda: False)
             drafter.configure(sampling, task.accept, task.seed)
             drafting = Drafting(controller, [drafter])
         with machine.ticking(), contender.playing() if contender else contextlib.nullcontext():

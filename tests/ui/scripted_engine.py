@@ -21,6 +21,7 @@ from app.engine.protocol import (
     DraftFigures,
     Event,
     Figures,
+    Forget,
     Generate,
     GenerationFailed,
     GenerationFinished,
@@ -108,14 +109,19 @@ class ScriptedEngine:
                 self.score(command)
             case Cancel():
                 self.cancel()
+            case Forget():
+                log("forgotten")
             case Ping():
-                if self.way != "silent":
-                    stuck = 1000.0 if self.way == "stuck" else 0.0
-                    send(Pong(busy=bool(self.busy_with), seconds_since_progress=stuck))
+                self.pong()
             case Quit():
                 if self.way == "stubborn":
                     hang()
                 sys.exit(0)
+
+    def pong(self) -> None:
+        if self.way != "silent":
+            stuck = 1000.0 if self.way == "stuck" else 0.0
+            send(Pong(busy=bool(self.busy_with), seconds_since_progress=stuck))
 
     def load(self, command: Load) -> None:
         send(LoadProgressed(request=command.request, stage="target", fraction=0.5))

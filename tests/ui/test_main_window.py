@@ -377,6 +377,37 @@ def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]
     assert not running.window.undo_bar.isVisible()
 
 
+def test_a_chat_deleted_for_good_is_forgotten_by_the_engine(
+    qtbot: QtBot, open_window: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten: list[str] = []
+    monkeypatch.setattr(LocalEngine, "forget", lambda _: forgotten.append("all"))
+    running = open_window()
+    book = running.controller.book
+
+    def delete(title: str) -> None:
+        chat = running.make_chat(title)
+        with qtbot.waitSignal(book.chat_deleted, timeout=WAIT_MS):
+            book.delete(chat.id)
+
+    delete("brought back")
+    with qtbot.waitSignal(book.chat_restored, timeout=WAIT_MS):
+        book.undo_delete()
+    assert forgotten == []
+    delete("one")
+    assert forgotten == []
+    delete("two")  # now only this one can be brought back
+    assert len(forgotten) == 1
+    book._undo_timer.setInterval(0)
+    with qtbot.waitSignal(book.deleted_for_good, timeout=WAIT_MS):
+        book._undo_timer.start()
+    assert len(forgotten) == 2
+    book._undo_timer.setInterval(10 * WAIT_MS)
+    delete("three")
+    running.close()
+    assert len(forgotten) == 3
+
+
 def test_search_narrows_the_list_and_says_when_nothing_is_found(
     qtbot: QtBot, open_window: Callable[[], Running]
 ) -> None:
