@@ -207,7 +207,7 @@ def test_another_pair_is_told_and_used(make: MakeComparing) -> None:
     note = at.window.one._notes
     assert note.isVisible()
     assert note.text() == (
-        "scripted with the draft scripted draft wrote this answer. Both runs are by the pair loaded now."
+        "Written with another pair (scripted, draft scripted draft). Both runs are by the pair loaded now."
     )
     at.idle()
 
