@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from app import __version__, cli
+from app.commands import session
 from app.engine.engine import Engine
 from tests.support.gguf_files import make_model
 
@@ -90,7 +91,7 @@ def test_every_model_option_is_taken(pair: Pair, accept: str) -> None:
 def test_ctrl_c_while_loading_ends_in_order(
     pair: Pair, command: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "_show_load_progress", lambda _: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(session, "show_load_progress", lambda _: signal.raise_signal(signal.SIGINT))
     assert cli.run([*command, *map(str, models(pair))]) == 130
     assert "Exception ignored" not in capfd.readouterr().err
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

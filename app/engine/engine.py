@@ -8,20 +8,29 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 
+import msgspec
 import psutil
 
 from app.engine import llama
-from app.engine.acceptance import AcceptancePrior
 from app.engine.controller import Controller
 from app.engine.drafters import Drafter
 from app.engine.drafting import Drafting
+from app.engine.history import PairHistory
 from app.engine.kept import KeptCaches, memory_limit
-from app.engine.loading import NO_ROLL_BACK, DraftModel, Loader, PairCosts, Target, measured_costs, recommended_sampling
+from app.engine.loading import (
+    NO_ROLL_BACK,
+    DraftModel,
+    Loader,
+    PairCosts,
+    Target,
+    measured_costs,
+    pair_history,
+    recommended_sampling,
+)
 from app.engine.prompt import Prompt
 from app.engine.protocol import (
     DEFAULT_DRAFT_LENGTH,
     MAX_DRAFT_LENGTH,
-    AcceptRule,
     Generate,
     GenerationFinished,
     GenerationStarted,
@@ -32,8 +41,11 @@ from app.engine.protocol import (
     PlainMeasured,
     PromptProgressed,
     Round,
+    ScoreTokens,
+    TokensScored,
 )
 from app.engine.sampling import Floats
+from app.engine.scoring import Choice, logits_behind
 from app.engine.speculation import Decoding, Task
 from app.engine.statistics import Statistics
 from app.errors import Cancelled, KnownError
@@ -56,8 +68,8 @@ class Engine:
         self._target: Target | None = None
         self._draft: DraftModel | None = None
         self._costs: PairCosts | None = None
-        self._priors: dict[AcceptRule, AcceptancePrior] = {}
-        """What earlier answers of this pair taught about how often its guesses are accepted."""
+        self._history: PairHistory | None = None
+        """What earlier answers of this pair taught; there while there are costs."""
         self._cancel = threading.Event()
         self.last_progress = time.monotonic()
         """When the computation last moved (`time.monotonic`); read by the worker to notice a hang."""
@@ -94,9 +106,9 @@ class Engine:
                 self._draft = loader.draft(target)
             except KnownError as error:
                 refused = str(error)
-        self._priors = {}
         if not target.model.cannot_roll_back:
             self._costs = measured_costs(target, self._draft, threads, self._should_abort)
+            self._history = pair_history(target, self._draft, threads)
         return PairLoaded(
             request=command.request,
             target=target.info,
@@ -109,17 +121,20 @@ class Engine:
             default_draft_length=self._draft.default_length if self._draft else DEFAULT_DRAFT_LENGTH,
             sampling=recommended_sampling(target.model),
             load_seconds=time.perf_counter() - started,
+            history=self._history.figures() if self._history else [],
+            slower=self._costs.slower if self._costs else None,
         )
 
     def unload(self) -> None:
-        """Give up the loaded pair; large KV caches are written to disk, as far as a second or so is enough."""
+        """Give up the loaded pair; large KV caches are written to disk, as far as about a second is enough."""
+        begun = time.perf_counter()
         if self._target:
             self._target.keeper.put_away()
         self._close_draft()
         if self._target:
             self._target.close()
             self._target = None
-        self.kept.flush(_PUT_AWAY_SECONDS)
+        self.kept.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
 
     def forget(self) -> None:
         """Erase what is left of earlier chats: KV caches in memory and on disk, and tokens."""
@@ -136,6 +151,9 @@ class Engine:
         if self._costs:
             self._costs.keep()  # with what the answers taught
             self._costs = None
+        if self._history:
+            self._history.keep()
+            self._history = None
         if self._draft:
             self._draft.keeper.put_away()
             self._draft.close()
@@ -196,10 +214,14 @@ class Engine:
             statistics.add(round_)
             self.token_ids = decoding.token_ids
             yield round_
-        if controller and self._costs:
-            self._priors[command.accept] = controller.snapshot()
+        finished = self._finished(command.request, statistics, started, decoding)
+        if controller and self._costs and self._history:
+            self._history.add(finished.figures.kinds, command.accept, controller.snapshot())
             self._costs.costs = controller.costs.snapshot()
-        yield self._finished(command.request, statistics, started, decoding)
+            finished = msgspec.structs.replace(finished, curve=controller.curve())
+        yield finished
+        if self._history:
+            self._history.keep_now_and_then()
 
     def _drafters(self, target: Target, command: Generate, seed: int) -> list[Drafter]:
         """Those that ``command`` asks for and this pair has."""
@@ -221,7 +243,7 @@ class Engine:
             drafters=[drafter.name for drafter in drafters],
             limit=MAX_DRAFT_LENGTH,
             propose=command.propose,
-            start=self._priors.get(command.accept),
+            start=self._history.priors(command.accept) if self._history else None,
             fixed=None if command.draft_length == "auto" else command.draft_length,
         )
 
@@ -247,13 +269,45 @@ class Engine:
                 return PlainMeasured(request=command.request, tokens=tokens, decode_tokens_per_second=speed)
         raise AssertionError("a generation always finishes")
 
+    def score_tokens(self, command: ScoreTokens) -> TokensScored:
+        """What the target thinks of ``command``'s candidates behind its chat and answer, chosen as under ``coupled``.
+
+        What the KV cache does not hold of chat and answer is processed like a prompt, many tokens at once, only the
+        last 32 of them one by one, as plain decoding does (`logits_behind`). The logits are those of the last pass,
+        before penalties. The answers' own logits came out of passes of other widths: what that can explain is told by
+        ``could_win``. Raises `Cancelled`, and `KnownError` for ids that the target does not have and for an answer that
+        does not fit into the context.
+        """
+        target = self._loaded()
+        self._check_ids(target, [*command.answer, *command.candidates])
+        tokens = [*self._prompt(target, command).tokens, *command.answer]
+        if len(tokens) > target.context.length:
+            raise KnownError("The answer does not fit into the context any more. Choose a longer context.")
+        target.keeper.before_measuring()
+        target.keeper.begin(tokens[:-1])
+        logits, rounding = logits_behind(target.context, tokens, self._should_abort)
+        choice = Choice(logits, tokens, command.sampling, command.seed)
+        return TokensScored(
+            request=command.request,
+            logits=[float(logits[candidate]) for candidate in command.candidates],
+            scores=[choice.score(candidate) for candidate in command.candidates],
+            could_win=[choice.could_win(candidate, rounding) for candidate in command.candidates],
+            rounding=rounding,
+        )
+
+    @staticmethod
+    def _check_ids(target: Target, ids: list[int]) -> None:
+        unknown = next((token for token in ids if not 0 <= token < target.model.vocabulary_size), None)
+        if unknown is not None:
+            raise KnownError(f"The loaded target has no token {unknown}, so these answers are another model's.")
+
     def _loaded(self) -> Target:
         if not self._target:
             raise KnownError("No model is loaded. Open a model first.")
         return self._target
 
     @staticmethod
-    def _prompt(target: Target, command: Generate) -> Prompt:
+    def _prompt(target: Target, command: Generate | ScoreTokens) -> Prompt:
         if command.raw:
             return target.prompts.raw("".join(message.content for message in command.messages))
         return target.prompts.chat(command.messages)

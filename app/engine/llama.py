@@ -6,9 +6,11 @@ import contextlib
 import ctypes
 import logging
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 # Before libgomp and ggml are loaded. Threads of libgomp spin while they wait for each other; on a machine that does
 # something else as well they then use up the very time slices they wait for. A short spin is as quick on an idle
@@ -33,7 +35,7 @@ _KV_TYPES: dict[KvType, int] = {
     "q4_0": llama_cpp.GGML_TYPE_Q4_0,
 }
 _DEVICE_GPU, _DEVICE_INTEGRATED_GPU = 1, 2
-_LOG_WARN, _LOG_ERROR, _LOG_CONTINUE = 2, 3, 5
+_LOG_WARN, _LOG_ERROR = 3, 4
 _ABORTED = 2
 _NO_SLOT = 1
 _SEQUENCE = 0
@@ -41,6 +43,12 @@ _WHOLE_STATE = llama_cpp.LLAMA_STATE_SEQ_FLAGS_NONE
 _LEAST_CONTEXT = 256
 """llama.cpp rounds the cache up to this, but cuts batches to what was asked, and a verify pass has to fit into one."""
 _last_errors: list[str] = []
+_WHERE_AND_WHAT = re.compile(r"^(\w+: )?(error loading model: )*")
+"""What llama.cpp puts before a reason: its own function and, once or twice, what it was doing."""
+
+Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
+_QUANTIZE_BYTES = 256 * 1024 * 1024
+"""Of a tensor in memory at once while it is quantized."""
 
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
@@ -51,6 +59,11 @@ def _on_log(level: int, text: bytes, _data: object) -> None:
     if level == _LOG_ERROR:
         _last_errors[:] = [*_last_errors[-4:], line]
     log.info("%s", line)  # llama.cpp warns about things that are no news to the user
+
+
+def _reason() -> str:
+    """The first error since `_last_errors` was cleared: what llama.cpp says later only follows from it."""
+    return _WHERE_AND_WHAT.sub("", _last_errors[0]) if _last_errors else "no reason given"
 
 
 def start() -> None:
@@ -78,6 +91,56 @@ def gpu_devices() -> list[str]:
     return [ggml.ggml_backend_dev_description(device).decode("utf-8", "replace") for device in gpus]
 
 
+def quantize(
+    source: Path,
+    destination: Path,
+    kind: Quantization | None,
+    threads: int,
+    *,
+    without_layers: Sequence[int] = (),
+    metadata: Mapping[str, int | str] | None = None,
+) -> None:
+    """Write the model ``source`` again as ``destination``, its matrices as ``kind``, or as they are for ``None``.
+
+    Of ``without_layers`` nothing is written and the layers behind them move up; ``metadata`` changes or adds values
+    (texts of at most 127 bytes). Raises `KnownError` with llama.cpp's reason, and leaves nothing behind then. A disk that
+    fills up is not always noticed: check what was written.
+    """
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.only_copy = kind is None
+    if kind is not None:
+        params.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind.upper()}")
+    params.nthread = threads
+    params.max_buf_size = _QUANTIZE_BYTES
+    if without_layers:
+        params.prune_layers = (ctypes.c_int32 * (len(without_layers) + 1))(*without_layers, -1)
+    if metadata:
+        params.kv_overrides = _overrides(metadata)
+    part = destination.with_name(f"{destination.name}.part")
+    _last_errors.clear()
+    try:
+        if llama_cpp.llama_model_quantize(os.fsencode(source), os.fsencode(part), ctypes.byref(params)) != 0:
+            reason = "the disk may be full" if "iostream error" in _reason() else _reason()
+            raise KnownError(f"llama.cpp could not write {source.name} again: {reason}")
+        part.replace(destination)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _overrides(metadata: Mapping[str, int | str]) -> ctypes.Array[llama_cpp.llama_model_kv_override]:
+    """``metadata`` as llama.cpp takes it: ended by an entry without a key."""
+    overrides = (llama_cpp.llama_model_kv_override * (len(metadata) + 1))()
+    for override, (key, value) in zip(overrides, metadata.items(), strict=False):
+        override.key = key.encode()
+        if isinstance(value, int):
+            override.tag = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_INT
+            override.value.val_i64 = value
+        else:
+            override.tag = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_STR
+            override.value.val_str = value.encode()
+    return overrides
+
+
 class Model:
     """The weights and the vocabulary of one GGUF file. Close it after its contexts."""
 
@@ -103,8 +166,7 @@ class Model:
         if not self._handle:
             if cancelled:
                 raise Cancelled
-            reason = _last_errors[-1] if _last_errors else "no reason given"
-            raise KnownError(f"llama.cpp cannot load {path.name}: {reason}")
+            raise KnownError(f"llama.cpp cannot load {path.name}: {_reason()}")
         self.path = path
         self._vocab = llama_cpp.llama_model_get_vocab(self._handle)
         self.vocabulary_size: int = llama_cpp.llama_vocab_n_tokens(self._vocab)
@@ -226,7 +288,7 @@ class Context:
         _last_errors.clear()
         self._handle = model.new_context(params)
         if not self._handle:
-            reason = f" ({_last_errors[-1]})" if _last_errors else ""
+            reason = f" ({_reason()})" if _last_errors else ""
             raise KnownError(
                 f"There is not enough memory for a context of {length:,} tokens{reason}. Choose a shorter context."
             )

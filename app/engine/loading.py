@@ -8,17 +8,19 @@ import logging
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from app import paths
 from app.engine import llama
-from app.engine.calibration import CostStore, key_of, measure
+from app.engine.calibration import Build, KeptCosts, is_sound, measure, up_to_date
 from app.engine.costs import Costs
 from app.engine.drafters.model import ModelDrafter
 from app.engine.drafters.ngram import NgramDrafter
+from app.engine.driver import driver_name
+from app.engine.history import PairHistory, Remembered
 from app.engine.kept import Keeper, KeptCaches
 from app.engine.kept_files import KeptFiles
 from app.engine.prompt import PromptBuilder
@@ -30,7 +32,9 @@ from app.engine.protocol import (
     LoadSettings,
     ModelInfo,
     Sampling,
+    SpeedChange,
 )
+from app.engine.store import KeyedFile, cache_file, key_of
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.pairing import compare
@@ -154,7 +158,7 @@ class Loader:
             undo.pop_all()
         vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
         keeper = self._keeper(context, path, settings.draft_gpu_layers)
-        drafter = ModelDrafter(context, keeper, vocabulary, model.is_end, self._stopped)
+        drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped, keeper)
         info = _info(header, model, settings.draft_gpu_layers)
         return DraftModel(_stamp(path), model, context, keeper, drafter, info, _default_draft_length(model))
 
@@ -192,49 +196,56 @@ class PairCosts:
     """What passes of a pair cost here, and where that is kept."""
 
     costs: Costs
-    kept: Costs | None
+    kept: KeptCosts
     """What is written down."""
-    store: CostStore
+    store: KeyedFile[KeptCosts]
     key: str
+    slower: SpeedChange | None = None
+    """Set where engine or driver are others than they were, and the pair got slower by that."""
 
     def keep(self) -> None:
         """Write down what is known now."""
-        if self.costs != self.kept:
-            self.store.put(self.key, self.costs)
-            self.kept = self.costs
+        if self.costs != self.kept.costs:
+            self.kept = replace(self.kept, costs=self.costs)
+            self.store.put(self.key, self.kept)
 
 
 def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopped: Callable[[], bool]) -> PairCosts:
     """What passes of this pair cost here, from the last time if nothing has changed. Raises `Cancelled`."""
-    store = CostStore(_cost_file())
-    key = key_of(
-        {
-            "target": target.stamp,
-            "draft": draft.stamp if draft else None,
-            "settings": msgspec.to_builtins(target.settings),
-            "threads": threads,
-            "engine": llama.engine_name(),
-            "devices": llama.gpu_devices(),
-            "machine": (platform.node(), platform.machine(), platform.processor()),
-        }
-    )
+    store = KeyedFile(cache_file("costs.json"), KeptCosts)
+    settings = msgspec.to_builtins(target.settings)
+    del settings["kept_cache_mib"]
+    key = key_of({**_pair(target, draft, threads), "settings": settings})
     kept = store.get(key)
-    if kept is not None:
-        return PairCosts(kept, kept, store, key)
-    target.keeper.before_measuring()
-    target.context.clear()
-    costs = PairCosts(measure(target.context, draft.context if draft else None, stopped), None, store, key)
-    costs.keep()
-    return costs
+    build = Build(llama.engine_name(), driver_name(llama.gpu_devices()))
+
+    def measured() -> Costs:
+        target.keeper.before_measuring()
+        target.context.clear()
+        return measure(target.context, draft.context if draft else None, stopped)
+
+    latest, slower = up_to_date(kept if kept and is_sound(kept) else None, build, measured)
+    if latest is not kept:
+        store.put(key, latest)
+    return PairCosts(latest.costs, latest, store, key, slower)
 
 
-def _cost_file() -> Path | None:
-    """``None`` where there is no place for it, as in a container with nothing to write to."""
-    try:
-        return paths.cache_dir() / "costs.json"
-    except KnownError as error:
-        log.info("what passes cost is not kept: %s", error)
-        return None
+def pair_history(target: Target, draft: DraftModel | None, threads: int) -> PairHistory:
+    """What earlier answers of this pair on this machine brought, whatever the context length was."""
+    settings = target.settings
+    layers = (settings.target_gpu_layers, settings.draft_gpu_layers)
+    key = key_of({**_pair(target, draft, threads), "layers": layers, "kv": settings.kv_type})
+    return PairHistory(KeyedFile(cache_file("history.json"), Remembered), key)
+
+
+def _pair(target: Target, draft: DraftModel | None, threads: int) -> dict[str, object]:
+    """What identifies a pair on this machine."""
+    return {
+        "target": target.stamp,
+        "draft": draft.stamp if draft else None,
+        "threads": threads,
+        "machine": (platform.node(), platform.machine(), platform.processor()),
+    }
 
 
 def _checked_header(path: Path) -> GgufHeader:

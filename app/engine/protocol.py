@@ -370,7 +370,7 @@ class GenerationFinished(_Struct, frozen=True, kw_only=True, tag="generation_fin
     draft_failure: str | None = None
     """Why drafting ended before the answer did, in words for the user."""
     curve: list[float] = []
-    """Tokens per second at each draft length from 0 on, from measured costs and what was kept lately."""
+    """Tokens per second each draft length from 0 on would bring on such text, from measured costs and what was kept."""
 
 
 class GenerationFailed(_Struct, frozen=True, kw_only=True, tag="generation_failed"):
@@ -393,6 +393,10 @@ class TokensScored(_Struct, frozen=True, kw_only=True, tag="tokens_scored"):
     logits: list[float]
     scores: list[float | None]
     """log p + noise, by which the target chooses; ``None`` for what its sampler leaves out."""
+    could_win: list[bool] = []
+    """Whether the target could choose it if each logit were off by at most ``rounding``."""
+    rounding: float = 0.0
+    """How far rounding is taken to put a logit, from passes of different width that were compared just there."""
 
 
 class Pong(_Struct, frozen=True, kw_only=True, tag="pong"):

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import BinaryIO
 
 from app.engine.engine import Engine
@@ -39,6 +40,7 @@ from app.engine.protocol import (
     Quit,
     Round,
     RoundsReceived,
+    ScoreTokens,
 )
 from app.errors import Cancelled, KnownError
 
@@ -141,7 +143,9 @@ class Worker:
             case Generate():
                 self._generate(command)
             case MeasurePlain():
-                self._measure_plain(command)
+                self._measure(command.request, lambda: self._engine.measure_plain(command))
+            case ScoreTokens():
+                self._measure(command.request, lambda: self._engine.score_tokens(command))
             case Forget():
                 self._engine.forget()
 
@@ -173,13 +177,14 @@ class Worker:
                 self._send(RoundsReceived(request=command.request, rounds=rounds))
             self._send(GenerationFailed(request=command.request, message=str(error)))
 
-    def _measure_plain(self, command: MeasurePlain) -> None:
+    def _measure(self, request: int, measure: Callable[[], Event]) -> None:
+        """Answer a command that has one event for an answer."""
         try:
-            self._send(self._engine.measure_plain(command))
+            self._send(measure())
         except Cancelled:
-            self._send(GenerationFailed(request=command.request, message="The measurement was stopped."))
+            self._send(GenerationFailed(request=request, message="The measurement was stopped."))
         except KnownError as error:
-            self._send(GenerationFailed(request=command.request, message=str(error)))
+            self._send(GenerationFailed(request=request, message=str(error)))
 
     def _send(self, event: Event) -> None:
         frame = encode_frame(event)

@@ -23,6 +23,7 @@ from app.ui.chat_access import ChatAccess
 from app.ui.chat_book import ChatBook
 from app.ui.chat_list import UNTITLED
 from app.ui.commands import Commands, open_dialog
+from app.ui.compare.desk import CompareDesk
 from app.ui.conversation import question_to_measure
 from app.ui.engine_client import Engine, EngineExit, EngineState
 from app.ui.main_window import MainWindow
@@ -43,7 +44,7 @@ class Controller(QObject):
     """Owns what has no widgets and wires it to what has.
 
     Attributes:
-        session, keeper, book, board, commands: The parts; tests look at them.
+        session, keeper, book, board, desk, commands: The parts; tests look at them.
     """
 
     def __init__(self, window: MainWindow, settings: SettingsFile, engine: Engine, worker: ChatWorker) -> None:
@@ -63,6 +64,7 @@ class Controller(QObject):
         self.keeper = PairKeeper(engine, self.board, LoadingMarker(paths.data_dir() / "loading.json"), self)
         self.session = ChatSession(engine, self.keeper, self._access, self.board, window.transcript, self)
         self.book = ChatBook(self._access, self.board, self)
+        self.desk = CompareDesk(engine, self.keeper, self.session, self)
         self.commands = Commands(window, engine, self.keeper, self.session, self.book, self.board, self)
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)
@@ -87,6 +89,7 @@ class Controller(QObject):
         if self._is_shut_down:
             return
         self._is_shut_down = True
+        self.desk.close()
         self.session.shutdown()
         self._settings.values.last_chat_id = self.session.chat_id()
         self._window.store(self._settings.values)
@@ -146,6 +149,7 @@ class Controller(QObject):
         window.composer.text_changed.connect(self._on_composer_changed)
         window.transcript.regenerate_requested.connect(session.regenerate)
         window.transcript.edit_requested.connect(session.edit)
+        window.transcript.compare_requested.connect(self.desk.compare_answer)
         window.transcript.version_requested.connect(session.choose_version)
         window.transcript.example_chosen.connect(session.send)
         window.transcript.open_models_requested.connect(self.open_models)
@@ -161,6 +165,8 @@ class Controller(QObject):
         self.commands.models_requested.connect(self.open_models)
         self.commands.measurement_requested.connect(self.measure_plain)
         self.commands.drafted_toggled.connect(self._set_show_drafted)
+        self.commands.last_comparison_requested.connect(self.desk.compare_last)
+        self.commands.prompts_comparison_requested.connect(self.desk.compare_prompts)
 
     # ------------------------------------------------------------ what the user asks for
 
@@ -195,6 +201,8 @@ class Controller(QObject):
         messages = question_to_measure(self.session.branch(), settings.system_prompt)
         if self.keeper.measure_plain(messages, settings.sampling, MEASURE_SEED):
             self._window.speed_panel.set_measuring(True)
+        elif self._engine.state() is EngineState.COMPARING:
+            self.board.show("measure", notices.busy_comparing())
 
     @Slot(int)
     def _on_recent_chosen(self, place: int) -> None:
@@ -347,6 +355,7 @@ class Controller(QObject):
 
     @Slot(str, str)
     def _on_chat_deleted(self, chat_id: str, title: str) -> None:
+        self.desk.forget_chat(chat_id)
         self._window.undo_bar.offer(f"Deleted “{title or UNTITLED}”")
         if chat_id == self.session.chat_id():
             self.commands.new_chat()
@@ -367,6 +376,7 @@ class Controller(QObject):
         window.speed_panel.set_drafter(settings.drafter)
         window.speed_panel.set_show_drafted(values.drafted_visible)
         window.transcript.set_show_drafted(values.drafted_visible)
+        self.desk.set_show_drafted(values.drafted_visible)
         window.menus.set_checked("show_drafted", values.drafted_visible)
         self._refresh_recent()
 
@@ -382,6 +392,7 @@ class Controller(QObject):
             delete_chat=has_chat,
             stop=busy or self._engine.state() is EngineState.MEASURING,
             regenerate=has_chat and not busy,
+            compare_last=has_chat and not busy,
             measure_plain=self._engine.state() is EngineState.READY,
         )
 

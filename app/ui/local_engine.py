@@ -37,6 +37,7 @@ from app.engine.protocol import (
     Quit,
     RoundsReceived,
     Sampling,
+    ScoreTokens,
 )
 from app.errors import KnownError
 from app.files import erase_files
@@ -147,9 +148,10 @@ class LocalEngine(Engine):
         accept: AcceptRule,
         drafter: DrafterChoice = "auto",
         propose: Propose = "auto",
+        compared: bool = False,
     ) -> int:
         self._require_ready()
-        request = self._begin(EngineState.ANSWERING)
+        request = self._begin(EngineState.COMPARING if compared else EngineState.ANSWERING)
         self._send(
             Generate(
                 request=request,
@@ -171,6 +173,29 @@ class LocalEngine(Engine):
         request = self._begin(EngineState.MEASURING)
         self._send(
             MeasurePlain(request=request, messages=list(messages), sampling=sampling, seed=seed, max_tokens=max_tokens)
+        )
+        return request
+
+    def score_tokens(
+        self,
+        messages: Sequence[Message],
+        answer: Sequence[int],
+        candidates: Sequence[int],
+        *,
+        sampling: Sampling,
+        seed: int,
+    ) -> int:
+        self._require_ready()
+        request = self._begin(EngineState.COMPARING)
+        self._send(
+            ScoreTokens(
+                request=request,
+                messages=list(messages),
+                answer=list(answer),
+                candidates=list(candidates),
+                sampling=sampling,
+                seed=seed,
+            )
         )
         return request
 

@@ -145,6 +145,11 @@ def exported(name: str) -> Notice:
     return Notice("info", f"The chat was exported to {name}.", (Action.DISMISS,))
 
 
+def busy_comparing() -> Notice:
+    text = "Plain speed was not measured: two runs at once would slow each other down. Try again after the comparison."
+    return Notice("info", text, (Action.DISMISS,))
+
+
 def plain_text(text: str) -> Notice:
     """A notice that somebody else worded, such as the settings."""
     return Notice("warning", text, (Action.DISMISS,))

@@ -100,6 +100,40 @@ def test_measuring_plain_speed(qtbot: QtBot, make_engine: MakeEngine) -> None:
     assert engine.state() is EngineState.READY
 
 
+def test_an_answer_for_comparison_is_a_state_of_its_own_and_can_be_cancelled(
+    qtbot: QtBot, make_engine: MakeEngine
+) -> None:
+    engine = make_engine("endless")
+    load(qtbot, engine)
+    with qtbot.waitSignal(engine.rounds_received, timeout=WAIT_MS):
+        engine.generate(
+            [Message(role="user", content="Hi")],
+            sampling=Sampling(),
+            seed=1,
+            max_tokens=16,
+            stop=[],
+            draft_length=0,
+            accept="coupled",
+            compared=True,
+        )
+    assert engine.state() is EngineState.COMPARING
+    with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS):
+        engine.cancel()
+    assert engine.state() is EngineState.READY
+
+
+def test_scoring_tokens(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    load(qtbot, engine)
+    with qtbot.waitSignal(engine.tokens_scored, timeout=WAIT_MS) as blocker:
+        request = engine.score_tokens([Message(role="user", content="Hi")], [1, 2], [3, 4], sampling=Sampling(), seed=1)
+        assert engine.state() is EngineState.COMPARING
+    assert blocker.args is not None
+    assert blocker.args[0].request == request
+    assert len(blocker.args[0].logits) == 2
+    assert engine.state() is EngineState.READY
+
+
 def test_generating_needs_a_pair(make_engine: MakeEngine) -> None:
     with pytest.raises(RuntimeError):
         generate(make_engine("well"))

@@ -29,6 +29,7 @@ ALL = [
     notices.chats_unavailable("The chats are newer."),
     notices.previous_crash(),
     notices.exported("chat.md"),
+    notices.busy_comparing(),
     notices.plain_text("Something."),
 ]
 
