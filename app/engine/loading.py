@@ -213,9 +213,7 @@ class PairCosts:
 def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopped: Callable[[], bool]) -> PairCosts:
     """What passes of this pair cost here, from the last time if nothing has changed. Raises `Cancelled`."""
     store = KeyedFile(cache_file("costs.json"), KeptCosts)
-    settings = msgspec.to_builtins(target.settings)
-    del settings["kept_cache_mib"]
-    key = key_of({**_pair(target, draft, threads), "settings": settings})
+    key = key_of({**_pair(target, draft, threads), "settings": msgspec.to_builtins(target.settings)})
     kept = store.get(key)
     build = Build(llama.engine_name(), driver_name(llama.gpu_devices()))
 
