@@ -127,14 +127,15 @@ class Engine:
         )
 
     def unload(self) -> None:
-        """Give up the loaded pair; large KV caches are written to disk, as far as a second or so is enough."""
+        """Give up the loaded pair; large KV caches are written to disk, as far as about a second is enough."""
+        begun = time.perf_counter()
         if self._target:
             self._target.keeper.put_away()
         self._close_draft()
         if self._target:
             self._target.close()
             self._target = None
-        self.kept.flush(_PUT_AWAY_SECONDS)
+        self.kept.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
 
     def forget(self) -> None:
         """Erase what is left of earlier chats: KV caches in memory and on disk, and tokens."""
@@ -283,6 +284,7 @@ class Engine:
         tokens = [*self._prompt(target, command).tokens, *command.answer]
         if len(tokens) > target.context.length:
             raise KnownError("The answer does not fit into the context any more. Choose a longer context.")
+        target.keeper.before_measuring()
         target.keeper.begin(tokens[:-1])
         logits, rounding = logits_behind(target.context, tokens, self._should_abort)
         choice = Choice(logits, tokens, command.sampling, command.seed)

@@ -158,7 +158,7 @@ class Loader:
             undo.pop_all()
         vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
         keeper = self._keeper(context, path, settings.draft_gpu_layers)
-        drafter = ModelDrafter(context, keeper, vocabulary, model.is_end, self._stopped)
+        drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped, keeper)
         info = _info(header, model, settings.draft_gpu_layers)
         return DraftModel(_stamp(path), model, context, keeper, drafter, info, _default_draft_length(model))
 
@@ -213,9 +213,7 @@ class PairCosts:
 def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopped: Callable[[], bool]) -> PairCosts:
     """What passes of this pair cost here, from the last time if nothing has changed. Raises `Cancelled`."""
     store = KeyedFile(cache_file("costs.json"), KeptCosts)
-    settings = msgspec.to_builtins(target.settings)
-    del settings["kept_cache_mib"]
-    key = key_of({**_pair(target, draft, threads), "settings": settings})
+    key = key_of({**_pair(target, draft, threads), "settings": msgspec.to_builtins(target.settings)})
     kept = store.get(key)
     build = Build(llama.engine_name(), driver_name(llama.gpu_devices()))
 
