@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 
 import msgspec
-import numpy as np
 import psutil
 
 from app.engine import llama
@@ -290,9 +289,7 @@ class Engine:
         choice = Choice(logits, tokens, command.sampling, command.seed)
         return TokensScored(
             request=command.request,
-            logits=[
-                float(np.nan_to_num(logits[candidate])) for candidate in command.candidates
-            ],  # JSON has no infinity
+            logits=[choice.logit(candidate) for candidate in command.candidates],
             scores=[choice.score(candidate) for candidate in command.candidates],
             could_win=[choice.could_win(candidate, rounding) for candidate in command.candidates],
             rounding=rounding,

@@ -87,6 +87,10 @@ class Choice:
         """What the target chooses."""
         return self._token(self.logits)
 
+    def logit(self, candidate: int) -> float:
+        """Finite also where the model masks a token: messages have no infinity."""
+        return float(np.nan_to_num(self.logits[candidate]))
+
     def score(self, candidate: int) -> float | None:
         """log p + noise, the largest wins; ``None`` for what the sampler leaves out."""
         p = distributions(self._penalised(self.logits), self.sampling)

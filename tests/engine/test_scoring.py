@@ -228,6 +228,8 @@ def test_near_ties_of_the_logits() -> None:
     assert winners(choice([5.0, 4.97, 4.0, 1.0], GREEDY), 0.02) == {0, 1}
     assert winners(choice([5.0, 4.95, 4.0, 1.0], GREEDY), 0.02) == {0}
     assert winners(choice([5.0, 4.95, 4.0, 1.0], GREEDY), 0.6) == {0, 1, 2}
+    masked = choice([5.0, 4.97, -np.inf], GREEDY)
+    assert winners(masked, 0.02) == {0, 1} and np.isfinite(masked.logit(2))
 
 
 def test_near_ties_under_penalties() -> None:
