@@ -9,14 +9,15 @@ import time
 from collections.abc import Callable, Generator, Iterator
 
 import msgspec
+import numpy as np
 import psutil
 
 from app.engine import llama
-from app.engine.cache import RollBackError, shared_prefix
 from app.engine.controller import Controller
 from app.engine.drafters import Drafter
 from app.engine.drafting import Drafting
 from app.engine.history import PairHistory
+from app.engine.kept import KeptCaches, memory_limit
 from app.engine.loading import (
     NO_ROLL_BACK,
     DraftModel,
@@ -52,14 +53,19 @@ from app.errors import Cancelled, KnownError
 
 log = logging.getLogger("slipstream.engine")
 
+_PUT_AWAY_SECONDS = 1.0
+"""The window waits two for the engine to end (`app.ui.local_engine.Timings.quit`)."""
+
 GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinished
 
 
 class Engine:
     """One pair at a time, one generation at a time. Only `cancel` may be called from another thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: KeptCaches | None = None) -> None:
+        """``kept`` is where the KV caches of recent chats go; by default nothing of them reaches a disk."""
         llama.start()
+        self.kept = kept or KeptCaches()
         self._target: Target | None = None
         self._draft: DraftModel | None = None
         self._costs: PairCosts | None = None
@@ -89,7 +95,8 @@ class Engine:
     def _load(self, command: Load, on_progress: Callable[[LoadProgressed], None]) -> PairLoaded:
         started = time.perf_counter()
         threads = command.settings.threads or default_threads()
-        loader = Loader(command, threads, on_progress, self._should_abort)
+        self.kept.set_limit(memory_limit(command.settings.kept_cache_mib))
+        loader = Loader(command, threads, on_progress, self._should_abort, self.kept)
         self._close_draft()
         if not (self._target and loader.is_loaded(self._target)):
             self.unload()
@@ -120,11 +127,26 @@ class Engine:
         )
 
     def unload(self) -> None:
-        """Give up the loaded pair."""
+        """Give up the loaded pair; large KV caches are written to disk, as far as about a second is enough."""
+        begun = time.perf_counter()
+        if self._target:
+            self._target.keeper.put_away()
         self._close_draft()
         if self._target:
             self._target.close()
             self._target = None
+        self.kept.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
+
+    def forget(self) -> None:
+        """Erase what is left of earlier chats: KV caches in memory and on disk, and tokens."""
+        self.kept.forget()
+        self.token_ids = []
+        if self._target:
+            self._target.context.clear()
+            self._target.ngrams.close()
+            self._target.prompts.forget()
+        if self._draft:
+            self._draft.context.clear()
 
     def _close_draft(self) -> None:
         if self._costs:
@@ -134,6 +156,7 @@ class Engine:
             self._history.keep()
             self._history = None
         if self._draft:
+            self._draft.keeper.put_away()
             self._draft.close()
             self._draft = None
 
@@ -157,7 +180,7 @@ class Engine:
         target = self._loaded()
         prompt = self._prompt(target, command)
         seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
-        shared = _reuse(target.context, prompt.tokens)
+        shared = target.keeper.begin(prompt.tokens[:-1])
         statistics = Statistics(prompt_tokens=len(prompt.tokens), cached_tokens=shared)
         self.token_ids = []
         yield GenerationStarted(
@@ -168,12 +191,14 @@ class Engine:
             dropped_messages=prompt.dropped_messages,
             template="none" if command.raw else target.prompts.template,
         )
+        begun = time.perf_counter()
         try:
             logits = yield from self._process(target.context, prompt.tokens, command.request)
         except Cancelled:
             yield self._finished(command.request, statistics, started, None)
             return
-        statistics.prompt_seconds = time.perf_counter() - started
+        statistics.prompt_seconds = time.perf_counter() - begun
+        target.keeper.processed(len(prompt.tokens) - shared, statistics.prompt_seconds)
         task = Task(
             sampling=command.sampling,
             seed=seed,
@@ -225,6 +250,7 @@ class Engine:
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
         """The plain decode speed of the target on ``command``'s chat. Raises `Cancelled` or `KnownError`."""
+        self._loaded().keeper.before_measuring()
         request = Generate(
             request=command.request,
             messages=command.messages,
@@ -258,12 +284,15 @@ class Engine:
         tokens = [*self._prompt(target, command).tokens, *command.answer]
         if len(tokens) > target.context.length:
             raise KnownError("The answer does not fit into the context any more. Choose a longer context.")
-        _reuse(target.context, tokens)
+        target.keeper.before_measuring()
+        target.keeper.begin(tokens[:-1])
         logits, rounding = logits_behind(target.context, tokens, self._should_abort)
         choice = Choice(logits, tokens, command.sampling, command.seed)
         return TokensScored(
             request=command.request,
-            logits=[float(logits[candidate]) for candidate in command.candidates],
+            logits=[
+                float(np.nan_to_num(logits[candidate])) for candidate in command.candidates
+            ],  # JSON has no infinity
             scores=[choice.score(candidate) for candidate in command.candidates],
             could_win=[choice.could_win(candidate, rounding) for candidate in command.candidates],
             rounding=rounding,
@@ -325,12 +354,3 @@ def default_threads() -> int:
     """The physical cores this process may use."""
     allowed = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else psutil.cpu_count()
     return max(1, min(psutil.cpu_count(logical=False) or 1, allowed or 1))
-
-
-def _reuse(context: llama.Context, tokens: list[int]) -> int:
-    """Cut the cache to what it shares with ``tokens``, less the last one; how many tokens that are."""
-    try:
-        context.roll_back(shared_prefix(context.tokens, tokens[:-1]))
-    except RollBackError:
-        log.info("the cache could not be rolled back; the prompt is processed from its start")
-    return len(context.tokens)

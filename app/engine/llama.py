@@ -21,7 +21,7 @@ import llama_cpp
 import numpy as np
 from llama_cpp import _ggml
 
-from app.engine.cache import RollBackError
+from app.engine.cache import RollBackError, State
 from app.engine.protocol import MAX_DRAFT_LENGTH, KvType, Quantization
 from app.engine.sampling import Floats
 from app.errors import Cancelled, KnownError
@@ -38,6 +38,7 @@ _LOG_WARN, _LOG_ERROR = 3, 4
 _ABORTED = 2
 _NO_SLOT = 1
 _SEQUENCE = 0
+_WHOLE_STATE = llama_cpp.LLAMA_STATE_SEQ_FLAGS_NONE
 _LEAST_CONTEXT = 256
 """llama.cpp rounds the cache up to this, but cuts batches to what was asked, and a verify pass has to fit into one."""
 _last_errors: list[str] = []
@@ -170,6 +171,8 @@ class Model:
         self.training_context: int = llama_cpp.llama_model_n_ctx_train(self._handle)
         self.parameters: int = llama_cpp.llama_model_n_params(self._handle)
         self.layers: int = llama_cpp.llama_model_n_layer(self._handle)
+        self.window: int = llama_cpp.llama_model_n_swa(self._handle)
+        """Tokens of the sliding window of those layers that attend to no more; 0 where all attend to everything."""
         self._pieces: dict[int, bytes] = {}
         self._ends: dict[int, bool] = {}
 
@@ -359,7 +362,8 @@ class Context:
         del self.tokens[length:]
 
     def _cut(self, length: int) -> None:
-        if not llama_cpp.llama_memory_seq_rm(self._memory, _SEQUENCE, length, -1):
+        reaches = length == 0 or length >= self._least_of_window()
+        if not (reaches and llama_cpp.llama_memory_seq_rm(self._memory, _SEQUENCE, length, -1)):
             self.clear()
             raise RollBackError(f"the memory of {self.model.path.name} cannot be rolled back to {length} tokens")
 
@@ -367,6 +371,42 @@ class Context:
         """Forget everything."""
         llama_cpp.llama_memory_clear(self._memory, True)
         self.tokens.clear()
+
+    def least(self) -> int:
+        """The fewest tokens it can be cut to as it is, other than none; all it holds where it cannot be cut."""
+        return len(self.tokens) if self.model.cannot_roll_back else self._least_of_window()
+
+    def _least_of_window(self) -> int:
+        """A state that was put back lacks what is behind the sliding window, so a cut must not reach for that."""
+        window = self.model.window
+        oldest = llama_cpp.llama_memory_seq_pos_min(self._memory, _SEQUENCE) if window else 0
+        return min(oldest + window - 1, len(self.tokens)) if oldest > 0 else 0
+
+    def state_size(self) -> int:
+        """Bytes of the `State` that `save` would return."""
+        return int(llama_cpp.llama_state_seq_get_size_ext(self._handle, _SEQUENCE, _WHOLE_STATE))
+
+    def save(self) -> State:
+        """A copy of what it holds. Raises `KnownError` when llama.cpp cannot, `MemoryError` without room for it."""
+        data = np.empty(self.state_size(), np.uint8)
+        pointer = data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        size = llama_cpp.llama_state_seq_get_data_ext(self._handle, pointer, len(data), _SEQUENCE, _WHOLE_STATE)
+        if size != len(data) or size == 0:
+            raise KnownError("llama.cpp could not copy its KV cache.")
+        count = len(self.tokens)
+        whole = self.model.cannot_roll_back or count > self.model.window > 0  # it has no tokens behind the window
+        return State(np.array(self.tokens, np.int32), data, count if whole else 0)
+
+    def restore(self, state: State) -> bool:
+        """Hold what ``state`` has, and nothing else; False, and it holds nothing, when that does not work."""
+        pointer = state.data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        size = llama_cpp.llama_state_seq_set_data_ext(self._handle, pointer, len(state.data), _SEQUENCE, _WHOLE_STATE)
+        newest = llama_cpp.llama_memory_seq_pos_max(self._memory, _SEQUENCE)
+        if size != len(state.data) or newest != len(state.tokens) - 1:
+            self.clear()
+            return False
+        self.tokens = state.tokens.tolist()
+        return True
 
     def aborting(self, should_stop: Callable[[], bool]) -> _Aborting:
         """``with`` block in which a running `decode` stops early (CPU backend) when ``should_stop`` says so.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
+import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from app import paths
 from app.engine import llama
 from app.engine.calibration import Build, KeptCosts, is_sound, measure, up_to_date
 from app.engine.costs import Costs
@@ -18,6 +21,8 @@ from app.engine.drafters.model import ModelDrafter
 from app.engine.drafters.ngram import NgramDrafter
 from app.engine.driver import driver_name
 from app.engine.history import PairHistory, Remembered
+from app.engine.kept import Keeper, KeptCaches
+from app.engine.kept_files import KeptFiles
 from app.engine.prompt import PromptBuilder
 from app.engine.protocol import (
     DEFAULT_DRAFT_LENGTH,
@@ -38,6 +43,7 @@ log = logging.getLogger("slipstream.engine")
 
 _DEFAULT_CONTEXT = 8192
 _SMALL_DRAFT_PARAMETERS = 20_000_000
+_FINGERPRINT_BYTES = 1024 * 1024
 NO_ROLL_BACK = "The target keeps a running state that cannot be rolled back, so drafting is off."
 
 
@@ -51,6 +57,7 @@ class Target:
     header: GgufHeader
     model: llama.Model
     context: llama.Context
+    keeper: Keeper
     prompts: PromptBuilder
     ngrams: NgramDrafter
     info: ModelInfo
@@ -69,6 +76,7 @@ class DraftModel:
     stamp: tuple[int, int]
     model: llama.Model
     context: llama.Context
+    keeper: Keeper
     drafter: ModelDrafter
     info: ModelInfo
     default_length: int
@@ -91,9 +99,11 @@ class Loader:
         threads: int,
         on_progress: Callable[[LoadProgressed], None],
         stopped: Callable[[], bool],
+        kept: KeptCaches,
     ) -> None:
         self._command = command
-        self._settings = command.settings
+        self._settings = msgspec.structs.replace(command.settings, kept_cache_mib=0)  # changes nothing that is loaded
+        self._kept = kept
         self._threads = threads
         self._on_progress = on_progress
         self._stopped = stopped
@@ -122,7 +132,8 @@ class Loader:
             undo.pop_all()
         info = _info(self._header, model, settings.target_gpu_layers)
         ngrams = NgramDrafter(model.is_end)
-        return Target(path, settings, self._stamp, self._header, model, context, prompts, ngrams, info)
+        keeper = self._keeper(context, path, settings.target_gpu_layers)
+        return Target(path, settings, self._stamp, self._header, model, context, keeper, prompts, ngrams, info)
 
     def draft(self, target: Target) -> DraftModel:
         """Load the draft, which has to fit ``target``."""
@@ -146,9 +157,24 @@ class Loader:
             _warm_up(context)
             undo.pop_all()
         vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
-        drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped)
+        keeper = self._keeper(context, path, settings.draft_gpu_layers)
+        drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped, keeper)
         info = _info(header, model, settings.draft_gpu_layers)
-        return DraftModel(_stamp(path), model, context, drafter, info, _default_draft_length(model))
+        return DraftModel(_stamp(path), model, context, keeper, drafter, info, _default_draft_length(model))
+
+    def _keeper(self, context: llama.Context, path: Path, gpu_layers: int) -> Keeper:
+        settings = self._settings
+        owner = key_of(
+            {
+                "file": (*_stamp(path), _fingerprint(path)),
+                "context": (context.length, settings.kv_type, settings.batch_size, settings.micro_batch_size),
+                "gpu_layers": gpu_layers,
+                "engine": llama.engine_name(),
+                "devices": llama.gpu_devices(),
+                "machine": platform.machine(),
+            }
+        )
+        return Keeper(context, self._kept, owner, self._stopped)
 
     def _model(self, path: Path, gpu_layers: int, stage: str) -> llama.Model:
         last = -1.0
@@ -187,13 +213,12 @@ class PairCosts:
 def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopped: Callable[[], bool]) -> PairCosts:
     """What passes of this pair cost here, from the last time if nothing has changed. Raises `Cancelled`."""
     store = KeyedFile(cache_file("costs.json"), KeptCosts)
-    settings = msgspec.to_builtins(target.settings)
-    del settings["kept_cache_mib"]
-    key = key_of({**_pair(target, draft, threads), "settings": settings})
+    key = key_of({**_pair(target, draft, threads), "settings": msgspec.to_builtins(target.settings)})
     kept = store.get(key)
     build = Build(llama.engine_name(), driver_name(llama.gpu_devices()))
 
     def measured() -> Costs:
+        target.keeper.before_measuring()
         target.context.clear()
         return measure(target.context, draft.context if draft else None, stopped)
 
@@ -290,6 +315,27 @@ def _layers_on_gpu(model: llama.Model, wanted: int) -> int:
     if not llama.gpu_devices():
         return 0
     return model.layers if wanted < 0 else min(wanted, model.layers)
+
+
+def kept_files() -> KeptFiles | None:
+    """Where kept KV caches go on disk; ``None`` where there is no place for them."""
+    try:
+        return KeptFiles(paths.kept_caches_dir())
+    except KnownError as error:
+        log.info("no caches are kept on disk: %s", error)
+        return None
+
+
+def _fingerprint(path: Path) -> str:
+    """A digest of parts of a model file: its header, its middle, its end. Times of change are not always to be trusted,
+    and a state of another model of the same shape would be taken for its own."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        for place in (0, size // 2, max(size - _FINGERPRINT_BYTES, 0)):
+            file.seek(place)
+            digest.update(file.read(_FINGERPRINT_BYTES))
+    return digest.hexdigest()
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -207,6 +207,10 @@ class Engine(QObject):
         """Stop what runs; does nothing when nothing does."""
         raise NotImplementedError
 
+    def forget(self) -> None:
+        """Erase what is left of chats beside the chats themselves; allowed in every state."""
+        raise NotImplementedError
+
     def restart(self) -> None:
         """End the engine, however it feels about it, and start a fresh one with nothing loaded."""
         raise NotImplementedError

@@ -236,9 +236,8 @@ class MadeUpPair:
         controller = self._controller(contender, length, key)
         drafting = None
         if controller:
-            drafter = ModelDrafter(
-                Table(self._rows[1], machine.draft), VOCABULARY, lambda _: False, should_stop=lambda: False
-            )
+            table = Table(self._rows[1], machine.draft)
+            drafter = ModelDrafter(table, VOCABULARY, lambda _: False, should_stop=lambda: False)
             drafter.configure(sampling, task.accept, task.seed)
             drafting = Drafting(controller, [drafter])
         with machine.ticking(), contender.playing() if contender else contextlib.nullcontext():

@@ -13,6 +13,7 @@ import pytest
 from PySide6.QtCore import QProcessEnvironment
 from pytestqt.qtbot import QtBot
 
+from app import paths
 from app.engine.protocol import LoadSettings, Message, Round, Sampling
 from app.ui.engine_client import CrashTracker, EngineExit, EngineState, ExitCause
 from app.ui.engine_process import child_environment, out_of_memory_kills
@@ -278,6 +279,48 @@ def test_engine_that_never_greets_is_noticed(qtbot: QtBot, make_engine: MakeEngi
     engine = make_engine("mute", QUICK)
     with qtbot.waitSignal(engine.engine_stalled, timeout=WAIT_MS):
         engine.start()
+
+
+def left_file() -> Path:
+    path = paths.kept_caches_dir() / "what-somebody-said.kept"
+    path.write_bytes(b"words")
+    return path
+
+
+def logged(engine: LocalEngine) -> tuple[str, ...]:
+    return engine._log_lines.kept()
+
+
+def test_forgetting_is_told_to_an_engine_that_runs(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    load(qtbot, engine)
+    engine.forget()
+    qtbot.waitUntil(lambda: "forgotten" in logged(engine), timeout=WAIT_MS)
+    assert engine.state() is EngineState.READY
+
+
+def test_forgetting_waits_for_an_engine_that_starts(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    engine.start()
+    engine.forget()
+    engine.load("target.gguf", None, LoadSettings())  # it drops what waits, but not this
+    qtbot.waitUntil(lambda: "forgotten" in logged(engine), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: engine.state() is EngineState.READY, timeout=WAIT_MS)
+
+
+def test_forgetting_without_an_engine_erases_its_files(make_engine: MakeEngine) -> None:
+    path = left_file()
+    make_engine("well").forget()
+    assert not path.exists()
+
+
+def test_an_engine_that_dies_before_it_could_forget_leaves_no_files(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine, path = make_engine("newer"), left_file()
+    engine.start()
+    engine.forget()
+    assert path.exists()
+    qtbot.waitUntil(lambda: engine.state() is EngineState.DIED, timeout=WAIT_MS)
+    assert not path.exists()
 
 
 def test_engine_that_will_not_quit_is_killed(qtbot: QtBot, make_engine: MakeEngine) -> None:
