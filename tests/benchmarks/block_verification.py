@@ -39,7 +39,7 @@ def block(p: Distributions, q: Distributions | None, draft: Sequence[int], seed:
         chance = share
         if i + 1 < len(draft):
             left = float(_residual(p, q, i + 1, share).sum())
-            chance = left / (left + 1.0 - share) if left > 0.0 else 0.0
+            chance = left / (left + (1.0 - share)) if left > 0.0 else 0.0
         if uniform(own_seed, position + i, Purpose.ACCEPT) <= chance:
             kept, kept_share = i + 1, share
     row = Distributions(p.ids[kept : kept + 1], p.log_probs[kept : kept + 1])
