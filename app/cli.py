@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from app import __version__
-from app.commands import bench, compare
+from app.commands import bench, compare, self_draft
 from app.commands.options import add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
 from app.engine.protocol import GenerationFinished, GenerationStarted, Message, PairLoaded, Round
@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_generate(commands.add_parser("generate", help="answer one prompt"))
     bench.add(commands.add_parser("bench", help="measure plain against drafted decoding"))
     compare.add(commands.add_parser("compare", help="compare plain with drafted decoding by kind of text"))
+    self_draft.add(commands.add_parser("self-draft", help="experimental: cut a draft from a target's first layers"))
     _add_inspect(commands.add_parser("inspect", help="say what a GGUF file is, and whether two fit as a pair"))
     return parser
 

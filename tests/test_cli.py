@@ -14,24 +14,10 @@ import pytest
 from app import __version__, cli
 from app.commands import session
 from app.engine.engine import Engine
+from tests.support.command_line import ROOT, slipstream
 from tests.support.gguf_files import make_model
 
-ROOT = Path(__file__).parent.parent
 Pair = tuple[Path, Path]
-
-
-def slipstream(*arguments: str | Path, typed: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "app", *map(str, arguments)],
-        input=typed,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        timeout=100,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def _line(name: str, cells: Sequence[str]) -> str:
 
 
 def _kind(name: str) -> str:
-    return textwrap.shorten(printable(name), 13, placeholder="…").ljust(14) if len(name) > 13 else name.ljust(14)
+    return printable(name, 12).ljust(14)
 
 
 def _chart(summary: Summary) -> str:
@@ -70,7 +70,7 @@ def _chart(summary: Summary) -> str:
         return ""
     scale = _BAR / max(1.25, *(speed_up for _, speed_up, _ in timed))
     plain = round(scale)
-    lines = [f"{'speed-up':14}{'plain'.rjust(plain)} ↓"]
+    lines = [f"{'speed-up':14}{'plain'.rjust(plain - 1)} ↓"]
     for kind, speed_up, acceptance in timed:
         kept = f", {percent(acceptance)} kept" if acceptance is not None else ""
         lines.append(f"{_kind(kind)}{_bar(round(speed_up * scale), plain)} {times(speed_up)}{kept}")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 
 import msgspec
+import numpy as np
 import psutil
 
 from app.engine import llama
@@ -289,7 +290,9 @@ class Engine:
         choice = Choice(logits, tokens, command.sampling, command.seed)
         return TokensScored(
             request=command.request,
-            logits=[float(logits[candidate]) for candidate in command.candidates],
+            logits=[
+                float(np.nan_to_num(logits[candidate])) for candidate in command.candidates
+            ],  # JSON has no infinity
             scores=[choice.score(candidate) for candidate in command.candidates],
             could_win=[choice.could_win(candidate, rounding) for candidate in command.candidates],
             rounding=rounding,

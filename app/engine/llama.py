@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
 
 # Before libgomp and ggml are loaded. Threads of libgomp spin while they wait for each other; on a machine that does
 # something else as well they then use up the very time slices they wait for. A short spin is as quick on an idle
@@ -23,7 +22,7 @@ import numpy as np
 from llama_cpp import _ggml
 
 from app.engine.cache import RollBackError, State
-from app.engine.protocol import MAX_DRAFT_LENGTH, KvType
+from app.engine.protocol import MAX_DRAFT_LENGTH, KvType, Quantization
 from app.engine.sampling import Floats
 from app.errors import Cancelled, KnownError
 
@@ -46,7 +45,6 @@ _last_errors: list[str] = []
 _WHERE_AND_WHAT = re.compile(r"^(\w+: )?(error loading model: )*")
 """What llama.cpp puts before a reason: its own function and, once or twice, what it was doing."""
 
-Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
 _QUANTIZE_BYTES = 256 * 1024 * 1024
 """Of a tensor in memory at once while it is quantized."""
 
@@ -103,8 +101,8 @@ def quantize(
     """Write the model ``source`` again as ``destination``, its matrices as ``kind``, or as they are for ``None``.
 
     Of ``without_layers`` nothing is written and the layers behind them move up; ``metadata`` changes or adds values
-    (texts of at most 127 bytes). Raises `KnownError` with llama.cpp's reason, and leaves nothing behind then. A disk that
-    fills up is not always noticed: check what was written.
+    (texts of at most 127 bytes). Raises `KnownError` with llama.cpp's reason, and leaves nothing behind then. A disk
+    that fills up is not always noticed: check what was written.
     """
     params = llama_cpp.llama_model_quantize_default_params()
     params.only_copy = kind is None

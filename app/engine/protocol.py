@@ -30,6 +30,8 @@ Propose = Literal["auto", "coupled", "greedy"]
 DraftLength = Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_LENGTH)]
 """``auto`` leaves it to the controller, 0 is plain decoding."""
 KvType = Literal["f16", "q8_0", "q4_0"]
+Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
+"""Of weights that are written again."""
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
 TextKind = Literal["prose", "code", "list", "thinking"]

@@ -50,6 +50,8 @@ def logits_behind(cache: Cache, tokens: Sequence[int], should_stop: Callable[[],
 def _feed(cache: Cache, tokens: Sequence[int], should_stop: Callable[[], bool]) -> None:
     with cache.aborting(should_stop):
         while (done := len(cache.tokens)) < len(tokens):
+            if should_stop():
+                raise Cancelled
             cache.decode(tokens[done : done + cache.chunk], 0)
 
 
@@ -64,7 +66,7 @@ def _both_ways(cache: Cache, tokens: Sequence[int], should_stop: Callable[[], bo
         if should_stop():
             raise Cancelled
         logits = cache.decode([token], 1)[0].copy()
-        largest = max(largest, float(np.abs(logits - row).max()))
+        largest = max(largest, float(np.abs(np.nan_to_num(logits) - np.nan_to_num(row)).max()))
     return logits, largest
 
 

@@ -16,13 +16,14 @@ import shutil
 from pathlib import Path
 
 from app.engine import llama
+from app.engine.protocol import Quantization
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.gguf_parser import Array
 from app.models.pairing import compare
 
 _FULL_PRECISION = {"F32", "F16", "BF16"}
-_BITS: dict[llama.Quantization, float] = {"q8_0": 8.5, "q4_k_m": 5.0, "q4_0": 4.6}
+_BITS: dict[Quantization, float] = {"q8_0": 8.5, "q4_k_m": 5.0, "q4_0": 4.6}
 """A weight takes, to see whether the disk has room."""
 _SPARE_BYTES = 16 * 1024 * 1024
 _LAYER = re.compile(r"^blk\.(\d+)\.")
@@ -39,7 +40,7 @@ def layers_to_choose(target: Path) -> int:
     return _own_layers(header) - 1
 
 
-def cut(target: Path, layers: int, destination: Path, quantization: llama.Quantization | None, threads: int) -> None:
+def cut(target: Path, layers: int, destination: Path, quantization: Quantization | None, threads: int) -> None:
     """Write the first ``layers`` of ``target`` as a model of its own, checked to load and to fit ``target`` as a draft.
 
     ``quantization`` of ``None`` leaves the weights as they are. Raises `KnownError`, and leaves nothing behind then.
@@ -50,7 +51,7 @@ def cut(target: Path, layers: int, destination: Path, quantization: llama.Quanti
         raise KnownError(f"{target.name} has {most + 1} layers, so a draft of it can have {only}, not {layers}.")
     header = read_header(target)
     _check_quantization(header, quantization)
-    _check_destination(destination)
+    check_destination(destination)
     _check_room(header, layers, destination, quantization)
     made = destination.with_name(f".{destination.name}")  # not yet: nobody shall open it before it was checked
     try:
@@ -63,7 +64,7 @@ def cut(target: Path, layers: int, destination: Path, quantization: llama.Quanti
         made.unlink(missing_ok=True)
 
 
-def _write(header: GgufHeader, layers: int, made: Path, quantization: llama.Quantization | None, threads: int) -> None:
+def _write(header: GgufHeader, layers: int, made: Path, quantization: Quantization | None, threads: int) -> None:
     name = f"{header.name} (first {layers} layers)".encode()[:_LONGEST_NAME].decode("utf-8", "ignore")
     metadata: dict[str, int | str] = {"general.name": name}
     if header.mtp_layers:
@@ -99,7 +100,7 @@ def _problem(header: GgufHeader) -> str | None:
     return None
 
 
-def _check_quantization(header: GgufHeader, quantization: llama.Quantization | None) -> None:
+def _check_quantization(header: GgufHeader, quantization: Quantization | None) -> None:
     if quantization and not {tensor.type for tensor in header.tensors} <= _FULL_PRECISION:
         raise KnownError(
             f"{header.path.name} is quantized already ({header.quantization}); doing it twice would cost more than it "
@@ -107,14 +108,15 @@ def _check_quantization(header: GgufHeader, quantization: llama.Quantization | N
         )
 
 
-def _check_destination(destination: Path) -> None:
+def check_destination(destination: Path) -> None:
+    """Raises `KnownError` where no new file can be made."""
     if destination.exists():
         raise KnownError(f"{destination} exists already. Name another file with --output, or remove it.")
     if not destination.parent.is_dir():
         raise KnownError(f"There is no folder {destination.parent}. Make it, or name another with --output.")
 
 
-def _check_room(header: GgufHeader, layers: int, destination: Path, quantization: llama.Quantization | None) -> None:
+def _check_room(header: GgufHeader, layers: int, destination: Path, quantization: Quantization | None) -> None:
     kept = [tensor for tensor in header.tensors if not (m := _LAYER.match(tensor.name)) or int(m[1]) < layers]
     needed = sum(tensor.size for tensor in kept)
     if quantization:

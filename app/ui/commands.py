@@ -132,6 +132,7 @@ class Commands(QObject):
             Action.OPEN_LOGS: open_log_folder,
             Action.ANSWER: self._session.regenerate,
             Action.SAVE_AGAIN: self._session.save_again,
+            Action.MEASURE: self.measurement_requested.emit,
         }
 
     def _stop(self) -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from PySide6.QtCore import QObject, Signal
 
+from app.engine.protocol import SpeedChange
 from app.ui.engine_client import EngineExit
 
 Kind = Literal["info", "warning", "bad"]
@@ -25,6 +26,7 @@ class Action(enum.StrEnum):
     OPEN_LOGS = "open_logs"
     ANSWER = "answer"
     SAVE_AGAIN = "save_again"
+    MEASURE = "measure"
     WAIT = "wait"
     DISMISS = "dismiss"
 
@@ -39,6 +41,7 @@ _LABELS = {
     Action.OPEN_LOGS: "Open log folder",
     Action.ANSWER: "Write the answer",
     Action.SAVE_AGAIN: "Save again",
+    Action.MEASURE: "Measure plain speed",
     Action.WAIT: "Wait",
     Action.DISMISS: "Dismiss",
 }
@@ -116,6 +119,15 @@ def draft_refused(reason: str) -> Notice:
 def draft_failed(reason: str) -> Notice:
     """The draft gave up in the middle of an answer; ``reason`` is the engine's sentence."""
     return Notice("warning", f"The draft failed, so this answer went on without it. {reason}", (Action.DISMISS,))
+
+
+def slower(change: SpeedChange) -> Notice:
+    """The pair takes longer since an update."""
+    text = (
+        f"Since {change.now} this pair is slower: a plain pass takes {change.times:.1f} × as long as with "
+        f"{change.before}. Drafting goes by the new figures; plain speed has to be measured again."
+    )
+    return Notice("warning", text, (Action.MEASURE, Action.DISMISS))
 
 
 def died_while_loading(name: str) -> Notice:

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from app.engine import llama
-from app.engine.llama import Quantization
 from app.engine.prompt import PromptBuilder
-from app.engine.protocol import Message
+from app.engine.protocol import Message, Quantization
 from app.engine.template import CHATML, ChatTemplate
 from tests.benchmarks.contestants import (
     AUTO,

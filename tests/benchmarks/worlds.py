@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from unittest.mock import patch
 
 import msgspec
@@ -21,13 +21,16 @@ import numpy as np
 from app.engine import engine as engine_module
 from app.engine import speculation
 from app.engine.acceptance import AcceptancePrior
+from app.engine.cache import Cache, cut_to
 from app.engine.controller import Controller
 from app.engine.costs import CostModel, Costs
 from app.engine.drafters.model import ModelDrafter
 from app.engine.drafting import Drafting
 from app.engine.engine import Engine
-from app.engine.protocol import MAX_DRAFT_LENGTH, DraftLength, Generate, Load, LoadSettings, Message, Sampling
+from app.engine.history import PairHistory, Remembered
+from app.engine.protocol import MAX_DRAFT_LENGTH, DraftLength, Generate, Load, LoadSettings, Message, Sampling, TextKind
 from app.engine.sampling import Floats, distributions
+from app.engine.store import KeyedFile
 from tests.benchmarks.contenders import Contender, Counts
 from tests.support.generation import run
 
@@ -99,7 +102,7 @@ class RealPair:
         )
         if loaded.draft_refused:
             raise SystemExit(loaded.draft_refused)
-        self._priors: dict[str, Any] = {}
+        self._histories: dict[str, PairHistory] = {}
         self._machine = Machine(costs) if costs else None
         if self._machine:
             self._slow_down(self._machine)
@@ -107,7 +110,7 @@ class RealPair:
     def _slow_down(self, machine: Machine) -> None:
         engine = self._engine
         assert engine._target and engine._draft and engine._costs
-        engine._costs.costs = engine._costs.kept = machine.costs
+        engine._costs.costs = machine.costs
         for context, spend in ((engine._target.context, machine.verify), (engine._draft.context, machine.draft)):
             context.decode = _spending(context.decode, spend)  # type: ignore[method-assign]
 
@@ -121,7 +124,8 @@ class RealPair:
                 return Counts.of(run(self._engine, msgspec.structs.replace(command, draft_length=0)).rounds)
             stack.enter_context(contender.playing())
             key = f"{contender.name} {sampling.temperature} {sampling.top_k} {length}"
-            self._engine._priors = self._priors.setdefault(key, {})
+            nothing_kept = PairHistory(KeyedFile(None, Remembered), key)
+            self._engine._history = self._histories.setdefault(key, nothing_kept)
             command = msgspec.structs.replace(
                 command, draft_length=length, accept=contender.accept, propose=contender.propose
             )
@@ -192,6 +196,19 @@ class Table:
         pass
 
 
+class _Cutting:
+    """Keeps nothing but what a cache holds."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def begin(self, tokens: Sequence[int]) -> int:
+        return cut_to(self._cache, tokens)
+
+    def processed(self, count: int, seconds: float) -> None:
+        pass
+
+
 class _Letters:
     """A vocabulary in which nothing ends."""
 
@@ -213,7 +230,7 @@ class MadeUpPair:
         self._rows = logits.astype(np.float32), (divergence.scale * blurred).astype(np.float32)
         self.runs, self._tokens, self._costs = runs, tokens, costs
         self.name = f"made-up pair, draft {divergence.name} (TV {self.distance():.2f} at T 1), {curve}"
-        self._priors: dict[str, AcceptancePrior] = {}
+        self._priors: dict[str, Mapping[TextKind, AcceptancePrior]] = {}
 
     def distance(self) -> float:
         """Mean total variation distance at temperature 1: what rejection sampling rejects at each place."""
@@ -233,9 +250,8 @@ class MadeUpPair:
         controller = self._controller(contender, length, key)
         drafting = None
         if controller:
-            drafter = ModelDrafter(
-                Table(self._rows[1], machine.draft), VOCABULARY, lambda _: False, should_stop=lambda: False
-            )
+            table = Table(self._rows[1], machine.draft)
+            drafter = ModelDrafter(table, _Cutting(table), VOCABULARY, lambda _: False, should_stop=lambda: False)
             drafter.configure(sampling, task.accept, task.seed)
             drafting = Drafting(controller, [drafter])
         with machine.ticking(), contender.playing() if contender else contextlib.nullcontext():

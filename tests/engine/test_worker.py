@@ -36,6 +36,8 @@ from app.engine.protocol import (
     Round,
     RoundsReceived,
     Sampling,
+    ScoreTokens,
+    TokensScored,
 )
 from app.engine.worker import Worker
 from app.errors import KnownError
@@ -85,6 +87,20 @@ def test_without_a_model_there_is_one_sentence(process: EngineProcess) -> None:
     process.send(ask(5))
     failed = process.until(GenerationFailed)
     assert failed.request == 5 and "No model" in failed.message
+
+
+def test_candidates_are_scored(process: EngineProcess, random_pair: Pair) -> None:
+    messages = [Message(role="user", content="hi")]
+    sound = ScoreTokens(request=4, messages=messages, answer=[300, 301], candidates=[302, 303], seed=1, sampling=HOT)
+    process.send(load(random_pair), sound)
+    scored = process.until(TokensScored)
+    assert scored.request == 4 and len(scored.logits) == len(scored.scores) == len(scored.could_win) == 2
+    assert scored.rounding > 0
+    process.send(ScoreTokens(request=5, messages=messages, answer=[], candidates=[999_999]))
+    failed = process.until(GenerationFailed)
+    assert failed.request == 5 and "no token 999999" in failed.message
+    process.send(ask(6, max_tokens=3))
+    assert process.until(GenerationFinished).request == 6
 
 
 def test_cancel_and_ping_are_answered_while_it_computes(process: EngineProcess, random_pair: Pair) -> None:

@@ -41,6 +41,7 @@ from app.engine.protocol import (
     Round,
     RoundsReceived,
     ScoreTokens,
+    SpeedChange,
     TokensScored,
 )
 
@@ -76,6 +77,7 @@ class ScriptedEngine:
         self.way = way
         self.busy_with = 0
         self.loading = 0
+        self.loads = 0
 
     def run(self) -> None:
         log(f"scripted engine, way {self.way}")
@@ -133,7 +135,10 @@ class ScriptedEngine:
             os.kill(os.getpid(), signal.SIGABRT)
         target = ModelInfo(path=command.target, name="scripted")
         draft = ModelInfo(path=command.draft, name="scripted draft") if command.draft else None
-        send(PairLoaded(request=command.request, target=target, draft=draft, context_length=2048))
+        self.loads += 1
+        is_slower = self.way == "slower" and self.loads == 1
+        slower = SpeedChange(before="engine 1", now="engine 2", times=1.3) if is_slower else None
+        send(PairLoaded(request=command.request, target=target, draft=draft, context_length=2048, slower=slower))
 
     def generate(self, command: Generate) -> None:
         request = command.request
@@ -188,7 +193,8 @@ class ScriptedEngine:
         draft = DraftFigures() if is_nameless or not is_drafted else DRAFT_FIGURES
         speed = 80.0 if is_drafted else 40.0
         figures = Figures(completion_tokens=len(words), decode_tokens_per_second=speed, total_s=0.2, draft=draft)
-        send(GenerationFinished(request=request, finish_reason="end", figures=figures))
+        failure = "It ran out of memory." if is_drafted and "fails" in self.way else None
+        send(GenerationFinished(request=request, finish_reason="end", figures=figures, draft_failure=failure))
 
     def score(self, command: ScoreTokens) -> None:
         if "unscored" in self.way:

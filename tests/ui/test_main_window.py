@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from app.ui.engine_client import EngineState
 from app.ui.local_engine import LocalEngine
 from app.ui.main_window import MainWindow
 from app.ui.notices import Action
+from app.ui.speed.sections import CurveSection, KindsSection
 
 WAIT_MS = 60_000
 LONGEST_ANSWER = 24
@@ -271,6 +273,31 @@ def test_measuring_plain_speed_gives_a_baseline_that_stays(qtbot: QtBot, open_wi
     speed = running.controller._baseline.speed(running.controller.keeper.pair(), values.load, sampling)
     assert speed is None or speed > 0
     assert (speed is None) == ("measure" in running.controller.board.notices())
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_the_panel_learns_what_drafting_pays_on(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    panel = running.window.speed_panel
+    kinds, curve = panel.findChild(KindsSection), panel.findChild(CurveSection)
+    assert isinstance(kinds, KindsSection) and isinstance(curve, CurveSection)
+    assert not kinds.texts()
+    running.session.settings = replace(running.session.settings, max_tokens=200)
+    running.ask("What is speculative decoding?")
+    qtbot.waitUntil(lambda: curve.isVisible() and "prose" in kinds.texts(), timeout=WAIT_MS)
+    running.controller.keeper.load_again()
+    qtbot.waitUntil(lambda: not curve.isVisible(), timeout=WAIT_MS)
+    running.ready()
+    qtbot.waitUntil(lambda: "prose" in kinds.texts(), timeout=WAIT_MS)
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_the_notice_of_a_slower_pair_measures_plain_speed(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    with qtbot.waitSignal(running.controller.keeper.measuring_ended, timeout=WAIT_MS):
+        running.controller.commands.on_notice(f"{Action.MEASURE.value}:slower")
 
 
 @pytest.mark.usefixtures("guide_pair")

@@ -47,7 +47,9 @@ class SourceMark:
         painter.setPen(QPen(theme.warning, 1.5))
         painter.setBrush(theme.differs)
         for box in self.boxes(units, source):
-            painter.drawRoundedRect(box.adjusted(-1, 0, 1, 0), ROUNDING, ROUNDING)
+            shown = box.adjusted(-1, 0, 1, 0)
+            shown.setTop(max(shown.top(), 1.0))  # the frame of the first line would be cut off
+            painter.drawRoundedRect(shown, ROUNDING, ROUNDING)
 
     def _find(self, units: Sequence[Unit], source: str) -> tuple[int, int] | None:
         """The first and last position in the document that show it; twice the same where nothing of it is shown."""

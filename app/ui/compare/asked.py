@@ -38,10 +38,10 @@ def asked(branch: Sequence[StoredMessage], place: int, now: AnswerSettings, pair
         return None
     settings, notes = _settings(answer, now), []
     if pair is not None and not _is_by(answer, pair):
-        notes.append(f"{_writer(answer)} wrote this answer. Both runs are by the pair loaded now.")
+        notes.append(f"Written with another pair ({_writer(answer)}). Both runs are by the pair loaded now.")
     if settings.draft_length == 0 or settings.drafter == "none":
         settings = replace(settings, draft_length="auto", drafter="auto")
-        notes.append("This answer was written without a draft. The run with draft uses draft length Auto.")
+        notes.append("Written with drafting off. The run with draft uses draft length Auto.")
     settings = replace(settings, drafter=drafters.usable(settings.drafter, pair), max_tokens=_limit(answer, settings))
     messages = conversation(branch[:place], settings.system_prompt).messages
     seed = next((seed for seed in (answer.seed, settings.seed) if seed is not None), 0)
@@ -61,7 +61,7 @@ def _is_by(answer: StoredMessage, pair: PairLoaded) -> bool:
 
 def _writer(answer: StoredMessage) -> str:
     draft = answer.settings.get("draft")
-    return f"{answer.author} with the draft {draft}" if isinstance(draft, str) else f"{answer.author} without a draft"
+    return f"{answer.author}, draft {draft}" if isinstance(draft, str) else f"{answer.author}, no draft"
 
 
 def _limit(answer: StoredMessage, settings: AnswerSettings) -> int | None:

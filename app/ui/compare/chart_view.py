@@ -94,7 +94,7 @@ class ChartView(QWidget):
             self.drawing().paint(painter, theme.current())
         else:
             painter.setPen(theme.current().quiet)
-            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, EMPTY)
+            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap, EMPTY)
         painter.end()
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:

@@ -32,7 +32,7 @@ DEFAULT_SEED = 0
 _IDLE = {
     EngineState.EMPTY: "No model is loaded.",
     EngineState.STOPPED: "The engine is not running.",
-    EngineState.DIED: "The engine is not running. The chat says why, and restarts it.",
+    EngineState.DIED: "The engine is not running. The main window says why, and restarts it.",
 }
 _WAITS = {
     EngineState.STARTING: "Begins when the pair is loaded.",

@@ -56,6 +56,8 @@ class OneAnswer(QWidget):
         self._runs_now = False
         self._has_task = False
         self._has_result = False
+        self._has_begun = False
+        """Whether the first run has, behind the reading of the prompt."""
         self._blocked = ""
         self._live: AnswerPane | None = None
         self.plain = AnswerPane("Plain")
@@ -97,21 +99,22 @@ class OneAnswer(QWidget):
 
     def begin(self) -> None:
         """The runner has the task; `set_waiting` says what for, if it is not at work yet."""
-        self._runs_now, self._has_result = True, False
+        self._runs_now, self._has_result, self._has_begun = True, False, False
         self.plain.clear(f"{wording.READING} …")
         self.drafted.clear(wording.AFTER_PLAIN)
         self._say(Verdict(""))
 
     def set_waiting(self, waits: str) -> None:
-        if self._live is None:
+        if not self._has_begun:
             self.plain.set_note(waits or f"{wording.READING} …")
 
     def set_prompt_progress(self, done: int, total: int) -> None:
         """Tokens of the prompt that have been read."""
-        if self._live is None and total > 0:
+        if not self._has_begun and total > 0:
             self.plain.set_note(f"{wording.READING} · {min(100, 100 * done // total)}{units.NO_BREAK}%")
 
     def begin_run(self, drafted: bool) -> None:
+        self._has_begun = True
         self._live = self.drafted if drafted else self.plain
         self._live.begin(time.monotonic())
         self._timer.start()
@@ -245,8 +248,8 @@ class OneAnswer(QWidget):
             can_run=can_run,
             can_export=self._has_result and not self._runs_now,
             has_subject=self._has_task,
+            why_not=self._blocked,
         )
-        self.footer.run_button.setToolTip(self._blocked)
         self._last_button.setEnabled(not self._blocked)
         self.verdict.setVisible(bool(self.verdict.text()))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QPoint, QUrl, Signal, Slot
+from PySide6.QtCore import QPoint, Qt, QUrl, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
@@ -170,7 +170,7 @@ class AnswerPane(QFrame):
         if view.is_drawn:
             self._go_to_mark()
         else:
-            view.drawn.connect(self._go_to_mark)
+            view.drawn.connect(self._go_to_mark, Qt.ConnectionType.SingleShotConnection)
 
     def text(self) -> str:
         return self._text().view.content

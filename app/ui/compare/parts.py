@@ -81,6 +81,8 @@ class Footer(QWidget):
         self.export_button.clicked.connect(self._on_export)
         self.close_button.clicked.connect(self.close_requested)
         self._status = label(role="quiet")
+        self._said = "", "quiet"
+        self._why_not = ""
         self._status.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
@@ -93,8 +95,10 @@ class Footer(QWidget):
         row.addWidget(self.close_button)
         self.set_state(running=False, can_run=False, can_export=False)
 
-    def set_state(self, *, running: bool, can_run: bool, can_export: bool, has_subject: bool = True) -> None:
-        """``has_subject``: there is something to run, be it now or later.
+    def set_state(
+        self, *, running: bool, can_run: bool, can_export: bool, has_subject: bool = True, why_not: str = ""
+    ) -> None:
+        """``has_subject``: there is something to run, be it now or later. ``why_not``: why it cannot run now.
 
         Where the keyboard was on a button that goes, it moves to the one that comes."""
         had_focus = self.window().focusWidget() in (self.run_button, self.stop_button)
@@ -102,11 +106,19 @@ class Footer(QWidget):
         self.run_button.setEnabled(can_run)
         self.stop_button.setVisible(running)
         self.export_button.setEnabled(can_export)
+        self.run_button.setToolTip(why_not)
+        self._why_not = why_not if has_subject and not running else ""
+        self._show_status()
         if had_focus:
             (self.stop_button if running else self.run_button).setFocus()
 
     def set_status(self, text: str, role: str = "quiet") -> None:
         """How an export goes, or went."""
+        self._said = text, role
+        self._show_status()
+
+    def _show_status(self) -> None:
+        text, role = self._said if self._said[0] else (self._why_not, "quiet")
         self._status.setText(text)
         self._status.setToolTip(plain_tooltip(text))
         theme.set_role(self._status, role)

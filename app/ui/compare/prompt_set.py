@@ -199,8 +199,7 @@ class PromptSet(QWidget):
         nothing = "" if self.choice.choice().prompts else "No prompts are chosen."
         why = self._blocked or nothing
         can_export = bool(self.results) and not self._runs_now
-        self.footer.set_state(running=self._runs_now, can_run=not why, can_export=can_export)
-        self.footer.run_button.setToolTip(why)
+        self.footer.set_state(running=self._runs_now, can_run=not why, can_export=can_export, why_not=why)
         self.choice.setEnabled(not self._runs_now)
         for part in (self._bar, self._progress):
             part.setVisible(self._runs_now)

@@ -28,7 +28,7 @@ from app.ui.conversation import AnswerSettings
 from app.ui.engine_client import Engine, EngineState
 
 WARM_UP_TOKENS = 32
-ENGINE_LOST = "The engine ended, so the comparison ended too."
+ENGINE_LOST = "The engine ended, so the comparison ended too. The main window says why, and restarts it."
 PAIR_GIVEN_UP = "Another pair is loaded, so the comparison ended."
 NO_PAIR = "No model is loaded."
 DIED = "The engine is not running."

@@ -63,7 +63,7 @@ def test_a_question_and_an_answer_without_one_cannot_be_compared() -> None:
 def test_another_pair_is_told(pair: PairLoaded) -> None:
     found = asked([message("user", "One"), answer()], 1, AnswerSettings(), pair)
     assert found is not None
-    assert found.notes == ("Target with the draft Draft wrote this answer. Both runs are by the pair loaded now.",)
+    assert found.notes == ("Written with another pair (Target, draft Draft). Both runs are by the pair loaded now.",)
 
 
 @pytest.mark.parametrize("way", [AnswerSettings(draft_length=0), AnswerSettings(drafter="none", draft_length=4)])
@@ -71,7 +71,7 @@ def test_an_answer_without_a_draft_is_drafted_automatically(way: AnswerSettings)
     found = asked([message("user", "One"), answer(settings=way)], 1, AnswerSettings(), PAIR)
     assert found is not None
     assert (found.task.settings.draft_length, found.task.settings.drafter) == ("auto", "auto")
-    assert "written without a draft" in found.notes[0]
+    assert "drafting off" in found.notes[0]
 
 
 def test_a_drafter_the_pair_does_not_have_is_not_asked_for() -> None:

@@ -124,6 +124,16 @@ def test_an_engine_without_tokens_and_counters(make: MakeComparing) -> None:
     at.idle()
 
 
+def test_a_draft_that_fails_is_told_here_and_not_in_the_chat(make: MakeComparing) -> None:
+    at = make("compare draft fails")
+    at.chat.session.settings = AnswerSettings(draft_length=0)
+    at.chat.ask("Hello")
+    at.desk.compare_last()
+    at.idle()
+    assert at.verdict().endswith("The draft failed in between. It ran out of memory.")
+    assert "draft" not in at.chat.board.notices()
+
+
 def test_run_again(make: MakeComparing) -> None:
     at = make("compare")
     at.chat.ask("Hello")
@@ -197,7 +207,7 @@ def test_another_pair_is_told_and_used(make: MakeComparing) -> None:
     note = at.window.one._notes
     assert note.isVisible()
     assert note.text() == (
-        "scripted with the draft scripted draft wrote this answer. Both runs are by the pair loaded now."
+        "Written with another pair (scripted, draft scripted draft). Both runs are by the pair loaded now."
     )
     at.idle()
 

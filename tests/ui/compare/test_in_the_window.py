@@ -28,7 +28,7 @@ class Comparing(Running):
 
     @property
     def desk(self) -> CompareDesk:
-        return self.controller.desk
+        return self.controller.compare.desk()
 
     @property
     def compare(self) -> CompareWindow:
@@ -215,3 +215,12 @@ def test_a_set_of_prompts_and_its_report(
     assert setup["engine"].startswith("llama.cpp")
     assert setup["machine"]["logical_cores"] >= 1
     assert [one["seed"] for one in value["comparisons"]] == [0] * 6
+
+
+def test_what_compares_is_made_when_it_is_wanted(running: Comparing) -> None:
+    running.ask("Hello")
+    running.window.menus.action("show_drafted").trigger()
+    assert running.controller.compare._desk is None
+    running.choose("compare_last")
+    running.compared()
+    assert running.compare.one.drafted._text().view._shows_drafted

@@ -79,6 +79,9 @@ def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
     assert figures(tab.plain)[1].endswith(" s")
     tab.end_run(False, one.plain)
     assert figures(tab.plain) == ("40 tok/s", "0.5 s")
+    tab.set_waiting("")  # as the engine's state goes to and fro between the runs
+    tab.set_prompt_progress(1, 2)
+    assert note(tab.plain) == ""
     tab.begin_run(True)
     tab.add_rounds(rounds())
     tab.end_run(True, one.drafted)
@@ -175,7 +178,12 @@ def test_why_nothing_can_run_is_told(tab: OneAnswer) -> None:
     assert tab.footer.run_button.isEnabled()
     tab.set_blocked("No model is loaded.")
     assert not tab.footer.run_button.isEnabled()
-    assert tab.footer.run_button.toolTip() == "No model is loaded."
+    assert tab.footer.run_button.toolTip() == tab.footer.status() == "No model is loaded."
+    tab.footer.set_status("Exported to x.md.")
+    assert tab.footer.status() == "Exported to x.md."
+    tab.footer.set_status("")
+    tab.set_blocked("")
+    assert tab.footer.status() == ""
 
 
 def test_a_deleted_chat_leaves_nothing_behind(tab: OneAnswer) -> None:
