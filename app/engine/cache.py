@@ -67,16 +67,6 @@ class SavableCache(Cache, Protocol):
         """Hold what ``state`` has, and nothing else; False, and it holds nothing, when that does not work."""
 
 
-class Beginning(Protocol):
-    """Who brings a cache from chat to chat; `app.engine.kept.Keeper` is the real one."""
-
-    def begin(self, tokens: Sequence[int]) -> int:
-        """Make the cache hold some of the beginning of ``tokens``, and nothing else; how many that is."""
-
-    def processed(self, count: int, seconds: float) -> None:
-        """So many tokens of a prompt were processed in so many ``seconds``."""
-
-
 def cut_to(cache: Cache, tokens: Sequence[int]) -> int:
     """Cut ``cache`` to what it shares with ``tokens``, to nothing where it cannot be cut; how many tokens that is."""
     with contextlib.suppress(RollBackError):

@@ -158,7 +158,7 @@ class Loader:
             undo.pop_all()
         vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
         keeper = self._keeper(context, path, settings.draft_gpu_layers)
-        drafter = ModelDrafter(context, keeper, vocabulary, model.is_end, self._stopped)
+        drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped, keeper)
         info = _info(header, model, settings.draft_gpu_layers)
         return DraftModel(_stamp(path), model, context, keeper, drafter, info, _default_draft_length(model))
 

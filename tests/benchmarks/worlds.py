@@ -21,7 +21,6 @@ import numpy as np
 from app.engine import engine as engine_module
 from app.engine import speculation
 from app.engine.acceptance import AcceptancePrior
-from app.engine.cache import Cache, cut_to
 from app.engine.controller import Controller
 from app.engine.costs import CostModel, Costs
 from app.engine.drafters.model import ModelDrafter
@@ -196,19 +195,6 @@ class Table:
         pass
 
 
-class _Cutting:
-    """Keeps nothing but what a cache holds."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-
-    def begin(self, tokens: Sequence[int]) -> int:
-        return cut_to(self._cache, tokens)
-
-    def processed(self, count: int, seconds: float) -> None:
-        pass
-
-
 class _Letters:
     """A vocabulary in which nothing ends."""
 
@@ -251,7 +237,7 @@ class MadeUpPair:
         drafting = None
         if controller:
             table = Table(self._rows[1], machine.draft)
-            drafter = ModelDrafter(table, _Cutting(table), VOCABULARY, lambda _: False, should_stop=lambda: False)
+            drafter = ModelDrafter(table, VOCABULARY, lambda _: False, should_stop=lambda: False)
             drafter.configure(sampling, task.accept, task.seed)
             drafting = Drafting(controller, [drafter])
         with machine.ticking(), contender.playing() if contender else contextlib.nullcontext():

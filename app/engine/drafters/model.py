@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.cache import Beginning, Cache, shared_prefix
+from app.engine.cache import Cache, cut_to, shared_prefix
 from app.engine.drafters import Proposal, Worth, always
+from app.engine.kept import Keeper
 from app.engine.protocol import AcceptRule, DrafterName, Sampling, Way
 from app.engine.sampling import (
     Distributions,
@@ -41,14 +42,15 @@ class ModelDrafter:
     def __init__(
         self,
         cache: Cache,
-        keeper: Beginning,
         vocabulary: int,
         ends: Callable[[int], bool],
         should_stop: Callable[[], bool],
+        keeper: Keeper | None = None,
     ) -> None:
-        """``keeper`` brings ``cache`` from chat to chat; ``vocabulary`` is the number of ids both models know.
+        """``vocabulary`` is the number of ids both models know; ``ends`` tells tokens after which nothing follows.
 
-        ``ends`` tells tokens after which nothing follows; ``should_stop`` is asked while a prompt is processed.
+        ``should_stop`` is asked while a prompt is processed. Without a ``keeper`` of the cache only the chat that was
+        answered last is in it.
         """
         self._cache = cache
         self._keeper = keeper
@@ -69,10 +71,11 @@ class ModelDrafter:
         self._proposed = []
         if not self._knows(tokens):
             raise KnownError(_UNKNOWN_TOKENS)
-        shared = self._keeper.begin(tokens)
+        shared = self._keeper.begin(tokens) if self._keeper else cut_to(self._cache, tokens)
         begun = time.perf_counter()
         self._catch_up(0)
-        self._keeper.processed(len(tokens) - shared, time.perf_counter() - begun)
+        if self._keeper:
+            self._keeper.processed(len(tokens) - shared, time.perf_counter() - begun)
 
     def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:
         """See `Drafter.propose`."""
