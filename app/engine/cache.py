@@ -9,10 +9,6 @@ from typing import Protocol
 from app.engine.sampling import Floats
 
 
-class RollBackError(Exception):
-    """The memory of this model cannot be cut back to a part of it (recurrent and hybrid models)."""
-
-
 class Cache(Protocol):
     """A KV cache that holds exactly ``tokens``, at most ``length`` of them, fed at most ``chunk`` at once."""
 
@@ -24,7 +20,13 @@ class Cache(Protocol):
         """Feed ``tokens``; the logits of the last ``outputs`` of them, shape (outputs, vocabulary)."""
 
     def roll_back(self, length: int) -> None:
-        """Forget all but the first ``length`` tokens. Raises `RollBackError`, and forgets all, where it cannot."""
+        """Forget all but the first ``length`` tokens, and some of these where the memory goes back to marks only."""
+
+    def hold(self, count: int) -> None:
+        """``count`` guesses, and what is known already, are fed next: be ready to come back to here after them."""
+
+    def remember(self) -> None:
+        """Be ready to come back to here later, as far as there is memory for it."""
 
     def aborting(self, should_stop: Callable[[], bool]) -> AbstractContextManager[None]:
         """``with`` block in which `decode` raises `Cancelled` early, where it can, when ``should_stop`` says so."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import logging
 import os
@@ -20,8 +19,8 @@ import llama_cpp
 import numpy as np
 from llama_cpp import _ggml
 
-from app.engine.cache import RollBackError
 from app.engine.protocol import MAX_DRAFT_LENGTH, KvType
+from app.engine.rolling_back import Bytes, RollBack
 from app.engine.sampling import Floats
 from app.errors import Cancelled, KnownError
 
@@ -37,6 +36,7 @@ _LOG_WARN, _LOG_ERROR, _LOG_CONTINUE = 2, 3, 5
 _ABORTED = 2
 _NO_SLOT = 1
 _SEQUENCE = 0
+_MARK = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 _LEAST_CONTEXT = 256
 """llama.cpp rounds the cache up to this, but cuts batches to what was asked, and a verify pass has to fit into one."""
 _last_errors: list[str] = []
@@ -110,6 +110,9 @@ class Model:
         self.training_context: int = llama_cpp.llama_model_n_ctx_train(self._handle)
         self.parameters: int = llama_cpp.llama_model_n_params(self._handle)
         self.layers: int = llama_cpp.llama_model_n_layer(self._handle)
+        self.size_bytes: int = llama_cpp.llama_model_size(self._handle)
+        self.window: int = llama_cpp.llama_model_n_swa(self._handle)
+        """Tokens that layers with a sliding window attend to; 0 where every layer attends to everything."""
         self._pieces: dict[int, bytes] = {}
         self._ends: dict[int, bool] = {}
 
@@ -118,7 +121,7 @@ class Model:
         return llama_cpp.llama_init_from_model(self._handle, params) or 0
 
     @property
-    def cannot_roll_back(self) -> bool:
+    def has_running_state(self) -> bool:
         """Recurrent and hybrid models keep a state that cannot be cut at a token."""
         recurrent = llama_cpp.llama_model_is_recurrent(self._handle)
         return bool(recurrent or llama_cpp.llama_model_is_hybrid(self._handle))
@@ -209,8 +212,12 @@ class Context:
         threads: int,
         kv_type: KvType,
         outputs: int = MAX_DRAFT_LENGTH + 1,
+        snapshots: int = 0,
     ) -> None:
-        """``length`` tokens of cache; ``outputs`` is the largest number of positions whose logits are asked at once."""
+        """``length`` tokens of cache; ``outputs`` is the largest number of positions whose logits are asked at once.
+
+        ``snapshots`` of a running state are asked for after each pass; where the model cannot, there are none.
+        """
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = max(length, _LEAST_CONTEXT)
         params.n_batch = min(batch_size, params.n_ctx)
@@ -219,6 +226,8 @@ class Context:
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
         params.type_k = params.type_v = _KV_TYPES[kv_type]
+        params.n_rs_seq = snapshots
+        params.swa_full = model.has_running_state  # else keys and values behind the windows would be kept for nothing
         params.no_perf = True
         _last_errors.clear()
         self._handle = model.new_context(params)
@@ -231,7 +240,13 @@ class Context:
         self.length: int = llama_cpp.llama_n_ctx(self._handle)
         self.chunk: int = params.n_ubatch
         self.tokens: list[int] = []
-        self._memory = llama_cpp.llama_get_memory(self._handle)
+        self._memory = _Memory(self._handle)
+        self.rolling_back = RollBack(
+            self._memory,
+            running_state=model.has_running_state,
+            window=0 if model.has_running_state else model.window,
+            snapshots=llama_cpp.llama_n_rs_seq(self._handle),
+        )
         self._batch = llama_cpp.llama_batch_init(params.n_batch, 0, 1)
         self._capacity: int = params.n_batch
         self._views = [
@@ -249,8 +264,8 @@ class Context:
         """Feed ``tokens`` (at most a batch) after the cached ones.
 
         Returns the logits of the last ``outputs`` of them, shape (outputs, vocabulary), a view that is valid until the
-        next call. On any error, and when the abort check of `aborting` says stop (`Cancelled`), the cache is as before,
-        or empty where it cannot be rolled back.
+        next call. On any error, and when the abort check of `aborting` says stop (`Cancelled`), the cache is rolled
+        back to what it was before, as far as it can be.
         """
         count = len(tokens)
         if count > self._capacity or len(self.tokens) + count > self.length:
@@ -263,10 +278,11 @@ class Context:
         self._batch.n_tokens = count
         code = llama_cpp.llama_decode(self._handle, self._batch)
         if code != 0:
-            with contextlib.suppress(RollBackError):  # a recurrent memory is then empty, which is as good
-                self._cut(len(self.tokens))
+            self.rolling_back.passed(0)
+            self._go_back(len(self.tokens), len(self.tokens) + count)
             self._raise(code)
         self.tokens.extend(tokens)
+        self.rolling_back.passed(count)
         return self._logits(outputs)
 
     @staticmethod
@@ -289,23 +305,25 @@ class Context:
         return self._rows[:outputs]
 
     def roll_back(self, length: int) -> None:
-        """Forget all but the first ``length`` tokens.
+        """See `Cache.roll_back`."""
+        if length < len(self.tokens):
+            self._go_back(length, len(self.tokens))
 
-        Raises `RollBackError`, and forgets everything, when this memory cannot be cut.
-        """
-        if length >= len(self.tokens):
-            return
-        self._cut(length)
-        del self.tokens[length:]
+    def _go_back(self, length: int, held: int) -> None:
+        del self.tokens[self.rolling_back.to(length, held) :]
 
-    def _cut(self, length: int) -> None:
-        if not llama_cpp.llama_memory_seq_rm(self._memory, _SEQUENCE, length, -1):
-            self.clear()
-            raise RollBackError(f"the memory of {self.model.path.name} cannot be rolled back to {length} tokens")
+    def hold(self, count: int) -> None:
+        """See `Cache.hold`."""
+        self.rolling_back.hold(len(self.tokens), count)
+
+    def remember(self) -> None:
+        """See `Cache.remember`."""
+        self.rolling_back.remember(len(self.tokens))
 
     def clear(self) -> None:
         """Forget everything."""
-        llama_cpp.llama_memory_clear(self._memory, True)
+        self.rolling_back.forget()
+        self._memory.erase()
         self.tokens.clear()
 
     def aborting(self, should_stop: Callable[[], bool]) -> _Aborting:
@@ -326,6 +344,38 @@ class Context:
             llama_cpp.llama_batch_free(self._batch)
             llama_cpp.llama_free(self._handle)
             self._handle = 0
+
+
+class _Memory:
+    """What a context remembers; see `app.engine.rolling_back.Memory`."""
+
+    def __init__(self, context: int) -> None:
+        self._context = context
+        self._memory = llama_cpp.llama_get_memory(context)
+
+    def cut(self, length: int) -> bool:
+        return bool(llama_cpp.llama_memory_seq_rm(self._memory, _SEQUENCE, length, -1))
+
+    def oldest(self) -> int:
+        return int(llama_cpp.llama_memory_seq_pos_min(self._memory, _SEQUENCE))
+
+    def mark_size(self) -> int:
+        return int(llama_cpp.llama_state_seq_get_size_ext(self._context, _SEQUENCE, _MARK))
+
+    def read_mark(self, into: Bytes) -> bool:
+        done = llama_cpp.llama_state_seq_get_data_ext(self._context, _pointer(into), len(into), _SEQUENCE, _MARK)
+        return bool(done == len(into))
+
+    def write_mark(self, mark: Bytes) -> bool:
+        done = llama_cpp.llama_state_seq_set_data_ext(self._context, _pointer(mark), len(mark), _SEQUENCE, _MARK)
+        return bool(done == len(mark))
+
+    def erase(self) -> None:
+        llama_cpp.llama_memory_clear(self._memory, True)
+
+
+def _pointer(data: Bytes) -> object:
+    return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
 class _Aborting:

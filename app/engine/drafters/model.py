@@ -56,6 +56,7 @@ class ModelDrafter:
             raise KnownError(_UNKNOWN_TOKENS)
         self._cache.roll_back(shared_prefix(self._cache.tokens, tokens))
         self._catch_up(0)
+        self._cache.remember()
 
     def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:
         """See `Drafter.propose`."""
@@ -66,6 +67,7 @@ class ModelDrafter:
         if count <= 0:
             return Proposal()
         row = self._caught_up()
+        self._cache.hold(count)
         choices: list[_Choice] = []
         while True:
             choice = self._choose(row, self._proposed, way)
