@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from app.engine.sampling import Floats
+
+Tokens = NDArray[np.int32]
 
 
 class Cache(Protocol):
@@ -35,9 +41,64 @@ class Cache(Protocol):
         """Free it."""
 
 
+@dataclass(frozen=True, eq=False)
+class State:
+    """A copy of all that a KV cache holds."""
+
+    tokens: Tokens
+    data: NDArray[np.uint8]
+    """Only its own engine can read it, and only with the model and the settings it came from."""
+    least: int
+    """The fewest tokens a cache can be cut to once it holds this: 0 where any part of it can be cut off."""
+
+
+class SavableCache(Cache, Protocol):
+    """A KV cache whose content can be copied out and put back."""
+
+    def reach(self, length: int) -> int:
+        """How many tokens `roll_back` to ``length`` would leave, if nothing fails."""
+
+    def state_size(self) -> int:
+        """Bytes of the `State` that `save` would return."""
+
+    def save(self) -> State:
+        """A copy of what it holds. Raises `KnownError` when llama.cpp cannot, `MemoryError` without room for it."""
+
+    def restore(self, state: State) -> bool:
+        """Hold what ``state`` has, and nothing else; False, and it holds nothing, when that does not work."""
+
+
+class Beginning(Protocol):
+    """Who brings a cache from chat to chat; `app.engine.kept.Keeper` is the real one."""
+
+    def begin(self, tokens: Sequence[int]) -> int:
+        """Make the cache hold some of the beginning of ``tokens``, and nothing else; how many that is."""
+
+    def processed(self, count: int, seconds: float) -> None:
+        """So many tokens of a prompt were processed in so many ``seconds``."""
+
+
+def cut_to(cache: Cache, tokens: Sequence[int]) -> int:
+    """Cut ``cache`` to what it shares with ``tokens``, or as near to it as it can; how many tokens that is."""
+    cache.roll_back(shared_prefix(cache.tokens, tokens))
+    return len(cache.tokens)
+
+
 def shared_prefix(cached: Sequence[int], tokens: Sequence[int]) -> int:
     """How many tokens two sequences share from their beginning."""
     for index, (a, b) in enumerate(zip(cached, tokens, strict=False)):
         if a != b:
             return index
     return min(len(cached), len(tokens))
+
+
+def common_length(a: Tokens, b: Tokens) -> int:
+    """`shared_prefix` for arrays, which it compares a thousand times faster."""
+    length = min(len(a), len(b))
+    different = a[:length] != b[:length]
+    return int(different.argmax()) if different.any() else length
+
+
+def covers(tokens: Tokens, least: int, wanted: Tokens) -> bool:
+    """Whether a state of ``tokens`` that can be cut to ``least`` of them can be cut to ``wanted``."""
+    return len(wanted) >= least and common_length(tokens, wanted) == len(wanted)

@@ -1,11 +1,12 @@
-"""The only place that calls llama.cpp: models, contexts, logits and roll-backs behind two small classes."""
+"""The only place that calls llama.cpp, with `app.engine.memory`: models, contexts, logits behind two small classes."""
 
 from __future__ import annotations
 
 import ctypes
 import logging
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -19,8 +20,10 @@ import llama_cpp
 import numpy as np
 from llama_cpp import _ggml
 
-from app.engine.protocol import MAX_DRAFT_LENGTH, KvType
-from app.engine.rolling_back import Bytes, RollBack
+from app.engine.cache import State
+from app.engine.memory import SEQUENCE, WHOLE, Memory
+from app.engine.protocol import MAX_DRAFT_LENGTH, KvType, Quantization
+from app.engine.rolling_back import RollBack
 from app.engine.sampling import Floats
 from app.errors import Cancelled, KnownError
 
@@ -32,14 +35,17 @@ _KV_TYPES: dict[KvType, int] = {
     "q4_0": llama_cpp.GGML_TYPE_Q4_0,
 }
 _DEVICE_GPU, _DEVICE_INTEGRATED_GPU = 1, 2
-_LOG_WARN, _LOG_ERROR, _LOG_CONTINUE = 2, 3, 5
+_LOG_WARN, _LOG_ERROR = 3, 4
 _ABORTED = 2
 _NO_SLOT = 1
-_SEQUENCE = 0
-_MARK = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 _LEAST_CONTEXT = 256
 """llama.cpp rounds the cache up to this, but cuts batches to what was asked, and a verify pass has to fit into one."""
 _last_errors: list[str] = []
+_WHERE_AND_WHAT = re.compile(r"^(\w+: )?(error loading model: )*")
+"""What llama.cpp puts before a reason: its own function and, once or twice, what it was doing."""
+
+_QUANTIZE_BYTES = 256 * 1024 * 1024
+"""Of a tensor in memory at once while it is quantized."""
 
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
@@ -50,6 +56,11 @@ def _on_log(level: int, text: bytes, _data: object) -> None:
     if level == _LOG_ERROR:
         _last_errors[:] = [*_last_errors[-4:], line]
     log.info("%s", line)  # llama.cpp warns about things that are no news to the user
+
+
+def _reason() -> str:
+    """The first error since `_last_errors` was cleared: what llama.cpp says later only follows from it."""
+    return _WHERE_AND_WHAT.sub("", _last_errors[0]) if _last_errors else "no reason given"
 
 
 def start() -> None:
@@ -77,6 +88,56 @@ def gpu_devices() -> list[str]:
     return [ggml.ggml_backend_dev_description(device).decode("utf-8", "replace") for device in gpus]
 
 
+def quantize(
+    source: Path,
+    destination: Path,
+    kind: Quantization | None,
+    threads: int,
+    *,
+    without_layers: Sequence[int] = (),
+    metadata: Mapping[str, int | str] | None = None,
+) -> None:
+    """Write the model ``source`` again as ``destination``, its matrices as ``kind``, or as they are for ``None``.
+
+    Of ``without_layers`` nothing is written and the layers behind them move up; ``metadata`` changes or adds values
+    (texts of at most 127 bytes). Raises `KnownError` with llama.cpp's reason, and leaves nothing behind then. A disk
+    that fills up is not always noticed: check what was written.
+    """
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.only_copy = kind is None
+    if kind is not None:
+        params.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind.upper()}")
+    params.nthread = threads
+    params.max_buf_size = _QUANTIZE_BYTES
+    if without_layers:
+        params.prune_layers = (ctypes.c_int32 * (len(without_layers) + 1))(*without_layers, -1)
+    if metadata:
+        params.kv_overrides = _overrides(metadata)
+    part = destination.with_name(f"{destination.name}.part")
+    _last_errors.clear()
+    try:
+        if llama_cpp.llama_model_quantize(os.fsencode(source), os.fsencode(part), ctypes.byref(params)) != 0:
+            reason = "the disk may be full" if "iostream error" in _reason() else _reason()
+            raise KnownError(f"llama.cpp could not write {source.name} again: {reason}")
+        part.replace(destination)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _overrides(metadata: Mapping[str, int | str]) -> ctypes.Array[llama_cpp.llama_model_kv_override]:
+    """``metadata`` as llama.cpp takes it: ended by an entry without a key."""
+    overrides = (llama_cpp.llama_model_kv_override * (len(metadata) + 1))()
+    for override, (key, value) in zip(overrides, metadata.items(), strict=False):
+        override.key = key.encode()
+        if isinstance(value, int):
+            override.tag = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_INT
+            override.value.val_i64 = value
+        else:
+            override.tag = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_STR
+            override.value.val_str = value.encode()
+    return overrides
+
+
 class Model:
     """The weights and the vocabulary of one GGUF file. Close it after its contexts."""
 
@@ -102,8 +163,7 @@ class Model:
         if not self._handle:
             if cancelled:
                 raise Cancelled
-            reason = _last_errors[-1] if _last_errors else "no reason given"
-            raise KnownError(f"llama.cpp cannot load {path.name}: {reason}")
+            raise KnownError(f"llama.cpp cannot load {path.name}: {_reason()}")
         self.path = path
         self._vocab = llama_cpp.llama_model_get_vocab(self._handle)
         self.vocabulary_size: int = llama_cpp.llama_vocab_n_tokens(self._vocab)
@@ -112,7 +172,7 @@ class Model:
         self.layers: int = llama_cpp.llama_model_n_layer(self._handle)
         self.size_bytes: int = llama_cpp.llama_model_size(self._handle)
         self.window: int = llama_cpp.llama_model_n_swa(self._handle)
-        """Tokens that layers with a sliding window attend to; 0 where every layer attends to everything."""
+        """Tokens of the sliding window of those layers that attend to no more; 0 where all attend to everything."""
         self._pieces: dict[int, bytes] = {}
         self._ends: dict[int, bool] = {}
 
@@ -232,7 +292,7 @@ class Context:
         _last_errors.clear()
         self._handle = model.new_context(params)
         if not self._handle:
-            reason = f" ({_last_errors[-1]})" if _last_errors else ""
+            reason = f" ({_reason()})" if _last_errors else ""
             raise KnownError(
                 f"There is not enough memory for a context of {length:,} tokens{reason}. Choose a shorter context."
             )
@@ -240,7 +300,7 @@ class Context:
         self.length: int = llama_cpp.llama_n_ctx(self._handle)
         self.chunk: int = params.n_ubatch
         self.tokens: list[int] = []
-        self._memory = _Memory(self._handle)
+        self._memory = Memory(self._handle)
         self.rolling_back = RollBack(
             self._memory,
             running_state=model.has_running_state,
@@ -255,7 +315,7 @@ class Context:
         ]
         for i in range(params.n_batch):
             self._batch.n_seq_id[i] = 1
-            self._batch.seq_id[i][0] = _SEQUENCE
+            self._batch.seq_id[i][0] = SEQUENCE
         self._rows: Floats = np.empty((0, 0), np.float32)
         self._rows_address = 0
         self._abort: object = None
@@ -326,6 +386,30 @@ class Context:
         self._memory.erase()
         self.tokens.clear()
 
+    def reach(self, length: int) -> int:
+        """See `SavableCache.reach`."""
+        return self.rolling_back.reach(length, len(self.tokens)) if length < len(self.tokens) else len(self.tokens)
+
+    def state_size(self) -> int:
+        """See `SavableCache.state_size`."""
+        return self._memory.size(WHOLE)
+
+    def save(self) -> State:
+        """See `SavableCache.save`."""
+        data = np.empty(self.state_size(), np.uint8)
+        if not len(data) or not self._memory.copy_out(data, WHOLE):
+            raise KnownError("llama.cpp could not copy its KV cache.")
+        return State(np.array(self.tokens, np.int32), data, self.rolling_back.least_of_copy(len(self.tokens)))
+
+    def restore(self, state: State) -> bool:
+        """See `SavableCache.restore`."""
+        if not self._memory.copy_back(state.data, WHOLE) or self._memory.newest() != len(state.tokens) - 1:
+            self.clear()
+            return False
+        self.rolling_back.forget()
+        self.tokens = state.tokens.tolist()
+        return True
+
     def aborting(self, should_stop: Callable[[], bool]) -> _Aborting:
         """``with`` block in which a running `decode` stops early (CPU backend) when ``should_stop`` says so.
 
@@ -344,38 +428,6 @@ class Context:
             llama_cpp.llama_batch_free(self._batch)
             llama_cpp.llama_free(self._handle)
             self._handle = 0
-
-
-class _Memory:
-    """What a context remembers; see `app.engine.rolling_back.Memory`."""
-
-    def __init__(self, context: int) -> None:
-        self._context = context
-        self._memory = llama_cpp.llama_get_memory(context)
-
-    def cut(self, length: int) -> bool:
-        return bool(llama_cpp.llama_memory_seq_rm(self._memory, _SEQUENCE, length, -1))
-
-    def oldest(self) -> int:
-        return int(llama_cpp.llama_memory_seq_pos_min(self._memory, _SEQUENCE))
-
-    def mark_size(self) -> int:
-        return int(llama_cpp.llama_state_seq_get_size_ext(self._context, _SEQUENCE, _MARK))
-
-    def read_mark(self, into: Bytes) -> bool:
-        done = llama_cpp.llama_state_seq_get_data_ext(self._context, _pointer(into), len(into), _SEQUENCE, _MARK)
-        return bool(done == len(into))
-
-    def write_mark(self, mark: Bytes) -> bool:
-        done = llama_cpp.llama_state_seq_set_data_ext(self._context, _pointer(mark), len(mark), _SEQUENCE, _MARK)
-        return bool(done == len(mark))
-
-    def erase(self) -> None:
-        llama_cpp.llama_memory_clear(self._memory, True)
-
-
-def _pointer(data: Bytes) -> object:
-    return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
 class _Aborting:

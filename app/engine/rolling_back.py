@@ -72,7 +72,7 @@ class RollBack:
         """``window``: tokens of the sliding windows, 0 without; ``snapshots``: what llama.cpp keeps of a pass."""
         self._memory = memory
         self.running_state = running_state
-        self._window = window
+        self.window = window
         self.snapshots = snapshots
         self.cuts = self.marks = True
         """Whether it is trusted to cut and to put marks back; without either it forgets everything instead."""
@@ -83,7 +83,7 @@ class RollBack:
     @property
     def any_length(self) -> bool:
         """Whether the memory is an ordinary KV cache."""
-        return not self.running_state and not self._window
+        return not self.running_state and not self.window
 
     def passed(self, width: int) -> None:
         """A pass took in ``width`` tokens."""
@@ -93,7 +93,7 @@ class RollBack:
         """Go back from ``held`` tokens to ``length``, or to the nearest length before that; returns which."""
         self._held = self._held if self._held and self._held.length <= length else None
         self._kept = [mark for mark in self._kept if mark.length <= length]
-        can_cut = length == 0 or (self.cuts and self._can_cut(length, held))
+        can_cut = self._can_cut(length, held)
         self._pass_width = 0
         if can_cut and self._memory.cut(length):
             return length
@@ -104,12 +104,24 @@ class RollBack:
         self._memory.erase()
         return 0
 
+    def reach(self, length: int, held: int) -> int:
+        """What `to` would return, if nothing fails."""
+        if self._can_cut(length, held):
+            return length
+        return max((mark.length for mark in self._all_marks() if mark.length <= length), default=0)
+
+    def least_of_copy(self, held: int) -> int:
+        """The fewest tokens, other than none, that a whole copy of the memory can be cut to once it is put back."""
+        return held if self.running_state or held > self.window > 0 else 0
+
     def _can_cut(self, length: int, held: int) -> bool:
+        if length == 0 or not self.cuts:
+            return length == 0
         if self.running_state:
             return held - length <= min(self.snapshots, self._pass_width - 1)
-        if not self._window:
+        if not self.window:
             return True
-        return 0 <= self._memory.oldest() <= max(length - self._window + 1, 0)
+        return 0 <= self._memory.oldest() <= max(length - self.window + 1, 0)
 
     def mark_size(self) -> int:
         """Bytes of a mark as the memory is now."""
@@ -124,11 +136,15 @@ class RollBack:
 
     def remembers(self, length: int) -> bool:
         """Whether `remember` would do anything at ``length`` tokens."""
-        return self.running_state or 0 < self._window < length
+        return self.running_state or 0 < self.window < length
 
     def remember(self, length: int) -> None:
         """Be ready to come back to ``length`` tokens later, as far as there is memory for it."""
-        if not self.remembers(length) or not self._is_new(length) or self.mark_size() > _KEPT_BYTES:
+        if not self.remembers(length) or not self._is_new(length):
+            return
+        if not self.running_state and self._memory.oldest() <= 0:  # nothing is lost yet, or it is no window after all
+            return
+        if self.mark_size() > _KEPT_BYTES:
             return
         mark = self._mark(length, np.empty(0, np.uint8))
         if mark:

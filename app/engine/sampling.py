@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,10 @@ from app.engine.protocol import Sampling
 from app.errors import KnownError
 
 Floats = NDArray[np.float32]
-_BLOCKS_PER_CANDIDATE = 8
+_LEAST_BLOCKS, _BLOCKS_PER_CANDIDATE = 512, 8
+_FIRST_NUCLEUS = 256
+_ROUNDING = 1e-5
+"""By how much a bound on logits, which are single precision, is widened; the exact cut is made after it."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,22 @@ class Distributions:
     """
 
     ids: NDArray[np.int64]
-    log_probs: NDArray[np.float64]
+    log_probs: NDArray[np.floating[Any]]
+    whole: bool = False
+    """Nothing is cut: K is the vocabulary, and candidates are in the order of their ids."""
+
+    def first(self, count: int) -> Distributions:
+        """The first ``count`` positions."""
+        return Distributions(self.ids[:count], self.log_probs[:count], self.whole)
+
+    def after(self, count: int) -> Distributions:
+        """All but the first ``count`` positions."""
+        return Distributions(self.ids[count:], self.log_probs[count:], self.whole)
 
     def probability(self, row: int, token: int) -> float:
         """The probability of ``token`` at position ``row``; 0 when it was cut."""
+        if self.whole:
+            return float(np.exp(self.log_probs[row, token])) if token < self.ids.shape[1] else 0.0
         found = np.flatnonzero(self.ids[row] == token)
         return float(np.exp(self.log_probs[row, found].max())) if len(found) else 0.0
 
@@ -83,23 +99,58 @@ def penalise_rows(logits: Floats, history: Sequence[int], draft: Sequence[int], 
     return np.stack([penalise(row, [*recent, *draft[:i]], sampling) for i, row in enumerate(logits)])
 
 
+def strided_maxima(values: Floats, blocks: int) -> Floats:
+    """Maxima of the last axis: number i is that of every ``blocks``-th value from i on, −inf where there is none.
+
+    Vectorised over the blocks, which is many times as quick as maxima of neighbouring values.
+    """
+    *rows, size = values.shape
+    whole = size - size % blocks
+    maxima = values[..., :whole].reshape(*rows, -1, blocks).max(axis=-2, initial=-np.inf)
+    if size > whole:
+        first = maxima[..., : size - whole]
+        np.maximum(first, values[..., whole:], out=first)
+    return np.asarray(maxima)
+
+
 def top_candidates(logits: Floats, k: int) -> NDArray[np.int64]:
     """Ids of the exact k largest of ``logits`` (shape (vocabulary,)), largest first, equal ones by id.
 
-    Without sorting the vocabulary: the k-th largest of the maxima of disjoint blocks is a lower bound of the k-th
-    largest value, and only the few values above it are sorted.
+    Without sorting the vocabulary: see `_top_bounds`.
     """
-    size = len(logits)
-    blocks = k * _BLOCKS_PER_CANDIDATE
-    if size >= 2 * blocks:
-        rows = size // blocks
-        maxima = logits[: rows * blocks].reshape(rows, blocks).max(axis=0)
-        bound = np.partition(maxima, blocks - k)[blocks - k]
-        candidates = np.flatnonzero(logits >= bound)
-    else:
-        candidates = np.arange(size)
-    order = np.lexsort((candidates, -logits[candidates]))[:k]
+    k = min(k, len(logits))
+    maxima = strided_maxima(logits[None, :], _blocks(len(logits), k))
+    return _above(logits, _top_bounds(maxima, k)[0], k)
+
+
+def _blocks(size: int, k: int) -> int:
+    return min(max(_LEAST_BLOCKS, k * _BLOCKS_PER_CANDIDATE), size)
+
+
+def _top_bounds(maxima: Floats, k: int) -> Floats:
+    """The k-th largest of the ``maxima`` of disjoint blocks: a lower bound of the k-th largest value of each row.
+
+    Few values lie above it, and only those have to be sorted.
+    """
+    place = maxima.shape[1] - k
+    return np.asarray(np.partition(maxima, place, axis=1)[:, place])
+
+
+def _above(row: Floats, bound: float, k: int) -> NDArray[np.int64]:
+    candidates = np.flatnonzero(row >= bound)
+    order = np.lexsort((candidates, -row[candidates]))[:k]
     return candidates[order]
+
+
+def keeps_all(sampling: Sampling) -> bool:
+    """Whether tokens are drawn and none is cut."""
+    return sampling.temperature > 0 and not sampling.top_k and sampling.top_p >= 1.0 and sampling.min_p <= 0.0
+
+
+def check_finite(values: Floats) -> None:
+    """Raises `KnownError` unless all ``values``, each the maximum of a row of logits, are numbers."""
+    if not np.isfinite(values).all():
+        raise KnownError("The model computes no valid numbers, so its file is probably damaged. Load another file.")
 
 
 def distributions(logits: Floats, sampling: Sampling) -> Distributions:
@@ -108,56 +159,92 @@ def distributions(logits: Floats, sampling: Sampling) -> Distributions:
     At temperature 0 each row has one candidate, the most likely token. Raises `KnownError` for logits that are no
     numbers, as a damaged file yields them.
     """
-    if not np.isfinite(logits.max(axis=1)).all():
-        raise KnownError("The model computes no valid numbers, so its file is probably damaged. Load another file.")
     if sampling.temperature == 0:
-        best = np.argmax(logits, axis=1)[:, None]
+        best = np.argmax(logits, axis=1)[:, None]  # a NaN where there is one
+        check_finite(np.take_along_axis(logits, best, axis=1))
         return Distributions(best.astype(np.int64), np.zeros(best.shape))
-    ids, log_probs = _top_k(logits, sampling) if sampling.top_k else _all(logits, sampling)
+    if keeps_all(sampling):
+        return _whole(logits, sampling.temperature)
+    cut = _top_k(logits, sampling) if sampling.top_k else stack([_without_top_k(row, sampling) for row in logits])
+    log_probs = cut.log_probs
     if sampling.top_p < 1.0:
         log_probs = _cut_top_p(log_probs, sampling.top_p)
     if sampling.min_p > 0.0:
         log_probs = _cut(log_probs, log_probs >= log_probs[:, :1] + np.log(sampling.min_p))
+    return Distributions(cut.ids, log_probs)
+
+
+def _whole(logits: Floats, temperature: float) -> Distributions:
+    log_probs = logits - logits.max(axis=1, keepdims=True)
+    check_finite(log_probs[:, 0])
+    log_probs /= np.float32(temperature)
+    log_probs -= np.log(np.exp(log_probs).sum(axis=1, keepdims=True))
+    ids = np.broadcast_to(np.arange(logits.shape[1]), logits.shape)
+    return Distributions(ids, log_probs, whole=True)
+
+
+def _top_k(logits: Floats, sampling: Sampling) -> Distributions:
+    k = min(sampling.top_k, logits.shape[1])
+    maxima = strided_maxima(logits, _blocks(logits.shape[1], k))
+    check_finite(maxima.max(axis=1))
+    ids = np.stack([_above(row, bound, k) for row, bound in zip(logits, _top_bounds(maxima, k), strict=True)])
+    scores = np.take_along_axis(logits, ids, axis=1).astype(np.float64) / sampling.temperature
+    return Distributions(ids, _normalise(scores))
+
+
+def _without_top_k(row: Floats, sampling: Sampling) -> Distributions:
+    """As many of the most likely candidates of one row as top-p and min-p can leave over.
+
+    Their log probabilities are among all tokens, whose sum only top-p needs; without it they are relative to the first.
+    """
+    best, temperature = row.max(), np.float32(sampling.temperature)
+    check_finite(best)
+    total = np.exp((row - best) / temperature).sum() if sampling.top_p < 1.0 else 1.0
+    if sampling.min_p > 0.0:
+        least = best + temperature * np.float32(np.log(sampling.min_p) - _ROUNDING)
+        candidates = np.flatnonzero(row >= least)
+        ids = candidates[np.lexsort((candidates, -row[candidates]))]
+    else:
+        ids = _nucleus(row, best, temperature, float(total * sampling.top_p))
+    scores = (row[ids].astype(np.float64) - float(best)) / sampling.temperature
+    return Distributions(ids[None, :], (scores - np.log(float(total)))[None, :])
+
+
+def _nucleus(row: Floats, best: np.float32, temperature: np.float32, weight: float) -> NDArray[np.int64]:
+    """The most likely tokens, at least so many that their weights, the first one's being 1, sum up to ``weight``."""
+    count = _FIRST_NUCLEUS
+    while True:
+        count = min(count, len(row))
+        ids = top_candidates(row, count)
+        if count == len(row) or float(np.exp((row[ids] - best) / temperature).sum()) > weight * (1.0 + _ROUNDING):
+            return ids
+        count *= 8
+
+
+def stack(rows: Sequence[Distributions]) -> Distributions:
+    """Distributions of one position each below each other; shorter ones are padded with candidates of probability 0."""
+    width = max(row.ids.shape[1] for row in rows)
+    if all(row.whole for row in rows):
+        ids = np.broadcast_to(np.arange(width), (len(rows), width))
+        return Distributions(ids, np.concatenate([row.log_probs for row in rows]), whole=True)
+    ids = np.zeros((len(rows), width), np.int64)
+    log_probs = np.full((len(rows), width), -np.inf)
+    for place, row in enumerate(rows):
+        ids[place, : row.ids.shape[1]] = row.ids[0]
+        log_probs[place, : row.log_probs.shape[1]] = row.log_probs[0]
     return Distributions(ids, log_probs)
 
 
-def _top_k(logits: Floats, sampling: Sampling) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    k = min(sampling.top_k, logits.shape[1])
-    ids = np.stack([top_candidates(row, k) for row in logits])
-    return ids, _normalise(np.take_along_axis(logits, ids, axis=1).astype(np.float64) / sampling.temperature)
-
-
-def _all(logits: Floats, sampling: Sampling) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Without top-k: as many of the most likely candidates as top-p and min-p can leave over, with their log
-    probabilities among all. Only they are sorted, not the vocabulary; all are when neither cuts.
-    """
-    size, count = logits.shape[1], logits.shape[1]
-    scores = logits.astype(np.float64) / sampling.temperature
-    best = scores.max(axis=1, keepdims=True)
-    log_probs = scores - best - np.log(np.exp(scores - best).sum(axis=1, keepdims=True))
-    if sampling.min_p > 0.0:
-        count = int((scores >= best + np.log(sampling.min_p)).sum(axis=1).max())
-    elif sampling.top_p < 1.0:
-        count = 0
-        reached = np.zeros(1)
-        while count < size and reached.min() < sampling.top_p:
-            count = min(max(256, 8 * count), size)
-            largest = np.partition(log_probs, size - count, axis=1)[:, size - count :]
-            reached = np.exp(largest).sum(axis=1)
-    ids = np.stack([top_candidates(row, count) for row in logits])
-    return ids, np.take_along_axis(log_probs, ids, axis=1)
-
-
-def _normalise(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _normalise(scores: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     shifted = scores - scores[:, :1]  # rows are sorted: the first is the largest
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
-def _cut(log_probs: NDArray[np.float64], kept: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _cut(log_probs: NDArray[np.floating[Any]], kept: NDArray[np.bool_]) -> NDArray[np.float64]:
     return _normalise(np.where(kept, log_probs, -np.inf))
 
 
-def _cut_top_p(log_probs: NDArray[np.float64], top_p: float) -> NDArray[np.float64]:
+def _cut_top_p(log_probs: NDArray[np.floating[Any]], top_p: float) -> NDArray[np.float64]:
     """Keep the smallest set of most likely candidates whose probabilities reach ``top_p``."""
     probabilities = np.exp(log_probs)
     before = np.cumsum(probabilities, axis=1) - probabilities

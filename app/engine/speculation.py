@@ -10,14 +10,17 @@ from typing import Protocol
 from app.engine.cache import Cache
 from app.engine.drafters import Proposal
 from app.engine.drafting import NO_DRAFT, Draft, Drafting
+from app.engine.kinds import TextKinds
 from app.engine.protocol import AcceptRule, DrafterName, FinishReason, Piece, Round, Sampling
 from app.engine.sampling import Floats, distributions, penalise_rows
 from app.engine.text import TextStream
-from app.engine.verification import Verdict, coupled, rejection
+from app.engine.verification import Verdict, coupled, rejection, sample
 from app.errors import Cancelled
 
 _CAUGHT_UP = 4
 """At most so many tokens that a roll-back took too much are fed again within a verify pass; more go before it."""
+_PROMPT_END = 16
+"""Tokens of the prompt in which a chat template may begin the model's thinking."""
 
 
 class TargetVocabulary(Protocol):
@@ -64,6 +67,7 @@ class Decoding:
         self._prompt_length = len(target.tokens)
         self.context: list[int] = list(target.tokens)
         """Prompt and answer; all but the last token are in the target's cache while a round starts."""
+        self._kinds = TextKinds(b"".join(map(vocabulary.piece, self.context[-_PROMPT_END:])).decode("utf-8", "replace"))
         self._round = 0
         self.finish_reason: FinishReason | None = None
         self.stop_string: str | None = None
@@ -95,7 +99,7 @@ class Decoding:
             self._trim_cache()
 
     def _first(self, logits: Floats) -> Round:
-        begun = time.perf_counter()
+        begun, kind = time.perf_counter(), self._kinds.kind
         verdict = self._judge(logits, Proposal())
         tokens, pieces = self._take(verdict, Proposal(), None)
         if self._drafting:
@@ -105,12 +109,13 @@ class Decoding:
             verify_passes=0,
             pieces=pieces,
             tokens=tokens,
+            kind=kind,
             other_seconds=time.perf_counter() - begun,
             time=self._since_start(),
         )
 
     def _next(self) -> Round:
-        begun = time.perf_counter()
+        begun, kind = time.perf_counter(), self._kinds.kind
         self._round += 1
         draft = self._draft()
         proposal = draft.proposal.first(draft.tested)
@@ -138,6 +143,7 @@ class Decoding:
             tested=draft.tested,
             accepted=min(verdict.accepted, tokens),
             paused=draft.plan.paused,
+            kind=kind,
             draft_seconds=seconds[0],
             verify_seconds=seconds[1],
             other_seconds=time.perf_counter() - verified,
@@ -163,7 +169,7 @@ class Decoding:
             return NO_DRAFT
         room = self._target.length - len(self.context)
         left = self._left()
-        return self._drafting.draft(room if left is None else min(room, left - 1))
+        return self._drafting.draft(room if left is None else min(room, left - 1), self._kinds.kind)
 
     def _left(self) -> int | None:
         limit = self._task.max_tokens
@@ -171,10 +177,11 @@ class Decoding:
 
     def _judge(self, logits: Floats, proposal: Proposal) -> Verdict:
         task, position = self._task, len(self.context)
-        p = distributions(penalise_rows(logits, self.context, proposal.tokens, task.sampling), task.sampling)
+        logits = penalise_rows(logits, self.context, proposal.tokens, task.sampling)
         if task.accept == "rejection" and proposal.distributions is not None:
+            p = distributions(logits, task.sampling)
             return rejection(p, proposal.distributions, proposal.tokens, task.seed, position)
-        return coupled(p, proposal.tokens, task.seed, position)
+        return coupled(sample(logits, task.sampling, task.seed, position), proposal.tokens)
 
     def _take(self, verdict: Verdict, proposal: Proposal, drafter: DrafterName | None) -> tuple[int, list[Piece]]:
         """Add accepted tokens and the target's own until the answer ends: how many, and what may be shown."""
@@ -189,6 +196,8 @@ class Decoding:
             shown += self._show(piece)
             if self.finish_reason:
                 break
+        for piece in shown:
+            self._kinds.add(piece.text)
         return taken, shown
 
     def _guess(self, proposal: Proposal, verdict: Verdict) -> str | None:

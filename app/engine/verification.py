@@ -9,23 +9,39 @@ min(1, p(x) / q(x)); the first rejected one is replaced by a draw from max(0, p 
 
 The random numbers are counter-based: a hash of (seed, position, purpose, token), so that no state has to be rolled
 back and the draws for different purposes are independent.
+
+Gumbel noise is −log of exponential noise, and a race of exponential clocks can be told from its end: the first of m
+rings after an exponential time of rate m, each is the first with the same chance, and from then on the others run as if
+started anew (they have no memory). So the noise of a token is made of its block's first ring and, unless the token is
+the one that rang, of a clock of its own. It is as independent as if drawn one by one, and `best_of_all` finds the
+winner of a whole vocabulary while it looks at a few blocks only.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.sampling import Distributions
+from app.engine.protocol import Sampling
+from app.engine.sampling import Distributions, Floats, check_finite, distributions, keeps_all, strided_maxima
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _MASK = (1 << 64) - 1
+_BLOCKS, _MEMBERS = 4096, 64
+_PAGE = _BLOCKS * _MEMBERS
+"""Token t is member t mod `_PAGE` ÷ `_BLOCKS` of block t mod `_BLOCKS` of page t ÷ `_PAGE`, whatever the vocabulary."""
+_BLOCK_COUNTERS = 1 << 40
+"""Counters of blocks begin here, those of tokens end before."""
+_LOOK_FIRST = 1.0
+"""Blocks that promise as much as the best one less this are looked at first."""
 
 
 class Purpose(IntEnum):
@@ -59,43 +75,112 @@ def _key(seed: int, position: int, purpose: Purpose) -> int:
     return x
 
 
-def _uniforms(keys: NDArray[np.uint64], counters: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Number ``counters`` of the SplitMix64 streams that start at ``keys``, uniform in the open interval (0, 1)."""
+def _bits(keys: NDArray[np.uint64] | np.uint64, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Number ``counters`` of the SplitMix64 streams that start at ``keys``."""
     x = keys + counters * np.uint64(_GOLDEN)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX_1)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(_MIX_2)
     x ^= x >> np.uint64(31)
-    return np.asarray(((x >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53)
+    return np.asarray(x)
+
+
+def _uniforms(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Uniform in the open interval (0, 1), from the upper 53 bits."""
+    return np.asarray(((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53)
 
 
 def uniform(seed: int, position: int, purpose: Purpose) -> float:
     """A uniform number in (0, 1), the same for the same arguments."""
     key = np.array([_key(seed, position, purpose)], np.uint64)
-    return float(_uniforms(key, np.ones(1, np.uint64))[0])
+    return float(_uniforms(_bits(key, np.ones(1, np.uint64)))[0])
 
 
 def gumbel(
     seed: int, positions: Sequence[int], ids: NDArray[np.int64], purpose: Purpose = Purpose.TARGET
 ) -> NDArray[np.float64]:
     """Standard Gumbel noise for the candidates ``ids`` (shape (R, K)) at R ``positions``."""
-    keys = np.array([_key(seed, position, purpose) for position in positions], np.uint64)
-    return np.asarray(-np.log(-np.log(_uniforms(keys[:, None], ids.astype(np.uint64) + np.uint64(1)))))
+    keys = np.array([_key(seed, position, purpose) for position in positions], np.uint64)[:, None]
+    blocks = (ids // _PAGE * _BLOCKS + ids % _BLOCKS).astype(np.uint64)
+    first, winners = _first_rings(keys, blocks)
+    rest = -np.log(_uniforms(_bits(keys, ids.astype(np.uint64) + np.uint64(1))))
+    return np.asarray(-np.log(first + np.where(ids // _BLOCKS % _MEMBERS == winners, 0.0, rest)))
+
+
+def _first_rings(
+    keys: NDArray[np.uint64] | np.uint64, blocks: NDArray[np.uint64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """When the first clock of each block rings, and which of its members that is."""
+    bits = _bits(keys, blocks + np.uint64(_BLOCK_COUNTERS))
+    return -np.log(_uniforms(bits)) / _MEMBERS, (bits % np.uint64(_MEMBERS)).astype(np.int64)
+
+
+def best_of_all(scores: Floats, seed: int, position: int, purpose: Purpose = Purpose.TARGET) -> tuple[int, float]:
+    """argmax(``scores`` + g) over a whole vocabulary, and its lead over the best of the others that were looked at.
+
+    A block cannot beat its best score plus the noise of its first ring; those that cannot win are left out.
+    """
+    if len(scores) <= _BLOCKS:
+        noisy = scores + gumbel(seed, [position], np.arange(len(scores))[None, :], purpose)[0]
+        best = int(np.argmax(noisy))
+        return best, lead_of(noisy, best)
+    pages = [strided_maxima(scores[at : at + _PAGE], _BLOCKS) for at in range(0, len(scores), _PAGE)]
+    most = np.concatenate(pages)
+    key = np.uint64(_key(seed, position, purpose))
+    promised = most - np.log(_first_rings(key, np.arange(len(most), dtype=np.uint64))[0])
+    likely = promised >= promised.max() - _LOOK_FIRST
+    ids, noisy = _noisy_members(np.flatnonzero(likely), scores, seed, position, purpose)
+    rest = np.flatnonzero((promised >= noisy.max()) & ~likely)
+    if len(rest):
+        more = _noisy_members(rest, scores, seed, position, purpose)
+        ids, noisy = np.concatenate([ids, more[0]]), np.concatenate([noisy, more[1]])
+    best = int(np.argmax(noisy))
+    return int(ids[best]), lead_of(noisy, best)
+
+
+def _noisy_members(
+    blocks: NDArray[np.int64], scores: Floats, seed: int, position: int, purpose: Purpose
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    first = blocks // _BLOCKS * _PAGE + blocks % _BLOCKS
+    ids = (first[:, None] + np.arange(0, _PAGE, _BLOCKS)).ravel()
+    ids = ids[ids < len(scores)]
+    return ids, scores[ids] + gumbel(seed, [position], ids[None, :], purpose)[0]
+
+
+def lead_of(scores: NDArray[np.floating[Any]], best: int) -> float:
+    """By how much the best score is above the second-best; infinite where there is no other."""
+    if len(scores) == 1:
+        return math.inf
+    return float(scores[best] - max(scores[:best].max(initial=-np.inf), scores[best + 1 :].max(initial=-np.inf)))
 
 
 def draw(p: Distributions, seed: int, positions: Sequence[int], purpose: Purpose = Purpose.TARGET) -> list[int]:
     """One token a row of ``p``, by argmax(log p + g): an exact sample (Gumbel-max)."""
     if p.ids.shape[1] == 1:
         return [int(token) for token in p.ids[:, 0]]
+    if p.whole and p.ids.shape[1] > _BLOCKS:
+        return _draw_all(p.log_probs, seed, positions, purpose)
     best = np.argmax(p.log_probs + gumbel(seed, positions, p.ids, purpose), axis=1)
     return [int(p.ids[row, column]) for row, column in enumerate(best)]
 
 
-def coupled(p: Distributions, draft: Sequence[int], seed: int, position: int) -> Verdict:
-    """Accept the draft as far as it equals the target's own tokens.
+def _draw_all(scores: Floats, seed: int, positions: Sequence[int], purpose: Purpose = Purpose.TARGET) -> list[int]:
+    return [best_of_all(row, seed, position, purpose)[0] for row, position in zip(scores, positions, strict=True)]
 
-    ``p`` has len(draft) + 1 rows; row i is the target's distribution at ``position`` + i.
+
+def sample(logits: Floats, sampling: Sampling, seed: int, position: int) -> list[int]:
+    """The target's own token for each row of ``logits``; row i is at ``position`` + i. Raises as `distributions`.
+
+    The same as drawing from `distributions`. Where nothing is cut, their sums are not needed and not computed.
     """
-    tokens = draw(p, seed, range(position, position + len(draft) + 1))
+    positions = range(position, position + len(logits))
+    if not keeps_all(sampling):
+        return draw(distributions(logits, sampling), seed, positions)
+    check_finite(logits.max(axis=1))
+    return _draw_all(logits / np.float32(sampling.temperature), seed, positions)
+
+
+def coupled(tokens: Sequence[int], draft: Sequence[int]) -> Verdict:
+    """Accept the draft as far as it equals the target's own ``tokens``, of which there is one more."""
     accepted = 0
     while accepted < len(draft) and draft[accepted] == tokens[accepted]:
         accepted += 1
@@ -111,8 +196,7 @@ def rejection(p: Distributions, q: Distributions, draft: Sequence[int], seed: in
         p_token, q_token = p.probability(i, token), q.probability(i, token)
         if uniform(seed, position + i, Purpose.ACCEPT) * q_token >= p_token:
             return Verdict(i, _draw_residual(p, q, i, seed, position + i))
-    last = Distributions(p.ids[len(draft) :], p.log_probs[len(draft) :])
-    return Verdict(len(draft), draw(last, seed, [position + len(draft)])[0])
+    return Verdict(len(draft), draw(p.after(len(draft)), seed, [position + len(draft)])[0])
 
 
 def _draw_residual(p: Distributions, q: Distributions, row: int, seed: int, position: int) -> int:
@@ -124,5 +208,5 @@ def _draw_residual(p: Distributions, q: Distributions, row: int, seed: int, posi
     if rest.sum() <= 0.0:  # p = q up to rounding: a rejection here has probability zero, p itself is right
         rest = p_row
     with np.errstate(divide="ignore"):
-        weights = Distributions(candidates, np.log(rest / rest.sum())[None, :])
+        weights = Distributions(candidates, np.log(rest / rest.sum())[None, :], p.whole)
     return draw(weights, seed, [position], Purpose.RESIDUAL)[0]

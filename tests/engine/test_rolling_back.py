@@ -12,6 +12,7 @@ import pytest
 
 from app.engine import llama, loading, rolling_back
 from app.engine.llama import Context, Model
+from app.engine.memory import Memory
 from app.engine.protocol import MAX_DRAFT_LENGTH, LoadSettings
 from app.engine.rolling_back import longest_draft
 from app.errors import KnownError
@@ -118,17 +119,18 @@ def test_llama_cpp_reports_success_where_the_window_is_gone_and_that_is_not_beli
     text = [3 + step * 7 % 490 for step in range(800)]
     for start in range(0, 800, 50):
         context.decode(text[start : start + 50], 0)
-        if start == 50:
-            context.remember()
-    assert context._memory.oldest() > 300
-    context.roll_back(300)
-    assert len(context.tokens) == 100
+        if start in (150, 350):
+            context.remember()  # at 200 the window is still there by itself
+    assert context._memory.oldest() > 500
+    assert [mark.length for mark in context.rolling_back._kept] == [400]
+    context.roll_back(500)
+    assert len(context.tokens) == 400
     assert error_against_fresh(context, fresh, 7) < _LARGEST_ERROR
-    context.roll_back(100)
-    for start in range(100, 800, 50):
+    context.roll_back(400)
+    for start in range(400, 800, 50):
         context.decode(text[start : start + 50], 0)
-    assert context._memory.cut(300)
-    context.tokens = context.tokens[:300]
+    assert context._memory.cut(500)
+    context.tokens = context.tokens[:500]
     assert error_against_fresh(context, fresh, 7) > 0.01
     context.close()
     fresh.close()
@@ -143,12 +145,12 @@ def test_every_memory_can_take_the_longest_draft_back(model: Model, snapshots: i
     context.close()
 
 
-def cut_deeper(memory: llama._Memory, length: int) -> bool:
+def cut_deeper(memory: Memory, length: int) -> bool:
     """Succeeds and leaves a state from before."""
     return bool(llama_cpp.llama_memory_seq_rm(memory._memory, 0, max(length - 1, 0), -1))
 
 
-def read_nothing_new(memory: llama._Memory, into: rolling_back.Bytes) -> bool:
+def read_nothing_new(memory: Memory, into: rolling_back.Bytes) -> bool:
     """Every mark is the first one."""
     if not hasattr(memory, "first"):
         assert real_read_mark(memory, into)
@@ -157,14 +159,14 @@ def read_nothing_new(memory: llama._Memory, into: rolling_back.Bytes) -> bool:
     return True
 
 
-real_read_mark = llama._Memory.read_mark
+real_read_mark = Memory.read_mark
 
 
 @pytest.mark.parametrize("model", ["mamba", "granitehybrid"], indirect=True)
 def test_marks_that_do_not_work_are_found_out(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     context = new_context(model)
     context.decode([1, 2], 0)
-    monkeypatch.setattr(llama._Memory, "read_mark", read_nothing_new)
+    monkeypatch.setattr(Memory, "read_mark", read_nothing_new)
     context.remember()
     context.clear()
     assert longest_draft(context, model.vocabulary_size) == 0
@@ -181,7 +183,7 @@ def test_marks_that_do_not_work_are_found_out(model: Model, monkeypatch: pytest.
 @pytest.mark.parametrize("model", WITH_SNAPSHOTS, indirect=True)
 def test_snapshots_are_enough_for_short_drafts(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     context = new_context(model, 5)
-    monkeypatch.setattr(llama._Memory, "write_mark", lambda *_: False)
+    monkeypatch.setattr(Memory, "write_mark", lambda *_: False)
     assert longest_draft(context, model.vocabulary_size) == 5
     context.close()
 
@@ -189,7 +191,7 @@ def test_snapshots_are_enough_for_short_drafts(model: Model, monkeypatch: pytest
 @pytest.mark.parametrize("model", ["qwen35", "lfm2", "gemma3"], indirect=True)
 def test_cuts_that_leave_another_state_are_found_out(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     context = new_context(model, 5)
-    monkeypatch.setattr(llama._Memory, "cut", cut_deeper)
+    monkeypatch.setattr(Memory, "cut", cut_deeper)
     assert longest_draft(context, model.vocabulary_size) == 0
     context.close()
 

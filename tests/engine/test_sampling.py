@@ -56,6 +56,9 @@ def test_top_candidates_survive_minus_infinity() -> None:
         Sampling(),
         OPEN,
         Sampling(temperature=1.4, top_k=0, top_p=0.9, min_p=0.0),
+        Sampling(temperature=3.0, top_k=0, top_p=0.97, min_p=0.0),
+        Sampling(temperature=1.4, top_k=0, top_p=0.9, min_p=0.05),
+        Sampling(temperature=1.4, top_k=0, top_p=1.0, min_p=0.05),
         Sampling(temperature=0.5, top_k=12, top_p=1.0, min_p=0.1),
         Sampling(temperature=2.0, top_k=3, top_p=0.1, min_p=0.9),
     ],
@@ -64,7 +67,10 @@ def test_distributions_follow_the_definition(sampling: Sampling) -> None:
     rows = np.stack([logits(seed, 2000) for seed in range(6)])
     result = distributions(rows, sampling)
     for i, row in enumerate(rows):
-        assert result.dense(i, 2000) == pytest.approx(reference(row, sampling), abs=1e-9)
+        expected = reference(row, sampling)
+        assert result.dense(i, 2000) == pytest.approx(expected, abs=1e-6 if sampling is OPEN else 1e-9)
+        for token in (int(row.argmax()), 0, 2000):
+            assert result.probability(i, token) == result.dense(i, 2001)[token]
 
 
 def test_temperature_zero_leaves_the_most_likely_token() -> None:

@@ -6,8 +6,19 @@ import numpy as np
 import pytest
 
 from app.engine.protocol import Sampling
-from app.engine.sampling import Distributions, distributions
-from app.engine.verification import Purpose, Verdict, coupled, draw, gumbel, rejection, uniform
+from app.engine.sampling import Distributions, Floats, distributions
+from app.engine.verification import (
+    Purpose,
+    Verdict,
+    best_of_all,
+    coupled,
+    draw,
+    gumbel,
+    rejection,
+    sample,
+    uniform,
+)
+from app.errors import KnownError
 from tests.support.statistics import chi_square_p_value
 
 SIZE = 12
@@ -44,12 +55,69 @@ def test_draws_follow_the_distribution(sampling: Sampling) -> None:
     assert chi_square_p_value(np.bincount(tokens, minlength=SIZE), p.dense(0, SIZE)) > 1e-4
 
 
+def test_noise_is_independent_within_a_block_and_between_blocks() -> None:
+    ids = np.array([[5, 5 + 4096, 5 + 2 * 4096, 6]])
+    noise = gumbel(1, range(DRAWS), ids.repeat(DRAWS, 0))
+    uniforms = np.exp(-np.exp(-noise))  # the Gumbel distribution function
+    cells = np.floor(uniforms * 4).astype(int)
+    for other in (1, 2, 3):
+        together = np.bincount(cells[:, 0] * 4 + cells[:, other], minlength=16)
+        assert chi_square_p_value(together, np.full(16, 1 / 16)) > 1e-4
+
+
+def scores_of(size: int, kind: str) -> Floats:
+    scores = np.random.default_rng(size).normal(0, 4, size).astype(np.float32)
+    match kind:
+        case "flat":
+            scores *= 0
+        case "peaked":
+            scores[size // 3] = 30.0
+        case "masked":
+            scores[np.arange(size) % 7 > 0] = -np.inf
+    return scores
+
+
+@pytest.mark.parametrize("size", [12, 4096, 4097, 152_000, 300_000])
+@pytest.mark.parametrize("kind", ["usual", "flat", "peaked", "masked"])
+def test_the_best_of_all_is_found_without_looking_at_all(size: int, kind: str) -> None:
+    scores = scores_of(size, kind)
+    for seed in range(10):
+        noisy = scores + gumbel(seed, [7], np.arange(size)[None, :])[0]
+        assert best_of_all(scores, seed, 7)[0] == np.argmax(noisy)
+
+
+def test_the_lead_of_the_best_of_all_is_over_the_next_best() -> None:
+    scores = scores_of(4096, "usual")
+    noisy = np.sort(scores + gumbel(3, [7], np.arange(4096)[None, :])[0])
+    assert best_of_all(scores, 3, 7)[1] == pytest.approx(noisy[-1] - noisy[-2])
+
+
+def test_draws_from_a_large_vocabulary_follow_the_distribution() -> None:
+    rare, likely = np.log(0.02 / 9992), np.log(0.98 / 8)
+    row = np.full(10_000, rare, np.float32)
+    row[:8192:1024] = likely  # two blocks, four members of each
+    p = distributions(row[None, :], PLAIN)
+    tokens = np.array([draw(p, seed, [0])[0] for seed in range(4000)])
+    is_likely = (tokens < 8192) & (tokens % 1024 == 0)
+    counts = np.bincount(np.where(is_likely, tokens // 1024, 8), minlength=9)
+    assert chi_square_p_value(counts, np.array([0.98 / 8] * 8 + [0.02])) > 1e-4
+
+
+@pytest.mark.parametrize("sampling", [PLAIN, Sampling(), Sampling(temperature=0)])
+def test_a_sample_is_a_draw_from_the_distributions(sampling: Sampling) -> None:
+    logits = np.random.default_rng(5).normal(0, 4, (3, 20_000)).astype(np.float32)
+    assert sample(logits, sampling, 1, 7) == draw(distributions(logits, sampling), 1, [7, 8, 9])
+    logits[1, 9] = np.nan
+    with pytest.raises(KnownError, match="no valid numbers"):
+        sample(logits, sampling, 1, 7)
+
+
 def test_coupled_accepts_exactly_what_the_target_would_have_written() -> None:
     p = some(1, rows=4)
     own = draw(p, 9, range(20, 24))
-    assert coupled(p, own[:3], 9, 20) == Verdict(3, own[3])
+    assert coupled(own, own[:3]) == Verdict(3, own[3])
     wrong = (own[1] + 1) % SIZE
-    assert coupled(p, [own[0], wrong, own[2]], 9, 20) == Verdict(1, own[1])
+    assert coupled(own, [own[0], wrong, own[2]]) == Verdict(1, own[1])
 
 
 def test_coupled_with_the_same_noise_is_accepted_more_often_than_independent_sampling() -> None:

@@ -19,8 +19,10 @@ from tests.support.gguf_files import (
     Tensors,
     attention,
     feed_forward,
+    llama_weights,
     make_model,
     output,
+    spm_vocabulary,
 )
 
 Architecture = Literal["mamba", "qwen35", "lfm2", "granitehybrid", "gemma3", "llama"]
@@ -31,18 +33,24 @@ WINDOW = 32
 
 
 def make(path: Path, architecture: Architecture, **options: Any) -> Path:
-    """Write a model of ``architecture``; ``options`` as for `make_model`.
+    """Write a model of ``architecture`` that never ends an answer; ``options`` as for `make_model`.
 
-    In full precision, so that the two best logits of a random model are as good as never closer than rounding: then a
-    difference between two texts is a mistake of the memory, and no luck.
+    In full precision, so that the two best logits of a random model are seldom closer than rounding: then a difference
+    between two texts is a mistake of the memory, and no luck.
     """
     options.setdefault("weights", "F32")
     options.setdefault("layers", 4)
     options.setdefault("chat_template", CHATML_TEMPLATE)
-    if architecture == "llama":
-        return make_model(path, **options)
     metadata, tensors = _KINDS[architecture]
-    return make_model(path, architecture=architecture, edit=metadata, tensors=tensors, **options)
+    vocabulary = spm_vocabulary()
+    ends = [token for token in (vocabulary.eos, vocabulary.eot) if token is not None]
+
+    def endless(shape: Shape, random: RandomWeights) -> Tensors:
+        made = tensors(shape, random)
+        made["output.weight"][ends] = 0.0  # the best logit of 512 is far above
+        return made
+
+    return make_model(path, architecture=architecture, vocabulary=vocabulary, edit=metadata, tensors=endless, **options)
 
 
 def _is_recurrent(layer: int) -> bool:
@@ -241,4 +249,5 @@ _KINDS: dict[str, tuple[Callable[[gguf.GGUFWriter], None], Callable[[Shape, Rand
     "lfm2": (_lfm2_metadata, _lfm2),
     "qwen35": (_qwen_metadata, _qwen),
     "gemma3": (_gemma3_metadata, _gemma3),
+    "llama": (lambda _: None, llama_weights),
 }

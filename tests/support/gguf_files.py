@@ -168,7 +168,7 @@ def make_model(
         edit(writer)
     if with_tensors:
         shape = Shape(len(vocabulary.tokens), width, heads, kv_heads or heads, layers, feed_forward or 2 * width)
-        made = (tensors or _llama_weights)(shape, RandomWeights(seed, noise))
+        made = (tensors or llama_weights)(shape, RandomWeights(seed, noise))
         made["output.weight"] *= np.float32(sharpness)
         for tensor_name, array in made.items():
             _add_tensor(writer, tensor_name, array, weights)
@@ -228,7 +228,8 @@ def _add_vocabulary(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
         writer.add_add_eos_token(vocabulary.add_eos)
 
 
-def _llama_weights(shape: Shape, random: RandomWeights) -> Tensors:
+def llama_weights(shape: Shape, random: RandomWeights) -> Tensors:
+    """All tensors of a llama model."""
     tensors = {"token_embd.weight": random.matrix(shape.vocabulary, shape.width, 1.0)}
     for layer in range(shape.layers):
         tensors |= attention(f"blk.{layer}.", shape, random) | feed_forward(f"blk.{layer}.", shape, random)

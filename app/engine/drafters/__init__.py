@@ -36,9 +36,7 @@ class Proposal:
         """The same with only the first ``count`` tokens."""
         if count >= len(self.tokens):
             return self
-        rows = self.distributions
-        if rows is not None:
-            rows = Distributions(rows.ids[:count], rows.log_probs[:count])
+        rows = self.distributions.first(count) if self.distributions is not None else None
         return Proposal(self.tokens[:count], rows, self.confidences[:count], self.others[:count])
 
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.cache import Cache, shared_prefix
+from app.engine.cache import Beginning, Cache, shared_prefix
 from app.engine.drafters import Proposal, Worth, always
 from app.engine.protocol import AcceptRule, DrafterName, Sampling, Way
-from app.engine.sampling import Distributions, Floats, distributions, has_penalties, penalise, top_candidates
-from app.engine.verification import Purpose, draw, gumbel
+from app.engine.sampling import (
+    Distributions,
+    Floats,
+    distributions,
+    has_penalties,
+    keeps_all,
+    penalise,
+    stack,
+    top_candidates,
+)
+from app.engine.verification import Purpose, best_of_all, draw, gumbel, lead_of
 from app.errors import Cancelled, KnownError
 
 _UNKNOWN_TOKENS = "This chat has tokens that the draft model does not know."
@@ -30,13 +39,19 @@ class ModelDrafter:
     name: DrafterName = "model"
 
     def __init__(
-        self, cache: Cache, vocabulary: int, ends: Callable[[int], bool], should_stop: Callable[[], bool]
+        self,
+        cache: Cache,
+        keeper: Beginning,
+        vocabulary: int,
+        ends: Callable[[int], bool],
+        should_stop: Callable[[], bool],
     ) -> None:
-        """``vocabulary`` is the number of ids both models know; ``ends`` tells tokens after which nothing follows.
+        """``keeper`` brings ``cache`` from chat to chat; ``vocabulary`` is the number of ids both models know.
 
-        ``should_stop`` is asked while a prompt is processed.
+        ``ends`` tells tokens after which nothing follows; ``should_stop`` is asked while a prompt is processed.
         """
         self._cache = cache
+        self._keeper = keeper
         self._should_stop = should_stop
         self._vocabulary = vocabulary
         self._ends = ends
@@ -49,13 +64,15 @@ class ModelDrafter:
         self._sampling, self._accept, self._seed = sampling, accept, seed
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """Take over a prompt. What the cache shares with it is kept, the rest is processed. See `Drafter.begin`."""
+        """Take over a prompt: what the cache lacks of it is processed. See `Drafter.begin`."""
         self._context = list(tokens)
         self._proposed = []
         if not self._knows(tokens):
             raise KnownError(_UNKNOWN_TOKENS)
-        self._cache.roll_back(shared_prefix(self._cache.tokens, tokens))
+        shared = self._keeper.begin(tokens)
+        begun = time.perf_counter()
         self._catch_up(0)
+        self._keeper.processed(len(tokens) - shared, time.perf_counter() - begun)
         self._cache.remember()
 
     def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:
@@ -79,7 +96,7 @@ class ModelDrafter:
         rows = [choice.distribution for choice in choices if choice.distribution is not None]
         others = [choice.other for choice in choices if choice.other is not None]
         leads = [choice.lead for choice in choices]
-        return Proposal(list(self._proposed), _stack(rows) if rows else None, leads, others)
+        return Proposal(list(self._proposed), stack(rows) if rows else None, leads, others)
 
     def accepted(self, tokens: Sequence[int]) -> None:
         """See `Drafter.accepted`."""
@@ -124,14 +141,25 @@ class ModelDrafter:
         if self._accept == "rejection":
             q = distributions(row[None, :], sampling)
             token = draw(q, self._seed, [position], Purpose.DRAFT)[0]
-            return _Choice(token, _lead(q.log_probs[0], 0), distribution=q)
+            sure = _best(row)[1] / sampling.temperature if q.whole else lead_of(q.log_probs[0], 0)
+            return _Choice(token, sure, distribution=q)
+        if keeps_all(sampling):
+            return self._choose_from_all(row, position, way)
         ids = _likely(row, sampling)
         scores = row[ids].astype(np.float64) / sampling.temperature
         noisy = scores + gumbel(self._seed, [position], ids[None, :])[0]
         likeliest, coupled = int(np.argmax(scores)), int(np.argmax(noisy))
         if way == "greedy":
-            return _Choice(int(ids[likeliest]), _lead(scores, likeliest), other=int(ids[coupled]))
-        return _Choice(int(ids[coupled]), _lead(noisy, coupled), other=int(ids[likeliest]))
+            return _Choice(int(ids[likeliest]), lead_of(scores, likeliest), other=int(ids[coupled]))
+        return _Choice(int(ids[coupled]), lead_of(noisy, coupled), other=int(ids[likeliest]))
+
+    def _choose_from_all(self, row: Floats, position: int, way: Way) -> _Choice:
+        temperature = np.float32(self._sampling.temperature)
+        coupled, coupled_lead = best_of_all(row / temperature, self._seed, position)
+        if way == "coupled":
+            return _Choice(coupled, coupled_lead, other=int(np.argmax(row)))
+        likeliest, likeliest_lead = _best(row)
+        return _Choice(likeliest, likeliest_lead / float(temperature), other=coupled)
 
 
 @dataclass(frozen=True)
@@ -151,45 +179,17 @@ def _best(row: Floats) -> tuple[int, float]:
     return token, float(row[token] - second)
 
 
-def _lead(scores: NDArray[np.float64], best: int) -> float:
-    if len(scores) == 1:
-        return math.inf
-    return float(scores[best] - np.delete(scores, best).max())
-
-
 def _likely(row: Floats, sampling: Sampling) -> NDArray[np.int64]:
-    """Candidates the target's sampler would leave over, were ``row`` its own.
-
-    Where neither top-k nor min-p bounds them, those are left out that have all together a chance below e^−14.
-    """
-    if sampling.top_k:
-        ids = top_candidates(row, min(sampling.top_k, len(row)))
-    else:
-        ratio = -np.log(sampling.min_p) if sampling.min_p > 0.0 else 14.0 + np.log(len(row))
-        ids = np.flatnonzero(row >= row.max() - np.float32(ratio * sampling.temperature + 1e-3))
+    """Candidates the target's sampler would leave over, were ``row`` its own."""
+    if not sampling.top_k:
+        p = distributions(row[None, :], sampling)
+        return np.asarray(p.ids[0, np.isfinite(p.log_probs[0])])
+    ids = top_candidates(row, sampling.top_k)
     if len(ids) == 0:  # a damaged draft (NaN): any guess will do, it is checked
         return np.zeros(1, np.int64)
     if len(ids) > 1 and (sampling.top_p < 1.0 or sampling.min_p > 0.0):
-        ids = _cut(ids, row, sampling)
+        weights = np.exp((row[ids] - row[ids[0]]) / sampling.temperature)
+        kept = (np.cumsum(weights) - weights < sampling.top_p * weights.sum()) & (weights >= sampling.min_p)
+        kept[0] = True
+        ids = ids[kept]
     return ids
-
-
-def _cut(ids: NDArray[np.int64], row: Floats, sampling: Sampling) -> NDArray[np.int64]:
-    """``ids`` after top-p, over all candidates without top-k, and min-p."""
-    ids = ids[np.argsort(-row[ids])]
-    weights = np.exp((row[ids] - row[ids[0]]) / sampling.temperature)
-    total = weights.sum() if sampling.top_k else np.exp((row - row[ids[0]]) / sampling.temperature).sum()
-    kept = (np.cumsum(weights) - weights < sampling.top_p * total) & (weights >= sampling.min_p)
-    kept[0] = True
-    return np.asarray(ids[kept])
-
-
-def _stack(rows: list[Distributions]) -> Distributions:
-    """Put single rows below each other; shorter ones are padded with candidates of probability 0."""
-    width = max(row.ids.shape[1] for row in rows)
-    ids = np.zeros((len(rows), width), np.int64)
-    log_probs = np.full((len(rows), width), -np.inf)
-    for place, row in enumerate(rows):
-        ids[place, : row.ids.shape[1]] = row.ids[0]
-        log_probs[place, : row.log_probs.shape[1]] = row.log_probs[0]
-    return Distributions(ids, log_probs)
