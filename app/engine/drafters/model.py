@@ -76,6 +76,7 @@ class ModelDrafter:
         self._catch_up(0)
         if self._keeper:
             self._keeper.processed(len(tokens) - shared, time.perf_counter() - begun)
+        self._cache.remember()
 
     def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:
         """See `Drafter.propose`."""
@@ -86,6 +87,7 @@ class ModelDrafter:
         if count <= 0:
             return Proposal()
         row = self._caught_up()
+        self._cache.hold(count)
         choices: list[_Choice] = []
         while True:
             choice = self._choose(row, self._proposed, way)
