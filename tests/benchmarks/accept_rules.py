@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -161,7 +162,7 @@ def _files(pair: str, folder: Path | None) -> dict[str, Sequence[Path]]:
     if pair == "guide":
         return {"guide pair": [Path(path) for path in GUIDE]}
     if folder is None or not folder.is_dir():
-        print("models: left out, there is no folder (--models FOLDER)")
+        print("models: left out, there is no folder (--models FOLDER)", file=sys.stderr)
         return {}
     targets, drafts = sorted(folder.glob("*-target*.gguf")), sorted(folder.glob("*-draft*.gguf"))
     return {f"{target.stem} + {draft.stem}": [target, draft] for target in targets for draft in drafts}
@@ -173,9 +174,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Table]:
     pairs = ("guide", "models", "synthetic")
     parser.add_argument("--pair", nargs="+", choices=pairs, default=pairs)
     parser.add_argument("--models", type=Path, metavar="FOLDER", help="for --pair models")
-    parser.add_argument("--runs", type=int, default=12, help="answers of each contender in each cell")
+    parser.add_argument("--runs", type=int, default=8, help="answers of each contender in each cell")
     parser.add_argument("--length", type=int, default=5, help="the fixed draft length")
-    parser.add_argument("--costs", nargs="+", choices=("here", *CURVES), default=("here", *CURVES))
+    parser.add_argument("--costs", nargs="+", choices=("here", *CURVES), default=("here", "flat"))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args(arguments)

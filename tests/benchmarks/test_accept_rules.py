@@ -76,4 +76,4 @@ def test_a_real_pair_on_a_made_up_machine(tmp_path: Path, home: Path) -> None:
 
 def test_without_a_folder_of_models_that_pair_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert accept_rules.main(["--pair", "models", "--costs", "flat"]) == []
-    assert "left out" in capsys.readouterr().out
+    assert "left out" in capsys.readouterr().err
