@@ -1,4 +1,4 @@
-"""The only place that calls llama.cpp, with `app.engine.memory`: models, contexts, logits behind two small classes."""
+"""Calls llama.cpp: models, contexts and logits behind two small classes. Only `app.engine.llama_memory` does as well."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import numpy as np
 from llama_cpp import _ggml
 
 from app.engine.cache import State
-from app.engine.memory import SEQUENCE, WHOLE, Memory
+from app.engine.llama_memory import SEQUENCE, WHOLE, Memory
 from app.engine.protocol import MAX_DRAFT_LENGTH, KvType, Quantization
 from app.engine.rolling_back import RollBack
 from app.engine.sampling import Floats

@@ -12,7 +12,7 @@ import pytest
 
 from app.engine import llama, loading, rolling_back
 from app.engine.llama import Context, Model
-from app.engine.memory import Memory
+from app.engine.llama_memory import Memory
 from app.engine.protocol import MAX_DRAFT_LENGTH, LoadSettings
 from app.engine.rolling_back import longest_draft
 from app.errors import KnownError

@@ -10,8 +10,8 @@ import pytest
 from app.engine import llama, rolling_back
 from app.engine.drafters import Proposal, Worth, always
 from app.engine.engine import Engine
+from app.engine.llama_memory import Memory
 from app.engine.loading import NO_ROLL_BACK
-from app.engine.memory import Memory
 from app.engine.prompt import Prompt
 from app.engine.protocol import (
     MAX_DRAFT_LENGTH,
