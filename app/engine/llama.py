@@ -1,4 +1,4 @@
-"""Calls llama.cpp: models, contexts and logits behind two small classes. Only `app.engine.llama_memory` does as well."""
+"""Calls llama.cpp: models, contexts and logits behind two small classes. Only `llama_memory` does as well."""
 
 from __future__ import annotations
 

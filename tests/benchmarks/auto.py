@@ -31,10 +31,19 @@ import msgspec
 
 from app import paths
 from app.engine.engine import Engine
-from app.engine.protocol import DrafterChoice, DraftLength, Generate, Load, LoadSettings, PairLoaded, Sampling
+from app.engine.protocol import (
+    DrafterChoice,
+    DraftLength,
+    Generate,
+    Load,
+    LoadSettings,
+    PairLoaded,
+    Quantization,
+    Sampling,
+)
 from app.engine.statistics import acceptance_rate
 from tests.benchmarks.contestants import Answer
-from tests.benchmarks.inflate import GUIDE, Quantization, inflated, shuffled
+from tests.benchmarks.inflate import GUIDE, inflated, shuffled
 from tests.benchmarks.prompt_sets import LENGTHS, Maker, PromptSet
 from tests.support.generation import run
 
