@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -32,6 +33,14 @@ def write_whole(path: Path, data: bytes) -> None:
             os.fsync(folder)  # the new name is only safe with its folder
         finally:
             os.close(folder)
+
+
+def erase_files(folder: Path) -> None:
+    """Delete the files in ``folder``, as far as the system lets us."""
+    with contextlib.suppress(OSError):
+        for path in list(folder.iterdir()):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def broken_name(path: Path) -> Path:

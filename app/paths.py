@@ -33,6 +33,11 @@ def cache_dir() -> Path:
     return _made(home / "cache" if home else platformdirs.user_cache_path(NAME, appauthor=False))
 
 
+def kept_caches_dir() -> Path:
+    """Copies of KV caches: they hold what chats said."""
+    return _made(cache_dir() / "chats")
+
+
 def log_dir() -> Path:
     home = _home()
     return _made(home / "logs" if home else platformdirs.user_log_path(NAME, appauthor=False))

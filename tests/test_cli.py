@@ -12,25 +12,12 @@ from pathlib import Path
 import pytest
 
 from app import __version__, cli
+from app.commands import session
 from app.engine.engine import Engine
+from tests.support.command_line import ROOT, slipstream
 from tests.support.gguf_files import make_model
 
-ROOT = Path(__file__).parent.parent
 Pair = tuple[Path, Path]
-
-
-def slipstream(*arguments: str | Path, typed: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "app", *map(str, arguments)],
-        input=typed,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        timeout=100,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +77,7 @@ def test_every_model_option_is_taken(pair: Pair, accept: str) -> None:
 def test_ctrl_c_while_loading_ends_in_order(
     pair: Pair, command: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "_show_load_progress", lambda _: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(session, "show_load_progress", lambda _: signal.raise_signal(signal.SIGINT))
     assert cli.run([*command, *map(str, models(pair))]) == 130
     assert "Exception ignored" not in capfd.readouterr().err
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

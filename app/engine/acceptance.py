@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ _POSITION_PRIOR = 30.0
 _START_WEIGHT = 8.0
 """At most so much counts what an earlier answer learnt: this one may be of another kind."""
 _LEAST, _MOST = 0.005, 0.995
+_NGRAM_SHAPE = (0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
+"""Acceptance by match length, 3 to 12 and more, before any was judged."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,24 @@ class ArmPrior:
     """Acceptance rate and weight for each bin of confidence; empty where not known."""
 
 
+_MODEL_PRIOR = ArmPrior(rate=0.7, weight=4.0)
+_NGRAM_PRIOR = ArmPrior(rate=0.6, weight=4.0)
+
+
 @dataclass(frozen=True)
 class AcceptancePrior:
-    """What one answer learnt, as the next one's starting point. Arms: ``coupled``, ``greedy``, ``ngram``."""
+    """What is known of one kind of text, as the next answer's starting point.
+
+    Arms: ``coupled``, ``greedy``, ``ngram``.
+    """
 
     arms: Mapping[str, ArmPrior] = field(default_factory=dict)
     greedy_lead: float = 0.0
     """By how much of the judged tokens more ``greedy`` proposals are accepted than ``coupled`` ones."""
+
+    def weight(self) -> float:
+        """Judged tokens all of it is worth."""
+        return sum(arm.weight for arm in self.arms.values())
 
 
 class Deviation:
@@ -105,10 +119,7 @@ class Acceptance:
         """``shape``: the acceptance rate of each bin before anything was judged; ``prior.rate`` if not given."""
         self._edges = edges
         bins = len(edges) + 1
-        weight = min(prior.weight, _START_WEIGHT)
-        self._long = [weight * prior.rate, weight]
-        self._recent = Deviation()
-        self._recent_calibrated = Deviation()
+        self._begin(prior)
         calibration = prior.calibration if len(prior.calibration) == bins else ((0.0, 0.0),) * bins
         self._counts = [min(worth, _START_WEIGHT) for _, worth in calibration]
         self._hits = [rate * count for (rate, _), count in zip(calibration, self._counts, strict=True)]
@@ -119,6 +130,11 @@ class Acceptance:
         self._stale = 0
         self.judged = 0
         self._calibrate()
+
+    @property
+    def weight(self) -> float:
+        """Judged tokens the estimate stands on, those of earlier answers included."""
+        return self._long[1]
 
     @property
     def long_rate(self) -> float:
@@ -133,7 +149,14 @@ class Acceptance:
 
     def chances(self, length: int) -> list[float]:
         """Expected acceptance of positions 0…``length`` − 1, each given that those before it are accepted."""
-        odds = _odds(self.rate)
+        return self._spread(self.rate, length)
+
+    def long_chances(self, length: int) -> list[float]:
+        """`chances` from the last few hundred judged tokens instead of the last few."""
+        return self._spread(self.long_rate, length)
+
+    def _spread(self, rate: float, length: int) -> list[float]:
+        odds = _odds(rate)
         by_position = [odds * factor for factor in self._by_position]
         by_position = [value / (1.0 + value) for value in by_position]
         last = len(_POSITION_GROUPS) - 1
@@ -192,12 +215,59 @@ class Acceptance:
             for expected, hits, count in self._positions
         ]
 
+    def forked(self, prior: ArmPrior | None) -> Acceptance:
+        """The same expectations, at the rate of ``prior`` if there is one, that go their own way from here.
+
+        Both go on to learn together what a confidence and a position tell: that is the drafter's, not the text's.
+        """
+        fork = copy.deepcopy(self)
+        fork._hits, fork._counts, fork._positions = self._hits, self._counts, self._positions
+        fork.judged = 0
+        if prior:
+            fork._begin(prior)
+        return fork
+
+    def _begin(self, prior: ArmPrior) -> None:
+        weight = min(prior.weight, _START_WEIGHT)
+        self._long = [weight * prior.rate, weight]
+        self._recent = Deviation()
+        self._recent_calibrated = Deviation()
+
     def snapshot(self) -> ArmPrior:
         """What was learnt, for the next answer."""
         calibration = tuple(
             (hits / count if count else 0.0, count) for hits, count in zip(self._hits, self._counts, strict=True)
         )
         return ArmPrior(self.long_rate, self._long[1], calibration)
+
+
+class Arms:
+    """The estimates for one kind of text: of both ways a draft model proposes, and of n-grams."""
+
+    def __init__(self, prior: AcceptancePrior) -> None:
+        self.coupled = Acceptance(LEAD_EDGES, prior.arms.get("coupled", _MODEL_PRIOR))
+        self.greedy = Acceptance(LEAD_EDGES, prior.arms.get("greedy", _MODEL_PRIOR))
+        self.ngram = Acceptance(MATCH_EDGES, prior.arms.get("ngram", _NGRAM_PRIOR), _NGRAM_SHAPE)
+        self.tokens = 0
+        """Of this kind in the answer."""
+
+    def model(self, way: Way) -> Acceptance:
+        """That of the draft model."""
+        return self.greedy if way == "greedy" else self.coupled
+
+    def forked(self, prior: AcceptancePrior) -> Arms:
+        """For another kind of text: what ``prior`` knows of it, else the same expectations."""
+        fork = copy.copy(self)
+        fork.coupled = self.coupled.forked(prior.arms.get("coupled"))
+        fork.greedy = self.greedy.forked(prior.arms.get("greedy"))
+        fork.ngram = self.ngram.forked(prior.arms.get("ngram"))
+        fork.tokens = 0
+        return fork
+
+    def snapshot(self) -> dict[str, ArmPrior]:
+        """What was learnt of the arms that were tried."""
+        arms = {"coupled": self.coupled, "greedy": self.greedy, "ngram": self.ngram}
+        return {name: arm.snapshot() for name, arm in arms.items() if arm.judged}
 
 
 class WayChoice:

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
-
-import msgspec
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from app.engine.cache import Cache
 from app.engine.costs import Costs
+from app.engine.protocol import SpeedChange
 from app.errors import Cancelled
-from app.files import write_whole
-
-log = logging.getLogger("slipstream.calibration")
 
 _FIRST = (1, 2, 6)
 _THEN = (8, 9, 17, 4, 3, 5, 12, 7, 10, 14)
 """Widths in the order in which they tell most: a cliff of GPU kernels lies between 8 and 9."""
 _DRAFT_STEPS = 8
 _BUDGET_SECONDS = 0.3
-_KEPT = 64
 _LEAST_SECONDS = 1e-7
+_SLOWER = 1.1
+"""A plain pass that takes so many times as long as it did is news; below it is noise."""
 
 
 def measure(
@@ -71,49 +66,65 @@ def _draft_seconds(cache: Cache, cancelled: Callable[[], bool]) -> float:
     return statistics.median(seconds)
 
 
-class CostStore:
-    """Measured costs by what they depend on, in one JSON file.
+@dataclass(frozen=True)
+class Build:
+    """What computes: another one has other costs."""
 
-    A file that cannot be read or written costs a new measurement and nothing else.
+    engine: str
+    """For people, with its version."""
+    driver: str = ""
+    """Of the GPU, for people; empty where none computes."""
+
+
+@dataclass(frozen=True)
+class KeptCosts:
+    """The costs of a pair as they are written down."""
+
+    costs: Costs
+    """As they are known now."""
+    build: Build
+    plain: float
+    """Seconds of a plain pass when they were measured, on empty caches."""
+
+
+def is_sound(kept: KeptCosts) -> bool:
+    """Whether the figures can be costs at all."""
+    costs = kept.costs
+    seconds = [*costs.verify.values(), kept.plain, costs.draft if costs.draft is not None else math.inf]
+    return 1 in costs.verify and min(seconds) > _LEAST_SECONDS
+
+
+def up_to_date(
+    kept: KeptCosts | None, build: Build, measured: Callable[[], Costs]
+) -> tuple[KeptCosts, SpeedChange | None]:
+    """``kept`` if it is of this ``build``; else measured anew, and whether the pair got slower by the change.
+
+    What looks slower is measured once more, and the quicker of the two counts: something else may have run meanwhile.
+    Slower is what takes longer than when it was measured and longer than in the last answers.
     """
-
-    def __init__(self, path: Path | None) -> None:
-        """Without a ``path`` nothing is kept."""
-        self._path = path
-
-    def get(self, key: str) -> Costs | None:
-        """The costs kept for ``key``, if they make sense."""
-        costs = self._read().get(key)
-        if costs is None or 1 not in costs.verify:
-            return None
-        draft = costs.draft if costs.draft is not None else math.inf
-        return costs if min(draft, *costs.verify.values()) > _LEAST_SECONDS else None
-
-    def put(self, key: str, costs: Costs) -> None:
-        """Keep ``costs``; of the oldest entries only so many stay."""
-        if self._path is None:
-            return
-        entries = self._read()
-        entries.pop(key, None)
-        entries[key] = costs
-        latest = dict(list(entries.items())[-_KEPT:])
-        try:
-            write_whole(self._path, msgspec.json.encode(latest))
-        except OSError as error:
-            log.info("the costs cannot be kept: %s", error)
-
-    def _read(self) -> dict[str, Costs]:
-        if self._path is None:
-            return {}
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Costs])
-        except FileNotFoundError:
-            return {}
-        except (OSError, msgspec.MsgspecError) as error:
-            log.info("the costs in %s are not used: %s", self._path.name, error)
-            return {}
+    if kept and kept.build == build:
+        return kept, None
+    costs = measured()
+    if not kept:
+        return KeptCosts(costs, build, costs.verify[1]), None
+    before = max(kept.plain, kept.costs.verify[1])
+    if costs.verify[1] >= _SLOWER * before:
+        costs = _quicker(costs, measured())
+    now = costs.verify[1]
+    slower = _change(kept.build, build, now / before) if now >= _SLOWER * before else None
+    return KeptCosts(costs, build, now), slower
 
 
-def key_of(facts: Mapping[str, object]) -> str:
-    """A short name for what a measurement depends on: files, threads, offload, versions."""
-    return hashlib.sha256(msgspec.json.encode(dict(facts), order="sorted")).hexdigest()[:24]
+def _quicker(first: Costs, second: Costs) -> Costs:
+    drafts = [costs.draft for costs in (first, second) if costs.draft is not None]
+    both = {**first.verify, **second.verify}
+    verify = {width: min(seconds, first.verify.get(width, seconds)) for width, seconds in both.items()}
+    return Costs(verify, min(drafts, default=None))
+
+
+def _change(before: Build, now: Build, times: float) -> SpeedChange:
+    """Names what is not the same any more."""
+    parts = [("engine", before.engine, now.engine), ("driver", before.driver, now.driver)]
+    changed = [(old or f"no GPU {name}", new or f"no GPU {name}") for name, old, new in parts if old != new]
+    old, new = zip(*changed, strict=True)
+    return SpeedChange(before=" and ".join(old), now=" and ".join(new), times=times)

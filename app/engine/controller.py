@@ -9,19 +9,17 @@ here looks at a clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.engine.acceptance import LEAD_EDGES, MATCH_EDGES, Acceptance, AcceptancePrior, ArmPrior, WayChoice
+from app.engine.acceptance import Acceptance, AcceptancePrior, Arms, WayChoice
 from app.engine.costs import CostModel, Costs
+from app.engine.curve import break_even, speeds_by_length
 from app.engine.drafters import Proposal
 from app.engine.probes import ProbeBudget
-from app.engine.protocol import DrafterName, Pause, Propose, Way
+from app.engine.protocol import DrafterName, Pause, Propose, TextKind, Way
+from app.engine.stopping import count_worth_testing
 
-_MODEL_PRIOR = ArmPrior(rate=0.7, weight=4.0)
-_NGRAM_PRIOR = ArmPrior(rate=0.6, weight=4.0)
-_NGRAM_SHAPE = (0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
-"""Acceptance by match length, 3 to 12 and more, before any was judged."""
 _PAUSE = 0.98
 """Drafting stops when it promises less than this share of plain decoding's speed, and starts again when it is level."""
 _GAIN_HORIZON = 200.0
@@ -33,6 +31,8 @@ _STAY = 20.0
 """Tokens for which the draft model is expected to go on drafting, and over which what it missed is spread."""
 _CATCH_UP = 0.03
 """Cost of a token the draft model missed, in tokens it drafts, before any was observed: a batch is cheaper."""
+_CURVE_WEIGHT = 16.0
+"""Judged tokens from which on a kind of text has a curve."""
 _CATCH_UP_PRIOR, _CATCH_UP_KEEP = 8.0, 0.9
 """Missed tokens that is worth, and what is left of what was observed after one more catching up."""
 
@@ -64,24 +64,28 @@ class Controller:
         drafters: Sequence[DrafterName],
         limit: int = 16,
         propose: Propose = "auto",
-        start: AcceptancePrior | None = None,
+        start: Mapping[TextKind, AcceptancePrior] | None = None,
         fixed: int | None = None,
     ) -> None:
-        """``fixed``: the draft length the user wants; then only drafter and way are chosen, and nothing stops early."""
-        self._start = start = start or AcceptancePrior()
+        """``start``: what earlier answers taught, by kind of text.
+
+        ``fixed``: the draft length the user wants; then only drafter and way are chosen, and nothing stops early.
+        """
+        self._start = start = start or {}
         self.costs = CostModel(costs, max(limit, fixed or 0) + 1)
         self._drafters = tuple(drafters) if costs.draft is not None else tuple(d for d in drafters if d != "model")
         self.limit = max(limit, fixed or 0)
         """The most tokens ever drafted at once."""
         self._fixed = fixed
         self._propose = propose
-        self._arms: dict[Way, Acceptance] = {
-            "coupled": Acceptance(LEAD_EDGES, start.arms.get("coupled", _MODEL_PRIOR)),
-            "greedy": Acceptance(LEAD_EDGES, start.arms.get("greedy", _MODEL_PRIOR)),
-        }
-        self._arm = self._arms["coupled"]
-        self._ngram = Acceptance(MATCH_EDGES, start.arms.get("ngram", _NGRAM_PRIOR), _NGRAM_SHAPE)
-        self._ways = WayChoice(start.greedy_lead)
+        self._kind: TextKind = "prose"
+        """Of the text that comes next."""
+        prior = start.get("prose") or max(start.values(), key=AcceptancePrior.weight, default=AcceptancePrior())
+        self._arms = Arms(prior)
+        self._by_kind: dict[TextKind, Arms] = {self._kind: self._arms}
+        """The estimates of each kind of text that occurred; those in use are `_arms`."""
+        self._arm = self._arms.coupled
+        self._ways = WayChoice(prior.greedy_lead)
         self._paused = False
         self._probing = False
         self._probes = ProbeBudget(self.costs.verify(1))
@@ -107,7 +111,6 @@ class Controller:
         self._survival = 1.0
         self._sum = 0.0
         self._drafted = 0
-        self._best = 0.0
         self._recent_odds = 1.0
 
     def leave_out(self, drafter: DrafterName) -> None:
@@ -116,6 +119,14 @@ class Controller:
         self._paused = self._paused and drafter != "model"
 
     # ------------------------------------------------------------ before a round
+
+    def enter(self, kind: TextKind) -> None:
+        """What comes next is text of this ``kind``: expect what is known of that, if something is."""
+        if kind == self._kind:
+            return
+        if kind not in self._by_kind:
+            self._by_kind[kind] = self._arms.forked(self._start.get(kind, AcceptancePrior()))
+        self._kind, self._arms = kind, self._by_kind[kind]
 
     def plan(self, found: Proposal, room: int) -> Plan:
         """What to do now. ``found``: what n-grams propose (free); ``room``: the most tokens that may be drafted."""
@@ -169,7 +180,7 @@ class Controller:
 
     def _plan_ngram(self, found: Proposal, room: int) -> tuple[int, float]:
         """The best number of ``found`` tokens to test, and the tokens per second that promises."""
-        chances = self._chances(self._ngram, found, room)
+        chances = self._chances(self._arms.ngram, found, room)
         if not chances:
             return 0, 0.0
         self._mean_chance = sum(chances) / len(chances)
@@ -187,7 +198,7 @@ class Controller:
         draft = self.costs.draft
         best, survival, tokens, best_rate = 0, 1.0, 1.0, 0.0
         self._expected, self._survivals = [1.0], [1.0]
-        chances = self._arms[way].chances(max(room, 1))
+        chances = self._arms.model(way).chances(max(room, 1))
         for length, chance in enumerate(chances, 1):
             survival *= chance
             tokens += survival
@@ -213,10 +224,9 @@ class Controller:
 
     def _start_draft(self, way: Way, room: int) -> None:
         self._reach = room
-        self._arm = self._arms[way]
+        self._arm = self._arms.model(way)
         self._recent_odds = self._arm.recent_odds()
         self._survival, self._sum, self._drafted = 1.0, 1.0, 0
-        self._best = 1.0 - self._rate * self._seconds[0]
 
     def worth(self, confidence: float) -> bool:
         """Whether one more token pays, after a token of ``confidence``. What was drafted so far is paid for."""
@@ -227,14 +237,16 @@ class Controller:
             return False
         self._survival *= self._arm.chance(confidence, done, self._recent_odds)
         self._drafted = done = done + 1
-        self._sum += self._survival
         rate, seconds, expected = self._rate, self._seconds, self._expected
-        self._best = max(self._best, self._sum - rate * seconds[done])
+        # To stop here is to test all, to leave this token to the target, or to pass all of them one by one.
+        best = max(self._sum - rate * seconds[done - 1], done * (1.0 - rate * seconds[0]))
+        self._sum += self._survival
+        best = max(best, self._sum - rate * seconds[done])
         scale = self._survival / self._survivals[done]
         base = self._sum - scale * expected[done]
         cost = rate * self.costs.draft
         for more in range(done + 1, self._reach + 1):
-            if base + scale * expected[more] - rate * seconds[more] - cost * (more - done) > self._best:
+            if base + scale * expected[more] - rate * seconds[more] - cost * (more - done) > best:
                 return True
         return False
 
@@ -245,16 +257,8 @@ class Controller:
         # confidence of the tokens behind it does.
         if self._fixed is not None or plan.drafter != "model" or proposal.distributions is not None:
             return count
-        rate, seconds = self._rate, self._seconds
-        best, best_value = 0, 1.0 - rate * seconds[0]
-        survival = total = 1.0
-        for length, chance in enumerate(self._chances(self._arms[plan.way], proposal, count), 1):
-            survival *= chance
-            total += survival
-            value = total - rate * seconds[length]
-            if value >= best_value:
-                best, best_value = length, value
-        return best
+        chances = self._chances(self._arms.model(plan.way), proposal, count)
+        return count_worth_testing(chances, self._rate, self._seconds, self.costs.draft)
 
     def _chances(self, arm: Acceptance, proposal: Proposal, count: int) -> list[float]:
         count = min(count, len(proposal.tokens))
@@ -292,6 +296,7 @@ class Controller:
         self.costs.observe_verify(tested + 1, verify_seconds)
         self.costs.observe_overhead(other_seconds)
         self._behind = 0 if by_model else self._behind + accepted + 1
+        self._arms.tokens += accepted + 1
         truth = [*proposal.tokens[:accepted], target_token]
         if by_model:
             self._judge_model(plan.way, proposal, tested, accepted, truth)
@@ -311,8 +316,8 @@ class Controller:
             self._caught_up[i] = self._caught_up[i] * _CATCH_UP_KEEP + value
 
     def _judge_model(self, way: Way, proposal: Proposal, tested: int, accepted: int, truth: list[int]) -> None:
-        arm = self._arms[way]
-        other = self._arms["greedy" if way == "coupled" else "coupled"]
+        arm = self._arms.model(way)
+        other = self._arms.model("greedy" if way == "coupled" else "coupled")
         # An untested token that equals the target's would have been accepted; under `rejection` others would, too.
         known = len(truth) if proposal.distributions is None else min(len(truth), tested)
         for i, (token, right) in enumerate(zip(proposal.tokens[:known], truth, strict=False)):
@@ -331,7 +336,7 @@ class Controller:
     def _judge_ngram(self, proposal: Proposal, truth: list[int]) -> None:
         for i, (token, right) in enumerate(zip(proposal.tokens, truth, strict=False)):
             hit = token == right
-            self._ngram.judge(hit, i, proposal.confidences[i] if proposal.confidences else None)
+            self._arms.ngram.judge(hit, i, proposal.confidences[i] if proposal.confidences else None)
             if not hit:
                 break
 
@@ -365,27 +370,30 @@ class Controller:
     def needed(self) -> float:
         """The smallest acceptance rate at which some draft length ≥ 1 is as quick as plain decoding; 1 if none is."""
         if self._needed is None or self._needed_age >= 64:
-            self._needed, self._needed_age = self._break_even(), 0
+            draft = self.costs.draft if "model" in self._drafters else 0.0
+            self._needed, self._needed_age = break_even(self._seconds[: self.limit + 1], draft), 0
         self._needed_age += 1
         return self._needed
 
-    def _break_even(self) -> float:
-        draft = self.costs.draft if "model" in self._drafters else 0.0
-        seconds = [s + i * draft for i, s in enumerate(self._seconds)]
-        low, high = 0.0, 1.0
-        for _ in range(10):
-            rate = (low + high) / 2
-            survival = tokens = 1.0
-            pays = False
-            for length in range(1, self.limit + 1):
-                survival *= rate
-                tokens += survival
-                pays = pays or tokens * seconds[0] >= seconds[length]
-            low, high = (low, rate) if pays else (rate, high)
-        return high
+    def curve(self) -> list[float]:
+        """Tokens per second that each draft length of the draft model from 0 on brings on text like this answer's.
 
-    def snapshot(self) -> AcceptancePrior:
+        Empty without a draft model, and where too little was judged to say. n-grams have no such curve: how much they
+        bring depends on how often they find something, not on how far they draft.
+        """
+        if "model" not in self._drafters:
+            return []
+        way, overhead = self._way(), self.costs.overhead
+        kinds = [(arms.tokens, arms.model(way)) for arms in self._by_kind.values() if arms.tokens]
+        text = [(tokens, arm.long_chances(self.limit)) for tokens, arm in kinds if arm.weight >= _CURVE_WEIGHT]
+        seconds = [seconds + overhead for seconds in self.costs.table()[1:]]
+        return speeds_by_length(text, seconds, self.costs.draft)
+
+    def snapshot(self) -> dict[TextKind, AcceptancePrior]:
         """What was learnt, as the next answer's start; what was not tried in this answer stays as it was."""
-        arms = [("coupled", self._arms["coupled"]), ("greedy", self._arms["greedy"]), ("ngram", self._ngram)]
-        known = {name: arm.snapshot() for name, arm in arms if arm.judged}
-        return AcceptancePrior({**self._start.arms, **known}, self._ways.greedy_lead)
+        lead = self._ways.greedy_lead
+        known = {
+            kind: AcceptancePrior({**self._start.get(kind, AcceptancePrior()).arms, **arms.snapshot()}, lead)
+            for kind, arms in self._by_kind.items()
+        }
+        return {**self._start, **{kind: prior for kind, prior in known.items() if prior.arms}}

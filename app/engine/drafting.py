@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.engine.controller import Controller, Plan
 from app.engine.drafters import Drafter, Proposal
-from app.engine.protocol import DrafterName
+from app.engine.protocol import DrafterName, TextKind
 from app.errors import KnownError
 
 
@@ -49,8 +49,9 @@ class Drafting:
             except KnownError as error:
                 self._leave_out(name, error)
 
-    def draft(self, room: int) -> Draft:
-        """Propose at most ``room`` tokens."""
+    def draft(self, room: int, kind: TextKind = "prose") -> Draft:
+        """Propose at most ``room`` tokens, which begin in text of this ``kind``."""
+        self._controller.enter(kind)
         ngrams = self._drafters.get("ngram")
         found = ngrams.propose(min(room, self._controller.limit)) if ngrams else Proposal()
         if not found.tokens and "model" not in self._drafters:

@@ -8,20 +8,28 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 
+import msgspec
 import psutil
 
 from app.engine import llama
-from app.engine.acceptance import AcceptancePrior
-from app.engine.cache import RollBackError, shared_prefix
 from app.engine.controller import Controller
 from app.engine.drafters import Drafter
 from app.engine.drafting import Drafting
-from app.engine.loading import NO_ROLL_BACK, DraftModel, Loader, PairCosts, Target, measured_costs, recommended_sampling
+from app.engine.history import PairHistory
+from app.engine.kept import KeptCaches, memory_limit
+from app.engine.loading import (
+    NO_ROLL_BACK,
+    DraftModel,
+    Loader,
+    PairCosts,
+    Target,
+    measured_costs,
+    pair_history,
+    recommended_sampling,
+)
 from app.engine.prompt import Prompt
 from app.engine.protocol import (
     DEFAULT_DRAFT_LENGTH,
-    MAX_DRAFT_LENGTH,
-    AcceptRule,
     Generate,
     GenerationFinished,
     GenerationStarted,
@@ -32,13 +40,19 @@ from app.engine.protocol import (
     PlainMeasured,
     PromptProgressed,
     Round,
+    ScoreTokens,
+    TokensScored,
 )
 from app.engine.sampling import Floats
+from app.engine.scoring import Choice, logits_behind
 from app.engine.speculation import Decoding, Task
 from app.engine.statistics import Statistics
 from app.errors import Cancelled, KnownError
 
 log = logging.getLogger("slipstream.engine")
+
+_PUT_AWAY_SECONDS = 1.0
+"""The window waits two for the engine to end (`app.ui.local_engine.Timings.quit`)."""
 
 GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinished
 
@@ -46,13 +60,15 @@ GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinis
 class Engine:
     """One pair at a time, one generation at a time. Only `cancel` may be called from another thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: KeptCaches | None = None) -> None:
+        """``kept`` is where the KV caches of recent chats go; by default nothing of them reaches a disk."""
         llama.start()
+        self.kept = kept or KeptCaches()
         self._target: Target | None = None
         self._draft: DraftModel | None = None
         self._costs: PairCosts | None = None
-        self._priors: dict[AcceptRule, AcceptancePrior] = {}
-        """What earlier answers of this pair taught about how often its guesses are accepted."""
+        self._history: PairHistory | None = None
+        """What earlier answers of this pair taught; there while there are costs."""
         self._cancel = threading.Event()
         self.last_progress = time.monotonic()
         """When the computation last moved (`time.monotonic`); read by the worker to notice a hang."""
@@ -77,7 +93,8 @@ class Engine:
     def _load(self, command: Load, on_progress: Callable[[LoadProgressed], None]) -> PairLoaded:
         started = time.perf_counter()
         threads = command.settings.threads or default_threads()
-        loader = Loader(command, threads, on_progress, self._should_abort)
+        self.kept.set_limit(memory_limit(command.settings.kept_cache_mib))
+        loader = Loader(command, threads, on_progress, self._should_abort, self.kept)
         self._close_draft()
         if not (self._target and loader.is_loaded(self._target)):
             self.unload()
@@ -88,35 +105,56 @@ class Engine:
                 self._draft = loader.draft(target)
             except KnownError as error:
                 refused = str(error)
-        self._priors = {}
-        if not target.model.cannot_roll_back:
+        if target.longest_draft:
             self._costs = measured_costs(target, self._draft, threads, self._should_abort)
+            self._history = pair_history(target, self._draft, threads)
         return PairLoaded(
             request=command.request,
             target=target.info,
             draft=self._draft.info if self._draft else None,
             draft_refused=refused,
-            drafting_off=NO_ROLL_BACK if target.model.cannot_roll_back else None,
+            drafting_off=None if target.longest_draft else NO_ROLL_BACK,
             context_length=target.context.length,
             threads=threads,
             template=target.prompts.template,
             default_draft_length=self._draft.default_length if self._draft else DEFAULT_DRAFT_LENGTH,
             sampling=recommended_sampling(target.model),
             load_seconds=time.perf_counter() - started,
+            history=self._history.figures() if self._history else [],
+            slower=self._costs.slower if self._costs else None,
         )
 
     def unload(self) -> None:
-        """Give up the loaded pair."""
+        """Give up the loaded pair; large KV caches are written to disk, as far as about a second is enough."""
+        begun = time.perf_counter()
+        if self._target:
+            self._target.keeper.put_away()
         self._close_draft()
         if self._target:
             self._target.close()
             self._target = None
+        self.kept.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
+
+    def forget(self) -> None:
+        """Erase what is left of earlier chats: KV caches in memory and on disk, and tokens."""
+        self.kept.forget()
+        self.token_ids = []
+        if self._target:
+            self._target.context.clear()
+            self._target.ngrams.close()
+            self._target.prompts.forget()
+        if self._draft:
+            self._draft.context.clear()
 
     def _close_draft(self) -> None:
         if self._costs:
             self._costs.keep()  # with what the answers taught
             self._costs = None
+        if self._history:
+            self._history.keep()
+            self._history = None
         if self._draft:
+            self._draft.keeper.put_away()
             self._draft.close()
             self._draft = None
 
@@ -140,7 +178,7 @@ class Engine:
         target = self._loaded()
         prompt = self._prompt(target, command)
         seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
-        shared = _reuse(target.context, prompt.tokens)
+        shared = target.keeper.begin(prompt.tokens[:-1])
         statistics = Statistics(prompt_tokens=len(prompt.tokens), cached_tokens=shared)
         self.token_ids = []
         yield GenerationStarted(
@@ -151,12 +189,14 @@ class Engine:
             dropped_messages=prompt.dropped_messages,
             template="none" if command.raw else target.prompts.template,
         )
+        begun = time.perf_counter()
         try:
             logits = yield from self._process(target.context, prompt.tokens, command.request)
         except Cancelled:
             yield self._finished(command.request, statistics, started, None)
             return
-        statistics.prompt_seconds = time.perf_counter() - started
+        statistics.prompt_seconds = time.perf_counter() - begun
+        target.keeper.processed(len(prompt.tokens) - shared, statistics.prompt_seconds)
         task = Task(
             sampling=command.sampling,
             seed=seed,
@@ -173,10 +213,14 @@ class Engine:
             statistics.add(round_)
             self.token_ids = decoding.token_ids
             yield round_
-        if controller and self._costs:
-            self._priors[command.accept] = controller.snapshot()
+        finished = self._finished(command.request, statistics, started, decoding)
+        if controller and self._costs and self._history:
+            self._history.add(finished.figures.kinds, command.accept, controller.snapshot())
             self._costs.costs = controller.costs.snapshot()
-        yield self._finished(command.request, statistics, started, decoding)
+            finished = msgspec.structs.replace(finished, curve=controller.curve())
+        yield finished
+        if self._history:
+            self._history.keep_now_and_then()
 
     def _drafters(self, target: Target, command: Generate, seed: int) -> list[Drafter]:
         """Those that ``command`` asks for and this pair has."""
@@ -193,17 +237,19 @@ class Engine:
     def _controller(self, command: Generate, drafters: list[Drafter]) -> Controller | None:
         if not drafters or not self._costs:
             return None
+        limit = self._loaded().longest_draft
         return Controller(
             self._costs.costs,
             drafters=[drafter.name for drafter in drafters],
-            limit=MAX_DRAFT_LENGTH,
+            limit=limit,
             propose=command.propose,
-            start=self._priors.get(command.accept),
-            fixed=None if command.draft_length == "auto" else command.draft_length,
+            start=self._history.priors(command.accept) if self._history else None,
+            fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
         )
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
         """The plain decode speed of the target on ``command``'s chat. Raises `Cancelled` or `KnownError`."""
+        self._loaded().keeper.before_measuring()
         request = Generate(
             request=command.request,
             messages=command.messages,
@@ -223,13 +269,45 @@ class Engine:
                 return PlainMeasured(request=command.request, tokens=tokens, decode_tokens_per_second=speed)
         raise AssertionError("a generation always finishes")
 
+    def score_tokens(self, command: ScoreTokens) -> TokensScored:
+        """What the target thinks of ``command``'s candidates behind its chat and answer, chosen as under ``coupled``.
+
+        What the KV cache does not hold of chat and answer is processed like a prompt, many tokens at once, only the
+        last 32 of them one by one, as plain decoding does (`logits_behind`). The logits are those of the last pass,
+        before penalties. The answers' own logits came out of passes of other widths: what that can explain is told by
+        ``could_win``. Raises `Cancelled`, and `KnownError` for ids that the target does not have and for an answer that
+        does not fit into the context.
+        """
+        target = self._loaded()
+        self._check_ids(target, [*command.answer, *command.candidates])
+        tokens = [*self._prompt(target, command).tokens, *command.answer]
+        if len(tokens) > target.context.length:
+            raise KnownError("The answer does not fit into the context any more. Choose a longer context.")
+        target.keeper.before_measuring()
+        target.keeper.begin(tokens[:-1])
+        logits, rounding = logits_behind(target.context, tokens, self._should_abort)
+        choice = Choice(logits, tokens, command.sampling, command.seed)
+        return TokensScored(
+            request=command.request,
+            logits=[choice.logit(candidate) for candidate in command.candidates],
+            scores=[choice.score(candidate) for candidate in command.candidates],
+            could_win=[choice.could_win(candidate, rounding) for candidate in command.candidates],
+            rounding=rounding,
+        )
+
+    @staticmethod
+    def _check_ids(target: Target, ids: list[int]) -> None:
+        unknown = next((token for token in ids if not 0 <= token < target.model.vocabulary_size), None)
+        if unknown is not None:
+            raise KnownError(f"The loaded target has no token {unknown}, so these answers are another model's.")
+
     def _loaded(self) -> Target:
         if not self._target:
             raise KnownError("No model is loaded. Open a model first.")
         return self._target
 
     @staticmethod
-    def _prompt(target: Target, command: Generate) -> Prompt:
+    def _prompt(target: Target, command: Generate | ScoreTokens) -> Prompt:
         if command.raw:
             return target.prompts.raw("".join(message.content for message in command.messages))
         return target.prompts.chat(command.messages)
@@ -239,16 +317,20 @@ class Engine:
     ) -> Generator[PromptProgressed, None, Floats]:
         """Feed what is new of a prompt; returns the logits of its last token, shape (1, vocabulary)."""
         logits: Floats | None = None
+        end = len(tokens)
+        marked = end - 1 if context.rolling_back.remembers(end - 1) else end
         with context.aborting(self._should_abort):
-            while (done := len(context.tokens)) < len(tokens):
+            while (done := len(context.tokens)) < end:
                 if self._cancel.is_set():
                     raise Cancelled
-                chunk = tokens[done : done + context.chunk]
-                last = done + len(chunk) == len(tokens)
+                if done == marked:
+                    context.remember()
+                chunk = tokens[done : marked if done < marked else end][: context.chunk]
+                last = done + len(chunk) == end
                 logits = context.decode(chunk, 1 if last else 0)
                 self.last_progress = time.monotonic()
                 if not last:
-                    yield PromptProgressed(request=request, done=len(context.tokens), total=len(tokens))
+                    yield PromptProgressed(request=request, done=len(context.tokens), total=end)
         assert logits is not None, "at least the last token of a prompt is always fed"
         return logits
 
@@ -273,12 +355,3 @@ def default_threads() -> int:
     """The physical cores this process may use."""
     allowed = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else psutil.cpu_count()
     return max(1, min(psutil.cpu_count(logical=False) or 1, allowed or 1))
-
-
-def _reuse(context: llama.Context, tokens: list[int]) -> int:
-    """Cut the cache to what it shares with ``tokens``, less the last one; how many tokens that are."""
-    try:
-        context.roll_back(shared_prefix(context.tokens, tokens[:-1]))
-    except RollBackError:
-        log.info("the cache could not be rolled back; the prompt is processed from its start")
-    return len(context.tokens)

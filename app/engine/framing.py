@@ -30,19 +30,19 @@ def encode_frame(message: Command | Event) -> bytes:
     try:
         body = _encoder.encode(message)
     except UnicodeEncodeError:
-        body = _encoder.encode(_without_surrogates(msgspec.to_builtins(message)))
+        body = _encoder.encode(without_surrogates(msgspec.to_builtins(message)))
     if len(body) > MAX_FRAME_BYTES:
         raise ProtocolError(f"message of {len(body)} bytes is larger than {MAX_FRAME_BYTES}")
     return _LENGTH.pack(len(body)) + body
 
 
-def _without_surrogates(value: object) -> object:
+def without_surrogates(value: object) -> object:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
+        return [without_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {key: _without_surrogates(item) for key, item in value.items()}
+        return {key: without_surrogates(item) for key, item in value.items()}
     return value
 
 

@@ -1,12 +1,12 @@
-"""The only place that calls llama.cpp: models, contexts, logits and roll-backs behind two small classes."""
+"""Calls llama.cpp: models, contexts and logits behind two small classes. Only `llama_memory` does as well."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import logging
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -20,8 +20,10 @@ import llama_cpp
 import numpy as np
 from llama_cpp import _ggml
 
-from app.engine.cache import RollBackError
-from app.engine.protocol import MAX_DRAFT_LENGTH, KvType
+from app.engine.cache import State
+from app.engine.llama_memory import SEQUENCE, WHOLE, Memory
+from app.engine.protocol import MAX_DRAFT_LENGTH, KvType, Quantization
+from app.engine.rolling_back import RollBack
 from app.engine.sampling import Floats
 from app.errors import Cancelled, KnownError
 
@@ -33,13 +35,17 @@ _KV_TYPES: dict[KvType, int] = {
     "q4_0": llama_cpp.GGML_TYPE_Q4_0,
 }
 _DEVICE_GPU, _DEVICE_INTEGRATED_GPU = 1, 2
-_LOG_WARN, _LOG_ERROR, _LOG_CONTINUE = 2, 3, 5
+_LOG_WARN, _LOG_ERROR = 3, 4
 _ABORTED = 2
 _NO_SLOT = 1
-_SEQUENCE = 0
 _LEAST_CONTEXT = 256
 """llama.cpp rounds the cache up to this, but cuts batches to what was asked, and a verify pass has to fit into one."""
 _last_errors: list[str] = []
+_WHERE_AND_WHAT = re.compile(r"^(\w+: )?(error loading model: )*")
+"""What llama.cpp puts before a reason: its own function and, once or twice, what it was doing."""
+
+_QUANTIZE_BYTES = 256 * 1024 * 1024
+"""Of a tensor in memory at once while it is quantized."""
 
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
@@ -50,6 +56,11 @@ def _on_log(level: int, text: bytes, _data: object) -> None:
     if level == _LOG_ERROR:
         _last_errors[:] = [*_last_errors[-4:], line]
     log.info("%s", line)  # llama.cpp warns about things that are no news to the user
+
+
+def _reason() -> str:
+    """The first error since `_last_errors` was cleared: what llama.cpp says later only follows from it."""
+    return _WHERE_AND_WHAT.sub("", _last_errors[0]) if _last_errors else "no reason given"
 
 
 def start() -> None:
@@ -77,6 +88,56 @@ def gpu_devices() -> list[str]:
     return [ggml.ggml_backend_dev_description(device).decode("utf-8", "replace") for device in gpus]
 
 
+def quantize(
+    source: Path,
+    destination: Path,
+    kind: Quantization | None,
+    threads: int,
+    *,
+    without_layers: Sequence[int] = (),
+    metadata: Mapping[str, int | str] | None = None,
+) -> None:
+    """Write the model ``source`` again as ``destination``, its matrices as ``kind``, or as they are for ``None``.
+
+    Of ``without_layers`` nothing is written and the layers behind them move up; ``metadata`` changes or adds values
+    (texts of at most 127 bytes). Raises `KnownError` with llama.cpp's reason, and leaves nothing behind then. A disk
+    that fills up is not always noticed: check what was written.
+    """
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.only_copy = kind is None
+    if kind is not None:
+        params.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind.upper()}")
+    params.nthread = threads
+    params.max_buf_size = _QUANTIZE_BYTES
+    if without_layers:
+        params.prune_layers = (ctypes.c_int32 * (len(without_layers) + 1))(*without_layers, -1)
+    if metadata:
+        params.kv_overrides = _overrides(metadata)
+    part = destination.with_name(f"{destination.name}.part")
+    _last_errors.clear()
+    try:
+        if llama_cpp.llama_model_quantize(os.fsencode(source), os.fsencode(part), ctypes.byref(params)) != 0:
+            reason = "the disk may be full" if "iostream error" in _reason() else _reason()
+            raise KnownError(f"llama.cpp could not write {source.name} again: {reason}")
+        part.replace(destination)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _overrides(metadata: Mapping[str, int | str]) -> ctypes.Array[llama_cpp.llama_model_kv_override]:
+    """``metadata`` as llama.cpp takes it: ended by an entry without a key."""
+    overrides = (llama_cpp.llama_model_kv_override * (len(metadata) + 1))()
+    for override, (key, value) in zip(overrides, metadata.items(), strict=False):
+        override.key = key.encode()
+        if isinstance(value, int):
+            override.tag = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_INT
+            override.value.val_i64 = value
+        else:
+            override.tag = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_STR
+            override.value.val_str = value.encode()
+    return overrides
+
+
 class Model:
     """The weights and the vocabulary of one GGUF file. Close it after its contexts."""
 
@@ -102,14 +163,16 @@ class Model:
         if not self._handle:
             if cancelled:
                 raise Cancelled
-            reason = _last_errors[-1] if _last_errors else "no reason given"
-            raise KnownError(f"llama.cpp cannot load {path.name}: {reason}")
+            raise KnownError(f"llama.cpp cannot load {path.name}: {_reason()}")
         self.path = path
         self._vocab = llama_cpp.llama_model_get_vocab(self._handle)
         self.vocabulary_size: int = llama_cpp.llama_vocab_n_tokens(self._vocab)
         self.training_context: int = llama_cpp.llama_model_n_ctx_train(self._handle)
         self.parameters: int = llama_cpp.llama_model_n_params(self._handle)
         self.layers: int = llama_cpp.llama_model_n_layer(self._handle)
+        self.size_bytes: int = llama_cpp.llama_model_size(self._handle)
+        self.window: int = llama_cpp.llama_model_n_swa(self._handle)
+        """Tokens of the sliding window of those layers that attend to no more; 0 where all attend to everything."""
         self._pieces: dict[int, bytes] = {}
         self._ends: dict[int, bool] = {}
 
@@ -118,7 +181,7 @@ class Model:
         return llama_cpp.llama_init_from_model(self._handle, params) or 0
 
     @property
-    def cannot_roll_back(self) -> bool:
+    def has_running_state(self) -> bool:
         """Recurrent and hybrid models keep a state that cannot be cut at a token."""
         recurrent = llama_cpp.llama_model_is_recurrent(self._handle)
         return bool(recurrent or llama_cpp.llama_model_is_hybrid(self._handle))
@@ -209,8 +272,12 @@ class Context:
         threads: int,
         kv_type: KvType,
         outputs: int = MAX_DRAFT_LENGTH + 1,
+        snapshots: int = 0,
     ) -> None:
-        """``length`` tokens of cache; ``outputs`` is the largest number of positions whose logits are asked at once."""
+        """``length`` tokens of cache; ``outputs`` is the largest number of positions whose logits are asked at once.
+
+        ``snapshots`` of a running state are asked for after each pass; where the model cannot, there are none.
+        """
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = max(length, _LEAST_CONTEXT)
         params.n_batch = min(batch_size, params.n_ctx)
@@ -219,11 +286,13 @@ class Context:
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
         params.type_k = params.type_v = _KV_TYPES[kv_type]
+        params.n_rs_seq = snapshots
+        params.swa_full = model.has_running_state  # else keys and values behind the windows would be kept for nothing
         params.no_perf = True
         _last_errors.clear()
         self._handle = model.new_context(params)
         if not self._handle:
-            reason = f" ({_last_errors[-1]})" if _last_errors else ""
+            reason = f" ({_reason()})" if _last_errors else ""
             raise KnownError(
                 f"There is not enough memory for a context of {length:,} tokens{reason}. Choose a shorter context."
             )
@@ -231,7 +300,13 @@ class Context:
         self.length: int = llama_cpp.llama_n_ctx(self._handle)
         self.chunk: int = params.n_ubatch
         self.tokens: list[int] = []
-        self._memory = llama_cpp.llama_get_memory(self._handle)
+        self._memory = Memory(self._handle)
+        self.rolling_back = RollBack(
+            self._memory,
+            running_state=model.has_running_state,
+            window=0 if model.has_running_state else model.window,
+            snapshots=llama_cpp.llama_n_rs_seq(self._handle),
+        )
         self._batch = llama_cpp.llama_batch_init(params.n_batch, 0, 1)
         self._capacity: int = params.n_batch
         self._views = [
@@ -240,7 +315,7 @@ class Context:
         ]
         for i in range(params.n_batch):
             self._batch.n_seq_id[i] = 1
-            self._batch.seq_id[i][0] = _SEQUENCE
+            self._batch.seq_id[i][0] = SEQUENCE
         self._rows: Floats = np.empty((0, 0), np.float32)
         self._rows_address = 0
         self._abort: object = None
@@ -249,8 +324,8 @@ class Context:
         """Feed ``tokens`` (at most a batch) after the cached ones.
 
         Returns the logits of the last ``outputs`` of them, shape (outputs, vocabulary), a view that is valid until the
-        next call. On any error, and when the abort check of `aborting` says stop (`Cancelled`), the cache is as before,
-        or empty where it cannot be rolled back.
+        next call. On any error, and when the abort check of `aborting` says stop (`Cancelled`), the cache is rolled
+        back to what it was before, as far as it can be.
         """
         count = len(tokens)
         if count > self._capacity or len(self.tokens) + count > self.length:
@@ -263,10 +338,11 @@ class Context:
         self._batch.n_tokens = count
         code = llama_cpp.llama_decode(self._handle, self._batch)
         if code != 0:
-            with contextlib.suppress(RollBackError):  # a recurrent memory is then empty, which is as good
-                self._cut(len(self.tokens))
+            self.rolling_back.passed(0)
+            self._go_back(len(self.tokens), len(self.tokens) + count)
             self._raise(code)
         self.tokens.extend(tokens)
+        self.rolling_back.passed(count)
         return self._logits(outputs)
 
     @staticmethod
@@ -289,24 +365,50 @@ class Context:
         return self._rows[:outputs]
 
     def roll_back(self, length: int) -> None:
-        """Forget all but the first ``length`` tokens.
+        """See `Cache.roll_back`."""
+        if length < len(self.tokens):
+            self._go_back(length, len(self.tokens))
 
-        Raises `RollBackError`, and forgets everything, when this memory cannot be cut.
-        """
-        if length >= len(self.tokens):
-            return
-        self._cut(length)
-        del self.tokens[length:]
+    def _go_back(self, length: int, held: int) -> None:
+        del self.tokens[self.rolling_back.to(length, held) :]
 
-    def _cut(self, length: int) -> None:
-        if not llama_cpp.llama_memory_seq_rm(self._memory, _SEQUENCE, length, -1):
-            self.clear()
-            raise RollBackError(f"the memory of {self.model.path.name} cannot be rolled back to {length} tokens")
+    def hold(self, count: int) -> None:
+        """See `Cache.hold`."""
+        self.rolling_back.hold(len(self.tokens), count)
+
+    def remember(self) -> None:
+        """See `Cache.remember`."""
+        self.rolling_back.remember(len(self.tokens))
 
     def clear(self) -> None:
         """Forget everything."""
-        llama_cpp.llama_memory_clear(self._memory, True)
+        self.rolling_back.forget()
+        self._memory.erase()
         self.tokens.clear()
+
+    def reach(self, length: int) -> int:
+        """See `SavableCache.reach`."""
+        return self.rolling_back.reach(length, len(self.tokens)) if length < len(self.tokens) else len(self.tokens)
+
+    def state_size(self) -> int:
+        """See `SavableCache.state_size`."""
+        return self._memory.size(WHOLE)
+
+    def save(self) -> State:
+        """See `SavableCache.save`."""
+        data = np.empty(self.state_size(), np.uint8)
+        if not len(data) or not self._memory.copy_out(data, WHOLE):
+            raise KnownError("llama.cpp could not copy its KV cache.")
+        return State(np.array(self.tokens, np.int32), data, self.rolling_back.least_of_copy(len(self.tokens)))
+
+    def restore(self, state: State) -> bool:
+        """See `SavableCache.restore`."""
+        if not self._memory.copy_back(state.data, WHOLE) or self._memory.newest() != len(state.tokens) - 1:
+            self.clear()
+            return False
+        self.rolling_back.forget()
+        self.tokens = state.tokens.tolist()
+        return True
 
     def aborting(self, should_stop: Callable[[], bool]) -> _Aborting:
         """``with`` block in which a running `decode` stops early (CPU backend) when ``should_stop`` says so.

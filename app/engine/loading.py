@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
+import os
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from app import paths
-from app.engine import llama
-from app.engine.calibration import CostStore, key_of, measure
+from app.engine import llama, rolling_back
+from app.engine.calibration import Build, KeptCosts, is_sound, measure, up_to_date
 from app.engine.costs import Costs
 from app.engine.drafters.model import ModelDrafter
 from app.engine.drafters.ngram import NgramDrafter
+from app.engine.driver import driver_name
+from app.engine.history import PairHistory, Remembered
+from app.engine.kept import Keeper, KeptCaches
+from app.engine.kept_files import KeptFiles
 from app.engine.prompt import PromptBuilder
 from app.engine.protocol import (
     DEFAULT_DRAFT_LENGTH,
@@ -26,7 +33,9 @@ from app.engine.protocol import (
     LoadSettings,
     ModelInfo,
     Sampling,
+    SpeedChange,
 )
+from app.engine.store import KeyedFile, cache_file, key_of
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.pairing import compare
@@ -35,7 +44,14 @@ log = logging.getLogger("slipstream.engine")
 
 _DEFAULT_CONTEXT = 8192
 _SMALL_DRAFT_PARAMETERS = 20_000_000
-NO_ROLL_BACK = "The target keeps a running state that cannot be rolled back, so drafting is off."
+_MOST_SNAPSHOTS, _LEAST_SNAPSHOTS = 8, 2
+"""Of a running state after each pass. They cost memory, and time in every pass; what is drafted beyond them is held
+with a copy, and what was accepted then has to be fed again."""
+_SNAPSHOT_SHARE = 1 / 8
+"""Of the free memory and of the model's size, snapshots may take at most so much."""
+_FINGERPRINT_BYTES = 1024 * 1024
+NO_ROLL_BACK = "Rejected guesses cannot be taken back from the running state of this target, so drafting is off."
+_DRAFT_NO_ROLL_BACK = "Rejected guesses cannot be taken back from the running state of this draft, so it is not used."
 
 
 @dataclass
@@ -48,9 +64,12 @@ class Target:
     header: GgufHeader
     model: llama.Model
     context: llama.Context
+    keeper: Keeper
     prompts: PromptBuilder
     ngrams: NgramDrafter
     info: ModelInfo
+    longest_draft: int
+    """How many guesses its memory can take back; 0: drafting is off."""
 
     def close(self) -> None:
         """Free it."""
@@ -66,6 +85,7 @@ class DraftModel:
     stamp: tuple[int, int]
     model: llama.Model
     context: llama.Context
+    keeper: Keeper
     drafter: ModelDrafter
     info: ModelInfo
     default_length: int
@@ -88,9 +108,11 @@ class Loader:
         threads: int,
         on_progress: Callable[[LoadProgressed], None],
         stopped: Callable[[], bool],
+        kept: KeptCaches,
     ) -> None:
         self._command = command
-        self._settings = command.settings
+        self._settings = msgspec.structs.replace(command.settings, kept_cache_mib=0)  # changes nothing that is loaded
+        self._kept = kept
         self._threads = threads
         self._on_progress = on_progress
         self._stopped = stopped
@@ -112,14 +134,18 @@ class Loader:
                 raise KnownError(f"{path.name} is not a model that writes text token after token.")
             wanted = settings.context_length or min(model.training_context or _DEFAULT_CONTEXT, _DEFAULT_CONTEXT)
             self._on_progress(LoadProgressed(request=self._command.request, stage="context", fraction=0.0))
-            context = _new_context(model, settings, wanted, self._threads, MAX_DRAFT_LENGTH + 1)
+            context = _target_context(model, settings, wanted, self._threads)
             undo.callback(context.close)
             prompts = PromptBuilder(model, context.length)
             _warm_up(context)
+            longest_draft = rolling_back.longest_draft(context, model.vocabulary_size)
             undo.pop_all()
         info = _info(self._header, model, settings.target_gpu_layers)
         ngrams = NgramDrafter(model.is_end)
-        return Target(path, settings, self._stamp, self._header, model, context, prompts, ngrams, info)
+        keeper = self._keeper(context, path, settings.target_gpu_layers)
+        return Target(
+            path, settings, self._stamp, self._header, model, context, keeper, prompts, ngrams, info, longest_draft
+        )
 
     def draft(self, target: Target) -> DraftModel:
         """Load the draft, which has to fit ``target``."""
@@ -128,24 +154,39 @@ class Loader:
         verdict = compare(target.header, header)
         if not verdict.fits:
             raise KnownError(verdict.reason)
-        if target.model.cannot_roll_back:
+        if not target.longest_draft:
             raise KnownError(NO_ROLL_BACK)
         threads = self._threads
         with contextlib.ExitStack() as undo:
             model = self._model(path, settings.draft_gpu_layers, "draft")
             undo.callback(model.close)
-            if model.cannot_roll_back:
-                raise KnownError("The draft keeps a running state that cannot be rolled back, so drafting is off.")
             if model.parameters < _SMALL_DRAFT_PARAMETERS:
                 threads = 1  # below this size waiting for each other costs threads more than they share
             context = _new_context(model, settings, target.context.length, threads, 1)
             undo.callback(context.close)
             _warm_up(context)
+            if not rolling_back.longest_draft(context, model.vocabulary_size):
+                raise KnownError(_DRAFT_NO_ROLL_BACK)
             undo.pop_all()
         vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
-        drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped)
+        keeper = self._keeper(context, path, settings.draft_gpu_layers)
+        drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped, keeper)
         info = _info(header, model, settings.draft_gpu_layers)
-        return DraftModel(_stamp(path), model, context, drafter, info, _default_draft_length(model))
+        return DraftModel(_stamp(path), model, context, keeper, drafter, info, _default_draft_length(model))
+
+    def _keeper(self, context: llama.Context, path: Path, gpu_layers: int) -> Keeper:
+        settings = self._settings
+        owner = key_of(
+            {
+                "file": (*_stamp(path), _fingerprint(path)),
+                "context": (context.length, settings.kv_type, settings.batch_size, settings.micro_batch_size),
+                "gpu_layers": gpu_layers,
+                "engine": llama.engine_name(),
+                "devices": llama.gpu_devices(),
+                "machine": platform.machine(),
+            }
+        )
+        return Keeper(context, self._kept, owner, self._stopped)
 
     def _model(self, path: Path, gpu_layers: int, stage: str) -> llama.Model:
         last = -1.0
@@ -167,48 +208,55 @@ class PairCosts:
     """What passes of a pair cost here, and where that is kept."""
 
     costs: Costs
-    kept: Costs | None
+    kept: KeptCosts
     """What is written down."""
-    store: CostStore
+    store: KeyedFile[KeptCosts]
     key: str
+    slower: SpeedChange | None = None
+    """Set where engine or driver are others than they were, and the pair got slower by that."""
 
     def keep(self) -> None:
         """Write down what is known now."""
-        if self.costs != self.kept:
-            self.store.put(self.key, self.costs)
-            self.kept = self.costs
+        if self.costs != self.kept.costs:
+            self.kept = replace(self.kept, costs=self.costs)
+            self.store.put(self.key, self.kept)
 
 
 def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopped: Callable[[], bool]) -> PairCosts:
     """What passes of this pair cost here, from the last time if nothing has changed. Raises `Cancelled`."""
-    store = CostStore(_cost_file())
-    key = key_of(
-        {
-            "target": target.stamp,
-            "draft": draft.stamp if draft else None,
-            "settings": msgspec.to_builtins(target.settings),
-            "threads": threads,
-            "engine": llama.engine_name(),
-            "devices": llama.gpu_devices(),
-            "machine": (platform.node(), platform.machine(), platform.processor()),
-        }
-    )
+    store = KeyedFile(cache_file("costs.json"), KeptCosts)
+    facts = {"settings": msgspec.to_builtins(target.settings), "snapshots": target.context.rolling_back.snapshots}
+    key = key_of({**_pair(target, draft, threads), **facts})
     kept = store.get(key)
-    if kept is not None:
-        return PairCosts(kept, kept, store, key)
-    target.context.clear()
-    costs = PairCosts(measure(target.context, draft.context if draft else None, stopped), None, store, key)
-    costs.keep()
-    return costs
+    build = Build(llama.engine_name(), driver_name(llama.gpu_devices()))
+
+    def measured() -> Costs:
+        target.keeper.before_measuring()
+        target.context.clear()
+        return measure(target.context, draft.context if draft else None, stopped)
+
+    latest, slower = up_to_date(kept if kept and is_sound(kept) else None, build, measured)
+    if latest is not kept:
+        store.put(key, latest)
+    return PairCosts(latest.costs, latest, store, key, slower)
 
 
-def _cost_file() -> Path | None:
-    """``None`` where there is no place for it, as in a container with nothing to write to."""
-    try:
-        return paths.cache_dir() / "costs.json"
-    except KnownError as error:
-        log.info("what passes cost is not kept: %s", error)
-        return None
+def pair_history(target: Target, draft: DraftModel | None, threads: int) -> PairHistory:
+    """What earlier answers of this pair on this machine brought, whatever the context length was."""
+    settings = target.settings
+    layers = (settings.target_gpu_layers, settings.draft_gpu_layers)
+    key = key_of({**_pair(target, draft, threads), "layers": layers, "kv": settings.kv_type})
+    return PairHistory(KeyedFile(cache_file("history.json"), Remembered), key)
+
+
+def _pair(target: Target, draft: DraftModel | None, threads: int) -> dict[str, object]:
+    """What identifies a pair on this machine."""
+    return {
+        "target": target.stamp,
+        "draft": draft.stamp if draft else None,
+        "threads": threads,
+        "machine": (platform.node(), platform.machine(), platform.processor()),
+    }
 
 
 def _checked_header(path: Path) -> GgufHeader:
@@ -217,7 +265,35 @@ def _checked_header(path: Path) -> GgufHeader:
     return header
 
 
-def _new_context(model: llama.Model, settings: LoadSettings, length: int, threads: int, outputs: int) -> llama.Context:
+def _target_context(model: llama.Model, settings: LoadSettings, length: int, threads: int) -> llama.Context:
+    """With as many snapshots of its running state as there is memory for; without any where it would not fit else."""
+    snapshots = _affordable_snapshots(model, settings, threads)
+    while snapshots:
+        try:
+            return _new_context(model, settings, length, threads, MAX_DRAFT_LENGTH + 1, snapshots)
+        except KnownError as error:
+            log.info("no room for %d snapshots: %s", snapshots, error)
+            snapshots = snapshots // 2 if snapshots >= 2 * _LEAST_SNAPSHOTS else 0
+    return _new_context(model, settings, length, threads, MAX_DRAFT_LENGTH + 1)
+
+
+def _affordable_snapshots(model: llama.Model, settings: LoadSettings, threads: int) -> int:
+    if not model.has_running_state:
+        return 0
+    small = msgspec.structs.replace(settings, batch_size=32, micro_batch_size=32)
+    with contextlib.closing(_new_context(model, small, 1, threads, 1, snapshots=1)) as probe:
+        probe.decode([0], 1)
+        if not probe.rolling_back.snapshots:
+            return 0
+        size = probe.rolling_back.mark_size()
+    budget = _SNAPSHOT_SHARE * min(model.size_bytes, psutil.virtual_memory().available)
+    count = min(int(budget // size), _MOST_SNAPSHOTS)
+    return count if count >= _LEAST_SNAPSHOTS else 0
+
+
+def _new_context(
+    model: llama.Model, settings: LoadSettings, length: int, threads: int, outputs: int, snapshots: int = 0
+) -> llama.Context:
     return llama.Context(
         model,
         length=length,
@@ -226,6 +302,7 @@ def _new_context(model: llama.Model, settings: LoadSettings, length: int, thread
         threads=threads,
         kv_type=settings.kv_type,
         outputs=outputs,
+        snapshots=snapshots,
     )
 
 
@@ -280,6 +357,27 @@ def _layers_on_gpu(model: llama.Model, wanted: int) -> int:
     if not llama.gpu_devices():
         return 0
     return model.layers if wanted < 0 else min(wanted, model.layers)
+
+
+def kept_files() -> KeptFiles | None:
+    """Where kept KV caches go on disk; ``None`` where there is no place for them."""
+    try:
+        return KeptFiles(paths.kept_caches_dir())
+    except KnownError as error:
+        log.info("no caches are kept on disk: %s", error)
+        return None
+
+
+def _fingerprint(path: Path) -> str:
+    """A digest of parts of a model file: its header, its middle, its end. Times of change are not always to be trusted,
+    and a state of another model of the same shape would be taken for its own."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        for place in (0, size // 2, max(size - _FINGERPRINT_BYTES, 0)):
+            file.seek(place)
+            digest.update(file.read(_FINGERPRINT_BYTES))
+    return digest.hexdigest()
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from app.engine.protocol import Message
 from app.engine.template import CHATML, CHATML_STOPS, ChatTemplate
 from app.errors import KnownError
 
+_REMEMBERED_CHATS = 32
 MINIMAL_ROOM = 16
 """Tokens that must be left for an answer, or the message is refused."""
 
@@ -46,7 +47,8 @@ class PromptBuilder:
         self._bos = vocabulary.special_text("bos")
         self._template = ChatTemplate(source or CHATML, self._bos, vocabulary.special_text("eos"))
         self._controls = vocabulary.control_texts()
-        self._dropped: list[Message] = []
+        self._dropped: list[list[Message]] = []
+        """What left the chats that were too long, the one answered last first."""
 
     def raw(self, text: str) -> Prompt:
         """``text`` as it is, with the BOS token where the model wants one. Raises `KnownError` when it is too long."""
@@ -72,7 +74,7 @@ class PromptBuilder:
         if len(tokens) > self._context_length * 3 // 4:
             drop, tokens = self._shortened(system, turns, drop)
         self._check_length(len(tokens))
-        self._dropped = turns[:drop]
+        self._remember(turns[:drop])
         return Prompt(tokens, drop, CHATML_STOPS if self.template == "chatml" else [])
 
     def _shortened(self, system: list[Message], turns: list[Message], drop: int) -> tuple[int, list[int]]:
@@ -94,8 +96,17 @@ class PromptBuilder:
 
     def _remembered(self, turns: list[Message]) -> int:
         """Start where the last prompt of this chat started: only then is its KV cache of use."""
-        drop = len(self._dropped)
-        return drop if drop < len(turns) and turns[:drop] == self._dropped else 0
+        lengths = (len(dropped) for dropped in self._dropped if turns[: len(dropped)] == dropped)
+        return next((length for length in lengths if length < len(turns)), 0)
+
+    def _remember(self, dropped: list[Message]) -> None:
+        if dropped:
+            others = [other for other in self._dropped if other != dropped]
+            self._dropped = [dropped, *others][:_REMEMBERED_CHATS]
+
+    def forget(self) -> None:
+        """Forget what earlier chats said."""
+        self._dropped = []
 
     def _check_length(self, count: int) -> None:
         if count > self._context_length - MINIMAL_ROOM:

@@ -30,6 +30,8 @@ Propose = Literal["auto", "coupled", "greedy"]
 DraftLength = Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_LENGTH)]
 """``auto`` leaves it to the controller, 0 is plain decoding."""
 KvType = Literal["f16", "q8_0", "q4_0"]
+Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
+"""Of weights that are written again."""
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
 TextKind = Literal["prose", "code", "list", "thinking"]
@@ -370,7 +372,7 @@ class GenerationFinished(_Struct, frozen=True, kw_only=True, tag="generation_fin
     draft_failure: str | None = None
     """Why drafting ended before the answer did, in words for the user."""
     curve: list[float] = []
-    """Tokens per second that each draft length from 0 on would bring now, from measured costs and what was kept lately."""
+    """Tokens per second each draft length from 0 on would bring on such text, from measured costs and what was kept."""
 
 
 class GenerationFailed(_Struct, frozen=True, kw_only=True, tag="generation_failed"):
@@ -393,6 +395,10 @@ class TokensScored(_Struct, frozen=True, kw_only=True, tag="tokens_scored"):
     logits: list[float]
     scores: list[float | None]
     """log p + noise, by which the target chooses; ``None`` for what its sampler leaves out."""
+    could_win: list[bool] = []
+    """Whether the target could choose it if each logit were off by at most ``rounding``."""
+    rounding: float = 0.0
+    """How far rounding is taken to put a logit, from passes of different width that were compared just there."""
 
 
 class Pong(_Struct, frozen=True, kw_only=True, tag="pong"):

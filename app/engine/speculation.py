@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from app.engine.cache import Cache, RollBackError
+from app.engine.cache import Cache
 from app.engine.drafters import Proposal
 from app.engine.drafting import NO_DRAFT, Draft, Drafting
+from app.engine.kinds import TextKinds
 from app.engine.protocol import AcceptRule, DrafterName, FinishReason, Piece, Round, Sampling
 from app.engine.sampling import Floats, distributions, penalise_rows
 from app.engine.text import TextStream
 from app.engine.verification import Verdict, coupled, rejection, sample
 from app.errors import Cancelled
+
+_CAUGHT_UP = 4
+"""At most so many tokens that a roll-back took too much are fed again within a verify pass; more go before it."""
+_PROMPT_END = 16
+"""Tokens of the prompt in which a chat template may begin the model's thinking."""
 
 
 class TargetVocabulary(Protocol):
@@ -62,6 +67,7 @@ class Decoding:
         self._prompt_length = len(target.tokens)
         self.context: list[int] = list(target.tokens)
         """Prompt and answer; all but the last token are in the target's cache while a round starts."""
+        self._kinds = TextKinds(b"".join(map(vocabulary.piece, self.context[-_PROMPT_END:])).decode("utf-8", "replace"))
         self._round = 0
         self.finish_reason: FinishReason | None = None
         self.stop_string: str | None = None
@@ -93,7 +99,7 @@ class Decoding:
             self._trim_cache()
 
     def _first(self, logits: Floats) -> Round:
-        begun = time.perf_counter()
+        begun, kind = time.perf_counter(), self._kinds.kind
         verdict = self._judge(logits, Proposal())
         tokens, pieces = self._take(verdict, Proposal(), None)
         if self._drafting:
@@ -103,23 +109,23 @@ class Decoding:
             verify_passes=0,
             pieces=pieces,
             tokens=tokens,
+            kind=kind,
             other_seconds=time.perf_counter() - begun,
             time=self._since_start(),
         )
 
     def _next(self) -> Round:
-        begun = time.perf_counter()
+        begun, kind = time.perf_counter(), self._kinds.kind
         self._round += 1
         draft = self._draft()
         proposal = draft.proposal.first(draft.tested)
         drafted = time.perf_counter()
-        cached = len(self._target.tokens)
-        keep = cached
+        keep = len(self.context) - 1
         try:
-            logits = self._target.decode([self.context[-1], *proposal.tokens], len(proposal.tokens) + 1)
+            logits = self._verify(proposal.tokens)
             verified = time.perf_counter()
             verdict = self._judge(logits, proposal)
-            keep = cached + 1 + verdict.accepted
+            keep = len(self.context) + verdict.accepted
         finally:
             self._target.roll_back(keep)
         tokens, pieces = self._take(verdict, proposal, draft.drafter)
@@ -137,18 +143,33 @@ class Decoding:
             tested=draft.tested,
             accepted=min(verdict.accepted, tokens),
             paused=draft.plan.paused,
+            kind=kind,
             draft_seconds=seconds[0],
             verify_seconds=seconds[1],
             other_seconds=time.perf_counter() - verified,
             time=self._since_start(),
         )
 
+    def _verify(self, guesses: list[int]) -> Floats:
+        """The logits behind the context and behind each of ``guesses``, shape (guesses + 1, vocabulary).
+
+        A memory that goes back to marks only may lack more than the last token of the context.
+        """
+        target, end = self._target, len(self.context) - 1
+        if end - len(target.tokens) > _CAUGHT_UP:
+            while missing := self.context[len(target.tokens) : end][: target.chunk]:
+                if self._cancelled():
+                    raise Cancelled
+                target.decode(missing, 0)
+        target.hold(len(guesses))
+        return target.decode([*self.context[len(target.tokens) :], *guesses], len(guesses) + 1)
+
     def _draft(self) -> Draft:
         if not self._drafting:
             return NO_DRAFT
         room = self._target.length - len(self.context)
         left = self._left()
-        return self._drafting.draft(room if left is None else min(room, left - 1))
+        return self._drafting.draft(room if left is None else min(room, left - 1), self._kinds.kind)
 
     def _left(self) -> int | None:
         limit = self._task.max_tokens
@@ -175,6 +196,8 @@ class Decoding:
             shown += self._show(piece)
             if self.finish_reason:
                 break
+        for piece in shown:
+            self._kinds.add(piece.text)
         return taken, shown
 
     def _guess(self, proposal: Proposal, verdict: Verdict) -> str | None:
@@ -209,5 +232,4 @@ class Decoding:
     def _trim_cache(self) -> None:
         """Nothing behind the end of the answer stays in the cache; of a stop string, nothing at all."""
         keep = self._text.safe_tokens if self.finish_reason == "stop_string" else len(self.token_ids)
-        with contextlib.suppress(RollBackError):  # a recurrent target: the next prompt is processed from its start
-            self._target.roll_back(self._prompt_length + keep)
+        self._target.roll_back(self._prompt_length + keep)

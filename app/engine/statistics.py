@@ -11,14 +11,17 @@
 
 The sums close: tokens = accepted + the target's own; drafted = tested + ignored; tested = accepted + rejected. A token
 that was accepted but lies behind the end of the answer (behind a stop string, say) counts as rejected: it is not in
-the answer.
+the answer. The sums over the kinds of text are those of the answer without its first token; a round counts whole for
+the kind it began in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
-from app.engine.protocol import DrafterFigures, DrafterName, DraftFigures, Figures, Round
+from app.engine.protocol import DrafterFigures, DrafterName, DraftFigures, Figures, KindFigures, Round, TextKind
 
 
 def acceptance_rate(accepted: int, tested: int) -> float | None:
@@ -29,6 +32,24 @@ def acceptance_rate(accepted: int, tested: int) -> float | None:
 def mean_acceptance_length(accepted: int, verify_passes: int) -> float | None:
     """``None`` where there was no pass."""
     return 1 + accepted / verify_passes if verify_passes else None
+
+
+def kind_speed(figures: KindFigures) -> float | None:
+    """Decode speed over text of one kind, in tokens per second; ``None`` where there is none."""
+    return figures.tokens / figures.seconds if figures.tokens and figures.seconds > 0 else None
+
+
+def sums_by_kind(*answers: Iterable[KindFigures]) -> list[KindFigures]:
+    """The counters of several answers added up."""
+    sums: dict[TextKind, KindCounts] = {}
+    for figures in chain.from_iterable(answers):
+        counts = sums.setdefault(figures.kind, KindCounts())
+        counts.tokens += figures.tokens
+        counts.seconds += figures.seconds
+        counts.tested += figures.tested
+        counts.accepted += figures.accepted
+        counts.verify_passes += figures.verify_passes
+    return [counts.figures(kind) for kind, counts in sums.items()]
 
 
 @dataclass
@@ -60,6 +81,28 @@ class DrafterCounts:
 
 
 @dataclass
+class KindCounts:
+    """The counters over text of one kind."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+    tested: int = 0
+    accepted: int = 0
+    verify_passes: int = 0
+
+    def figures(self, kind: TextKind) -> KindFigures:
+        """The counters as they are shown and stored."""
+        return KindFigures(
+            kind=kind,
+            tokens=self.tokens,
+            seconds=self.seconds,
+            tested=self.tested,
+            accepted=self.accepted,
+            verify_passes=self.verify_passes,
+        )
+
+
+@dataclass
 class Statistics:
     """Adds up the rounds of one generation. Times are seconds."""
 
@@ -73,6 +116,7 @@ class Statistics:
     verify_passes: int = 0
     accepted_per_position: list[int] = field(default_factory=list)
     drafters: dict[DrafterName, DrafterCounts] = field(default_factory=dict)
+    kinds: dict[TextKind, KindCounts] = field(default_factory=dict)
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     other_seconds: float = 0.0
@@ -100,7 +144,19 @@ class Statistics:
             return
         if self.first_token_time is None:
             self.first_token_time, self.first_tokens = round_.time, round_.tokens
+        else:
+            self._add_to_kind(round_)
         self.last_token_time = round_.time
+
+    def _add_to_kind(self, round_: Round) -> None:
+        counts = self.kinds.get(round_.kind)
+        if counts is None:
+            counts = self.kinds[round_.kind] = KindCounts()
+        counts.tokens += round_.tokens
+        counts.seconds += round_.time - self.last_token_time
+        counts.tested += round_.tested
+        counts.accepted += round_.accepted
+        counts.verify_passes += round_.verify_passes
 
     @property
     def own(self) -> int:
@@ -142,4 +198,5 @@ class Statistics:
             verify_s=self.verify_seconds,
             other_s=self.other_seconds,
             draft=self.draft_figures(),
+            kinds=[counts.figures(kind) for kind, counts in self.kinds.items()],
         )

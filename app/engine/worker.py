@@ -15,16 +15,20 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import BinaryIO
 
 from app.engine.engine import Engine
 from app.engine.framing import FrameReader, ProtocolError, decode_command, encode_frame
+from app.engine.kept import KeptCaches
 from app.engine.llama import engine_name, gpu_devices
+from app.engine.loading import kept_files
 from app.engine.protocol import (
     PROTOCOL_VERSION,
     Cancel,
     Command,
     Event,
+    Forget,
     Generate,
     GenerationFailed,
     Hello,
@@ -36,12 +40,14 @@ from app.engine.protocol import (
     Quit,
     Round,
     RoundsReceived,
+    ScoreTokens,
 )
 from app.errors import Cancelled, KnownError
 
 log = logging.getLogger("slipstream.worker")
 
 _FLUSH_SECONDS = 1 / 60
+_QUIT_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -54,10 +60,13 @@ class Worker:
         self._write_lock = threading.Lock()
         self._queue: queue.Queue[tuple[int, Command]] = queue.Queue()
         self._busy = False
+        self._quits = False
+        self._done = threading.Event()
         self._received = 0
         self._cancelled = 0
         """A Cancel means every command received before it, also one that has not begun."""
-        self._engine = Engine()
+        self._kept = KeptCaches(kept_files())
+        self._engine = Engine(self._kept)
 
     def run(self) -> None:
         """Serve until Quit or the end of the input."""
@@ -67,10 +76,16 @@ class Worker:
             number, command = self._queue.get()
             if isinstance(command, Quit):
                 break
-            self._busy = True
+            self._set_busy(True)
             self._carry_out(number, command)
-            self._busy = False
+            self._set_busy(False)
         self._engine.unload()
+        self._done.set()
+
+    def _set_busy(self, busy: bool) -> None:
+        self._busy = busy
+        if self._kept.files:
+            self._kept.files.wait(busy)
 
     # ------------------------------------------------------------ the reading thread
 
@@ -85,6 +100,8 @@ class Worker:
             log.error("unreadable command: %s", error)
         except OSError:
             log.info("the command pipe broke")
+        if self._quits:
+            self._done.wait(_QUIT_SECONDS)  # it is ending in order, and may have something to write
         os._exit(0)  # the window is gone: nobody reads an answer, and llama.cpp may be in the middle of one
 
     def _receive(self, command: Command) -> None:
@@ -95,7 +112,12 @@ class Worker:
             case Cancel():
                 self._cancel()
             case Quit():
+                self._quits = True
                 self._cancel()
+                self._enqueue(command)
+            case Forget():
+                if self._kept.files:
+                    self._kept.files.forget()  # at once: what the engine is computing may take long
                 self._enqueue(command)
             case _:
                 self._enqueue(command)
@@ -121,7 +143,11 @@ class Worker:
             case Generate():
                 self._generate(command)
             case MeasurePlain():
-                self._measure_plain(command)
+                self._measure(command.request, lambda: self._engine.measure_plain(command))
+            case ScoreTokens():
+                self._measure(command.request, lambda: self._engine.score_tokens(command))
+            case Forget():
+                self._engine.forget()
 
     def _load(self, command: Load) -> None:
         try:
@@ -151,13 +177,14 @@ class Worker:
                 self._send(RoundsReceived(request=command.request, rounds=rounds))
             self._send(GenerationFailed(request=command.request, message=str(error)))
 
-    def _measure_plain(self, command: MeasurePlain) -> None:
+    def _measure(self, request: int, measure: Callable[[], Event]) -> None:
+        """Answer a command that has one event for an answer."""
         try:
-            self._send(self._engine.measure_plain(command))
+            self._send(measure())
         except Cancelled:
-            self._send(GenerationFailed(request=command.request, message="The measurement was stopped."))
+            self._send(GenerationFailed(request=request, message="The measurement was stopped."))
         except KnownError as error:
-            self._send(GenerationFailed(request=command.request, message=str(error)))
+            self._send(GenerationFailed(request=request, message=str(error)))
 
     def _send(self, event: Event) -> None:
         frame = encode_frame(event)

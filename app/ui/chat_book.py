@@ -27,7 +27,8 @@ class ChatBook(QObject):
         chats_listed: The chats that match the search, newest first.
         chat_deleted: Id and title; it can be brought back until `undo_ended`.
         chat_restored: Id of a chat that was brought back.
-        undo_ended: The deleted chat can no longer be brought back.
+        undo_ended: The chat deleted last was brought back or can no longer be.
+        deleted_for_good: A deleted chat can no longer be brought back.
         exported: The file that was written.
     """
 
@@ -35,6 +36,7 @@ class ChatBook(QObject):
     chat_deleted = Signal(str, str)
     chat_restored = Signal(str)
     undo_ended = Signal()
+    deleted_for_good = Signal()
     exported = Signal(object)
 
     def __init__(self, access: ChatAccess, board: NoticeBoard, parent: QObject | None = None) -> None:
@@ -70,6 +72,8 @@ class ChatBook(QObject):
         title = self.title(chat_id)
 
         def deleted(_: None) -> None:
+            if self._deleted is not None:
+                self.deleted_for_good.emit()  # only the last one can be brought back
             self._deleted = chat_id
             self._undo_timer.start()
             self.chat_deleted.emit(chat_id, title)
@@ -109,6 +113,13 @@ class ChatBook(QObject):
     def _on_undo_over(self) -> None:
         self._deleted = None
         self.undo_ended.emit()
+        self.deleted_for_good.emit()
+
+    def end_undo(self) -> None:
+        """The window closes: what is deleted now stays deleted."""
+        if self._deleted is not None:
+            self._undo_timer.stop()
+            self._on_undo_over()
 
     def _on_listed(self, chats: list[Chat]) -> None:
         self._chats = chats

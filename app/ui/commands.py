@@ -26,11 +26,15 @@ class Commands(QObject):
         models_requested: Show the Open models dialog.
         measurement_requested: Measure the plain speed.
         drafted_toggled: Tint drafted tokens or not.
+        last_comparison_requested: Compare the last answer of the shown chat.
+        prompts_comparison_requested: Show what compares a set of prompts.
     """
 
     models_requested = Signal()
     measurement_requested = Signal()
     drafted_toggled = Signal(bool)
+    last_comparison_requested = Signal()
+    prompts_comparison_requested = Signal()
 
     def __init__(
         self,
@@ -109,6 +113,8 @@ class Commands(QObject):
             "show_drafted": lambda: self.drafted_toggled.emit(window.menus.action("show_drafted").isChecked()),
             "stop": self._stop,
             "regenerate": self._session.regenerate,
+            "compare_last": self.last_comparison_requested.emit,
+            "compare_prompts": self.prompts_comparison_requested.emit,
             "measure_plain": self.measurement_requested.emit,
             "show_shortcuts": self._show_shortcuts,
             "open_logs": open_log_folder,
@@ -126,6 +132,7 @@ class Commands(QObject):
             Action.OPEN_LOGS: open_log_folder,
             Action.ANSWER: self._session.regenerate,
             Action.SAVE_AGAIN: self._session.save_again,
+            Action.MEASURE: self.measurement_requested.emit,
         }
 
     def _stop(self) -> None:

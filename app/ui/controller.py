@@ -23,6 +23,7 @@ from app.ui.chat_access import ChatAccess
 from app.ui.chat_book import ChatBook
 from app.ui.chat_list import UNTITLED
 from app.ui.commands import Commands, open_dialog
+from app.ui.compare.door import CompareDoor
 from app.ui.conversation import question_to_measure
 from app.ui.engine_client import Engine, EngineExit, EngineState
 from app.ui.main_window import MainWindow
@@ -43,7 +44,7 @@ class Controller(QObject):
     """Owns what has no widgets and wires it to what has.
 
     Attributes:
-        session, keeper, book, board, commands: The parts; tests look at them.
+        session, keeper, book, board, compare, commands: The parts; tests look at them.
     """
 
     def __init__(self, window: MainWindow, settings: SettingsFile, engine: Engine, worker: ChatWorker) -> None:
@@ -63,6 +64,7 @@ class Controller(QObject):
         self.keeper = PairKeeper(engine, self.board, LoadingMarker(paths.data_dir() / "loading.json"), self)
         self.session = ChatSession(engine, self.keeper, self._access, self.board, window.transcript, self)
         self.book = ChatBook(self._access, self.board, self)
+        self.compare = CompareDoor(engine, self.keeper, self.session, self)
         self.commands = Commands(window, engine, self.keeper, self.session, self.book, self.board, self)
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)
@@ -87,11 +89,13 @@ class Controller(QObject):
         if self._is_shut_down:
             return
         self._is_shut_down = True
+        self.compare.close()
         self.session.shutdown()
         self._settings.values.last_chat_id = self.session.chat_id()
         self._window.store(self._settings.values)
         self._save_timer.stop()
         self._save_settings()
+        self.book.end_undo()
         self.keeper.shutdown()
         self._access.close()
         if self._temporary is not None:
@@ -103,6 +107,7 @@ class Controller(QObject):
         keeper, session, panel = self.keeper, self.session, self._window.speed_panel
         self._engine.state_changed.connect(self._on_engine_state_changed)
         self._engine.engine_exited.connect(self._on_engine_exited)
+        self._engine.generation_finished.connect(lambda finished: panel.set_curve(finished.curve))
         keeper.load_progressed.connect(self._on_load_progressed)
         keeper.pair_changed.connect(self._on_pair_changed)
         keeper.pair_opened.connect(self._on_pair_opened)
@@ -135,6 +140,7 @@ class Controller(QObject):
         book.chat_deleted.connect(self._on_chat_deleted)
         book.chat_restored.connect(session.open_chat)
         book.undo_ended.connect(window.undo_bar.hide)
+        book.deleted_for_good.connect(self._engine.forget)
         book.exported.connect(lambda path: self.board.show("export", notices.exported(path.name)))
 
     def _connect_widgets(self) -> None:
@@ -144,6 +150,7 @@ class Controller(QObject):
         window.composer.text_changed.connect(self._on_composer_changed)
         window.transcript.regenerate_requested.connect(session.regenerate)
         window.transcript.edit_requested.connect(session.edit)
+        window.transcript.compare_requested.connect(self.compare.compare_answer)
         window.transcript.version_requested.connect(session.choose_version)
         window.transcript.example_chosen.connect(session.send)
         window.transcript.open_models_requested.connect(self.open_models)
@@ -159,6 +166,8 @@ class Controller(QObject):
         self.commands.models_requested.connect(self.open_models)
         self.commands.measurement_requested.connect(self.measure_plain)
         self.commands.drafted_toggled.connect(self._set_show_drafted)
+        self.commands.last_comparison_requested.connect(self.compare.compare_last)
+        self.commands.prompts_comparison_requested.connect(self.compare.compare_prompts)
 
     # ------------------------------------------------------------ what the user asks for
 
@@ -193,6 +202,8 @@ class Controller(QObject):
         messages = question_to_measure(self.session.branch(), settings.system_prompt)
         if self.keeper.measure_plain(messages, settings.sampling, MEASURE_SEED):
             self._window.speed_panel.set_measuring(True)
+        elif self._engine.state() is EngineState.COMPARING:
+            self.board.show("measure", notices.busy_comparing())
 
     @Slot(int)
     def _on_recent_chosen(self, place: int) -> None:
@@ -345,6 +356,7 @@ class Controller(QObject):
 
     @Slot(str, str)
     def _on_chat_deleted(self, chat_id: str, title: str) -> None:
+        self.compare.forget_chat(chat_id)
         self._window.undo_bar.offer(f"Deleted “{title or UNTITLED}”")
         if chat_id == self.session.chat_id():
             self.commands.new_chat()
@@ -365,6 +377,7 @@ class Controller(QObject):
         window.speed_panel.set_drafter(settings.drafter)
         window.speed_panel.set_show_drafted(values.drafted_visible)
         window.transcript.set_show_drafted(values.drafted_visible)
+        self.compare.set_show_drafted(values.drafted_visible)
         window.menus.set_checked("show_drafted", values.drafted_visible)
         self._refresh_recent()
 
@@ -380,6 +393,7 @@ class Controller(QObject):
             delete_chat=has_chat,
             stop=busy or self._engine.state() is EngineState.MEASURING,
             regenerate=has_chat and not busy,
+            compare_last=has_chat and not busy,
             measure_plain=self._engine.state() is EngineState.READY,
         )
 

@@ -28,12 +28,18 @@ class EngineState(enum.Enum):
     READY = "ready"
     ANSWERING = "answering"
     MEASURING = "measuring"
+    COMPARING = "comparing"
     DIED = "died"
 
     @property
     def is_busy(self) -> bool:
         """Whether something runs that `Engine.cancel` can stop."""
-        return self in (EngineState.LOADING, EngineState.ANSWERING, EngineState.MEASURING)
+        return self in (
+            EngineState.LOADING,
+            EngineState.ANSWERING,
+            EngineState.MEASURING,
+            EngineState.COMPARING,
+        )
 
 
 class ExitCause(enum.Enum):
@@ -135,6 +141,7 @@ class Engine(QObject):
     generation_finished = Signal(object)
     generation_failed = Signal(object)
     plain_measured = Signal(object)
+    tokens_scored = Signal(object)
     engine_exited = Signal(object)
     engine_stalled = Signal(float)
 
@@ -169,16 +176,39 @@ class Engine(QObject):
         accept: AcceptRule,
         drafter: DrafterChoice = "auto",
         propose: Propose = "auto",
+        compared: bool = False,
     ) -> int:
-        """Answer a chat. Only allowed when the state is ``READY``."""
+        """Answer a chat. Only allowed when the state is ``READY``.
+
+        ``compared``: the answer is for the Compare window and belongs to no chat; the state is ``COMPARING`` meanwhile.
+        """
         raise NotImplementedError
 
     def measure_plain(self, messages: Sequence[Message], *, sampling: Sampling, seed: int, max_tokens: int) -> int:
         """Measure decoding without a draft. Only allowed when the state is ``READY``."""
         raise NotImplementedError
 
+    def score_tokens(
+        self,
+        messages: Sequence[Message],
+        answer: Sequence[int],
+        candidates: Sequence[int],
+        *,
+        sampling: Sampling,
+        seed: int,
+    ) -> int:
+        """Ask what the target thinks of ``candidates`` behind the tokens of ``answer``, for the Compare window.
+
+        Only allowed when the state is ``READY``. Returns 0 where this engine cannot tell; nothing comes of it then.
+        """
+        raise NotImplementedError
+
     def cancel(self) -> None:
         """Stop what runs; does nothing when nothing does."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Erase what is left of chats beside the chats themselves; allowed in every state."""
         raise NotImplementedError
 
     def restart(self) -> None:

@@ -11,6 +11,7 @@ from app.engine.protocol import (
     PairLoaded,
     PlainMeasured,
     PromptProgressed,
+    TokensScored,
 )
 from app.ui.engine_client import EngineState
 
@@ -20,6 +21,7 @@ ENDS: dict[type, EngineState] = {
     GenerationFinished: EngineState.READY,
     GenerationFailed: EngineState.READY,
     PlainMeasured: EngineState.READY,
+    TokensScored: EngineState.READY,
 }
 """What a request's last event leaves the engine in."""
 
@@ -32,5 +34,6 @@ SIGNALS: dict[type, str] = {
     GenerationFinished: "generation_finished",
     GenerationFailed: "generation_failed",
     PlainMeasured: "plain_measured",
+    TokensScored: "tokens_scored",
 }
 """The signal of `app.ui.engine_client.Engine` that carries an event."""

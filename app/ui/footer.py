@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from app.chats.model import StoredMessage
-from app.engine.protocol import DrafterFigures, Figures
+from app.engine.protocol import DrafterFigures, Figures, KindFigures
 from app.ui import drafters, units
 
 HELP = (
@@ -25,19 +25,28 @@ _ENDS = {
 
 
 def figures_of(stored: Mapping[str, object]) -> Figures:
-    """The figures kept with an answer; empty ones where they cannot be read, without drafters that are not known."""
+    """The figures kept with an answer; empty ones where they cannot be read.
+
+    Drafters and kinds of text that are not known are left out.
+    """
     figures, draft = dict(stored), stored.get("draft")
     if isinstance(draft, dict) and isinstance(draft.get("drafters"), list):
-        figures["draft"] = {**draft, "drafters": [one for one in draft["drafters"] if _is_readable(one)]}
+        figures["draft"] = {**draft, "drafters": _readable(draft["drafters"], DrafterFigures)}
+    if isinstance(kinds := stored.get("kinds"), list):
+        figures["kinds"] = _readable(kinds, KindFigures)
     try:
         return msgspec.convert(figures, Figures)
     except msgspec.ValidationError:
         return Figures()
 
 
-def _is_readable(drafter: object) -> bool:
+def _readable(entries: list[object], kind: type) -> list[object]:
+    return [entry for entry in entries if _is_readable(entry, kind)]
+
+
+def _is_readable(entry: object, kind: type) -> bool:
     try:
-        msgspec.convert(drafter, DrafterFigures)
+        msgspec.convert(entry, kind)
     except msgspec.ValidationError:
         return False
     return True

@@ -6,12 +6,14 @@ greeting ends it. The child gets no secrets in its environment.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QProcess, QTimer, Slot
 
+from app import paths
 from app.engine.framing import FrameReader, ProtocolError, decode_event, encode_frame
 from app.engine.protocol import (
     PROTOCOL_VERSION,
@@ -21,6 +23,7 @@ from app.engine.protocol import (
     DrafterChoice,
     DraftLength,
     Event,
+    Forget,
     Generate,
     Hello,
     Load,
@@ -34,7 +37,10 @@ from app.engine.protocol import (
     Quit,
     RoundsReceived,
     Sampling,
+    ScoreTokens,
 )
+from app.errors import KnownError
+from app.files import erase_files
 from app.ui.engine_client import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine_events import ENDS, SIGNALS
 from app.ui.engine_process import LogLines, cause_of_crash, engine_command, out_of_memory_kills, prepare
@@ -74,6 +80,7 @@ class LocalEngine(Engine):
         self._log_lines = LogLines()
         self._hello: Hello | None = None
         self._waiting: list[bytes] = []
+        self._forgets = False
         self._next_request = 1
         self._current = 0
         self._kills_before = 0
@@ -141,9 +148,10 @@ class LocalEngine(Engine):
         accept: AcceptRule,
         drafter: DrafterChoice = "auto",
         propose: Propose = "auto",
+        compared: bool = False,
     ) -> int:
         self._require_ready()
-        request = self._begin(EngineState.ANSWERING)
+        request = self._begin(EngineState.COMPARING if compared else EngineState.ANSWERING)
         self._send(
             Generate(
                 request=request,
@@ -168,6 +176,29 @@ class LocalEngine(Engine):
         )
         return request
 
+    def score_tokens(
+        self,
+        messages: Sequence[Message],
+        answer: Sequence[int],
+        candidates: Sequence[int],
+        *,
+        sampling: Sampling,
+        seed: int,
+    ) -> int:
+        self._require_ready()
+        request = self._begin(EngineState.COMPARING)
+        self._send(
+            ScoreTokens(
+                request=request,
+                messages=list(messages),
+                answer=list(answer),
+                candidates=list(candidates),
+                sampling=sampling,
+                seed=seed,
+            )
+        )
+        return request
+
     def cancel(self) -> None:
         if self._state.is_busy:
             self._send(Cancel())
@@ -176,6 +207,14 @@ class LocalEngine(Engine):
             self._waiting.clear()
             request, self._current = self._current, 0
             self.load_failed.emit(LoadFailed(request=request, message="Loading was cancelled.", cancelled=True))
+
+    def forget(self) -> None:
+        if self._hello is not None:
+            self._send(Forget())
+        elif self._process is not None:
+            self._forgets = True  # as soon as it has said hello
+        else:
+            self._erase_files()
 
     def restart(self) -> None:
         self._end_now()
@@ -190,7 +229,7 @@ class LocalEngine(Engine):
             if not process.waitForFinished(round(self.timings.quit * 1000)):
                 process.kill()
                 process.waitForFinished()
-            self._forget(process)
+            self._drop(process)
         else:
             self._end_now()
         self._set_state(EngineState.STOPPED)
@@ -262,6 +301,9 @@ class LocalEngine(Engine):
         self._hello = hello
         _log.info("engine: %s, devices: %s", hello.engine, ", ".join(hello.devices) or "CPU only")
         frames, self._waiting = self._waiting, []
+        if self._forgets:
+            self._forgets = False
+            self._send(Forget())
         self._set_state(EngineState.LOADING if frames else EngineState.EMPTY)
         if self._process is not None:
             for frame in frames:
@@ -356,7 +398,7 @@ class LocalEngine(Engine):
         ended = EngineExit(cause, detail, self._state, self._log_lines.kept())
         _log.warning("engine ended: %s (%s) while %s", cause.value, detail, self._state.value)
         self._detach(process)
-        self._forget(process)
+        self._drop(process)
         self._set_state(EngineState.DIED)
         self.engine_exited.emit(ended)
 
@@ -368,8 +410,14 @@ class LocalEngine(Engine):
         if process.state() is not QProcess.ProcessState.NotRunning:
             process.kill()
             process.waitForFinished()
-        self._forget(process)
+        self._drop(process)
         self._set_state(EngineState.STOPPED)
+
+    def _erase_files(self) -> None:
+        """What `Forget` does to files, where there is no process to do it."""
+        self._forgets = False
+        with contextlib.suppress(KnownError):  # no such folder: then nothing was kept
+            erase_files(paths.kept_caches_dir())
 
     def _detach(self, process: QProcess) -> None:
         """From here on nothing the process does reaches anybody."""
@@ -378,9 +426,11 @@ class LocalEngine(Engine):
         process.finished.disconnect(self._on_finished)
         process.errorOccurred.disconnect(self._on_error)
 
-    def _forget(self, process: QProcess) -> None:
+    def _drop(self, process: QProcess) -> None:
         self._process = None
         self._hello = None
         self._current = 0
         self._waiting.clear()
+        if self._forgets:
+            self._erase_files()
         process.deleteLater()

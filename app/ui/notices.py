@@ -8,6 +8,7 @@ from typing import Literal
 
 from PySide6.QtCore import QObject, Signal
 
+from app.engine.protocol import SpeedChange
 from app.ui.engine_client import EngineExit
 
 Kind = Literal["info", "warning", "bad"]
@@ -25,6 +26,7 @@ class Action(enum.StrEnum):
     OPEN_LOGS = "open_logs"
     ANSWER = "answer"
     SAVE_AGAIN = "save_again"
+    MEASURE = "measure"
     WAIT = "wait"
     DISMISS = "dismiss"
 
@@ -39,6 +41,7 @@ _LABELS = {
     Action.OPEN_LOGS: "Open log folder",
     Action.ANSWER: "Write the answer",
     Action.SAVE_AGAIN: "Save again",
+    Action.MEASURE: "Measure plain speed",
     Action.WAIT: "Wait",
     Action.DISMISS: "Dismiss",
 }
@@ -118,6 +121,15 @@ def draft_failed(reason: str) -> Notice:
     return Notice("warning", f"The draft failed, so this answer went on without it. {reason}", (Action.DISMISS,))
 
 
+def slower(change: SpeedChange) -> Notice:
+    """The pair takes longer since an update."""
+    text = (
+        f"Since {change.now} this pair is slower: a plain pass takes {change.times:.1f} × as long as with "
+        f"{change.before}. Drafting goes by the new figures; plain speed has to be measured again."
+    )
+    return Notice("warning", text, (Action.MEASURE, Action.DISMISS))
+
+
 def died_while_loading(name: str) -> Notice:
     text = f"Slipstream ended while it loaded {name} the last time, so it was not loaded again by itself."
     return Notice("warning", text, (Action.LOAD_AGAIN, Action.OPEN_MODELS))
@@ -143,6 +155,11 @@ def previous_crash() -> Notice:
 
 def exported(name: str) -> Notice:
     return Notice("info", f"The chat was exported to {name}.", (Action.DISMISS,))
+
+
+def busy_comparing() -> Notice:
+    text = "Plain speed was not measured: two runs at once would slow each other down. Try again after the comparison."
+    return Notice("info", text, (Action.DISMISS,))
 
 
 def plain_text(text: str) -> Notice:

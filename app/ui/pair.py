@@ -167,6 +167,8 @@ class PairKeeper(QObject):
 
     def load(self, files: PairFiles) -> None:
         """Load a pair in place of what there is; failures appear as notices."""
+        if files != self._files:
+            self._board.remove("slower")  # else it is said until it was read: a restart measures nothing
         self._files = files
         self._board.remove(*ENGINE_NOTICES)
         if (missing := files.missing()) is not None:
@@ -248,6 +250,8 @@ class PairKeeper(QObject):
         self._set_pair(pair)
         if pair.draft_refused:
             self._board.show("draft", notices.draft_refused(pair.draft_refused))
+        if pair.slower:
+            self._board.show("slower", notices.slower(pair.slower))
         if self._files is not None:
             self.pair_opened.emit(self._files)
 

@@ -36,6 +36,7 @@ _HINTS = {
     EngineState.LOADING: "Your message is sent when the pair is ready.",
     EngineState.ANSWERING: "Your message is sent after the answer in the other chat.",
     EngineState.MEASURING: "Your message is sent after the measurement.",
+    EngineState.COMPARING: "Your message is sent as soon as the prompt being compared is done.",
     EngineState.EMPTY: "Your message waits for a model.",
     EngineState.STOPPED: "Your message waits for a model.",
     EngineState.DIED: "Your message waits for the engine.",
@@ -58,6 +59,7 @@ class ChatSession(QObject):
         generation_begun: An answer begins.
         rounds_received: Rounds of the answer being written, whichever chat it is in.
         generation_ended: Its `Figures`, or ``None`` if it came to none.
+        engine_released: No answer is being written any more, and none waits.
     """
 
     chat_shown = Signal(object, str)
@@ -69,6 +71,7 @@ class ChatSession(QObject):
     generation_begun = Signal()
     rounds_received = Signal(list)
     generation_ended = Signal(object)
+    engine_released = Signal()
 
     def __init__(
         self,
@@ -95,6 +98,7 @@ class ChatSession(QObject):
         self._unstored_texts: dict[str | None, str] = {}
         """What stood in the composer of a chat and could not be stored."""
         self._was_busy = False
+        self._wanted_engine = False
         self._unsent_timer = QTimer(self, interval=UNSENT_INTERVAL_MS, singleShot=True)
         self._unsent_timer.timeout.connect(self.flush_unsent)
         self._connect()
@@ -121,6 +125,10 @@ class ChatSession(QObject):
     def is_busy(self) -> bool:
         """Whether the shown chat waits for, or is getting, an answer."""
         return bool(self._storing) or self._waits() or self._is_written()
+
+    def wants_engine(self) -> bool:
+        """Whether an answer in any chat is being written or waits for it: others leave the engine alone then."""
+        return bool(self._storing or self._pending) or not self._writer.is_free()
 
     def set_guide(self, is_guide: bool) -> None:
         """Whether an empty chat introduces the guide."""
@@ -369,5 +377,8 @@ class ChatSession(QObject):
             self._board.show("unanswered", notices.unanswered())
         else:
             self._board.remove("unanswered")
+        wanted, self._wanted_engine = self._wanted_engine, self.wants_engine()
+        if wanted and not self._wanted_engine:
+            self.engine_released.emit()
         waits = self._storing or self._waits()
         self.hint_changed.emit(_HINTS.get(self._engine.state(), "") if waits else "")

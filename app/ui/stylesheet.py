@@ -146,6 +146,23 @@ QListView::item { border-radius: 6px; padding: 4px 6px; min-height: 20px; }
 QListView::item:hover { background: $hover; }
 QListView::item:selected { background: $selection; color: $text; }
 
+QTreeView::item { padding: 3px 6px; border: none; }
+QTreeView::item:hover { background: $hover; }
+QTreeView::item:selected { background: $selection; color: $text; }
+QHeaderView { background: transparent; }
+QHeaderView::section {
+    background: transparent; color: $quiet; border: none; border-bottom: 1px solid $line; padding: 4px 6px;
+}
+
+QTabWidget::pane { border: none; border-top: 1px solid $line; }
+QTabBar { background: $raised; }
+QTabBar::tab {
+    background: transparent; color: $quiet; border: none; border-bottom: 2px solid transparent; padding: 8px 16px;
+}
+QTabBar::tab:selected { color: $text; border-bottom-color: $accent; }
+QTabBar::tab:hover { color: $text; background: $hover; }
+QTabBar::tab:focus { color: $accent; }
+
 QScrollArea { background: transparent; border: none; }
 QScrollArea > QWidget > QWidget { background: transparent; }
 QScrollBar:vertical { background: transparent; width: 12px; margin: 0px; }

@@ -21,6 +21,9 @@ RADIUS = 8
 """Corners of cards and fields, in pixels."""
 MINIMUM_CONTRAST = 4.5
 """What WCAG 2.1 asks of text."""
+MINIMUM_SHAPE_CONTRAST = 3.0
+"""And of what is no text but tells something."""
+_OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#8c8c8c")
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,17 @@ class Theme:
     def selection(self) -> QColor:
         """A selected row; text keeps its own colour on it."""
         return mix(self.surface, self.accent, 0.22 if self.is_dark else 0.14)
+
+    @property
+    def differs(self) -> QColor:
+        """Below text that is not the same in two answers; text keeps its own colour on it."""
+        return mix(self.surface, self.warning, 0.3 if self.is_dark else 0.22)
+
+    @property
+    def series(self) -> tuple[QColor, ...]:
+        """Colours of the kinds in a chart: those of Okabe and Ito, which colour-blind people tell apart, at least 3 : 1
+        on the surface. Never the only difference: shape and label differ too."""
+        return tuple(_visible(QColor(colour), self.text, self.surface) for colour in _OKABE_ITO)
 
     @property
     def control_line(self) -> QColor:
@@ -132,6 +146,14 @@ def mix(base: QColor, over: QColor, share: float) -> QColor:
 
 def _readable(colour: QColor, fallback: QColor, surface: QColor) -> QColor:
     return colour if contrast(colour, surface) >= MINIMUM_CONTRAST else fallback
+
+
+def _visible(colour: QColor, ink: QColor, surface: QColor) -> QColor:
+    """``colour`` with as little of ``ink`` as makes it stand out from the surface."""
+    share = 0.0
+    while share < 1.0 and contrast(mix(colour, ink, share), surface) < MINIMUM_SHAPE_CONTRAST:
+        share += 0.05
+    return mix(colour, ink, min(share, 1.0))
 
 
 def from_palette(palette: QPalette) -> Theme:

@@ -40,6 +40,11 @@ def seconds(duration: float) -> str:
     return f"{duration:.{digits}f}{NO_BREAK}s"
 
 
+def clock(duration: float) -> str:
+    """``2.7 s``, ``128.4 s``: always with one decimal, for a figure that runs."""
+    return f"{duration:,.1f}{NO_BREAK}s"
+
+
 def milliseconds(duration: float | None) -> str:
     """``8.1 ms`` for seconds; no decimals from a hundred on."""
     if duration is None:
@@ -51,6 +56,11 @@ def milliseconds(duration: float | None) -> str:
 def guesses(count: int) -> str:
     """``5 guesses``, ``1 guess``."""
     return f"{count:,}{NO_BREAK}{'guess' if count == 1 else 'guesses'}"
+
+
+def times(factor_: float | None) -> str:
+    """``1.8×``."""
+    return UNKNOWN if factor_ is None else f"{factor_:.1f}×"
 
 
 def factor(times: float | None) -> str:

@@ -200,6 +200,8 @@ class AnswerWriter(QObject):
 
     @Slot(object)
     def _on_generation_finished(self, finished: GenerationFinished) -> None:
+        if self._answer is None:
+            return  # of an answer for somebody else
         status: FinalStatus = "stopped" if finished.finish_reason == "cancelled" else "complete"
         extra = {"stop_string": finished.stop_string} if finished.stop_string else {}
         if finished.draft_failure:

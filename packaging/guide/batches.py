@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -73,10 +73,13 @@ def batch_of(rows: list[Row]) -> Batch:
 class Rows:
     """Makes rows from the training wordings, every time in other words."""
 
-    def __init__(self, topics: list[Topic], encoder: Encoder, seed: int) -> None:
+    def __init__(
+        self, topics: list[Topic], encoder: Encoder, seed: int, often: Mapping[str, int] | None = None
+    ) -> None:
+        """`often` says how many times as often as others a topic is drawn, by its id."""
         self._encoder = encoder
         self._rng = random.Random(seed)
-        self._topics = topics
+        self._topics = [topic for topic in topics for _ in range((often or {}).get(topic.id, 1))]
         numbered = {turn: number for number, turn in enumerate(turn for topic in topics for turn in topic.turns)}
         self.choices = len(numbered)
         self._number = numbered

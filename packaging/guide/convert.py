@@ -1,4 +1,4 @@
-"""Writes a trained model as a GGUF file that llama.cpp reads as a `llama` with a `gpt2` tokenizer."""
+"""Writes a trained model as a GGUF file that llama.cpp reads as a `llama` with a `gpt2` tokenizer, and reads it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+import torch
+from torch import Tensor
 
-from guide.model import NORM_EPSILON, ROPE_BASE, Llama
-from guide.tokenizer import CHAT_TEMPLATE, END, MARKERS
+from guide.model import NORM_EPSILON, ROPE_BASE, Llama, Shape
+from guide.tokenizer import CHAT_TEMPLATE, END, MARKERS, tokenizer_from
 
 
 def write_gguf(model: Llama, tokenizer: Path, path: Path, name: str, draft_length: int | None = None) -> None:
@@ -20,7 +22,7 @@ def write_gguf(model: Llama, tokenizer: Path, path: Path, name: str, draft_lengt
         writer.add_uint32("slipstream.draft_length", draft_length)
     _write_vocabulary(writer, tokenizer)
     for tensor_name, tensor in _tensors(model):
-        writer.add_tensor(tensor_name, tensor)
+        writer.add_tensor(tensor_name, _array(tensor))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -67,27 +69,60 @@ def _write_vocabulary(writer: gguf.GGUFWriter, tokenizer: Path) -> None:
     writer.add_chat_template(CHAT_TEMPLATE)
 
 
-def _tensors(model: Llama) -> list[tuple[str, np.ndarray]]:
-    tensors = [("token_embd.weight", _half(model.embedding.weight)), ("output_norm.weight", _full(model.norm.weight))]
+def read_shape(reader: gguf.GGUFReader) -> Shape:
+    """Sizes of a model that `write_gguf` wrote."""
+
+    def size(key: str) -> int:
+        return int(reader.fields[key].contents())
+
+    return Shape(
+        width=size("llama.embedding_length"),
+        layers=size("llama.block_count"),
+        heads=size("llama.attention.head_count"),
+        feed_forward=size("llama.feed_forward_length"),
+        vocabulary=size("llama.vocab_size"),
+        context=size("llama.context_length"),
+    )
+
+
+def read_gguf(path: Path, dropout: float = 0.0) -> Llama:
+    """The model that `write_gguf` wrote to `path`, to go on training it."""
+    reader = gguf.GGUFReader(path)
+    stored = {tensor.name: tensor.data for tensor in reader.tensors}
+    model = Llama(read_shape(reader), dropout)
+    with torch.no_grad():
+        for name, parameter in _tensors(model):
+            parameter.copy_(torch.from_numpy(np.array(stored[name], dtype=np.float32)))
+    return model
+
+
+def read_vocabulary(path: Path, tokenizer: Path) -> None:
+    """Write the vocabulary of a model that `write_gguf` wrote as `tokenizer`, so that the next file has the same."""
+    fields = gguf.GGUFReader(path).fields
+    tokens = fields["tokenizer.ggml.tokens"].contents()
+    merges = fields["tokenizer.ggml.merges"].contents()
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    tokenizer_from(vocabulary, [tuple(merge.split(" ")) for merge in merges]).save(str(tokenizer))
+
+
+def _tensors(model: Llama) -> list[tuple[str, Tensor]]:
+    tensors = [("token_embd.weight", model.embedding.weight), ("output_norm.weight", model.norm.weight)]
     for number, layer in enumerate(model.layers):
         attention = layer.attention
         tensors += [
-            (f"blk.{number}.attn_norm.weight", _full(layer.attention_norm.weight)),
-            (f"blk.{number}.attn_q.weight", _half(attention.q.weight)),
-            (f"blk.{number}.attn_k.weight", _half(attention.k.weight)),
-            (f"blk.{number}.attn_v.weight", _half(attention.v.weight)),
-            (f"blk.{number}.attn_output.weight", _half(attention.o.weight)),
-            (f"blk.{number}.ffn_norm.weight", _full(layer.feed_norm.weight)),
-            (f"blk.{number}.ffn_gate.weight", _half(layer.gate.weight)),
-            (f"blk.{number}.ffn_up.weight", _half(layer.up.weight)),
-            (f"blk.{number}.ffn_down.weight", _half(layer.down.weight)),
+            (f"blk.{number}.attn_norm.weight", layer.attention_norm.weight),
+            (f"blk.{number}.attn_q.weight", attention.q.weight),
+            (f"blk.{number}.attn_k.weight", attention.k.weight),
+            (f"blk.{number}.attn_v.weight", attention.v.weight),
+            (f"blk.{number}.attn_output.weight", attention.o.weight),
+            (f"blk.{number}.ffn_norm.weight", layer.feed_norm.weight),
+            (f"blk.{number}.ffn_gate.weight", layer.gate.weight),
+            (f"blk.{number}.ffn_up.weight", layer.up.weight),
+            (f"blk.{number}.ffn_down.weight", layer.down.weight),
         ]
     return tensors
 
 
-def _half(weight) -> np.ndarray:
-    return weight.detach().float().numpy().astype(np.float16)
-
-
-def _full(weight) -> np.ndarray:
-    return weight.detach().float().numpy().astype(np.float32)
+def _array(weight: Tensor) -> np.ndarray:
+    """Matrices in half precision, norms in full."""
+    return weight.detach().float().numpy().astype(np.float16 if weight.ndim == 2 else np.float32)

@@ -17,7 +17,7 @@ from guide.augment import vary
 from guide.clock import SAVE_SECONDS, Clock
 from guide.corpus import Topic
 from guide.generate import Answer, Generator
-from guide.model import Llama, Shape
+from guide.model import Llama
 from guide.tokenizer import Encoder
 from guide.train import optimizer_of
 
@@ -50,12 +50,12 @@ def prompts_of(topics: Sequence[Topic], encoder: Encoder, rounds: int, seed: int
     return prompts
 
 
-def own_answers(target: Path, prompts: list[list[int]], openings: list[list[int]]) -> list[Sample]:
+def own_answers(target: Path, prompts: list[list[int]], openings: list[list[int]], threads: int = 2) -> list[Sample]:
     """What the target says to `prompts`, three of four greedy, the rest sampled, and how it begins to `openings`.
 
     Which answer it gives is the hard part for the draft too, and a beginning is quickly written.
     """
-    generator = Generator(target)
+    generator = Generator(target, threads)
     cut = len(prompts) * 3 // 4
     answers = generator.answer(prompts[:cut]) + generator.answer(prompts[cut:], temperature=0.8, seed=1)
     answers += generator.answer(openings, longest=OPENING_TOKENS)
@@ -70,16 +70,15 @@ def _sample(answer: Answer) -> Sample:
 
 def train_draft(
     samples: list[Sample],
-    shape: Shape,
+    model: Llama,
     checkpoint: Path,
     minutes: float,
     *,
     peak: float = 3e-3,
+    now: Callable[[], float] = time.monotonic,
     log: Callable[[str], None] = print,
-) -> tuple[Llama, float]:
-    """Train from scratch, or go on with `checkpoint`, until `minutes` are over; returns the draft and its mean loss."""
-    torch.manual_seed(2)
-    model = Llama(shape)
+) -> float:
+    """Train `model`, or go on with `checkpoint`, until `minutes` by `now` are over; returns the mean loss."""
     optimizer = optimizer_of(model, peak)
     used, steps, loss = 0.0, 0, 0.0
     if checkpoint.exists():
@@ -87,10 +86,10 @@ def train_draft(
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         used, steps, loss = state["elapsed"], state["steps"], state["loss"]
-    clock = Clock(minutes * 60, used)
+    clock = Clock(minutes * 60, used, now)
     rng = random.Random(2 + steps)
     deck: list[list[Sample]] = []
-    said = saved = time.monotonic()
+    said = saved = clock.elapsed
     while clock.share < 1:
         deck = deck or _groups(samples, rng)
         group = deck.pop()
@@ -98,14 +97,15 @@ def train_draft(
             setting["lr"] = peak * min(1.0, (steps + 1) / 60) * max(0.01, 1 - clock.share)
         loss += 0.02 * (_step(model, optimizer, group) - loss) if steps else _step(model, optimizer, group)
         steps += 1
-        if time.monotonic() - said > 30:
+        if clock.elapsed - said > 30:
             log(f"{clock.elapsed:6.0f} s  step {steps}  draft {loss:.3f}")
-            said = time.monotonic()
-        if time.monotonic() - saved > SAVE_SECONDS or clock.share >= 1:
+            said = clock.elapsed
+        if clock.elapsed - saved > SAVE_SECONDS or clock.share >= 1:
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
             torch.save(state | {"elapsed": clock.elapsed, "steps": steps, "loss": loss}, checkpoint)
-            saved = time.monotonic()
-    return model.eval(), loss
+            saved = clock.elapsed
+    model.eval()
+    return loss
 
 
 def _groups(samples: list[Sample], rng: random.Random) -> list[list[Sample]]:

@@ -31,6 +31,7 @@ from guide.corpus import CORPUS, Topic, has_facts, load_corpus  # noqa: E402
 
 RESOURCES = ROOT / "resources" / "guide"
 TARGET, DRAFT = RESOURCES / "guide-target.gguf", RESOURCES / "guide-draft.gguf"
+BLIND = Path(__file__).parent / "blind.jsonl"
 LONGEST = 400
 
 
@@ -66,6 +67,17 @@ def held_out(topics: list[Topic]) -> list[Asked]:
             asked += [Asked(topic.id, topic.kind, tuple(before), wording, turn.facts) for wording in turn.held_out]
             before += [turn.train[0], turn.answer]
     random.Random(0).shuffle(asked)
+    return asked
+
+
+def blind(topics: list[Topic]) -> list[Asked]:
+    """The questions of `blind.jsonl`, with the facts of the topics they ask for."""
+    turns = {topic.id: (topic.kind, topic.turns[0]) for topic in topics}
+    asked = []
+    for line in BLIND.read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        kind, turn = turns[entry["topic"]]
+        asked.append(Asked(entry["topic"], kind, (), entry["question"], turn.facts))
     return asked
 
 
@@ -150,6 +162,7 @@ def main() -> None:
     parser.add_argument("--target", type=Path, default=TARGET)
     parser.add_argument("--draft", type=Path, default=DRAFT)
     parser.add_argument("--corpus", type=Path, default=CORPUS)
+    parser.add_argument("--blind", action="store_true", help="ask the questions of blind.jsonl instead")
     parser.add_argument("--questions", type=int, help="only so many of them (default: all)")
     parser.add_argument("--timed", type=int, default=60, help="questions for the timed part, 0 leaves it out")
     parser.add_argument("--lengths", type=int, nargs="*", help="draft lengths to time (default: the pair's own)")
@@ -158,7 +171,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the figures here, as JSON")
     options = parser.parse_args()
     pair = Pair(options.target, options.draft, options.threads)
-    asked = held_out(load_corpus(options.corpus))[: options.questions]
+    topics = load_corpus(options.corpus)
+    asked = (blind(topics) if options.blind else held_out(topics))[: options.questions]
     result = {"draft_length": pair.draft_length}
     result |= asdict(quality(pair, asked, pair.draft_length, options.answers))
     if options.timed:

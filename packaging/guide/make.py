@@ -23,12 +23,13 @@ from guide.corpus import Topic, corpus_hash, load_corpus
 from guide.distil import own_answers, prompts_of, train_draft
 from guide.model import DRAFT, TARGET, Llama
 from guide.tokenizer import Encoder, train_tokenizer
-from guide.train import train_target
+from guide.train import Lesson, train_target
 
 WORK = evaluate.ROOT / "build" / "guide"
 ROUNDS = 6
 OPENING_ROUNDS = 20
 DRAFT_LENGTH = 5
+PROVENANCE = evaluate.RESOURCES / "PROVENANCE.json"
 
 
 class Log:
@@ -47,30 +48,44 @@ class Log:
 
 def make(options: argparse.Namespace) -> None:
     start = time.monotonic()
-    topics, corpus = load_corpus(), corpus_hash()
-    work: Path = options.work / corpus[:12]
+    topics = load_corpus()
+    work: Path = options.work / corpus_hash()[:12]
     work.mkdir(parents=True, exist_ok=True)
     log = Log(work / "log.txt")
     vocabulary = tokenizer_of(topics, work)
     encoder = Encoder(vocabulary)
     torch.set_num_threads(options.threads)
     target, losses = train_target(
-        topics, encoder, TARGET, work, options.minutes, choice_minutes=options.choice_minutes, log=log
+        topics, encoder, TARGET, work, Lesson(options.minutes), choice_minutes=options.choice_minutes, log=log
     )
     write_gguf(target, vocabulary, work / evaluate.TARGET.name, f"Slipstream Guide {millions(target)}M")
     log(f"target: {target.parameter_count():,} parameters")
     samples = answers_of_target(topics, encoder, work, log)
-    draft, losses["draft"] = train_draft(samples, DRAFT, work / "draft.checkpoint.pt", options.draft_minutes, log=log)
+    torch.manual_seed(2)
+    draft = Llama(DRAFT)
+    losses["draft"] = train_draft(samples, draft, work / "draft.checkpoint.pt", options.draft_minutes, log=log)
     name = f"Slipstream Guide draft {millions(draft)}M"
     write_gguf(draft, vocabulary, work / evaluate.DRAFT.name, name, options.draft_length)
     log(f"draft: {draft.parameter_count():,} parameters")
-    evaluate.RESOURCES.mkdir(parents=True, exist_ok=True)
-    for path in (evaluate.TARGET, evaluate.DRAFT):
-        path.write_bytes((work / path.name).read_bytes())
-    figures = measure(topics, work)
-    models = {"target": target, "draft": draft}
-    write_provenance(models, losses, corpus, topics, figures, options, time.monotonic() - start)
+    figures = measure(topics, work, None, work / "held-out-answers.jsonl")
     log(json.dumps(figures))
+    minutes = {"choice": options.choice_minutes, "target": options.minutes, "draft": options.draft_minutes}
+    ship(
+        work,
+        {
+            "script": "packaging/guide/make.py",
+            "files": {
+                "target": file_facts(work / evaluate.TARGET.name) | shape_facts(target),
+                "draft": file_facts(work / evaluate.DRAFT.name) | shape_facts(draft),
+            },
+            "draft_length": options.draft_length,
+            "corpus": corpus_facts(topics),
+            "losses": losses,
+            "held_out": figures,
+            "minutes": minutes,
+            "seconds": round(time.monotonic() - start),
+        },
+    )
 
 
 def tokenizer_of(topics: list[Topic], work: Path) -> Path:
@@ -93,49 +108,36 @@ def answers_of_target(topics: list[Topic], encoder: Encoder, work: Path, log: Lo
     return pickle.loads(path.read_bytes())
 
 
-def measure(topics: list[Topic], work: Path) -> dict:
-    """Held-out figures with the app's engine; the speed only roughly, when the machine is busy."""
-    pair = evaluate.Pair(evaluate.TARGET, evaluate.DRAFT, threads=2)
-    asked = evaluate.held_out(topics)
-    figures = asdict(evaluate.quality(pair, asked, pair.draft_length, work / "held-out-answers.jsonl"))
+def measure(topics: list[Topic], folder: Path, questions: int | None, answers: Path) -> dict:
+    """Held-out figures of the pair in `folder` with the app's engine; the speed only roughly, on a busy machine."""
+    pair = evaluate.Pair(folder / evaluate.TARGET.name, folder / evaluate.DRAFT.name, threads=2)
+    asked = evaluate.held_out(topics)[:questions]
+    figures = asdict(evaluate.quality(pair, asked, pair.draft_length, answers))
     speeds = evaluate.speed(pair, asked[:60], [pair.draft_length])
     return figures | {"tokens_per_second": speeds}
 
 
-def write_provenance(
-    models: dict[str, Llama],
-    losses: dict[str, float],
-    corpus: str,
-    topics: list[Topic],
-    figures: dict,
-    options: argparse.Namespace,
-    seconds: float,
-) -> None:
-    paths = {"target": evaluate.TARGET, "draft": evaluate.DRAFT}
-    turns = [turn for topic in topics for turn in topic.turns]
-    provenance = {
-        "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
-        "licence": "MIT",
-        "script": "packaging/guide/make.py",
-        "files": {role: file_facts(path) | shape_facts(models[role]) for role, path in paths.items()},
-        "draft_length": options.draft_length,
-        "corpus": {
-            "sha256": corpus,
-            "topics": len(topics),
-            "training_wordings": sum(len(turn.train) for turn in turns),
-            "held_out_wordings": sum(len(turn.held_out) for turn in turns),
-        },
-        "losses": losses,
-        "held_out": figures,
-        "minutes": {"choice": options.choice_minutes, "target": options.minutes, "draft": options.draft_minutes},
-        "seconds": round(seconds),
-        "versions": {
-            name: importlib.metadata.version(name)
-            for name in ("torch", "tokenizers", "gguf", "numpy", "llama-cpp-python")
-        },
+def ship(work: Path, provenance: dict) -> None:
+    """Put the pair in `work` where the app finds it, and where it comes from beside it."""
+    evaluate.RESOURCES.mkdir(parents=True, exist_ok=True)
+    for path in (evaluate.TARGET, evaluate.DRAFT):
+        path.write_bytes((work / path.name).read_bytes())
+    made = {"made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"), "licence": "MIT"}
+    versions = {
+        name: importlib.metadata.version(name) for name in ("torch", "tokenizers", "gguf", "numpy", "llama-cpp-python")
     }
-    path = evaluate.RESOURCES / "PROVENANCE.json"
-    path.write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(made | provenance | {"versions": versions}, indent=2)
+    PROVENANCE.write_text(text + "\n", encoding="utf-8")
+
+
+def corpus_facts(topics: list[Topic]) -> dict:
+    turns = [turn for topic in topics for turn in topic.turns]
+    return {
+        "sha256": corpus_hash(),
+        "topics": len(topics),
+        "training_wordings": sum(len(turn.train) for turn in turns),
+        "held_out_wordings": sum(len(turn.held_out) for turn in turns),
+    }
 
 
 def file_facts(path: Path) -> dict:

@@ -27,9 +27,7 @@ CHAT_TEMPLATE = (
 
 def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
     """Learn the vocabulary; the markers take the first ids."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer = _byte_level(models.BPE())
     tokenizer.train_from_iterator(
         texts,
         trainers.BpeTrainer(
@@ -40,6 +38,20 @@ def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
             show_progress=False,
         ),
     )
+    return tokenizer
+
+
+def tokenizer_from(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> Tokenizer:
+    """The tokenizer with this `vocabulary`, token by id, and these `merges`, as `train_tokenizer` had learnt them."""
+    tokenizer = _byte_level(models.BPE(vocab=vocabulary, merges=merges))
+    tokenizer.add_special_tokens(MARKERS)
+    return tokenizer
+
+
+def _byte_level(model: models.BPE) -> Tokenizer:
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
 

@@ -1,10 +1,11 @@
-"""Trains the target: for `minutes` of wall time, first mostly on which answer to give, then on its words."""
+"""Trains the target: for a given time, first on which answer to give, then on its words too."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -18,11 +19,9 @@ from guide.corpus import Topic
 from guide.model import Llama, Shape
 from guide.tokenizer import Encoder
 
-WHOLE_ROWS = 12
-SHORT_ROWS = 32
-PROMPTS_A_STEP = 32
 LESSON_PACE = 0.5
 """Learning rate of what the first lesson taught, as a share of that of all else: it should not forget."""
+TARGET_CHECKPOINT = "target.checkpoint.pt"
 MICRO_TOKENS = 4000
 LAST_PART = 0.75
 """From here on the wordings look as they are asked: less varied."""
@@ -30,9 +29,25 @@ CHOICE_WEIGHT = 0.3
 """Of both losses of choice: with more their gradients, which are far larger, drown those of the words."""
 
 
-def rows_of_step(rows: Rows) -> list[Row]:
-    """Whole answers for their words, and beginnings, which are quicker, for which answer it is."""
-    return [rows.whole() for _ in range(WHOLE_ROWS)] + [rows.short() for _ in range(SHORT_ROWS)]
+@dataclass(frozen=True)
+class Lesson:
+    """How long, how fast and on how many rows a step the whole model learns.
+
+    Whole answers are for their words; beginnings, which are quicker, and prompts alone for which answer it is.
+    """
+
+    minutes: float
+    peak: float = 1e-3
+    whole_rows: int = 12
+    short_rows: int = 32
+    prompts: int = 32
+    often: Mapping[str, int] = field(default_factory=dict)
+    """Topics drawn so many times as often as others."""
+    now: Callable[[], float] = time.monotonic
+    """What the minutes are counted by."""
+
+    def rows_of_step(self, rows: Rows) -> list[Row]:
+        return [rows.whole() for _ in range(self.whole_rows)] + [rows.short() for _ in range(self.short_rows)]
 
 
 def learning_rate(progress: float, steps: int, peak: float) -> float:
@@ -56,61 +71,79 @@ def train_target(
     encoder: Encoder,
     shape: Shape,
     folder: Path,
-    minutes: float,
+    lesson: Lesson,
     *,
     choice_minutes: float = 8,
-    peak: float = 1e-3,
     dropout: float = 0.1,
     log: Callable[[str], None] = print,
 ) -> tuple[Llama, dict[str, float]]:
-    """Train from scratch, or go on with the checkpoint in `folder`, until `minutes` of training are over.
+    """Train from scratch, or go on with the checkpoint in `folder`, until the time of the `lesson` is over.
 
     Returns the target with its last losses and its figures on held-out wordings.
     """
     torch.manual_seed(1)
-    rows = Rows(topics, encoder, seed=1)
-    chooser = Chooser(Llama(shape, dropout), rows.choices)
-    optimizer = optimizer_of(chooser, peak, taught=("model.embedding.", "model.layers.0.", "head."))
-    used, steps = 0.0, 0
-    checkpoint, first_lesson = folder / "target.checkpoint.pt", folder / "choice.checkpoint.pt"
+    chooser = Chooser(Llama(shape, dropout), sum(len(topic.turns) for topic in topics))
+    first_lesson = folder / "choice.checkpoint.pt"
+    if first_lesson.exists():
+        chooser.load_state_dict(torch.load(first_lesson))
+    elif not (folder / TARGET_CHECKPOINT).exists():
+        teach_choice(chooser, topics, encoder, folder, choice_minutes, log=log)
+        torch.save(chooser.state_dict(), first_lesson)
+    figures = teach(chooser, topics, encoder, folder, lesson, log=log)
+    return chooser.model.eval(), figures
+
+
+def teach(
+    chooser: Chooser,
+    topics: list[Topic],
+    encoder: Encoder,
+    folder: Path,
+    lesson: Lesson,
+    *,
+    best: Path | None = None,
+    log: Callable[[str], None] = print,
+) -> dict[str, float]:
+    """Give `chooser` the `lesson`, or what the checkpoint in `folder` leaves of it; returns losses and figures.
+
+    With `best` the weights that did best on held-out wordings are kept there.
+    """
+    optimizer = optimizer_of(chooser, lesson.peak, taught=("model.embedding.", "model.layers.0.", "head."))
+    used, steps, highest, figures = 0.0, 0, 0.0, {"words": 8.0, "choice": 6.0}
+    checkpoint = folder / TARGET_CHECKPOINT
     if checkpoint.exists():
         state = torch.load(checkpoint)
         chooser.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-        used, steps = state["elapsed"], state["steps"]
-        rows = Rows(topics, encoder, seed=1 + steps)
-    elif first_lesson.exists():
-        chooser.load_state_dict(torch.load(first_lesson))
-    else:
-        teach_choice(chooser, topics, encoder, folder, choice_minutes, log=log)
-        torch.save(chooser.state_dict(), first_lesson)
-    clock = Clock(minutes * 60, used)
-    saved, figures = time.monotonic(), {"words": 8.0, "choice": 6.0}
+        used, steps, highest, figures = state["elapsed"], state["steps"], state["highest"], state["figures"]
+    rows = Rows(topics, encoder, seed=1 + steps, often=lesson.often)
+    clock = Clock(lesson.minutes * 60, used, lesson.now)
+    saved = clock.elapsed
     while clock.share < 1:
         rows.variety = 1.0 if clock.share < LAST_PART else 0.5
-        losses_now = train_step(chooser, optimizer, rows, clock.share, steps, peak)
-        words, choice = (
-            0.9 * figures[name] + 0.1 * loss for name, loss in zip(("words", "choice"), losses_now, strict=True)
-        )
-        figures |= {"words": words, "choice": choice}
+        losses_now = train_step(chooser, optimizer, rows, lesson, clock.share, steps)
+        for name, loss in zip(("words", "choice"), losses_now, strict=True):
+            figures[name] += (loss - figures[name]) / min(steps + 1, 10)
         steps += 1
         if steps % 50 == 0:
-            log(f"{clock.elapsed:6.0f} s  step {steps}  words {words:.3f}  choice {choice:.3f}")
-        if time.monotonic() - saved > SAVE_SECONDS or clock.share >= 1:
+            log(f"{clock.elapsed:6.0f} s  step {steps}  words {figures['words']:.3f}  choice {figures['choice']:.3f}")
+        if clock.elapsed - saved > SAVE_SECONDS or clock.share >= 1:
             figures |= held_out(chooser, topics, encoder)
             log(f"{clock.elapsed:6.0f} s  step {steps}  {json.dumps(figures)}")
-            state = {"model": chooser.state_dict(), "optimizer": optimizer.state_dict()}
-            torch.save(state | {"elapsed": clock.elapsed, "steps": steps}, checkpoint)
-            saved = time.monotonic()
-    return chooser.model.eval(), {name: round(value, 4) for name, value in figures.items()}
+            if best and figures["opened"] + figures["exact"] >= highest:
+                highest = figures["opened"] + figures["exact"]
+                torch.save(chooser.state_dict(), best)
+            state = {"model": chooser.state_dict(), "optimizer": optimizer.state_dict(), "highest": highest}
+            torch.save(state | {"elapsed": clock.elapsed, "steps": steps, "figures": figures}, checkpoint)
+            saved = clock.elapsed
+    return {name: round(value, 4) for name, value in figures.items()}
 
 
 def train_step(
-    chooser: Chooser, optimizer: torch.optim.Optimizer, rows: Rows, progress: float, steps: int, peak: float
+    chooser: Chooser, optimizer: torch.optim.Optimizer, rows: Rows, lesson: Lesson, progress: float, steps: int
 ) -> tuple[float, float]:
     """One optimizer step, in which the first lesson goes on beside; returns the mean losses of words and choices."""
     chooser.train()
-    batches = list(packed(rows_of_step(rows), MICRO_TOKENS))
+    batches = list(packed(lesson.rows_of_step(rows), MICRO_TOKENS))
     weight = float(sum(batch.weights.sum() for batch in batches))
     count = sum(len(batch.choices) for batch in batches)
     total_words = total_choice = 0.0
@@ -120,12 +153,12 @@ def train_step(
         (words / weight + CHOICE_WEIGHT * choice / count).backward()
         total_words += words.item() / weight
         total_choice += choice.item() / count
-    drawn = [rows.prompt() for _ in range(PROMPTS_A_STEP)]
-    lesson = choice_loss(chooser, [row.tokens for row in drawn], [row.choices[0][1] for row in drawn])
-    (CHOICE_WEIGHT * lesson).backward()
+    drawn = [rows.prompt() for _ in range(lesson.prompts)]
+    first_lesson = choice_loss(chooser, [row.tokens for row in drawn], [row.choices[0][1] for row in drawn])
+    (CHOICE_WEIGHT * first_lesson).backward()
     nn.utils.clip_grad_norm_(chooser.parameters(), 1.0)
     for group in optimizer.param_groups:
-        group["lr"] = group["pace"] * learning_rate(progress, steps, peak)
+        group["lr"] = group["pace"] * learning_rate(progress, steps, lesson.peak)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return total_words, total_choice

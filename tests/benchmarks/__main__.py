@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ["engine", "transcript", "startup", "ngram", "controller"]
+BENCHMARKS = ["engine", "transcript", "startup", "ngram", "controller", "second_turn"]
 
 
 def main() -> int:

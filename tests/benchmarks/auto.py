@@ -15,6 +15,7 @@ A folder of other models has one file with "target" in its name, and drafts with
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import statistics
@@ -30,10 +31,19 @@ import msgspec
 
 from app import paths
 from app.engine.engine import Engine
-from app.engine.protocol import DrafterChoice, DraftLength, Generate, Load, LoadSettings, PairLoaded, Sampling
+from app.engine.protocol import (
+    DrafterChoice,
+    DraftLength,
+    Generate,
+    Load,
+    LoadSettings,
+    PairLoaded,
+    Quantization,
+    Sampling,
+)
 from app.engine.statistics import acceptance_rate
 from tests.benchmarks.contestants import Answer
-from tests.benchmarks.inflate import GUIDE, Quantization, inflated, shuffled
+from tests.benchmarks.inflate import GUIDE, inflated, shuffled
 from tests.benchmarks.prompt_sets import LENGTHS, Maker, PromptSet
 from tests.support.generation import run
 
@@ -115,11 +125,12 @@ class Contest:
         """The engine learns from every answer. What fixed lengths teach is forgotten: in the app `auto` has itself."""
         engine = self.engine
         assert engine._costs
-        known = engine._priors, engine._costs.costs
-        engine._priors = dict(engine._priors)
+        known = engine._history, engine._costs.costs
+        if length != "auto":
+            engine._history = copy.deepcopy(engine._history)
         answer = run(engine, msgspec.structs.replace(command, draft_length=length, drafter=drafter))
         if length != "auto":
-            engine._priors, engine._costs.costs = known
+            engine._history, engine._costs.costs = known
         figures = answer.finished.figures
         draft = figures.draft
         tokens, speed = figures.completion_tokens, figures.decode_tokens_per_second

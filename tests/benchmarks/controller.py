@@ -1,8 +1,10 @@
 """Draft length `auto` against the best fixed length in hindsight, simulated: needs no model and no quiet machine.
 
-    python -m tests.benchmarks.controller [--tokens N] [--texts N] [--seed N] [--json]
+    python -m tests.benchmarks.controller [--tokens N] [--texts N] [--seed N] [--kinds] [--json]
 
 Each cell is `auto` ÷ best fixed length, then `auto` ÷ plain, the mean over several texts; `n` is the best length.
+With ``--kinds`` it is what knowing the kind of text brings: `auto` told the kind ÷ not told, first in an answer of a
+pair that is new, then after an earlier answer was told (or not told) as well.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ from dataclasses import asdict, dataclass
 
 from app.engine.controller import Controller
 from app.engine.costs import Costs
-from tests.support.simulator import TRACES, best_fixed, curves, run_controller, run_fixed, trace
+from app.engine.protocol import TextKind
+from tests.support.simulator import TRACES, best_fixed, curves, run_controller, run_fixed, trace, with_kinds
+
+KINDS: tuple[TextKind, ...] = ("code", "prose")
 
 
 @dataclass(frozen=True)
@@ -52,14 +57,63 @@ def cell(curve: str, costs: Costs, kind: str, informative: bool, tokens: int, se
     return Cell(curve, kind, informative, typical, mean(to_best), min(to_best), mean(to_plain))
 
 
+@dataclass(frozen=True)
+class KindsCell:
+    """What it brings to be told the kinds of ``text``, as ratios of speeds."""
+
+    curve: str
+    text: str
+    informative: bool
+    new: float
+    learnt: float
+
+
+def kinds_cell(curve: str, costs: Costs, kind: str, informative: bool, tokens: int, seeds: range) -> KindsCell:
+    """Run texts of ``tokens`` tokens that change every 50, told what they are and not."""
+    new, learnt = [], []
+    for seed in seeds:
+        speeds = []
+        for told in (True, False):
+            start = None
+            for number, one in enumerate((seed, seed + 1000, seed)):
+                text = trace(TRACES[kind], length=tokens, informative=informative, seed=one)
+                controller = Controller(costs, drafters=["model"], propose="coupled", start=start)
+                outcome = run_controller(controller, costs, with_kinds(text, *KINDS) if told else text, one)
+                start = controller.snapshot() if number else None
+                speeds.append(outcome.speed)
+        new.append(speeds[0] / speeds[3])
+        learnt.append(speeds[2] / speeds[5])
+    return KindsCell(curve, kind, informative, statistics.fmean(new), statistics.fmean(learnt))
+
+
+def print_kinds(tokens: int, seeds: range, as_json: bool) -> None:
+    """The table of ``--kinds``."""
+    cells = []
+    texts = [(kind, informative) for kind in ("code/prose", "0.7", "0.9") for informative in (True, False)]
+    if not as_json:
+        heads = [f"{kind} {'informative' if informative else 'useless'}" for kind, informative in texts]
+        print(" " * 24 + "".join(f"{head:>24}" for head in heads))
+    for curve, costs in curves().items():
+        row = [kinds_cell(curve, costs, kind, informative, tokens, seeds) for kind, informative in texts]
+        cells += row
+        if not as_json:
+            print(f"{curve:24}" + "".join(f"{f'{c.new:.3f} {c.learnt:.3f}':>24}" for c in row), flush=True)
+    if as_json:
+        print(json.dumps([asdict(c) for c in cells], indent=2))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=3000)
     parser.add_argument("--texts", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0, help="of the first text")
+    parser.add_argument("--kinds", action="store_true", help="what it brings to know the kind of text")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     seeds = range(options.seed, options.seed + options.texts)
+    if options.kinds:
+        print_kinds(options.tokens, seeds, options.json)
+        return
     cells = []
     for informative in (True, False):
         if not options.json:

@@ -15,17 +15,17 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import msgspec
 
 from app import paths
-from app.bench import compare, summarise
-from app.engine import llama
-from app.engine.engine import Engine, default_threads
-from app.engine.prompt import PromptBuilder
+from app.commands.bench import summary
+from app.compare.prompts import Prompt
+from app.compare.results import Comparison
+from app.compare.running import compare, compare_one
+from app.engine.engine import Engine
 from app.engine.protocol import (
     Cancel,
     Generate,
@@ -37,10 +37,8 @@ from app.engine.protocol import (
     RoundsReceived,
     Sampling,
 )
-from app.engine.sampling import Floats, distributions
-from app.engine.verification import gumbel
 from tests.support.engine_process import EngineProcess
-from tests.support.generation import GREEDY, Answer, run
+from tests.support.generation import GREEDY
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "packaging"))
 from guide.corpus import load_corpus
@@ -68,89 +66,30 @@ def ask(text: str, sampling: Sampling, draft_length: int, seed: int = 1) -> Gene
     )
 
 
+def prompt(text: str) -> Prompt:
+    return Prompt(kind="guide", messages=[Message(role="user", content=text)])
+
+
 def speed_up(engine: Engine, draft_length: int, count: int) -> dict[str, Any]:
     """Drafted ÷ plain decode speed, greedy and at temperature 0.8."""
     result = {}
     for name, sampling in (("greedy", GREEDY), ("temperature 0.8", WARM)):
-        commands = [ask(text, sampling, draft_length) for text in questions(count)]
-        result[name] = summarise(list(compare(engine, commands, 1)))
+        prompts = [prompt(text) for text in questions(count)]
+        runs = compare(engine, prompts, ask("", sampling, draft_length))
+        result[name] = summary([run for run in runs if isinstance(run, Comparison)])
     return result
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Where two answers to the same prompt and seed part, judged on fresh logits of the target."""
-
-    prompt: str
-    seed: int
-    position: int
-    plain: str
-    drafted: str
-    score_gap: float
-    """Distance of the two tokens in log p + noise, which decides between them."""
-    logit_gap: float
-    near_tie: bool
 
 
 def sameness(engine: Engine, draft_length: int, count: int) -> dict[str, Any]:
     """How many of ``count`` prompt–seed pairs at temperature 0.8 give the same text with and without the draft."""
-    differences = []
-    same = 0
-    for seed, text in enumerate(questions(count)):
-        plain = run(engine, ask(text, WARM, 0, seed))
-        drafted = run(engine, ask(text, WARM, draft_length, seed))
-        if plain.text == drafted.text:
-            same += 1
-        else:
-            differences.append(first_difference(text, seed, plain, drafted))
-    return {"pairs": count, "same": same, "share": same / count, "differences": [asdict(d) for d in differences]}
-
-
-ROUNDING = 0.02
-"""How far two passes of different width can put the same logit (F16 weights and KV cache)."""
-
-
-def first_difference(text: str, seed: int, plain: Answer, drafted: Answer) -> Difference:
-    """Decode up to the first different token again, token by token, and look at both candidates."""
-    pairs = enumerate(zip(plain.token_ids, drafted.token_ids, strict=False))
-    index = next(i for i, (a, b) in pairs if a != b)
-    model = llama.Model(Path(GUIDE[0]), 0, lambda _: True)
-    context = llama.Context(
-        model, length=2048, batch_size=512, micro_batch_size=512, threads=default_threads(), kv_type="f16"
-    )
-    prompt = PromptBuilder(model, context.length).chat([Message(role="user", content=text)]).tokens
-    logits = context.decode(prompt, 1)
-    for token in plain.token_ids[:index]:
-        logits = context.decode([token], 1)
-    a, b = plain.token_ids[index], drafted.token_ids[index]
-    scores = log_scores(logits, seed, len(prompt) + index)
-    difference = Difference(
-        prompt=text,
-        seed=seed,
-        position=index,
-        plain=model.piece(a).decode("utf-8", "replace"),
-        drafted=model.piece(b).decode("utf-8", "replace"),
-        score_gap=abs(scores.get(a, -np.inf) - scores.get(b, -np.inf)),
-        logit_gap=abs(float(logits[0, a] - logits[0, b])),
-        near_tie={a, b} <= winners(logits, seed, len(prompt) + index),
-    )
-    context.close()
-    model.close()
-    return difference
-
-
-def log_scores(logits: Floats, seed: int, position: int) -> dict[int, float]:
-    """log p + noise of the candidates; the largest wins."""
-    p = distributions(logits, WARM)
-    scores = (p.log_probs + gumbel(seed, [position], p.ids))[0]
-    return dict(zip(p.ids[0].tolist(), scores.tolist(), strict=True))
-
-
-def winners(logits: Floats, seed: int, position: int) -> set[int]:
-    """The tokens that win when the logits are off by rounding: near-ties, at the edges of top-k, top-p, min-p too."""
-    shaken = np.random.default_rng(0).uniform(-ROUNDING, ROUNDING, (500, logits.shape[1])).astype(np.float32)
-    scores = [log_scores(logits + row, seed, position) for row in shaken]
-    return {max(row, key=row.__getitem__) for row in scores}
+    command = ask("", WARM, draft_length)
+    pairs = [compare_one(engine, prompt(text), command, seed) for seed, text in enumerate(questions(count))]
+    differing = [pair for pair in pairs if pair.difference]
+    same = count - len(differing)
+    differences = [
+        {"prompt": pair.prompt.title, "seed": pair.seed, **msgspec.to_builtins(pair.difference)} for pair in differing
+    ]
+    return {"pairs": count, "same": same, "share": same / count, "differences": differences}
 
 
 def stop_to_stopped(count: int) -> dict[str, float]:
@@ -209,8 +148,8 @@ def table(result: dict[str, Any]) -> str:
     for d in same["differences"]:
         kind = "near-tie" if d["near_tie"] else "NO near-tie"
         lines.append(
-            f"    seed {d['seed']}, token {d['position']}: {d['plain']!r} or {d['drafted']!r},"
-            f" {d['score_gap']:.4f} apart (logits {d['logit_gap']:.4f}): {kind}"
+            f"    seed {d['seed']}, token {d['token']}: {d['plain']!r} or {d['drafted']!r},"
+            f" logits {d['plain_logit']:.4f} and {d['drafted_logit']:.4f}, rounding {d['rounding']:.4f}: {kind}"
         )
     stop = result["stop"]
     lines.append(f"  Stop to stopped: median {stop['median_s'] * 1e3:.1f} ms, worst {stop['worst_s'] * 1e3:.1f} ms")

@@ -16,15 +16,13 @@ Inflating a model of the ``llama`` architecture leaves every logit as it is, rou
 from __future__ import annotations
 
 import argparse
-import ctypes
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import gguf
 import numpy as np
@@ -33,17 +31,16 @@ from numpy.typing import NDArray
 from app import paths
 from app.engine import llama
 from app.engine.engine import default_threads
+from app.engine.protocol import Quantization
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 GUIDE = [paths.resource("guide", name) for name in ("guide-target.gguf", "guide-draft.gguf")]
 FOLDER = Path(__file__).resolve().parents[2] / "build" / "benchmarks"
 PARAMETERS = 600_000_000
 VOCABULARY = 152_000
-Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
 
 _BLOCK = 256  # the longest block of llama.cpp's quantizations: rows that are no multiple of it fall back to another one
 _WIDTH, _FEED_FORWARD = 1024, 2816
-_QUANTIZE_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -253,22 +250,6 @@ def _norm(old: gguf.ReaderTensor | None, width: int, scale: float) -> NDArray[np
 # ---------------------------------------------------------------- files, made once
 
 
-def quantize(source: Path, destination: Path, kind: Quantization, threads: int) -> None:
-    """Write ``source`` again with llama.cpp's own quantization. Raises RuntimeError when it fails."""
-    llama.start()
-    import llama_cpp  # after app.engine.llama, which sets what its libraries read when they are loaded
-
-    params = llama_cpp.llama_model_quantize_default_params()
-    params.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind.upper()}")
-    params.nthread = threads
-    params.max_buf_size = _QUANTIZE_BYTES
-    part = destination.with_suffix(".part")
-    code = llama_cpp.llama_model_quantize(os.fsencode(source), os.fsencode(part), ctypes.byref(params))
-    if code != 0:
-        raise RuntimeError(f"llama.cpp could not quantize {source.name} to {kind} (code {code})")
-    part.replace(destination)
-
-
 def inflated(
     source: Path = GUIDE[0],
     folder: Path = FOLDER,
@@ -289,7 +270,8 @@ def inflated(
         return full
     path = folder / f"{stem}-{quantization}.gguf"
     if not path.is_file():
-        quantize(full, path, quantization, threads or default_threads())
+        llama.start()
+        llama.quantize(full, path, quantization, threads or default_threads())
     return path
 
 

@@ -23,7 +23,7 @@ from typing import Any, get_args
 
 from app.engine import llama
 from app.engine.prompt import PromptBuilder
-from app.engine.protocol import Message
+from app.engine.protocol import Message, Quantization
 from app.engine.template import CHATML, ChatTemplate
 from tests.benchmarks.contestants import (
     AUTO,
@@ -39,7 +39,7 @@ from tests.benchmarks.contestants import (
     Settings,
     contestants,
 )
-from tests.benchmarks.inflate import GUIDE, Quantization, inflated
+from tests.benchmarks.inflate import GUIDE, inflated
 from tests.benchmarks.llama_cpp_tools import VERSION, tools
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "packaging"))

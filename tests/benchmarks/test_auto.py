@@ -53,7 +53,8 @@ def test_what_fixed_lengths_teach_is_forgotten(contest: Contest) -> None:
     costs = engine._costs.costs
     seen = []
     for run in contest.runs(tales(), repeat=1):
-        seen.append((run.length, dict(engine._priors), engine._costs.costs))
+        assert engine._history
+        seen.append((run.length, dict(engine._history.priors("coupled")), engine._costs.costs))
     learnt = [(priors, costs) for length, priors, costs in seen if length == "auto"]
     assert learnt[-1][0] and learnt[-1][1] is not costs
     after_auto = [i for i, (length, _, _) in enumerate(seen) if length == "auto"]

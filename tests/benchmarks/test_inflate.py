@@ -15,7 +15,7 @@ from app.engine.protocol import Load, LoadSettings
 from app.engine.sampling import Floats
 from app.models.gguf import read_header
 from app.models.pairing import compare
-from tests.benchmarks.inflate import Shape, grown, inflate, inflated, quantize, read_shape, vocabulary_pair
+from tests.benchmarks.inflate import Shape, grown, inflate, inflated, read_shape, vocabulary_pair
 from tests.support.generation import GREEDY, ask, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
@@ -118,7 +118,8 @@ def test_grown_shape_has_the_asked_size_and_whole_blocks() -> None:
 
 def test_quantized_variant_loads_and_answers(pair: tuple[Path, Path], tmp_path: Path) -> None:
     path = tmp_path / "q8_0.gguf"
-    quantize(pair[1], path, "q8_0", threads=1)
+    llama.start()
+    llama.quantize(pair[1], path, "q8_0", threads=1)
 
     assert read_header(path).quantization == "Q8_0"
     assert greedy_answer(path)[1]

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from app.engine.calibration import CostStore, key_of, measure
+from app.engine.calibration import Build, KeptCosts, is_sound, measure, up_to_date
 from app.engine.costs import Costs
 from app.engine.engine import Engine
 from app.engine.protocol import PairLoaded
@@ -36,44 +37,6 @@ def test_measuring_can_be_cancelled(loaded: Engine) -> None:
         measure(loaded._target.context, None, lambda: True)
 
 
-def test_costs_are_kept(tmp_path: Path) -> None:
-    path = tmp_path / "costs.json"
-    costs = Costs(verify={1: 0.5, 2: 0.625}, draft=0.125)
-    CostStore(path).put("a", costs)
-    CostStore(path).put("b", Costs(verify={1: 1.0}, draft=None))
-    assert CostStore(path).get("a") == costs
-    assert CostStore(path).get("c") is None
-
-
-def test_only_so_many_are_kept_and_the_newest(tmp_path: Path) -> None:
-    store = CostStore(tmp_path / "costs.json")
-    for number in range(70):
-        store.put(str(number), Costs(verify={1: float(number + 1)}, draft=None))
-    assert store.get("0") is None
-    assert store.get("69") == Costs(verify={1: 70.0}, draft=None)
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b'{"a": 3}', b'{"a": {"verify": {"1": "x"}, "draft": null}}', b"\xff"])
-def test_a_broken_file_costs_a_measurement_only(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "costs.json"
-    path.write_bytes(content)
-    store = CostStore(path)
-    assert store.get("a") is None
-    store.put("a", Costs(verify={1: 1.0}, draft=None))
-    assert store.get("a") == Costs(verify={1: 1.0}, draft=None)
-
-
-def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text("not a folder")
-    CostStore(file / "costs.json").put("a", Costs(verify={1: 1.0}, draft=None))
-
-
-def test_a_key_names_what_it_depends_on() -> None:
-    assert key_of({"threads": 1, "target": [3, 4]}) == key_of({"target": [3, 4], "threads": 1})
-    assert key_of({"threads": 1}) != key_of({"threads": 2})
-
-
 def test_a_second_load_does_not_measure_again(
     engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
 ) -> None:
@@ -99,16 +62,118 @@ def test_what_an_answer_taught_is_kept(
     assert engine._costs and engine._costs.costs == learnt
 
 
-@pytest.mark.parametrize("verify", [{2: 0.1}, {1: 0.0}, {1: -1.0}, {1: 0.1, 2: 1e-9}])
-def test_costs_that_make_no_sense_are_measured_again(tmp_path: Path, verify: dict[int, float]) -> None:
-    store = CostStore(tmp_path / "costs.json")
-    store.put("a", Costs(verify=verify, draft=None))
-    assert store.get("a") is None
-    store.put("a", Costs(verify={1: 0.1}, draft=0.0))
-    assert store.get("a") is None
+@pytest.mark.parametrize("costs", [Costs({2: 0.1}, None), Costs({1: 0.0}, None), Costs({1: -1.0}, 0.1)])
+def test_costs_that_make_no_sense_are_told(costs: Costs) -> None:
+    assert is_sound(KeptCosts(Costs({1: 0.1}, None), OLD, 0.1))
+    assert not is_sound(KeptCosts(costs, OLD, 0.1))
+    assert not is_sound(KeptCosts(Costs({1: 0.1}, 0.0), OLD, 0.1))
+    assert not is_sound(KeptCosts(Costs({1: 0.1}, None), OLD, 0.0))
 
 
-def test_without_a_place_nothing_is_kept() -> None:
-    store = CostStore(None)
-    store.put("a", Costs(verify={1: 1.0}, draft=None))
-    assert store.get("a") is None
+def test_kept_costs_that_make_no_sense_are_measured_again(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair)
+    assert engine._costs
+    store, key, kept = engine._costs.store, engine._costs.key, engine._costs.kept
+    engine.unload()
+    store.put(key, replace(kept, costs=Costs({1: 0.0}, None)))
+    load(*random_pair)
+    assert engine._costs and engine._costs.costs.verify[1] > 0.0
+
+
+# ------------------------------------------------------------ another engine, another driver
+
+OLD, NEW = Build("llama-cpp-python 0.3.36"), Build("llama-cpp-python 0.3.37")
+
+
+def kept_costs(plain: float, lately: float | None = None, build: Build = OLD) -> KeptCosts:
+    return KeptCosts(Costs({1: plain if lately is None else lately, 2: 0.9}, 0.01), build, plain)
+
+
+class Bench:
+    """Measures what it was told to."""
+
+    def __init__(self, *plain: float) -> None:
+        self.left = [Costs({1: seconds, 2: 0.5 + i}, 0.02 - 0.01 * i) for i, seconds in enumerate(plain)]
+
+    def __call__(self) -> Costs:
+        return self.left.pop(0)
+
+
+def test_the_same_build_measures_nothing() -> None:
+    kept = kept_costs(0.1)
+    assert up_to_date(kept, OLD, Bench()) == (kept, None)
+
+
+def test_nothing_kept_is_measured_once() -> None:
+    latest, slower = up_to_date(None, NEW, Bench(0.2))
+    assert (latest.plain, latest.build, latest.costs.verify[1], slower) == (0.2, NEW, 0.2, None)
+
+
+@pytest.mark.parametrize("now", [0.05, 0.1, 0.109])
+def test_another_build_that_is_about_as_quick_says_nothing(now: float) -> None:
+    latest, slower = up_to_date(kept_costs(0.1), NEW, Bench(now))
+    assert (latest.plain, latest.build, slower) == (now, NEW, None)
+
+
+def test_a_pair_that_got_slower_is_told_with_both_builds() -> None:
+    latest, slower = up_to_date(kept_costs(0.1), NEW, Bench(0.14, 0.13))
+    assert slower is not None
+    assert (slower.before, slower.now) == (OLD.engine, NEW.engine)
+    assert slower.times == pytest.approx(1.3)
+    assert latest.costs == Costs({1: 0.13, 2: 0.5}, 0.01)  # the quicker of each
+    assert latest.plain == 0.13
+    assert up_to_date(latest, NEW, Bench()) == (latest, None)  # once
+
+
+def test_what_only_looked_slower_once_is_noise() -> None:
+    latest, slower = up_to_date(kept_costs(0.1), NEW, Bench(0.3, 0.105))
+    assert (latest.plain, slower) == (0.105, None)
+
+
+def test_slower_than_it_was_measured_but_not_than_lately_says_nothing() -> None:
+    assert up_to_date(kept_costs(0.1, lately=0.13), NEW, Bench(0.14, 0.14))[1] is None
+    assert up_to_date(kept_costs(0.1, lately=0.08), NEW, Bench(0.105, 0.105))[1] is None
+
+
+def test_only_what_changed_is_named() -> None:
+    def change(before: Build, now: Build) -> tuple[str, str]:
+        slower = up_to_date(kept_costs(0.1, build=before), now, Bench(0.2, 0.2))[1]
+        assert slower is not None
+        return slower.before, slower.now
+
+    driver = Build(OLD.engine, "NVIDIA driver 550.54")
+    assert change(driver, Build(OLD.engine, "NVIDIA driver 560.1")) == ("NVIDIA driver 550.54", "NVIDIA driver 560.1")
+    both = Build(NEW.engine, "NVIDIA driver 560.1")
+    assert change(driver, both) == (f"{OLD.engine} and NVIDIA driver 550.54", f"{NEW.engine} and NVIDIA driver 560.1")
+    assert change(driver, OLD) == ("NVIDIA driver 550.54", "no GPU driver")
+
+
+def test_an_update_of_the_engine_measures_anew_and_says_what_got_slower(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    assert load(*random_pair).slower is None
+    assert engine._costs
+    store, key, kept = engine._costs.store, engine._costs.key, engine._costs.kept
+    engine.unload()
+    impossible = Costs({1: 2e-7, 2: 4e-7}, 2e-7)
+    store.put(key, KeptCosts(impossible, Build("an older engine", kept.build.driver), 2e-7))
+    slower = load(*random_pair).slower
+    assert slower is not None and slower.times > 2 and slower.before == "an older engine"
+    assert engine._costs.kept.build == kept.build
+    assert engine._costs.costs.verify[1] > 1e-5
+    engine.unload()
+    assert load(*random_pair).slower is None
+
+
+def test_the_memory_for_other_chats_changes_no_cost(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair, kept_cache_mib=0)
+    assert engine._costs
+    first = engine._costs.costs
+    load(*random_pair, kept_cache_mib=64)
+    assert engine._costs.costs == first
+    load(*random_pair, context_length=512)
+    assert engine._costs.costs != first

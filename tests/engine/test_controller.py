@@ -9,7 +9,7 @@ from app.engine.acceptance import LEAD_EDGES, AcceptancePrior, ArmPrior
 from app.engine.controller import Controller, Plan
 from app.engine.costs import Costs
 from app.engine.drafters import Proposal
-from app.engine.protocol import DrafterName, Propose, Way
+from app.engine.protocol import DrafterName, Propose, TextKind, Way
 from app.engine.sampling import Distributions
 from tests.support.simulator import (
     DEAR,
@@ -381,12 +381,16 @@ def test_what_was_not_tried_is_not_forgotten() -> None:
         "greedy": ArmPrior(0.6, 200.0),
         "ngram": ArmPrior(0.3, 100.0),
     }
-    start = AcceptancePrior(known, 0.2)
+    start: dict[TextKind, AcceptancePrior] = {
+        "prose": AcceptancePrior(known, 0.2),
+        "code": AcceptancePrior({"ngram": ArmPrior(0.8, 40.0)}, 0.1),
+    }
     controller = Controller(CURVES["flat"], drafters=["model", "ngram"], start=start)
     assert controller.snapshot() == start
     plan = controller.plan(Proposal([1], None, [5.0]), 0)
     tell(controller, plan, Proposal(), 0, 0, 1)
-    learnt = controller.snapshot()
+    learnt = controller.snapshot()["prose"]
+    assert controller.snapshot()["code"] == start["code"]
     assert learnt.arms["coupled"] == known["coupled"] and learnt.arms["greedy"] == known["greedy"]
     assert learnt.arms["ngram"].rate > 0.3
     assert learnt.greedy_lead == 0.2

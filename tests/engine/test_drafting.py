@@ -13,8 +13,8 @@ from app.engine.engine import Engine
 from app.engine.protocol import DrafterChoice, PairLoaded, Propose, Sampling
 from app.engine.sampling import Floats
 from app.errors import KnownError
-from tests.engine.test_engine import HOT, PENALISED, WARM, assert_sums_close
-from tests.support.generation import GREEDY, Answer, ask, run
+from tests.engine.test_engine import HOT, PENALISED, WARM
+from tests.support.generation import GREEDY, Answer, ask, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 Loader = Callable[..., PairLoaded]

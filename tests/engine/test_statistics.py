@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from app.engine.protocol import Piece, Round
+from app.engine.protocol import Piece, Round, TextKind
 from app.engine.statistics import Statistics
 
 
@@ -58,3 +59,25 @@ def test_nothing_at_all() -> None:
     figures = Statistics().figures(0.1)
     assert figures.time_to_first_token_s is None
     assert figures.completion_tokens == 0
+
+
+def test_the_sums_over_the_kinds_of_text_are_those_of_the_answer_without_its_first_token() -> None:
+    statistics = Statistics()
+    kinds: list[TextKind] = ["thinking", "thinking", "prose", "code", "code", "prose", "list"]
+    for number, kind in enumerate(kinds):
+        passes = 1 if number else 0
+        accepted = (0, 3, 1, 5, 2, 0, 1)[number]
+        round_ = a_round(accepted + 1, 5 * passes, accepted, 0.5 + 0.3 * number, passes)
+        statistics.add(msgspec.structs.replace(round_, kind=kind))
+    statistics.add(Round(index=9, verify_passes=0, time=9.0))  # text released at the end
+    figures = statistics.figures(9.0)
+    assert [one.kind for one in figures.kinds] == ["thinking", "prose", "code", "list"]
+    code = next(one for one in figures.kinds if one.kind == "code")
+    assert (code.tokens, code.tested, code.accepted, code.verify_passes) == (9, 10, 7, 2)
+    assert code.seconds == pytest.approx(0.6)
+    assert sum(one.tokens for one in figures.kinds) == figures.completion_tokens - 1
+    assert sum(one.tested for one in figures.kinds) == figures.draft.tested
+    assert sum(one.accepted for one in figures.kinds) == figures.draft.accepted
+    assert sum(one.verify_passes for one in figures.kinds) == figures.draft.verify_passes
+    seconds = sum(one.seconds for one in figures.kinds)
+    assert figures.decode_tokens_per_second == pytest.approx(sum(one.tokens for one in figures.kinds) / seconds)

@@ -17,6 +17,7 @@ from app.engine.framing import FrameReader, decode_event
 from app.engine.protocol import (
     PROTOCOL_VERSION,
     Cancel,
+    Forget,
     Generate,
     GenerationFailed,
     GenerationFinished,
@@ -35,6 +36,8 @@ from app.engine.protocol import (
     Round,
     RoundsReceived,
     Sampling,
+    ScoreTokens,
+    TokensScored,
 )
 from app.engine.worker import Worker
 from app.errors import KnownError
@@ -86,6 +89,20 @@ def test_without_a_model_there_is_one_sentence(process: EngineProcess) -> None:
     assert failed.request == 5 and "No model" in failed.message
 
 
+def test_candidates_are_scored(process: EngineProcess, random_pair: Pair) -> None:
+    messages = [Message(role="user", content="hi")]
+    sound = ScoreTokens(request=4, messages=messages, answer=[300, 301], candidates=[302, 303], seed=1, sampling=HOT)
+    process.send(load(random_pair), sound)
+    scored = process.until(TokensScored)
+    assert scored.request == 4 and len(scored.logits) == len(scored.scores) == len(scored.could_win) == 2
+    assert scored.rounding > 0
+    process.send(ScoreTokens(request=5, messages=messages, answer=[], candidates=[999_999]))
+    failed = process.until(GenerationFailed)
+    assert failed.request == 5 and "no token 999999" in failed.message
+    process.send(ask(6, max_tokens=3))
+    assert process.until(GenerationFinished).request == 6
+
+
 def test_cancel_and_ping_are_answered_while_it_computes(process: EngineProcess, random_pair: Pair) -> None:
     process.send(load(random_pair, context_length=8192), ask(sampling=HOT))
     process.until(RoundsReceived)
@@ -131,6 +148,67 @@ def test_errors_are_sentences_and_the_process_goes_on(
     assert "broken.gguf" in failed.message and not failed.cancelled
     process.send(load(random_pair))
     assert process.until(PairLoaded).target.name
+
+
+EAGER = "tests.support.eager_engine"
+QUESTION = Message(role="user", content="What is the way of the world? " * 8)
+
+
+def kept(home: Path) -> list[Path]:
+    folder = home / "cache" / "chats"
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def cached_tokens(process: EngineProcess, pair: Pair) -> int:
+    process.send(load(pair))
+    process.until(PairLoaded)
+    process.send(Generate(request=2, messages=[QUESTION], seed=1, max_tokens=20))
+    started = process.until(GenerationStarted)
+    process.until(GenerationFinished)
+    return started.cached_tokens
+
+
+def end_as_the_window_does(process: EngineProcess) -> int:
+    """Quit and the end of the input at once."""
+    process.send(Quit())
+    assert process.process.stdin is not None
+    process.process.stdin.close()
+    return process.wait()
+
+
+def test_what_a_quitting_engine_held_is_there_for_the_next_one(random_pair: Pair, home: Path) -> None:
+    for expected in (False, True):
+        with EngineProcess(EAGER) as process:
+            assert (cached_tokens(process, random_pair) > 0) is expected
+            assert end_as_the_window_does(process) == 0
+        assert {path.suffix for path in kept(home)} == {".kept"}
+
+
+def test_an_engine_killed_while_it_writes_leaves_nothing_that_is_read(random_pair: Pair, home: Path) -> None:
+    with EngineProcess(EAGER, "dies") as process:
+        assert cached_tokens(process, random_pair) == 0
+        assert end_as_the_window_does(process) == -signal.SIGKILL
+    assert [path.suffix for path in kept(home)] == [".part"]
+    with EngineProcess(EAGER) as process:
+        assert cached_tokens(process, random_pair) == 0
+        process.send(Forget())
+        assert end_as_the_window_does(process) == 0
+    assert kept(home) == []
+
+
+def test_forgetting_erases_what_is_on_disk_at_once(random_pair: Pair, home: Path) -> None:
+    with EngineProcess(EAGER) as process:
+        cached_tokens(process, random_pair)
+        end_as_the_window_does(process)
+    assert kept(home)
+    with EngineProcess() as process:
+        process.send(load(random_pair, context_length=8192), ask(3, sampling=HOT))
+        process.until(RoundsReceived)
+        process.send(Forget(), Ping())
+        assert process.until(Pong).busy
+        assert kept(home) == []
+        process.send(Cancel())
+        process.until(GenerationFinished)
 
 
 def test_it_ends_when_the_window_is_gone(process: EngineProcess, random_pair: Pair) -> None:

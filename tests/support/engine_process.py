@@ -20,9 +20,10 @@ ROOT = Path(__file__).parent.parent.parent
 class EngineProcess:
     """Starts ``python -m app --role=engine``; events are read one by one, with a limit on the wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, *module: str) -> None:
+        """``module`` with its arguments is run in the engine's place."""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "app", "--role=engine"],
+            [sys.executable, "-m", *(module or ("app", "--role=engine"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

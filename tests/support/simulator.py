@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from app.engine.controller import Controller
 from app.engine.costs import CostModel, Costs
 from app.engine.drafters import Proposal
-from app.engine.protocol import Pause, Way
+from app.engine.protocol import Pause, TextKind, Way
 
 LIMIT = 16
 _WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
@@ -60,6 +60,8 @@ class Trace:
     """Length of the n-gram match that ends before each position; 0: none."""
     copied: Sequence[bool] = field(default_factory=list)
     """Whether a matching n-gram is right at each position."""
+    kinds: Sequence[TextKind] = field(default_factory=list)
+    """The kind of text at each position; empty where nothing is known of it."""
     _rounds: dict[Way, list[tuple[int, int]]] = field(default_factory=dict)
 
     def fixed_rounds(self, way: Way) -> list[tuple[int, int]]:
@@ -128,6 +130,12 @@ def with_copies(text: Trace, *, seed: int = 0) -> Trace:
     matches = np.where(inside >= 3, np.minimum(inside, 12), np.where(copying, 0, spurious))
     copied = rng.random(len(positions)) < np.where(copying, 0.98, 0.25)
     return replace(text, matches=matches.tolist(), copied=copied.tolist(), _rounds={})
+
+
+def with_kinds(text: Trace, *kinds: TextKind, segment: int = 50) -> Trace:
+    """The same, with its kind known: they go round ``kinds``, as the mean acceptances of `trace` do."""
+    count = len(text.confidences)
+    return replace(text, kinds=[kinds[(i // segment) % len(kinds)] for i in range(count)], _rounds={})
 
 
 TRACES: dict[str, tuple[float, ...]] = {
@@ -217,6 +225,8 @@ def run_controller(
     at = behind = 0
     while at < text.length:
         found = _found(text, at)
+        if text.kinds:
+            controller.enter(text.kinds[at])
         plan = controller.plan(found, LIMIT)
         if plan.drafter == "ngram":
             proposal, draft_seconds = found.first(plan.length), 0.0

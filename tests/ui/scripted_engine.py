@@ -18,8 +18,10 @@ from app.engine.protocol import (
     PROTOCOL_VERSION,
     Cancel,
     Command,
+    DraftFigures,
     Event,
     Figures,
+    Forget,
     Generate,
     GenerationFailed,
     GenerationFinished,
@@ -38,6 +40,15 @@ from app.engine.protocol import (
     Quit,
     Round,
     RoundsReceived,
+    ScoreTokens,
+    SpeedChange,
+    TokensScored,
+)
+
+PLAIN_WORDS = ("Hello", " there", ",", " my", " friend", ".")
+OTHER_WORDS = ("Hello", " there", ",", " my", " foe", ".")
+DRAFT_FIGURES = DraftFigures(
+    drafted=8, tested=7, accepted=5, acceptance_rate=5 / 7, verify_passes=2, mean_acceptance_length=3.5
 )
 
 
@@ -66,6 +77,7 @@ class ScriptedEngine:
         self.way = way
         self.busy_with = 0
         self.loading = 0
+        self.loads = 0
 
     def run(self) -> None:
         log(f"scripted engine, way {self.way}")
@@ -93,16 +105,23 @@ class ScriptedEngine:
                 self.generate(command)
             case MeasurePlain():
                 send(PlainMeasured(request=command.request, tokens=64, decode_tokens_per_second=40.0))
+            case ScoreTokens():
+                self.score(command)
             case Cancel():
                 self.cancel()
+            case Forget():
+                log("forgotten")
             case Ping():
-                if self.way != "silent":
-                    stuck = 1000.0 if self.way == "stuck" else 0.0
-                    send(Pong(busy=bool(self.busy_with), seconds_since_progress=stuck))
+                self.pong()
             case Quit():
                 if self.way == "stubborn":
                     hang()
                 sys.exit(0)
+
+    def pong(self) -> None:
+        if self.way != "silent":
+            stuck = 1000.0 if self.way == "stuck" else 0.0
+            send(Pong(busy=bool(self.busy_with), seconds_since_progress=stuck))
 
     def load(self, command: Load) -> None:
         send(LoadProgressed(request=command.request, stage="target", fraction=0.5))
@@ -116,7 +135,10 @@ class ScriptedEngine:
             os.kill(os.getpid(), signal.SIGABRT)
         target = ModelInfo(path=command.target, name="scripted")
         draft = ModelInfo(path=command.draft, name="scripted draft") if command.draft else None
-        send(PairLoaded(request=command.request, target=target, draft=draft, context_length=2048))
+        self.loads += 1
+        is_slower = self.way == "slower" and self.loads == 1
+        slower = SpeedChange(before="engine 1", now="engine 2", times=1.3) if is_slower else None
+        send(PairLoaded(request=command.request, target=target, draft=draft, context_length=2048, slower=slower))
 
     def generate(self, command: Generate) -> None:
         request = command.request
@@ -126,6 +148,9 @@ class ScriptedEngine:
         send(GenerationStarted(request=request, seed=command.seed or 7, prompt_tokens=12, dropped_messages=dropped))
         if self.way == "refusing":
             send(GenerationFailed(request=request, message="The message has 9,000 tokens, the context 2,048."))
+            return
+        if self.way.startswith("compare"):
+            self.write_words(command)
             return
         text = f"{command.draft_length} {command.drafter} {command.propose}" if self.way == "echo" else "Hello there"
         send(RoundsReceived(request=request, rounds=[round_of(text)]))
@@ -146,6 +171,45 @@ class ScriptedEngine:
                 hang()
             case _:
                 self.finish(request, "end")
+
+    def write_words(self, command: Generate) -> None:
+        """An answer of several tokens, with draft another one where the way says so."""
+        request, is_drafted = command.request, command.draft_length != 0
+        if "picky" in self.way and "too long" in command.messages[-1].content:
+            send(GenerationFailed(request=request, message="The message has 9,000 tokens, the context 2,048."))
+            return
+        if "dies" in self.way and is_drafted and command.max_tokens != 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+            hang()
+        words = OTHER_WORDS if is_drafted and "differ" in self.way else PLAIN_WORDS
+        is_nameless = "nameless" in self.way
+        for index, word in enumerate(words[: command.max_tokens]):
+            kept = is_drafted and index > 0 and not is_nameless
+            piece = Piece(text=word, id=-1 if is_nameless else id_of(word), drafter="model" if kept else None)
+            send(RoundsReceived(request=request, rounds=[round_of(piece, index, 0.01 if is_drafted else 0.02)]))
+        if "endless" in self.way and command.max_tokens != 1:
+            self.busy_with = request
+            return
+        draft = DraftFigures() if is_nameless or not is_drafted else DRAFT_FIGURES
+        speed = 80.0 if is_drafted else 40.0
+        figures = Figures(completion_tokens=len(words), decode_tokens_per_second=speed, total_s=0.2, draft=draft)
+        failure = "It ran out of memory." if is_drafted and "fails" in self.way else None
+        send(GenerationFinished(request=request, finish_reason="end", figures=figures, draft_failure=failure))
+
+    def score(self, command: ScoreTokens) -> None:
+        if "unscored" in self.way:
+            send(GenerationFailed(request=command.request, message="It does not fit."))
+            return
+        gap = 2.0 if "far" in self.way else 0.004
+        send(
+            TokensScored(
+                request=command.request,
+                logits=[17.31, 17.31 - gap],
+                scores=[-0.5, -0.5 - gap],
+                could_win=[True, gap < 1],
+                rounding=0.02,
+            )
+        )
 
     def finish(self, request: int, reason: str) -> None:
         figures = Figures(
@@ -168,8 +232,13 @@ class ScriptedEngine:
             self.finish(self.busy_with, "cancelled")
 
 
-def round_of(text: str) -> Round:
-    return Round(index=0, verify_passes=1, pieces=[Piece(text=text, id=5)], tokens=1)
+def id_of(word: str) -> int:
+    return 10 + sorted({*PLAIN_WORDS, *OTHER_WORDS}).index(word)
+
+
+def round_of(piece: str | Piece, index: int = 0, seconds: float = 0.0) -> Round:
+    shown = Piece(text=piece, id=5) if isinstance(piece, str) else piece
+    return Round(index=index, verify_passes=1, pieces=[shown], tokens=1, time=index * seconds)
 
 
 def frame(body: bytes) -> bytes:

@@ -13,6 +13,7 @@ import pytest
 from PySide6.QtCore import QProcessEnvironment
 from pytestqt.qtbot import QtBot
 
+from app import paths
 from app.engine.protocol import LoadSettings, Message, Round, Sampling
 from app.ui.engine_client import CrashTracker, EngineExit, EngineState, ExitCause
 from app.ui.engine_process import child_environment, out_of_memory_kills
@@ -96,6 +97,40 @@ def test_measuring_plain_speed(qtbot: QtBot, make_engine: MakeEngine) -> None:
         engine.measure_plain([Message(role="user", content="Hi")], sampling=Sampling(), seed=0, max_tokens=64)
     assert blocker.args is not None
     assert blocker.args[0].decode_tokens_per_second == 40.0
+    assert engine.state() is EngineState.READY
+
+
+def test_an_answer_for_comparison_is_a_state_of_its_own_and_can_be_cancelled(
+    qtbot: QtBot, make_engine: MakeEngine
+) -> None:
+    engine = make_engine("endless")
+    load(qtbot, engine)
+    with qtbot.waitSignal(engine.rounds_received, timeout=WAIT_MS):
+        engine.generate(
+            [Message(role="user", content="Hi")],
+            sampling=Sampling(),
+            seed=1,
+            max_tokens=16,
+            stop=[],
+            draft_length=0,
+            accept="coupled",
+            compared=True,
+        )
+    assert engine.state() is EngineState.COMPARING
+    with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS):
+        engine.cancel()
+    assert engine.state() is EngineState.READY
+
+
+def test_scoring_tokens(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    load(qtbot, engine)
+    with qtbot.waitSignal(engine.tokens_scored, timeout=WAIT_MS) as blocker:
+        request = engine.score_tokens([Message(role="user", content="Hi")], [1, 2], [3, 4], sampling=Sampling(), seed=1)
+        assert engine.state() is EngineState.COMPARING
+    assert blocker.args is not None
+    assert blocker.args[0].request == request
+    assert len(blocker.args[0].logits) == 2
     assert engine.state() is EngineState.READY
 
 
@@ -244,6 +279,48 @@ def test_engine_that_never_greets_is_noticed(qtbot: QtBot, make_engine: MakeEngi
     engine = make_engine("mute", QUICK)
     with qtbot.waitSignal(engine.engine_stalled, timeout=WAIT_MS):
         engine.start()
+
+
+def left_file() -> Path:
+    path = paths.kept_caches_dir() / "what-somebody-said.kept"
+    path.write_bytes(b"words")
+    return path
+
+
+def logged(engine: LocalEngine) -> tuple[str, ...]:
+    return engine._log_lines.kept()
+
+
+def test_forgetting_is_told_to_an_engine_that_runs(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    load(qtbot, engine)
+    engine.forget()
+    qtbot.waitUntil(lambda: "forgotten" in logged(engine), timeout=WAIT_MS)
+    assert engine.state() is EngineState.READY
+
+
+def test_forgetting_waits_for_an_engine_that_starts(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    engine.start()
+    engine.forget()
+    engine.load("target.gguf", None, LoadSettings())  # it drops what waits, but not this
+    qtbot.waitUntil(lambda: "forgotten" in logged(engine), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: engine.state() is EngineState.READY, timeout=WAIT_MS)
+
+
+def test_forgetting_without_an_engine_erases_its_files(make_engine: MakeEngine) -> None:
+    path = left_file()
+    make_engine("well").forget()
+    assert not path.exists()
+
+
+def test_an_engine_that_dies_before_it_could_forget_leaves_no_files(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine, path = make_engine("newer"), left_file()
+    engine.start()
+    engine.forget()
+    assert path.exists()
+    qtbot.waitUntil(lambda: engine.state() is EngineState.DIED, timeout=WAIT_MS)
+    assert not path.exists()
 
 
 def test_engine_that_will_not_quit_is_killed(qtbot: QtBot, make_engine: MakeEngine) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from app.chats.model import Status, StoredMessage
 from app.engine.protocol import DrafterFigures, DraftFigures, Figures
-from app.ui.footer import details_of, footer_of, note_of
+from app.ui.footer import details_of, figures_of, footer_of, note_of
 
 FIGURES = Figures(
     prompt_tokens=12,
@@ -79,6 +79,13 @@ def test_a_drafter_that_is_not_known_costs_only_its_own_entry() -> None:
         "Draft model",
         "n-grams",
     ]
+
+
+def test_a_kind_of_text_that_is_not_known_costs_only_its_own_entry() -> None:
+    figures = msgspec.to_builtins(FIGURES)
+    figures["kinds"] = [{"kind": "code", "tokens": 4}, {"kind": "poem", "tokens": 9}, 5]
+    assert plain(footer_of(answer(figures=figures))) == plain(footer_of(answer()))
+    assert [one.kind for one in figures_of(figures).kinds] == ["code"]
 
 
 @pytest.mark.parametrize(

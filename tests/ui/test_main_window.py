@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from app.ui.engine_client import EngineState
 from app.ui.local_engine import LocalEngine
 from app.ui.main_window import MainWindow
 from app.ui.notices import Action
+from app.ui.speed.sections import CurveSection, KindsSection
 
 WAIT_MS = 60_000
 LONGEST_ANSWER = 24
@@ -274,6 +276,31 @@ def test_measuring_plain_speed_gives_a_baseline_that_stays(qtbot: QtBot, open_wi
 
 
 @pytest.mark.usefixtures("guide_pair")
+def test_the_panel_learns_what_drafting_pays_on(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    panel = running.window.speed_panel
+    kinds, curve = panel.findChild(KindsSection), panel.findChild(CurveSection)
+    assert isinstance(kinds, KindsSection) and isinstance(curve, CurveSection)
+    assert not kinds.texts()
+    running.session.settings = replace(running.session.settings, max_tokens=200)
+    running.ask("What is speculative decoding?")
+    qtbot.waitUntil(lambda: curve.isVisible() and "prose" in kinds.texts(), timeout=WAIT_MS)
+    running.controller.keeper.load_again()
+    qtbot.waitUntil(lambda: not curve.isVisible(), timeout=WAIT_MS)
+    running.ready()
+    qtbot.waitUntil(lambda: "prose" in kinds.texts(), timeout=WAIT_MS)
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_the_notice_of_a_slower_pair_measures_plain_speed(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    with qtbot.waitSignal(running.controller.keeper.measuring_ended, timeout=WAIT_MS):
+        running.controller.commands.on_notice(f"{Action.MEASURE.value}:slower")
+
+
+@pytest.mark.usefixtures("guide_pair")
 def test_a_measurement_can_be_stopped(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
     running.ready()
@@ -348,6 +375,37 @@ def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]
     qtbot.waitUntil(lambda: "Renamed" in running.titles(), timeout=WAIT_MS)
     qtbot.waitUntil(lambda: running.session.chat_id() == first, timeout=WAIT_MS)
     assert not running.window.undo_bar.isVisible()
+
+
+def test_a_chat_deleted_for_good_is_forgotten_by_the_engine(
+    qtbot: QtBot, open_window: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten: list[str] = []
+    monkeypatch.setattr(LocalEngine, "forget", lambda _: forgotten.append("all"))
+    running = open_window()
+    book = running.controller.book
+
+    def delete(title: str) -> None:
+        chat = running.make_chat(title)
+        with qtbot.waitSignal(book.chat_deleted, timeout=WAIT_MS):
+            book.delete(chat.id)
+
+    delete("brought back")
+    with qtbot.waitSignal(book.chat_restored, timeout=WAIT_MS):
+        book.undo_delete()
+    assert forgotten == []
+    delete("one")
+    assert forgotten == []
+    delete("two")  # now only this one can be brought back
+    assert len(forgotten) == 1
+    book._undo_timer.setInterval(0)
+    with qtbot.waitSignal(book.deleted_for_good, timeout=WAIT_MS):
+        book._undo_timer.start()
+    assert len(forgotten) == 2
+    book._undo_timer.setInterval(10 * WAIT_MS)
+    delete("three")
+    running.close()
+    assert len(forgotten) == 3
 
 
 def test_search_narrows_the_list_and_says_when_nothing_is_found(

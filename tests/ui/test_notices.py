@@ -7,6 +7,7 @@ import inspect
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.engine.protocol import SpeedChange
 from app.ui import notices
 from app.ui.engine_client import EngineExit, EngineState, ExitCause
 from app.ui.notices import Action, Notice, NoticeBoard, parse
@@ -23,12 +24,14 @@ ALL = [
     notices.guide_missing(),
     notices.draft_refused("The vocabularies differ."),
     notices.draft_failed("The draft ran out of memory."),
+    notices.slower(SpeedChange(before="llama-cpp-python 0.3.36", now="llama-cpp-python 0.3.37", times=1.31)),
     notices.died_while_loading("big.gguf"),
     notices.unanswered(),
     notices.not_saved("The disk is full."),
     notices.chats_unavailable("The chats are newer."),
     notices.previous_crash(),
     notices.exported("chat.md"),
+    notices.busy_comparing(),
     notices.plain_text("Something."),
 ]
 
@@ -46,6 +49,13 @@ def test_every_notice_is_calm_and_can_be_acted_on(notice: Notice) -> None:
     for name, label in notice.buttons("subject"):
         assert parse(name)[1] == "subject"
         assert label
+
+
+def test_what_got_slower_is_named_with_both_versions_and_how_much() -> None:
+    change = SpeedChange(before="NVIDIA driver 550.54", now="NVIDIA driver 560.1", times=1.31)
+    assert notices.slower(change).text.startswith(
+        "Since NVIDIA driver 560.1 this pair is slower: a plain pass takes 1.3 × as long as with NVIDIA driver 550.54."
+    )
 
 
 def test_without_a_draft_there_is_no_restart_without_it() -> None:

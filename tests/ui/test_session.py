@@ -16,6 +16,7 @@ from app.ui.conversation import AnswerSettings
 from app.ui.engine_client import EngineState
 from app.ui.local_engine import Timings
 from app.ui.notices import Action
+from app.ui.pair import PairFiles
 from tests.ui.parts import WAIT_MS, Desk
 
 MakeDesk = Callable[..., Desk]
@@ -57,6 +58,23 @@ def test_message_and_answer_are_shown_and_stored(make_desk: MakeDesk) -> None:
     assert not desk.page.busy
 
 
+def test_whoever_else_needs_the_engine_is_told_when_the_chat_does_not(qtbot: QtBot, make_desk: MakeDesk) -> None:
+    desk = make_desk()
+    assert not desk.session.wants_engine()
+    desk.session.send("Nothing is loaded yet")
+    assert desk.session.wants_engine()
+    qtbot.waitUntil(lambda: desk.page.texts() == ["Nothing is loaded yet"], timeout=WAIT_MS)
+    with qtbot.waitSignal(desk.session.engine_released, timeout=WAIT_MS):
+        desk.session.stop()
+    assert not desk.session.wants_engine()
+    desk.load()
+    with qtbot.waitSignal(desk.session.engine_released, timeout=WAIT_MS):
+        desk.session.regenerate()
+        assert desk.session.wants_engine()
+    desk.settle()
+    assert not desk.session.wants_engine()
+
+
 def test_how_to_draft_reaches_the_engine_and_is_stored(make_desk: MakeDesk) -> None:
     desk = make_desk("echo")
     desk.load()
@@ -71,6 +89,19 @@ def test_how_to_draft_reaches_the_engine_and_is_stored(make_desk: MakeDesk) -> N
         ("auto", "auto"),
         (3, "ngram"),
     ]
+
+
+def test_a_pair_that_got_slower_is_told_once_and_until_it_was_read(make_desk: MakeDesk) -> None:
+    desk = make_desk("slower")
+    desk.load()
+    notice = desk.board.notices()["slower"]
+    assert "engine 2" in notice.text and "1.3 ×" in notice.text
+    assert notice.actions == (Action.MEASURE, Action.DISMISS)
+    desk.load()  # nothing was measured anew, and it may not have been read
+    assert desk.board.notices()["slower"] == notice
+    with desk.qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS):
+        desk.keeper.load(PairFiles(str(desk.target)))
+    assert "slower" not in desk.board.notices()
 
 
 def test_a_draft_that_fails_in_an_answer_is_told(make_desk: MakeDesk) -> None:

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app.ui import icons, stylesheet, theme
-from app.ui.theme import DARK, LIGHT, MINIMUM_CONTRAST, Theme, contrast
+from app.ui.theme import DARK, LIGHT, MINIMUM_CONTRAST, MINIMUM_SHAPE_CONTRAST, Theme, contrast
 
 TEXT_ROLES = ("text", "quiet", "accent", "good", "warning", "bad")
 SURFACE_ROLES = ("surface", "raised", "code_surface")
@@ -68,6 +68,19 @@ def test_the_tints_differ_clearly_and_are_equally_quiet(chosen: Theme) -> None:
 
 
 @THEMES
+def test_text_is_readable_on_what_differs(chosen: Theme) -> None:
+    assert contrast(chosen.text, chosen.differs) >= MINIMUM_CONTRAST
+    assert contrast(chosen.warning, chosen.surface) >= MINIMUM_CONTRAST
+    assert contrast(chosen.differs, chosen.surface) > 1.15
+
+
+@THEMES
+def test_the_colours_of_a_chart_stand_out_and_differ(chosen: Theme) -> None:
+    assert all(contrast(colour, chosen.surface) >= MINIMUM_SHAPE_CONTRAST for colour in chosen.series)
+    assert len({colour.name() for colour in chosen.series}) == len(chosen.series)
+
+
+@THEMES
 def test_what_one_operates_stands_out_from_its_surface(chosen: Theme) -> None:
     assert contrast(chosen.control_line, chosen.surface) >= 3
     assert contrast(chosen.control_line, chosen.raised) >= 3
@@ -84,6 +97,8 @@ def test_high_contrast_palette_gives_a_readable_theme(colours: tuple[str, str, s
         assert contrast(getattr(chosen, ink), chosen.surface) >= MINIMUM_CONTRAST, ink
     for tint in TINT_ROLES:
         assert contrast(chosen.text, getattr(chosen, tint)) >= MINIMUM_CONTRAST, tint
+    assert contrast(chosen.text, chosen.differs) >= MINIMUM_CONTRAST
+    assert all(contrast(colour, chosen.surface) >= MINIMUM_SHAPE_CONTRAST for colour in chosen.series)
 
 
 def test_override_is_announced_once_and_dresses_the_application(qtbot: QtBot, qapp: QApplication) -> None:

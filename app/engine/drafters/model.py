@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.cache import Cache, shared_prefix
+from app.engine.cache import Cache, cut_to, shared_prefix
 from app.engine.drafters import Proposal, Worth, always
+from app.engine.kept import Keeper
 from app.engine.protocol import AcceptRule, DrafterName, Sampling, Way
 from app.engine.sampling import (
     Distributions,
@@ -40,13 +42,20 @@ class ModelDrafter:
     name: DrafterName = "model"
 
     def __init__(
-        self, cache: Cache, vocabulary: int, ends: Callable[[int], bool], should_stop: Callable[[], bool]
+        self,
+        cache: Cache,
+        vocabulary: int,
+        ends: Callable[[int], bool],
+        should_stop: Callable[[], bool],
+        keeper: Keeper | None = None,
     ) -> None:
         """``vocabulary`` is the number of ids both models know; ``ends`` tells tokens after which nothing follows.
 
-        ``should_stop`` is asked while a prompt is processed.
+        ``should_stop`` is asked while a prompt is processed. Without a ``keeper`` of the cache only the chat that was
+        answered last is in it.
         """
         self._cache = cache
+        self._keeper = keeper
         self._should_stop = should_stop
         self._vocabulary = vocabulary
         self._ends = ends
@@ -59,13 +68,17 @@ class ModelDrafter:
         self._sampling, self._accept, self._seed = sampling, accept, seed
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """Take over a prompt. What the cache shares with it is kept, the rest is processed. See `Drafter.begin`."""
+        """Take over a prompt: what the cache lacks of it is processed. See `Drafter.begin`."""
         self._context = list(tokens)
         self._proposed = []
         if not self._knows(tokens):
             raise KnownError(_UNKNOWN_TOKENS)
-        self._cache.roll_back(shared_prefix(self._cache.tokens, tokens))
+        shared = self._keeper.begin(tokens) if self._keeper else cut_to(self._cache, tokens)
+        begun = time.perf_counter()
         self._catch_up(0)
+        if self._keeper:
+            self._keeper.processed(len(tokens) - shared, time.perf_counter() - begun)
+        self._cache.remember()
 
     def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:
         """See `Drafter.propose`."""
@@ -76,6 +89,7 @@ class ModelDrafter:
         if count <= 0:
             return Proposal()
         row = self._caught_up()
+        self._cache.hold(count)
         choices: list[_Choice] = []
         while True:
             choice = self._choose(row, self._proposed, way)

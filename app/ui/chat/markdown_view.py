@@ -31,6 +31,7 @@ from app.ui.chat.block_writer import CodeRun
 from app.ui.chat.code_header import CodeHeader
 from app.ui.chat.formats import CODE_PADDING, CONTINUED, DEPTH, INDENT, PROSE, QUOTE, QUOTE_INDENT, ROLE, RULE, Formats
 from app.ui.chat.links import confirm_link
+from app.ui.chat.mark import SourceMark
 from app.ui.chat.rendering import Rendering, Unit
 from app.ui.chat.tints import TokenTints
 
@@ -75,6 +76,8 @@ class MarkdownView(QTextBrowser):
         self._formats = Formats(themes.current(), self.font())
         self._rendering = Rendering(self.document(), self._formats, plain=plain)
         self._tints = TokenTints(self.document())
+        self._mark: SourceMark | None = None
+        self._marked: tuple[int, int] | None = None
         self._is_set_up = True
         themes.notifier().theme_changed.connect(self._on_theme_changed)
 
@@ -109,6 +112,7 @@ class MarkdownView(QTextBrowser):
         """Show a finished text. ``pieces``: where its tokens came from, if that is known and fits the text."""
         self._source, self._text = text, []
         self._is_finished = True
+        self._marked = None
         self._tints = TokenTints(self.document())
         if pieces and "".join(piece.text for piece in pieces) == text:
             self._tints.add(pieces)
@@ -135,6 +139,18 @@ class MarkdownView(QTextBrowser):
         if shown != self._shows_drafted:
             self._shows_drafted = shown
             self.viewport().update()
+
+    def set_mark(self, marked: tuple[int, int] | None) -> None:
+        """Make the characters from the first to before the second of a finished text stand out; ``None``: none."""
+        self._marked = marked
+        self._mark = SourceMark(self.document(), *marked) if marked is not None else None
+        self.viewport().update()
+
+    def mark_box(self) -> QRectF | None:
+        """Where the mark begins in this widget; ``None`` until it is drawn, or where there is no mark."""
+        if self._mark is None or not self._is_finished or not self.is_drawn:
+            return None
+        return next(iter(self._mark.boxes(self._rendering.units, self.content)), None)
 
     @property
     def is_drawn(self) -> bool:
@@ -223,6 +239,7 @@ class MarkdownView(QTextBrowser):
         self._formats = Formats(themes.current(), self.font())
         margin = float(self._width - self._prose_width)
         self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
+        self.set_mark(self._marked)
         self._rendering.feed(self.content)
         if self._is_finished:
             self._rendering.finish()
@@ -301,6 +318,8 @@ class MarkdownView(QTextBrowser):
         self._paint_roles(painter, self.document().findBlock(start), end)
         if self._shows_drafted and self._tints.pieces:
             self._tints.paint(painter, units, self.content, self._formats.theme)
+        if self._mark is not None and self._is_finished and self.is_drawn:
+            self._mark.paint(painter, self._rendering.units, self.content, self._formats.theme)
 
     def _units_in(self, top: float, bottom: float) -> list[Unit]:
         """What is drawn between two heights. (Qt's own hit test takes longer the longer the text is.)"""

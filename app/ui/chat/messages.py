@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QRectF, Qt, QUrl, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
 from app.engine.protocol import Piece
 from app.ui import theme as themes
@@ -187,6 +187,7 @@ class AnswerMessage(MessageWidget):
     """A model's answer: Markdown, and below it the figures and what can be done with it."""
 
     regenerate_requested = Signal(str)
+    compare_requested = Signal(str)
 
     def __init__(self, message_id: str, heading: str) -> None:
         super().__init__(message_id, heading, plain=False)
@@ -200,14 +201,24 @@ class AnswerMessage(MessageWidget):
             part.hide()
         self.regenerate_button = icon_button("regenerate", "Regenerate", "Write this answer again")
         self.regenerate_button.clicked.connect(self._on_regenerate)
-        for widget in (self.copy_button, self.regenerate_button, self.versions):
+        self.more_button = self._make_more_button()
+        for widget in (self.copy_button, self.regenerate_button, self.more_button, self.versions):
             self.row.addWidget(widget)
         self.row.addStretch(1)
         self.action_row.hide()
 
     def set_busy(self, busy: bool) -> None:
         self.regenerate_button.setVisible(not busy)
+        self.more_button.setVisible(not busy)
         self.versions.set_busy(busy)
+
+    def _make_more_button(self) -> QToolButton:
+        button = icon_button("more", "", "More about this answer")
+        menu = QMenu(button)
+        menu.addAction("Compare with plain").triggered.connect(self._on_compare)
+        button.setMenu(menu)
+        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        return button
 
     def show_progress(self, text: str) -> None:
         """Say what happens while there is no text yet."""
@@ -246,3 +257,7 @@ class AnswerMessage(MessageWidget):
     @Slot()
     def _on_regenerate(self) -> None:
         self.regenerate_requested.emit(self.message_id)
+
+    @Slot()
+    def _on_compare(self) -> None:
+        self.compare_requested.emit(self.message_id)

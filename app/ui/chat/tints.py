@@ -15,11 +15,11 @@ from PySide6.QtGui import QFontMetricsF, QPainter, QPainterPath, QPen, QTextBloc
 
 from app.engine.protocol import Piece
 from app.ui import drafters
-from app.ui.chat.alignment import Span, align, spans, utf16_offsets
+from app.ui.chat.alignment import Run, Span, align, spans, utf16_offsets
 from app.ui.chat.rendering import Unit
 from app.ui.theme import Theme
 
-_ROUNDING = 3.0
+ROUNDING = 3.0
 
 
 @dataclass(slots=True)
@@ -96,16 +96,11 @@ class TokenTints:
 
     def _find(self, unit: Unit, source: str) -> list[Span]:
         found: list[Span] = []
-        at = 0
-        block = self._document.findBlock(unit.start)
-        while block.isValid() and block.position() <= unit.end:
-            text = block.text()
-            runs, at = align(text, source, at)
-            offsets = utf16_offsets(text)
+        for block, runs in aligned(self._document, unit, source):
+            offsets = utf16_offsets(block.text())
             for span in spans(runs, self._starts, unit.source_start):
                 start, end = (span.start, span.end) if offsets is None else (offsets[span.start], offsets[span.end])
                 found.append(Span(start + block.position(), end + block.position(), span.piece))
-            block = block.next()
         return found
 
     # -- shapes
@@ -138,27 +133,42 @@ class TokenTints:
         return result
 
     def _add(self, shape: _Shape, block: QTextBlock, start: int, end: int) -> None:
-        layout = block.layout()
-        metrics = QFontMetricsF(block.charFormat().font())
-        text = block.text()
-        if utf16_offsets(text) is not None:
-            text = "".join(character if character <= "\uffff" else character + "\0" for character in text)
-        for index in range(layout.lineCount()):
-            line = layout.lineAt(index)
-            first = max(start, line.textStart())
-            last = min(end, line.textStart() + line.textLength())
-            # Spaces around words (and the indent of code) stay plain: calmer to look at.
-            while first < last and text[first].isspace():
-                first += 1
-            while first < last and text[last - 1].isspace():
-                last -= 1
-            if first >= last:
-                continue
-            left, right = sorted((_x(line.cursorToX(first)), _x(line.cursorToX(last))))
-            baseline = line.y() + line.ascent()
-            box = QRectF(left, baseline - metrics.ascent() - 1, right - left, metrics.height() + 2)
-            shape.path.addRoundedRect(box, _ROUNDING, _ROUNDING)
-            shape.lines.append((QPointF(left + 1, box.bottom() - 1), QPointF(right - 1, box.bottom() - 1)))
+        for box in boxes(block, start, end):
+            shape.path.addRoundedRect(box, ROUNDING, ROUNDING)
+            shape.lines.append((QPointF(box.left() + 1, box.bottom() - 1), QPointF(box.right() - 1, box.bottom() - 1)))
+
+
+def aligned(document: QTextDocument, unit: Unit, source: str) -> Iterator[tuple[QTextBlock, list[Run]]]:
+    """The blocks of a unit, and where their characters stand in ``source``, the unit's own."""
+    at = 0
+    block = document.findBlock(unit.start)
+    while block.isValid() and block.position() <= unit.end:
+        runs, at = align(block.text(), source, at)
+        yield block, runs
+        block = block.next()
+
+
+def boxes(block: QTextBlock, start: int, end: int) -> Iterator[QRectF]:
+    """Where the characters between two positions in a block are drawn, one box a line, relative to the block."""
+    layout = block.layout()
+    metrics = QFontMetricsF(block.charFormat().font())
+    text = block.text()
+    if utf16_offsets(text) is not None:
+        text = "".join(character if character <= "\uffff" else character + "\0" for character in text)
+    for index in range(layout.lineCount()):
+        line = layout.lineAt(index)
+        first = max(start, line.textStart())
+        last = min(end, line.textStart() + line.textLength())
+        # Spaces around words (and the indent of code) stay plain: calmer to look at.
+        while first < last and text[first].isspace():
+            first += 1
+        while first < last and text[last - 1].isspace():
+            last -= 1
+        if first >= last:
+            continue
+        left, right = sorted((_x(line.cursorToX(first)), _x(line.cursorToX(last))))
+        baseline = line.y() + line.ascent()
+        yield QRectF(left, baseline - metrics.ascent() - 1, right - left, metrics.height() + 2)
 
 
 def _x(answer: object) -> float:

@@ -29,6 +29,7 @@ class Transcript(QWidget):
     """Shows one chat. Message ids are the caller's; every text in here is shown as text or as safe Markdown."""
 
     regenerate_requested = Signal(str)
+    compare_requested = Signal(str)
     edit_requested = Signal(str, str)
     version_requested = Signal(str, int)
     link_activated = Signal(QUrl)
@@ -211,6 +212,7 @@ class Transcript(QWidget):
 
     def _prepared_answer(self, message: AnswerMessage, entry: Entry) -> AnswerMessage:
         message.regenerate_requested.connect(self.regenerate_requested)
+        message.compare_requested.connect(self.compare_requested)
         self._prepared(message, entry)
         return message
 

@@ -17,6 +17,7 @@ from app.ui.widgets import explain, label
 _LONGEST = 2**30
 _HIGHEST_SEED = 2**63 - 1
 _ALL_LAYERS = -1
+_AUTOMATIC = -1
 _NO_GPU = "No GPU in this build: everything runs on the processor."
 _LAYERS_HELP = "How many layers are computed on the GPU; 0 keeps all on the processor."
 
@@ -173,6 +174,8 @@ class MemoryFields(FieldTable):
         self._batch = Whole(32, 65_536, 32)
         self._micro_batch = Whole(32, 65_536, 32)
         self._kv_type = OneOf([("f16", "f16"), ("q8_0", "q8_0"), ("q4_0", "q4_0")])
+        self._kept = Whole(_AUTOMATIC, _LONGEST, 256, "automatic")
+        self._kept.setSuffix(" MiB")
         self._add_rows()
         for layers in (self._target_layers, self._draft_layers):
             layers.setEnabled(has_gpu)
@@ -183,6 +186,7 @@ class MemoryFields(FieldTable):
             self._draft_layers,
             self._batch,
             self._micro_batch,
+            self._kept,
         ):
             field.valueChanged.connect(self.changed)
         self._kv_type.currentIndexChanged.connect(self.changed)
@@ -199,6 +203,12 @@ class MemoryFields(FieldTable):
         self.add(
             "KV cache", self._kv_type, "q8_0 needs half the memory of f16, q4_0 a quarter, at some loss.", "KV type"
         )
+        self.add(
+            "Recent chats",
+            self._kept,
+            "Memory to go on with a recent chat without reading it again; long ones go to disk. 0 keeps none.",
+            "kept KV caches",
+        )
 
     def show_choice(self, choice: OpenModelsChoice) -> None:
         load = choice.load
@@ -209,6 +219,7 @@ class MemoryFields(FieldTable):
         self._batch.setValue(load.batch_size)
         self._micro_batch.setValue(load.micro_batch_size)
         self._kv_type.set_value(load.kv_type)
+        self._kept.setValue(load.kept_cache_mib)
 
     def apply_to(self, choice: OpenModelsChoice) -> OpenModelsChoice:
         """``choice`` with what is set here."""
@@ -220,6 +231,7 @@ class MemoryFields(FieldTable):
             batch_size=self._batch.value(),
             micro_batch_size=self._micro_batch.value(),
             kv_type=cast(KvType, self._kv_type.value()),
+            kept_cache_mib=self._kept.value(),
         )
         return replace(choice, load=load)
 

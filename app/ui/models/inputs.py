@@ -57,6 +57,12 @@ class Whole(QSpinBox):
         self.setSingleStep(step)
         self.setSpecialValueText(lowest_means)
 
+    def stepBy(self, steps: int) -> None:  # noqa: N802 - Qt's name
+        if steps > 0 and self.value() == self.minimum() < 0:  # the word below 0 is one step away from it
+            self.setValue(0)
+            steps -= 1
+        super().stepBy(steps)
+
 
 class Decimal(QDoubleSpinBox):
     """A number with up to four decimals, shown with as many as it has."""

@@ -1,4 +1,4 @@
-"""The three small drawings of the Speed panel. They hold what they show and paint it in the colours of the theme."""
+"""The small drawings of the Speed panel. They hold what they show and paint it in the colours of the theme."""
 
 from __future__ import annotations
 
@@ -91,42 +91,57 @@ class Sparkline(QWidget):
         painter.end()
 
 
+_MOST_BARS, _FIRST_BARS = 8, 4
+"""Of a long draft some positions stand for all, the first ones among them: the share only ever falls from one to the
+next."""
+
+
+def _places(length: int) -> tuple[int, ...]:
+    """The positions of a draft of ``length`` that get a bar."""
+    if length <= _MOST_BARS:
+        return tuple(range(1, length + 1))
+    rest = _MOST_BARS - _FIRST_BARS
+    far = (_FIRST_BARS + round((length - _FIRST_BARS) * step / rest) for step in range(1, rest + 1))
+    return (*range(1, _FIRST_BARS + 1), *far)
+
+
 class PositionBars(QWidget):
-    """One bar for each position of the draft: how often the guess there was kept."""
+    """One bar for a position of the draft: how often the guess there was kept."""
 
     def __init__(self) -> None:
         super().__init__()
         self._shares: list[float] = []
-        self._rows = 1
+        self._places: tuple[int, ...] = (1,)
         self.setAccessibleName("Kept by position")
         self.setFont(theme.tabular(self.font()))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
-    def show_shares(self, shares: list[float], rows: int) -> None:
-        """Shares from 0 to 1 by position; at least ``rows`` rows are drawn."""
-        rows = max(rows, len(shares), 1)
-        if (shares, rows) == (self._shares, self._rows):
+    def show_shares(self, shares: list[float], length: int) -> None:
+        """Shares from 0 to 1 by position, of which there are at least ``length``."""
+        length = max(length, len(shares), 1)
+        places = _places(length)
+        if (shares, places) == (self._shares, self._places):
             return
-        if rows != self._rows:
-            self._rows = rows
+        if len(places) != len(self._places):
             self.updateGeometry()
-        self._shares = list(shares)
+        self._shares, self._places = list(shares), places
         spoken = ", ".join(f"{place}: {units.share(part)}" for place, part in enumerate(shares, start=1))
         self.setAccessibleDescription(spoken or "Not known yet")
         self.update()
 
-    def rows(self) -> int:
-        return self._rows
+    def places(self) -> tuple[int, ...]:
+        """The positions that have a bar."""
+        return self._places
 
     def _row_height(self) -> int:
         """Many positions stand closer."""
-        return self.fontMetrics().height() + (6 if self._rows <= 8 else 2)
+        return self.fontMetrics().height() + (6 if len(self._places) <= 6 else 2)
 
     def sizeHint(self) -> QSize:
-        return QSize(160, self._rows * self._row_height())
+        return QSize(160, len(self._places) * self._row_height())
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(120, self._rows * self._row_height())
+        return QSize(120, self.sizeHint().height())
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         colours = theme.current()
@@ -137,11 +152,11 @@ class PositionBars(QWidget):
         right = metrics.horizontalAdvance(units.share(1.0)) + 10
         track = self.width() - left - right
         middle = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        for row in range(self._rows):
+        for row, place in enumerate(self._places):
             top = row * height
-            part = self._shares[row] if row < len(self._shares) else None
+            part = self._shares[place - 1] if place <= len(self._shares) else 0.0 if self._shares else None
             painter.setPen(colours.quiet)
-            painter.drawText(QRectF(0, top, left - 10, height), middle, str(row + 1))
+            painter.drawText(QRectF(0, top, left - 10, height), middle, str(place))
             painter.setPen(colours.text if part is not None else colours.quiet)
             painter.drawText(QRectF(self.width() - right, top, right, height), middle, units.share(part))
             _paint_bar(painter, QRectF(left, top + height / 2 - 4, track, 8), part or 0.0, colours)
@@ -234,3 +249,101 @@ class RoundBar(QWidget):
             painter.drawText(QRectF(left + 13, 17, column - 13, line), start, name)
             painter.setPen(colours.text if part is not None else colours.quiet)
             painter.drawText(QRectF(left + 13, 17 + line, column - 13, line + 1), start, units.milliseconds(part))
+
+
+class LengthCurve(QWidget):
+    """Speed by draft length: a column for each length, that of plain decoding at the left; above its level is the gain.
+
+    The column of the length in use is filled and says its speed, that of the length chosen for the next answer has a
+    mark below.
+    """
+
+    _PLOT_HEIGHT = 60
+    _GAP = 4
+    _LABELLED = (0, 4, 8, 12, 16)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._speeds: list[float] = []
+        self._in_use: int | None = None
+        self._chosen: int | None = None
+        self.setAccessibleName("Speed by draft length")
+        self.setFont(theme.tabular(self.font()))
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def show_curve(self, speeds: Sequence[float], in_use: int | None, chosen: int | None) -> None:
+        """Tokens per second by draft length from 0 on; a length in use or chosen that is beyond them is not marked."""
+        known = list(speeds)
+        in_use, chosen = (mark if mark is not None and mark < len(known) else None for mark in (in_use, chosen))
+        if (known, in_use, chosen) == (self._speeds, self._in_use, self._chosen):
+            return
+        self._speeds, self._in_use, self._chosen = known, in_use, chosen
+        self.setAccessibleDescription(self._in_words())
+        self.update()
+
+    def _in_words(self) -> str:
+        words = [f"{length or 'plain'}: {units.speed(speed)}" for length, speed in enumerate(self._speeds)]
+        best = max(range(len(self._speeds)), key=self._speeds.__getitem__, default=None)
+        marks = (("best", best), ("in use", self._in_use), ("chosen", self._chosen))
+        return ", ".join([*words, *(f"{name}: {mark}" for name, mark in marks if mark is not None)]) or "Not known yet"
+
+    def _column(self, length: int) -> QRectF:
+        step = self.width() / len(self._speeds)
+        height = self._PLOT_HEIGHT * self._speeds[length] / max(*self._speeds, 1e-9)
+        width = max(round(step * 0.64), 3)
+        return QRectF(length * step + (step - width) / 2, self._base() - height, width, height)
+
+    def _base(self) -> int:
+        return self.fontMetrics().height() + self._GAP + self._PLOT_HEIGHT
+
+    def sizeHint(self) -> QSize:
+        return QSize(160, self._base() + self._GAP + self.fontMetrics().height())
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(120, self.sizeHint().height())
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        if not self._speeds:
+            return
+        colours = theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        columns = [self._column(length) for length in range(len(self._speeds))]
+        for length, column in enumerate(columns):
+            self._paint_column(painter, colours, column, columns[0].top(), in_use=length == self._in_use)
+        painter.fillRect(0, self._base(), self.width(), 1, colours.line)
+        painter.setPen(QPen(colours.quiet, 1, Qt.PenStyle.DashLine))
+        painter.drawLine(QPointF(columns[0].right(), columns[0].top()), QPointF(self.width(), columns[0].top()))
+        self._paint_axis(painter, colours, columns)
+        if self._in_use is not None:
+            self._paint_label(painter, colours, columns[self._in_use])
+        painter.end()
+
+    @staticmethod
+    def _paint_column(painter: QPainter, colours: theme.Theme, column: QRectF, plain: float, *, in_use: bool) -> None:
+        """What lies above ``plain``, the level of plain decoding, is tinted."""
+        painter.setPen(Qt.PenStyle.NoPen)
+        gain, below = QRectF(column), QRectF(column)
+        gain.setBottom(max(min(plain, column.bottom()), column.top()))
+        below.setTop(gain.bottom())
+        painter.fillRect(below, colours.accent if in_use else theme.mix(colours.raised, colours.text, 0.16))
+        painter.fillRect(gain, colours.accent if in_use else theme.mix(colours.raised, colours.accent, 0.5))
+
+    def _paint_axis(self, painter: QPainter, colours: theme.Theme, columns: list[QRectF]) -> None:
+        line, top = self.fontMetrics().height(), self._base() + self._GAP
+        for length, column in enumerate(columns):
+            marked = length in (self._in_use, self._chosen)
+            near = any(abs(length - mark) == 1 for mark in (self._in_use, self._chosen) if mark is not None)
+            if marked or (length in self._LABELLED and not near):
+                painter.setPen(colours.text if marked else colours.quiet)
+                area = QRectF(column.center().x() - 12, top, 24, line)
+                painter.drawText(area, Qt.AlignmentFlag.AlignCenter, str(length))
+                if length == self._chosen:
+                    painter.fillRect(QRectF(column.left(), top + line - 1, column.width(), 2), colours.accent)
+
+    def _paint_label(self, painter: QPainter, colours: theme.Theme, column: QRectF) -> None:
+        text = units.speed(self._speeds[self._in_use or 0])
+        line, width = self.fontMetrics().height(), self.fontMetrics().horizontalAdvance(text) + 4
+        left = min(max(column.center().x() - width / 2, 0.0), self.width() - width)
+        painter.setPen(colours.text)
+        painter.drawText(QRectF(left, 0, width, line), Qt.AlignmentFlag.AlignCenter, text)  # above all columns

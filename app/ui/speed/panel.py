@@ -9,13 +9,23 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
-from app.engine.protocol import DEFAULT_DRAFT_LENGTH, DrafterChoice, DraftLength, Figures, PairLoaded, Round
+from app.engine.protocol import (
+    DEFAULT_DRAFT_LENGTH,
+    DrafterChoice,
+    DraftLength,
+    Figures,
+    KindFigures,
+    PairLoaded,
+    Round,
+)
+from app.engine.statistics import sums_by_kind
 from app.ui import drafters, theme, units
 from app.ui.speed import wording
 from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted
 from app.ui.speed.drawings import PositionBars, RoundBar
 from app.ui.speed.meter import Meter
 from app.ui.speed.parts import Heading, LiveFigure, PlainSpeed, StatusLines
+from app.ui.speed.sections import CurveSection, KindsSection
 from app.ui.theme import SPACING
 from app.ui.widgets import explain, stacked
 
@@ -43,6 +53,12 @@ class SpeedPanel(QScrollArea):
         self._asked: wording.Asked | None = None
         """What the running or last answer was asked with; ``None`` where there is none."""
         self._rows = DEFAULT_DRAFT_LENGTH
+        self._curve: list[float] = []
+        """Of the last answer that had one."""
+        self._length_used: int | None = None
+        """Draft length of the draft model in the last answer."""
+        self._kinds: list[KindFigures] = []
+        """Of all answers of the pair."""
         self._changed = True
         self._status = wording.Status("", "")
         self._timer = QTimer(self)
@@ -61,6 +77,8 @@ class SpeedPanel(QScrollArea):
         self._plain_speed = None
         self._answering, self._asked = False, None
         self._meter = Meter()
+        self._curve, self._length_used = [], None
+        self._kinds = pair.history if pair else []
         self._drafter.set_pair(pair)
         if pair is not None:
             self._draft_length.set_default(pair.default_draft_length)
@@ -98,7 +116,16 @@ class SpeedPanel(QScrollArea):
         self._meter.recent.end()
         if figures is not None:
             self._meter.finish(figures)
+            if self._asked and self._asked.drafters:
+                self._kinds = sums_by_kind(self._kinds, figures.kinds)
+                self._length_used = wording.length_used(self._asked, figures)
         self._note_change()
+
+    def set_curve(self, speeds: Sequence[float]) -> None:
+        """What each draft length would bring; without any, as after an answer without a draft, the last stays."""
+        if speeds:
+            self._curve = list(speeds)
+            self._note_change()
 
     def set_plain_speed(self, tokens_per_second: float | None) -> None:
         """The measured baseline of this target; ``None`` where there is none."""
@@ -168,6 +195,8 @@ class SpeedPanel(QScrollArea):
         self._draft_length = DraftLengthControl()
         self._drafter = DrafterControl()
         self._show_drafted = ShowDrafted()
+        self._curve_section = CurveSection()
+        self._kinds_section = KindsSection()
         self.setWidget(self._laid_out())
 
     def _laid_out(self) -> QWidget:
@@ -183,6 +212,8 @@ class SpeedPanel(QScrollArea):
             stacked(self._positions_heading, self._positions),
             stacked(self._round_heading, self._round),
             stacked(self._draft_length, self._drafter, self._show_drafted),
+            self._curve_section,
+            self._kinds_section,
         )
         for group in groups:
             column.addWidget(group)
@@ -220,6 +251,8 @@ class SpeedPanel(QScrollArea):
         self._plain.show_speeds(self._plain_speed, situation.speed_up, can_measure=self._can_measure())
         self._positions.show_shares(self._shares(), self._rows)
         self._draft_length.set_in_use(self._length_in_use(situation))
+        self._curve_section.show_curve(self._curve, self._length_used, self.draft_length())
+        self._kinds_section.show_kinds(self._kinds, self._plain_speed)
         for control in (self._draft_length, self._drafter):
             control.setEnabled(self._pair is not None and drafters.allowed(self._pair))
 

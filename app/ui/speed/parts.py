@@ -175,7 +175,7 @@ class PlainSpeed(QWidget):
         self._known = plain is not None
         self._can_measure = can_measure
         _set_text(self._factor, units.factor(speed_up))
-        theme.set_role(self._factor, "warning" if speed_up is not None and speed_up < 0.97 else "plain")
+        theme.set_role(self._factor, "warning" if speed_up is not None and speed_up < wording.SLOWER else "plain")
         _set_text(self._baseline, f"Plain {units.speed(plain)}")
         self._arrange()
 

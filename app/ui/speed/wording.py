@@ -5,11 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from app.engine.protocol import DrafterChoice, DrafterName, DraftLength, Figures, PairLoaded, Pause
+from app.engine.protocol import (
+    DrafterChoice,
+    DrafterName,
+    DraftLength,
+    Figures,
+    KindFigures,
+    PairLoaded,
+    Pause,
+    TextKind,
+)
+from app.engine.statistics import kind_speed
 from app.ui import drafters, units
 from app.ui.units import NO_BREAK
 
 Mood = Literal["good", "plain", "warning", "bad"]
+
+SLOWER = 0.97
+"""Below this factor on plain speed an answer was slower; above it is noise."""
+KINDS: dict[TextKind, str] = {"prose": "Prose", "code": "Code", "list": "Lists", "thinking": "Thinking"}
+"""Kinds of text, as they are called and in the order they are shown."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +219,7 @@ def _on(now: Situation) -> Status:
         return Status(heading, _waiting(now), "good")
     if now.drafters == ("ngram",) and now.figures is not None and not now.figures.draft.tested:
         return Status(heading, f"nothing to guess from yet · {detail}", "good")
-    if now.speed_up is not None and now.speed_up < 0.97 and not now.answering:
+    if now.speed_up is not None and now.speed_up < SLOWER and not now.answering:
         # Auto does not stay slower: more likely plain speed was measured when the machine was quicker.
         advice = "measure plain speed again" if now.draft_length == "auto" else "try draft length Auto"
         return Status(heading, f"{detail} · slower than plain here: {advice}", "warning")
@@ -236,6 +251,30 @@ def _figures(now: Situation) -> str:
 def _sentence(text: str) -> str:
     text = text.strip()
     return text if text.endswith((".", "…")) else f"{text}."
+
+
+def length_used(asked: Asked, figures: Figures) -> int | None:
+    """The draft length of the draft model in an answer; for Auto its mean, 0 where most passes went without.
+
+    ``None`` where the draft model was not asked.
+    """
+    if "model" not in asked.drafters:
+        return None
+    if asked.draft_length != "auto":
+        return asked.draft_length
+    draft = figures.draft
+    model = next((one for one in draft.drafters if one.name == "model"), None)
+    passes = draft.verify_passes - sum(one.verify_passes for one in draft.drafters if one.name != "model")
+    if model is None or 2 * model.verify_passes < passes:
+        return 0
+    return round(model.drafted / model.verify_passes) if model.verify_passes else None
+
+
+def kind_details(figures: KindFigures, plain: float | None) -> str:
+    """What stands behind the row of a kind of text."""
+    kept = f"{figures.accepted:,} of {units.guesses(figures.tested)} kept, {units.speed(kind_speed(figures))}"
+    against = f"Plain {units.speed(plain)}." if plain else "Plain speed is not measured yet."
+    return f"{KINDS[figures.kind]}: {units.tokens(figures.tokens)} of this pair's answers, {kept}. {against}"
 
 
 def keep_on(default_length: int) -> str:
@@ -275,6 +314,18 @@ HELP = {
     "round": (
         "One round is one verify pass and what led to it, as a mean over the answer. Draft: the guesses are made. "
         "Verify: the target checks all guesses in one pass. Rest: sampling, text and bookkeeping."
+    ),
+    "curve": (
+        "Tokens per second that each fixed draft length would bring on text like the last answer's: worked out from "
+        "the measured times of guessing and of verify passes and from how often guesses were kept, not run. 0 is "
+        "plain: above its dashed line is what is gained. The full column is the length in use, for Auto its mean in "
+        "the last answer; underlined is the fixed length of the next one. Auto can do better than its column: it stops "
+        "where a guess is not worth its time."
+    ),
+    "kinds": (
+        "What drafting brought with this pair on this machine by kind of text, over all answers, of which old ones "
+        "count less and less. Kept is the acceptance rate. Speed-up: decode speed on this kind of text ÷ measured "
+        "plain speed; as long as that is not measured, the decode speed. It stays on this machine."
     ),
     "draft-length": (
         "Draft length: how many tokens are guessed before each verify pass. Takes effect with the next answer. Auto "

@@ -139,6 +139,10 @@ def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> N
     with qtbot.waitSignal(transcript.regenerate_requested) as asked:
         click(message.regenerate_button)
     assert asked.args == ["a"]
+    (compare,) = message.more_button.menu().actions()
+    with qtbot.waitSignal(transcript.compare_requested) as compared:
+        compare.trigger()
+    assert compared.args == ["a"]
     with qtbot.waitSignal(transcript.version_requested) as stepped:
         click(named(message, "Earlier version"))
     assert stepped.args == ["a", -1]
@@ -184,11 +188,13 @@ def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript)
     settle(qtbot, transcript)
     for key in ("a0", "late"):
         assert not answer(transcript, key).regenerate_button.isVisible()
+        assert not answer(transcript, key).more_button.isVisible()
         assert not answer(transcript, key).versions.isVisible()
         assert answer(transcript, key).copy_button.isVisible()
     assert not question(transcript, "u0").edit_button.isVisible()
     transcript.set_busy(False)
     assert answer(transcript, "late").regenerate_button.isVisible()
+    assert answer(transcript, "late").more_button.isVisible()
     assert answer(transcript, "late").versions.isVisible()
 
 

@@ -65,6 +65,7 @@ def choice(folder: Path) -> OpenModelsChoice:
             batch_size=96,
             micro_batch_size=64,
             kv_type="q8_0",
+            kept_cache_mib=768,
         ),
         sampling=Sampling(
             temperature=0.35,
@@ -375,3 +376,14 @@ def test_every_control_has_a_name(opened: Opened, choice: OpenModelsChoice) -> N
     assert nameless == []
     for label in dialog.findChildren(QLabel):
         assert label.textFormat() is Qt.TextFormat.PlainText
+
+
+def test_one_step_leads_from_the_word_below_nothing_to_nothing(qtbot: QtBot) -> None:
+    field = Whole(-1, 1000, 256, "automatic")
+    qtbot.addWidget(field)
+    field.setValue(-1)
+    values = []
+    for steps in (1, 1, -1, -1, 2):
+        field.stepBy(steps)
+        values.append(field.value())
+    assert values == [0, 256, 0, -1, 256]

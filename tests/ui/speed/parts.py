@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QWidget
 
-from app.engine.protocol import DraftFigures, Figures, ModelInfo, PairLoaded, Pause
+from app.engine.protocol import DrafterFigures, DraftFigures, Figures, KindFigures, ModelInfo, PairLoaded, Pause
 from app.ui.speed.panel import SpeedPanel
 
 T = TypeVar("T", bound=QWidget)
@@ -31,8 +31,15 @@ FIGURES = Figures(
         verify_passes=90,
         mean_acceptance_length=1 + 172 / 90,
         accepted_per_position=[80, 60, 32],
+        drafters=[DrafterFigures(name="model", drafted=252, tested=252, accepted=172, verify_passes=90)],
     ),
+    kinds=[KindFigures(kind="code", tokens=261, seconds=3.0, tested=252, accepted=172, verify_passes=90)],
 )
+HISTORY = [
+    KindFigures(kind="code", tokens=1000, seconds=10.0, tested=1100, accepted=880, verify_passes=120),
+    KindFigures(kind="prose", tokens=4000, seconds=80.0, tested=5000, accepted=2500, verify_passes=1500),
+]
+CURVE = [41.0, 55.0, 63.0, 70.0, 74.0, 77.5, 78.2, 76.0, 77.0, 71.0, 72.0, 70.0, 68.0, 66.0, 65.0, 64.0, 62.0]
 
 
 def texts(panel: SpeedPanel) -> list[str]:

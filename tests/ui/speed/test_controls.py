@@ -226,12 +226,12 @@ def test_moving_the_slider_does_not_move_it_away(panel: SpeedPanel, qtbot: QtBot
     box(panel, "Auto").click()
     qtbot.waitUntil(lambda: not panel.is_refreshing())
     slider, bars = of_kind(panel, QSlider), of_kind(panel, PositionBars)
-    rows = bars.rows()
+    rows = len(bars.places())
     slider.setValue(16)
     qtbot.waitUntil(lambda: not panel.is_refreshing())
-    assert bars.rows() == rows == 6
+    assert len(bars.places()) == rows == 6
     panel.begin_generation()
-    qtbot.waitUntil(lambda: bars.rows() == 16)
+    qtbot.waitUntil(lambda: bars.places()[-1] == 16)
 
 
 def test_show_drafted(panel: SpeedPanel, qtbot: QtBot) -> None:

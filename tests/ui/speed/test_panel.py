@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
@@ -17,9 +18,9 @@ from pytestqt.qtbot import QtBot
 
 from app.engine.protocol import PairLoaded
 from app.ui import theme
-from app.ui.speed.drawings import PositionBars, RoundBar, Sparkline
+from app.ui.speed.drawings import LengthCurve, PositionBars, RoundBar, Sparkline
 from app.ui.speed.panel import SpeedPanel
-from tests.ui.speed.parts import ALONE, FIGURES, PAIR, PAUSE, box, button, of_kind, texts
+from tests.ui.speed.parts import ALONE, CURVE, FIGURES, HISTORY, PAIR, PAUSE, box, button, of_kind, texts
 from tests.ui.speed.rounds import paused_rounds, steady
 
 
@@ -152,28 +153,29 @@ def test_long_drafts_show_as_many_positions_as_were_ever_kept(panel: SpeedPanel,
     panel.begin_generation()
     panel.add_rounds(steady(5, seconds=0.1, accepted=2, tested=16))
     qtbot.waitUntil(lambda: "2: 100 %" in bars.accessibleDescription().replace("\u00a0", " "))
-    assert bars.rows() == 6
+    assert bars.places() == (1, 2, 3, 4, 5, 6)
     panel.add_rounds(steady(5, seconds=0.1, accepted=16, tested=16, after=2.0)[1:])
-    qtbot.waitUntil(lambda: bars.rows() == 16)
+    qtbot.waitUntil(lambda: bars.places() == (1, 2, 3, 4, 7, 10, 13, 16))
     assert (
         bars.accessibleDescription()
         .replace("\u00a0", " ")
         .endswith("2: 100 %, 3: 50 %" + "".join(f", {place}: 50 %" for place in range(4, 17)))
     )
     panel.begin_generation()
-    qtbot.waitUntil(lambda: bars.rows() == 6)
+    qtbot.waitUntil(lambda: bars.places() == (1, 2, 3, 4, 5, 6))
 
 
 @pytest.mark.parametrize("width", [240, 360])
 @pytest.mark.parametrize("paused", [False, True])
 def test_fits_its_width(panel: SpeedPanel, qtbot: QtBot, width: int, paused: bool) -> None:
-    panel.set_pair(PAIR)
+    panel.set_pair(msgspec.structs.replace(PAIR, history=HISTORY))
     panel.set_show_drafted(True)
     panel.set_plain_speed(1042.0)
     panel.begin_generation()
     panel.add_rounds(steady(30, seconds=0.003, accepted=3, tested=16))
     panel.add_rounds(paused_rounds(20, PAUSE)[9:] if paused else [])
     panel.end_generation(None)
+    panel.set_curve(CURVE)
     qtbot.waitUntil(lambda: not panel.is_refreshing())
     assert button(panel, "Why?").isVisible() is paused
     panel.resize(width, 720)
@@ -189,7 +191,7 @@ def test_fits_its_width(panel: SpeedPanel, qtbot: QtBot, width: int, paused: boo
 
 
 def test_everything_is_named_explained_and_reachable(panel: SpeedPanel) -> None:
-    for kind in (Sparkline, PositionBars, RoundBar, QSlider, QComboBox):
+    for kind in (Sparkline, PositionBars, RoundBar, LengthCurve, QSlider, QComboBox):
         for widget in panel.findChildren(kind):
             assert isinstance(widget, QWidget)
             assert widget.accessibleName()
@@ -210,3 +212,23 @@ def test_follows_the_theme(panel: SpeedPanel, qtbot: QtBot) -> None:
     theme.override(theme.DARK)
     corner = panel.grab().toImage().pixelColor(3, panel.height() - 3)
     assert corner == theme.DARK.raised
+
+
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("kept", [3, 16])
+def test_draft_length_can_be_changed_without_scrolling(
+    panel: SpeedPanel, qtbot: QtBot, kept: int, paused: bool
+) -> None:
+    """In a window of 720 pixels, of which menu and top bar take some."""
+    panel.resize(280, 640)
+    panel.set_pair(msgspec.structs.replace(PAIR, history=HISTORY))
+    panel.set_plain_speed(20.0)
+    panel.begin_generation()
+    panel.add_rounds(steady(30, seconds=0.1, accepted=kept, tested=16))
+    panel.add_rounds(paused_rounds(60, PAUSE)[40:] if paused else [])
+    panel.end_generation(None)
+    panel.set_curve(CURVE)
+    qtbot.waitUntil(lambda: not panel.is_refreshing())
+    slider = of_kind(panel, QSlider)
+    assert button(panel, "Why?").isVisible() is paused
+    assert slider.mapTo(panel, slider.rect().bottomLeft()).y() < 640

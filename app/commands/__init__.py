@@ -1,0 +1,1 @@
+"""The commands of the command line that have more to them than a call; `app.cli` registers them."""

@@ -1,0 +1,82 @@
+"""``slipstream bench``: plain against drafted decoding, in a few figures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from app import paths
+from app.commands.options import add_model_options, add_sampling_options, whole
+from app.commands.session import check_drafts, generate_command, loaded, show_progress
+from app.compare import prompts
+from app.compare.results import Comparison, Skipped, summarise
+from app.compare.running import compare
+from app.errors import KnownError
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.add_argument("--prompts", type=Path, metavar="FILE", help="one prompt a line (default: a bundled mix)")
+    parser.add_argument("--repeat", type=whole(1), default=3, metavar="N", help="runs of each prompt (default 3)")
+    add_model_options(parser)
+    add_sampling_options(parser, seed="0", max_tokens=1024)
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry it out; returns the exit status."""
+    asked = prompts.read(options.prompts or paths.resource("bench", "prompts.txt"))
+    check_drafts(options, "bench")
+    total = len(asked) * options.repeat
+    found: list[Comparison] = []
+    with loaded(options) as (engine, pair):
+        if pair.drafting_off:
+            raise KnownError(pair.drafting_off)
+        for result in compare(engine, asked, generate_command(options, pair), options.repeat):
+            if isinstance(result, Skipped):
+                raise KnownError(result.reason)
+            found.append(result)
+            show_progress(f"{len(found)} of {total} comparisons")
+    show_progress("")
+    figures = summary(found)
+    print(json.dumps(figures) if options.json else _readable(figures))
+    return 0
+
+
+def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:
+    """The figures of all comparisons together. Speeds are tokens per second, 0 where all answers are too short."""
+    total = summarise(comparisons).total
+    return {
+        "runs": total.runs,
+        "plain_tokens_per_second": total.plain_speed or 0.0,
+        "drafted_tokens_per_second": total.drafted_speed or 0.0,
+        "speed_up": total.speed_up or 0.0,
+        "tokens": total.tokens,
+        "drafted": total.drafted,
+        "tested": total.tested,
+        "accepted": total.accepted,
+        "rejected": total.tested - total.accepted,
+        "acceptance_rate": total.acceptance_rate,
+        "mean_acceptance_length": total.mean_acceptance_length,
+        "same_text": total.same,
+        "total_s": total.seconds,
+    }
+
+
+def _readable(figures: dict[str, Any]) -> str:
+    lines = [
+        f"plain         {figures['plain_tokens_per_second']:8.1f} tok/s (median)",
+        f"with draft    {figures['drafted_tokens_per_second']:8.1f} tok/s (median)",
+        f"speed-up      {figures['speed_up']:8.2f} × plain (median of the ratios)",
+        f"rejected      {figures['rejected']:8d}",
+        f"same text     {figures['same_text']:8d} of {figures['runs']}",
+        f"total time    {figures['total_s']:8.1f} s, {figures['tokens']} tokens",
+    ]
+    if figures["acceptance_rate"] is not None:
+        guesses = f"({figures['accepted']} of {figures['tested']} guesses)"
+        lines.insert(3, f"kept          {figures['acceptance_rate']:8.0%} {guesses}")
+    return "\n".join(lines)

@@ -1,0 +1,104 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+from app.engine.protocol import MAX_CONTEXT_LENGTH, MAX_DRAFT_LENGTH, MAX_THREADS, DrafterChoice, KvType, Propose
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """What to load and how: ``target``, ``draft``, ``no_draft``, ``threads``, ``context``, ``gpu_layers`` …"""
+    models = parser.add_argument_group("models (default: the bundled guide and its draft)")
+    models.add_argument("--target", type=Path, metavar="FILE", help="GGUF file of the target model")
+    drafts = models.add_mutually_exclusive_group()
+    drafts.add_argument("--draft", type=Path, metavar="FILE", help="GGUF file of the draft model")
+    drafts.add_argument("--no-draft", action="store_true", help="decode plain, or with --drafter ngram")
+    models.add_argument(
+        "--threads", type=whole(0, MAX_THREADS), default=0, metavar="N", help="default: the physical cores"
+    )
+    models.add_argument(
+        "--context", type=whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="context length in tokens"
+    )
+    models.add_argument("--gpu-layers", type=whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 is all")
+    models.add_argument("--draft-gpu-layers", type=whole(-1), metavar="N", help="those of the draft, if different")
+    models.add_argument("--kv-type", choices=get_args(KvType), default="f16", help="type of the KV cache")
+
+
+def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_tokens: int) -> None:
+    """How to answer. ``seed`` says what no seed means, ``max_tokens`` is the limit where none is named."""
+    sampling = parser.add_argument_group("sampling (default: what the target's file recommends)")
+    sampling.add_argument("--temperature", type=number(0, 10), metavar="X", help="0 takes the most likely token")
+    sampling.add_argument("--top-k", type=whole(0), metavar="N", help="0 keeps all tokens")
+    sampling.add_argument("--top-p", type=number(1e-6, 1), metavar="X")
+    sampling.add_argument("--min-p", type=number(0, 1), metavar="X")
+    sampling.add_argument("--repetition-penalty", type=number(1e-6, 10), metavar="X", help="1 is off")
+    sampling.add_argument("--frequency-penalty", type=number(-10, 10), metavar="X")
+    sampling.add_argument("--presence-penalty", type=number(-10, 10), metavar="X")
+    sampling.add_argument("--penalty-window", type=whole(0), metavar="N", help="tokens that the penalties look at")
+    sampling.add_argument("--seed", type=whole(0), metavar="N", help=f"default: {seed}")
+    sampling.add_argument(
+        "--max-tokens",
+        type=whole(1),
+        default=max_tokens,
+        metavar="N",
+        help=f"limit of an answer (default {max_tokens})",
+    )
+    drafting = parser.add_argument_group("drafting")
+    drafting.add_argument(
+        "--draft-length",
+        type=_draft_length,
+        default="auto",
+        metavar="N",
+        help=f"auto (default: as far as it pays), or 0 (off) to {MAX_DRAFT_LENGTH}",
+    )
+    drafting.add_argument(
+        "--drafter",
+        choices=get_args(DrafterChoice),
+        default="auto",
+        help="default, also called chain: n-grams where their match promises more, else the draft model",
+    )
+    drafting.add_argument(
+        "--propose",
+        choices=get_args(Propose),
+        default="auto",
+        help="how the draft model proposes: with the target's noise, its likeliest token, or what is accepted more",
+    )
+    drafting.add_argument("--accept", choices=["coupled", "rejection"], default="coupled", help="accept rule")
+
+
+def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """The type of an option: a whole number within these limits."""
+
+    def parse(text: str) -> int:
+        value = int(text)
+        if value < least or (most is not None and value > most):
+            limits = f"from {least} to {most}" if most is not None else f"at least {least}"
+            raise argparse.ArgumentTypeError(f"{text} must be {limits}")
+        return value
+
+    parse.__name__ = "whole number"
+    return parse
+
+
+def number(least: float, most: float) -> Callable[[str], float]:
+    """The type of an option: a number within these limits."""
+
+    def parse(text: str) -> float:
+        value = float(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} must be from {least:g} to {most:g}")
+        return value
+
+    parse.__name__ = "number"
+    return parse
+
+
+def _draft_length(text: str) -> int | str:
+    return "auto" if text == "auto" else whole(0, MAX_DRAFT_LENGTH)(text)
+
+
+_draft_length.__name__ = "draft length"

@@ -1,0 +1,205 @@
+"""``slipstream self-draft``, an experiment: a draft cut from the target's first layers, and whether it pays here."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from app import paths
+from app.commands.bench import summary
+from app.commands.options import whole
+from app.commands.session import loaded, show_progress
+from app.compare import prompts
+from app.compare.prompts import Prompt
+from app.compare.results import Comparison, Skipped
+from app.compare.running import compare
+from app.engine.protocol import (
+    DEFAULT_DRAFT_LENGTH,
+    MAX_CONTEXT_LENGTH,
+    MAX_THREADS,
+    DraftLength,
+    Generate,
+    PairLoaded,
+    Quantization,
+)
+from app.errors import KnownError
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+_MAX_TOKENS = 96
+_PAYS = 1.02
+"""Times plain, from which on a speed-up is more than a measurement's noise."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.description = (
+        "experimental: writes the first layers of TARGET as a draft model and measures what drafting with it brings. "
+        "Nothing is trained, so it seldom pays; the answers stay the target's own either way."
+    )
+    parser.add_argument("target", type=Path, metavar="TARGET", help="GGUF file of the target model")
+    parser.add_argument(
+        "--layers", type=_layers, default="auto", metavar="N", help="auto (default) tries 1, 2, 4 … and keeps the best"
+    )
+    parser.add_argument(
+        "--quantize", choices=get_args(Quantization), help="quantize the draft (default: as the target is)"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="default: TARGET-first-N-layers.gguf beside TARGET")
+    parser.add_argument("--prompts", type=Path, metavar="FILE", help="to measure with (default: a bundled mix)")
+    parser.add_argument("--max-tokens", type=whole(2), default=_MAX_TOKENS, metavar="N", help=f"default {_MAX_TOKENS}")
+    parser.add_argument("--threads", type=whole(0, MAX_THREADS), default=0, metavar="N", help="default: physical cores")
+    parser.add_argument("--context", type=whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="in tokens")
+    parser.add_argument("--gpu-layers", type=whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 is all")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.set_defaults(command=run, draft=None, no_draft=False, draft_gpu_layers=None, kv_type="f16")
+
+
+def _layers(text: str) -> int | str:
+    return "auto" if text == "auto" else whole(1)(text)
+
+
+_layers.__name__ = "number of layers"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A draft that was cut and what drafting with it brought; the figures are those of ``slipstream bench``."""
+
+    layers: int
+    of_layers: int
+    bytes: int
+    target_bytes: int
+    fixed: dict[str, Any]
+    """With a draft length of `DEFAULT_DRAFT_LENGTH`."""
+    auto: dict[str, Any]
+
+    @property
+    def times_plain(self) -> float:
+        """The better of the two speed-ups; 0 where the answers were too short to tell."""
+        return float(max(self.fixed["speed_up"], self.auto["speed_up"]))
+
+    def verdict(self) -> str:
+        """One honest sentence."""
+        if not self.times_plain:
+            return "The answers were too short to measure a speed, so whether it pays is not known."
+        if self.times_plain >= _PAYS:
+            return f"Drafting with it is {self.times_plain:.2f} × plain: it pays on this machine."
+        left_out = f"draft length auto notices and gives {self.auto['speed_up']:.2f} × plain"
+        return (
+            f"Drafting with it is {self.fixed['speed_up']:.2f} × plain: it does not pay on this machine ({left_out})."
+        )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry it out; returns the exit status."""
+    from app.engine import self_draft
+    from app.engine.engine import default_threads
+
+    asked = prompts.read(options.prompts or paths.resource("bench", "prompts.txt"))
+    most = self_draft.layers_to_choose(options.target)
+    tried = _doubling(most) if options.layers == "auto" else [options.layers]
+    for layers in tried:
+        self_draft.check_destination(_output(options, layers))
+    trials: list[Trial] = []
+    threads = options.threads or default_threads()
+    with _folder_beside(_output(options, 1)) as folder:
+        for layers in tried:
+            draft = folder / f"{layers}.gguf"
+            show_progress(f"cutting to {layers} of {most + 1} layers")
+            self_draft.cut(options.target, layers, draft, options.quantize, threads)
+            trials.append(_try(options, draft, layers, most + 1, asked))
+            if trials[-1] is not max(trials, key=lambda trial: trial.times_plain):
+                draft.unlink()
+        best = max(trials, key=lambda trial: trial.times_plain)
+        output = _output(options, best.layers)
+        (folder / f"{best.layers}.gguf").replace(output)
+    _tell(options, output, best, trials)
+    return 0
+
+
+@contextlib.contextmanager
+def _folder_beside(output: Path) -> Iterator[Path]:
+    """For drafts that are still being tried; gone afterwards. Raises `KnownError` where it cannot be made."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix=".self-draft-", dir=output.parent)
+    except OSError as error:
+        reason = error.strerror or error
+        raise KnownError(
+            f"Nothing can be written into {output.parent} ({reason}). Name a file elsewhere with --output."
+        ) from error
+    with folder as name:
+        yield Path(name)
+
+
+def _doubling(most: int) -> list[int]:
+    """1, 2, 4 … up to half of the target's layers."""
+    return [2**i for i in range(most.bit_length()) if 2 ** (i + 1) <= most + 1]
+
+
+def _output(options: argparse.Namespace, layers: int) -> Path:
+    if options.output:
+        return Path(options.output).absolute()
+    target: Path = options.target.absolute()
+    return target.with_name(f"{target.stem}-first-{layers}-layers.gguf")
+
+
+def _try(options: argparse.Namespace, draft: Path, layers: int, of_layers: int, asked: Sequence[Prompt]) -> Trial:
+    with loaded(argparse.Namespace(**{**vars(options), "draft": draft})) as (engine, pair):
+        if pair.draft is None:
+            raise KnownError(pair.draft_refused or "The draft that was cut could not be loaded.")
+        fixed, auto = (
+            _measure(engine, pair, asked, options.max_tokens, length, f"{layers} of {of_layers} layers")
+            for length in (DEFAULT_DRAFT_LENGTH, "auto")
+        )
+        return Trial(layers, of_layers, pair.draft.size_bytes, pair.target.size_bytes, fixed, auto)
+
+
+def _measure(
+    engine: Engine, pair: PairLoaded, asked: Sequence[Prompt], max_tokens: int, length: DraftLength, what: str
+) -> dict[str, Any]:
+    command = Generate(
+        request=1,
+        messages=[],
+        sampling=pair.sampling,
+        seed=0,
+        max_tokens=max_tokens,
+        draft_length=length,
+        drafter="model",
+    )
+    found: list[Comparison] = []
+    for result in compare(engine, asked, command):
+        if isinstance(result, Skipped):
+            raise KnownError(result.reason)
+        found.append(result)
+        show_progress(f"{what}, draft length {length}: {len(found)} of {len(asked)} comparisons")
+    show_progress("")
+    return summary(found)
+
+
+def _tell(options: argparse.Namespace, output: Path, best: Trial, trials: Sequence[Trial]) -> None:
+    if options.json:
+        tried = [{**asdict(trial), "verdict": trial.verdict()} for trial in trials]
+        figures = {"experimental": True, "draft": str(output), "layers": best.layers, "pays": best.times_plain >= _PAYS}
+        print(json.dumps({**figures, "verdict": best.verdict(), "tried": tried}, ensure_ascii=False))
+        return
+    print("experimental: a draft cut from the target's own first layers")
+    print(f"  layers   size   kept  tokens a pass  length {DEFAULT_DRAFT_LENGTH}    auto")
+    for trial in trials:
+        print(_row(trial))
+    print(f"written       {output}")
+    print(best.verdict())
+
+
+def _row(trial: Trial) -> str:
+    kept, length = trial.fixed["acceptance_rate"], trial.fixed["mean_acceptance_length"]
+    return (
+        f"{trial.layers:>3} of {trial.of_layers:<3}{trial.bytes / trial.target_bytes:>5.0%} {kept or 0:>6.0%} "
+        f"{length or 1:>14.2f} {trial.fixed['speed_up']:>7.2f} × {trial.auto['speed_up']:>5.2f} ×"
+    )

@@ -1,0 +1,119 @@
+"""An engine with its pair for the time of one command, and what commands say meanwhile."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from app import paths
+from app.engine.protocol import (
+    DrafterChoice,
+    Generate,
+    Load,
+    LoadProgressed,
+    LoadSettings,
+    Message,
+    PairLoaded,
+    Sampling,
+)
+from app.errors import KnownError
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+
+@contextlib.contextmanager
+def loaded(options: argparse.Namespace) -> Iterator[tuple[Engine, PairLoaded]]:
+    """The engine with its pair. Ctrl+C ends what it does in order: no exception can leave llama.cpp's callbacks."""
+    if options.target is None and options.draft is not None:
+        wrong_usage("--draft needs --target")
+    from app.engine.engine import Engine
+
+    target, draft = options.target, options.draft
+    if target is None:
+        target = paths.resource("guide", "guide-target.gguf")
+        draft = paths.resource("guide", "guide-draft.gguf")
+    if options.no_draft:
+        draft = None
+    engine = Engine()
+    draft_file = str(draft) if draft else None
+    command = Load(request=0, target=str(target), draft=draft_file, settings=load_settings(options))
+    previous = signal.signal(signal.SIGINT, lambda *_: engine.cancel())
+    try:
+        pair = engine.load(command, show_load_progress)
+        show_progress("")
+        if pair.draft_refused:
+            print(f"slipstream: The draft is not used. {pair.draft_refused}", file=sys.stderr)
+        yield engine, pair
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        engine.unload()  # Metal ends the process with an abort when something is left
+
+
+def load_settings(options: argparse.Namespace) -> LoadSettings:
+    """How ``options`` want a pair to be loaded."""
+    layers = options.gpu_layers
+    return LoadSettings(
+        context_length=options.context,
+        threads=options.threads,
+        target_gpu_layers=layers,
+        draft_gpu_layers=layers if options.draft_gpu_layers is None else options.draft_gpu_layers,
+        kv_type=options.kv_type,
+    )
+
+
+def generate_command(
+    options: argparse.Namespace, pair: PairLoaded, messages: Sequence[Message] = (), raw: bool = False
+) -> Generate:
+    """What ``options`` say about answers, the rest as the target's file recommends. Raises `KnownError`."""
+    if options.drafter == "model" and pair.draft is None:
+        raise KnownError("There is no draft model to draft with. Name one with --draft.")
+    names = Sampling.__struct_fields__
+    chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    return Generate(
+        request=1,
+        messages=list(messages),
+        sampling=msgspec.structs.replace(pair.sampling, **chosen),
+        seed=options.seed,
+        max_tokens=options.max_tokens,
+        draft_length=options.draft_length,
+        drafter=drafter_choice(options),
+        propose=options.propose,
+        accept=options.accept,
+        raw=raw,
+    )
+
+
+def drafter_choice(options: argparse.Namespace) -> DrafterChoice:
+    """``--no-draft`` alone means plain decoding."""
+    choice: DrafterChoice = options.drafter
+    return "none" if options.no_draft and choice == "auto" else choice
+
+
+def check_drafts(options: argparse.Namespace, command: str) -> None:
+    """End with a sentence where drafting is off in a command that compares it with plain decoding."""
+    if options.draft_length == 0 or drafter_choice(options) == "none":
+        wrong_usage(f"{command} compares plain with drafted decoding, so drafting must not be off")
+
+
+def show_load_progress(event: LoadProgressed) -> None:
+    """One line for one of the stages of a load."""
+    show_progress(f"loading the {event.stage} {event.fraction:.0%}")
+
+
+def show_progress(text: str) -> None:
+    """One line on a terminal, written over; nothing where stderr is a file or a pipe."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def wrong_usage(message: str) -> NoReturn:
+    """End with the exit status of a wrong command line."""
+    print(f"slipstream: {message}", file=sys.stderr)
+    raise SystemExit(2)

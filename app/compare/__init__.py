@@ -1,0 +1,1 @@
+"""The same prompts and seeds plain and with a draft: what differs, how much faster, and a report to repeat it by."""

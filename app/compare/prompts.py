@@ -1,0 +1,164 @@
+"""Sets of prompts to compare on: the bundled one and files of the user's."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from app import paths
+from app.engine.protocol import Message
+from app.errors import KnownError
+
+KINDS = ("code", "json", "prose", "story", "summary", "translation", "conversation")
+"""Of the bundled prompts, in the order of tables."""
+OWN = "own"
+"""The kind of a user's prompt that names none."""
+MAX_FILE_BYTES = 16 * 1024 * 1024
+MAX_PROMPTS = 1000
+MAX_PROMPT_CHARACTERS = 1_000_000
+_MAX_KIND_CHARACTERS = 40
+_TITLE_CHARACTERS = 60
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat to answer; its last message is the user's."""
+
+    kind: str
+    messages: list[Message]
+
+    @property
+    def title(self) -> str:
+        """The first words of the last message, on one line."""
+        words = self.messages[-1].content.split()
+        title = ""
+        for word in words:
+            if title and len(title) + 1 + len(word) > _TITLE_CHARACTERS:
+                return f"{title} …"
+            title = f"{title} {word}".strip()
+        return title if len(title) <= _TITLE_CHARACTERS else f"{title[:_TITLE_CHARACTERS]}…"
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """One line of a ``.jsonl`` file: either ``prompt`` or ``messages``."""
+
+    kind: str = OWN
+    prompt: str | None = None
+    messages: list[Message] = []
+
+
+class _Compared(msgspec.Struct):
+    prompt: Prompt
+
+
+class _Report(msgspec.Struct):
+    """What is read of a report that was exported as JSON."""
+
+    comparisons: list[_Compared]
+    skipped: list[_Compared] = []
+
+
+def bundled_file() -> Path:
+    """Where the bundled prompts are."""
+    return paths.resource("compare", "prompts.jsonl")
+
+
+def bundled() -> list[Prompt]:
+    """Three prompts of each of `KINDS`."""
+    return read(bundled_file())
+
+
+def read(path: Path) -> list[Prompt]:
+    """The prompts in a file: ``.jsonl`` has an object a line, ``.json`` is a report, any other has a prompt a line.
+
+    An object is ``{"kind": …, "prompt": "…"}`` or ``{"kind": …, "messages": [{"role": …, "content": …}, …]}``; ``kind``
+    may be left out. Empty lines do not count. Raises `KnownError`, with the number of the line that cannot be used.
+    """
+    if path.suffix.lower() == ".json":
+        return _read_report(path)
+    lines = _text(path).split("\n")  # not splitlines(): JSON may hold U+2028, and a line is what an editor numbers
+    parse = _parse_json if path.suffix.lower() == ".jsonl" else _parse_text
+    prompts: list[Prompt] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            prompts.append(_checked(parse(line)))
+        except ValueError as error:
+            raise KnownError(f"Line {number} of {path.name} cannot be used: {error}.") from error
+        if len(prompts) > MAX_PROMPTS:
+            raise KnownError(f"There are more than {MAX_PROMPTS:,} prompts in {path.name}. Take a part of them.")
+    if not prompts:
+        raise KnownError(f"There are no prompts in {path.name}: write one a line.")
+    return prompts
+
+
+def sha256(path: Path) -> str:
+    """The hash that names a set of prompts in a report. Raises `KnownError`."""
+    return hashlib.sha256(_bytes(path)).hexdigest()
+
+
+def _read_report(path: Path) -> list[Prompt]:
+    """Each prompt of a report once, in its order."""
+    try:
+        found = msgspec.json.decode(_bytes(path), type=_Report)
+        prompts = []
+        for entry in [*found.comparisons, *found.skipped]:
+            if entry.prompt not in prompts:
+                prompts.append(_checked(entry.prompt))
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise KnownError(f"{path.name} is no report of a comparison: {error}.") from error
+    if not 0 < len(prompts) <= MAX_PROMPTS:
+        raise KnownError(f"{path.name} has {len(prompts):,} prompts; 1 to {MAX_PROMPTS:,} can be used.")
+    return prompts
+
+
+def _text(path: Path) -> str:
+    try:
+        return _bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise KnownError(f"The prompts in {path.name} cannot be read: the file is no UTF-8 text.") from error
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise KnownError(f"The prompts in {path.name} cannot be read ({error.strerror or error}).") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise KnownError(f"{path.name} is larger than {MAX_FILE_BYTES // 2**20} MiB, too large for a set of prompts.")
+    return data
+
+
+def _parse_text(line: str) -> Prompt:
+    return Prompt(kind=OWN, messages=[Message(role="user", content=line.strip())])
+
+
+def _parse_json(line: str) -> Prompt:
+    try:
+        found = msgspec.json.decode(line.encode("utf-8", "surrogatepass"), type=_Line)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if (found.prompt is None) == (not found.messages):
+        raise ValueError("it needs either a prompt or messages")
+    messages = found.messages or [Message(role="user", content=found.prompt or "")]
+    return Prompt(kind=found.kind, messages=messages)
+
+
+def _checked(prompt: Prompt) -> Prompt:
+    """Raises `ValueError` for what no engine should get."""
+    if not prompt.kind.strip() or len(prompt.kind) > _MAX_KIND_CHARACTERS or not prompt.kind.isprintable():
+        raise ValueError(f"a kind is 1 to {_MAX_KIND_CHARACTERS} printable characters")
+    if any(message.role == "system" for message in prompt.messages[1:]):
+        raise ValueError("a system message can only be the first")
+    if not prompt.messages or prompt.messages[-1].role != "user":
+        raise ValueError("the last message must be the user's")
+    if not prompt.messages[-1].content.strip():
+        raise ValueError("the prompt is empty")
+    if sum(len(message.content) for message in prompt.messages) > MAX_PROMPT_CHARACTERS:
+        raise ValueError(f"it is longer than {MAX_PROMPT_CHARACTERS:,} characters")
+    return prompt

@@ -1,0 +1,389 @@
+"""What a comparison found: two runs, where their texts part, and what a set of comparisons comes to."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from app.compare.prompts import Prompt
+from app.engine.protocol import (
+    DrafterFigures,
+    DrafterName,
+    Figures,
+    FinishReason,
+    GenerationFinished,
+    Round,
+    Sampling,
+    ScoreTokens,
+    TokensScored,
+)
+from app.engine.statistics import acceptance_rate, mean_acceptance_length
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer and its figures."""
+
+    text: str
+    token_ids: list[int] = []
+    """Empty where the engine tells none (a server)."""
+    pieces: list[str] = []
+    """The text each token added, as `app.engine.protocol.Piece` has it; joined they are ``text``."""
+    figures: Figures = Figures()
+    finish_reason: FinishReason = "end"
+
+
+class Collector:
+    """Puts a `Run` together from the rounds of a generation."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._ids: list[int] = []
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return "".join(self._pieces)
+
+    def add(self, round_: Round) -> None:
+        """Take the pieces of one round."""
+        self._pieces += [piece.text for piece in round_.pieces]
+        self._ids += [piece.id for piece in round_.pieces]
+
+    def finish(self, event: GenerationFinished) -> Run:
+        """The whole answer."""
+        return Run(
+            text=self.text,
+            token_ids=self._ids if all(token >= 0 for token in self._ids) else [],
+            pieces=self._pieces,
+            figures=event.figures,
+            finish_reason=event.finish_reason,
+        )
+
+
+# ---------------------------------------------------------------- where two answers part
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """Where two answers to the same prompt and seed part."""
+
+    token: int | None
+    """Index of the first different token; ``None`` where the engine tells no token ids."""
+    character: int
+    """Where the texts part: both have the same characters before this index."""
+    plain: str
+    """The text of plain's token there; empty for the end of the answer and for a part of a character."""
+    drafted: str
+    plain_id: int | None = None
+    """``None`` where this answer has no further token (it was cut at its limit) or the engine tells none."""
+    drafted_id: int | None = None
+    plain_logit: float | None = None
+    drafted_logit: float | None = None
+    score_gap: float | None = None
+    """Distance of the two in log p + noise, which decides; ``None`` if the sampler leaves one out, or not looked at."""
+    rounding: float | None = None
+    """How far rounding puts logits there."""
+    near_tie: bool | None = None
+    """Whether rounding alone can make either of the two the choice; ``None`` when it was not looked at."""
+
+    @property
+    def logit_gap(self) -> float | None:
+        """Distance of the logits."""
+        if self.plain_logit is None or self.drafted_logit is None:
+            return None
+        return abs(self.plain_logit - self.drafted_logit)
+
+
+def first_difference(plain: Run, drafted: Run) -> Difference | None:
+    """Where the texts part, ``None`` when they are the same. Logits come later, by `with_scores`."""
+    if plain.text == drafted.text:
+        return None
+    character = _shared(plain.text, drafted.text)
+    if not (_has_tokens(plain) and _has_tokens(drafted)):
+        return Difference(
+            token=None,
+            character=character,
+            plain=_word_at(plain.text, character),
+            drafted=_word_at(drafted.text, character),
+        )
+    index = _shared(plain.token_ids, drafted.token_ids)
+    return Difference(
+        token=index,
+        character=character,
+        plain=plain.pieces[index] if index < len(plain.pieces) else "",
+        drafted=drafted.pieces[index] if index < len(drafted.pieces) else "",
+        plain_id=plain.token_ids[index] if index < len(plain.token_ids) else None,
+        drafted_id=drafted.token_ids[index] if index < len(drafted.token_ids) else None,
+    )
+
+
+def score_command(request: int, comparison: Comparison, sampling: Sampling) -> ScoreTokens | None:
+    """The command that asks the engine about both candidates of a difference; ``None`` where there are not two ids."""
+    found = comparison.difference
+    if found is None or found.token is None or found.plain_id is None or found.drafted_id is None:
+        return None
+    return ScoreTokens(
+        request=request,
+        messages=comparison.prompt.messages,
+        answer=comparison.plain.token_ids[: found.token],
+        candidates=[found.plain_id, found.drafted_id],
+        sampling=sampling,
+        seed=comparison.seed,
+    )
+
+
+def with_scores(difference: Difference, scored: TokensScored) -> Difference:
+    """``difference`` with the engine's answer to `score_command`."""
+    plain, drafted = scored.scores
+    return msgspec.structs.replace(
+        difference,
+        plain_logit=scored.logits[0],
+        drafted_logit=scored.logits[1],
+        score_gap=None if plain is None or drafted is None else abs(plain - drafted),
+        rounding=scored.rounding,
+        near_tie=all(scored.could_win),
+    )
+
+
+def _has_tokens(run: Run) -> bool:
+    return bool(run.token_ids) and len(run.token_ids) == len(run.pieces)
+
+
+def _shared(first: Sequence[object], second: Sequence[object]) -> int:
+    """How many entries two sequences share from their beginning."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))
+
+
+def _word_at(text: str, character: int) -> str:
+    """From ``character`` to the end of its word: what stands for a token where there are none."""
+    words = text[character : character + 40].split(maxsplit=1)
+    return words[0] if words else ""
+
+
+# ---------------------------------------------------------------- comparisons
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The same prompt and seed, plain and with the draft."""
+
+    prompt: Prompt
+    seed: int
+    plain: Run
+    drafted: Run
+    difference: Difference | None = None
+
+    @property
+    def same(self) -> bool:
+        """Whether both texts are the same."""
+        return self.plain.text == self.drafted.text
+
+    @property
+    def speed_up(self) -> float | None:
+        """Drafted ÷ plain decode speed; ``None`` when an answer is too short to have a speed."""
+        plain = self.plain.figures.decode_tokens_per_second
+        drafted = self.drafted.figures.decode_tokens_per_second
+        return drafted / plain if plain and drafted else None
+
+
+class Skipped(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt that could not be answered, for example because it is longer than the context."""
+
+    prompt: Prompt
+    reason: str
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """What comparisons of one kind come to. Speeds are decode speeds in tokens per second."""
+
+    kind: str
+    runs: int = 0
+    same: int = 0
+    """Runs with the same text."""
+    near_ties: int = 0
+    """Runs with a different text that parts at a near-tie."""
+    tokens: int = 0
+    """Of the answers with the draft."""
+    plain_speed: float | None = None
+    """Median, over the runs long enough to have a speed."""
+    drafted_speed: float | None = None
+    speed_up: float | None = None
+    """Median of the ratios, not the ratio of the medians."""
+    speed_up_low: float | None = None
+    """First quartile."""
+    speed_up_high: float | None = None
+    drafted: int = 0
+    tested: int = 0
+    accepted: int = 0
+    acceptance_rate: float | None = None
+    verify_passes: int = 0
+    mean_acceptance_length: float | None = None
+    drafters: list[DrafterFigures] = []
+    seconds: float = 0.0
+    """All runs took, prompt processing included."""
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A table: one row for each kind in order of appearance, and all together."""
+
+    rows: list[Row]
+    total: Row
+
+
+def summarise(comparisons: Sequence[Comparison]) -> Summary:
+    """Medians and sums by kind."""
+    kinds: dict[str, list[Comparison]] = {}
+    for comparison in comparisons:
+        kinds.setdefault(comparison.prompt.kind, []).append(comparison)
+    return Summary(rows=[_row(kind, found) for kind, found in kinds.items()], total=_row("all", comparisons))
+
+
+def _row(kind: str, comparisons: Sequence[Comparison]) -> Row:
+    timed = [c for c in comparisons if c.speed_up is not None]
+    speed_ups = [c.speed_up for c in timed if c.speed_up is not None]
+    low, high = _quartiles(speed_ups)
+    draft = [c.drafted.figures.draft for c in comparisons]
+    tested, accepted = sum(d.tested for d in draft), sum(d.accepted for d in draft)
+    passes = sum(d.verify_passes for d in draft)
+    return Row(
+        kind=kind,
+        runs=len(comparisons),
+        same=sum(c.same for c in comparisons),
+        near_ties=sum(c.difference is not None and bool(c.difference.near_tie) for c in comparisons),
+        tokens=sum(c.drafted.figures.completion_tokens for c in comparisons),
+        plain_speed=_median([c.plain.figures.decode_tokens_per_second for c in timed]),
+        drafted_speed=_median([c.drafted.figures.decode_tokens_per_second for c in timed]),
+        speed_up=_median(speed_ups),
+        speed_up_low=low,
+        speed_up_high=high,
+        drafted=sum(d.drafted for d in draft),
+        tested=tested,
+        accepted=accepted,
+        acceptance_rate=acceptance_rate(accepted, tested),
+        verify_passes=passes,
+        mean_acceptance_length=mean_acceptance_length(accepted, passes),
+        drafters=_drafters(figures for d in draft for figures in d.drafters),
+        seconds=sum(c.plain.figures.total_s + c.drafted.figures.total_s for c in comparisons),
+    )
+
+
+def _drafters(figures: Iterable[DrafterFigures]) -> list[DrafterFigures]:
+    """The counters of each drafter over several answers."""
+    by_name: dict[DrafterName, list[DrafterFigures]] = {}
+    for entry in figures:
+        by_name.setdefault(entry.name, []).append(entry)
+    return [_added(name, entries) for name, entries in by_name.items()]
+
+
+def _added(name: DrafterName, entries: Sequence[DrafterFigures]) -> DrafterFigures:
+    tested, accepted = sum(e.tested for e in entries), sum(e.accepted for e in entries)
+    return DrafterFigures(
+        name=name,
+        drafted=sum(e.drafted for e in entries),
+        tested=tested,
+        accepted=accepted,
+        acceptance_rate=acceptance_rate(accepted, tested),
+        verify_passes=sum(e.verify_passes for e in entries),
+    )
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float | None, float | None]:
+    if len(values) < 2:
+        return (values[0], values[0]) if values else (None, None)
+    first, _, third = statistics.quantiles(values, n=4, method="inclusive")
+    return first, third
+
+
+# ---------------------------------------------------------------- everything needed to repeat it
+
+
+class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Which file a model came from."""
+
+    name: str
+    file: str
+    """Its name without folders: where it lies says nothing to others, and maybe too much."""
+    size_bytes: int = 0
+    quantization: str = ""
+    parameters: int = 0
+    bundled: bool = False
+    """Whether it is a part of the guide that Slipstream brings along."""
+    sha256: str = ""
+    """Of all parts of a split model in order; empty while it is being computed, and where there is no file."""
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What computed. No host name, no user name."""
+
+    processor: str = ""
+    physical_cores: int = 0
+    logical_cores: int = 0
+    memory_bytes: int = 0
+    system: str = ""
+    devices: list[str] = []
+    """GPUs the engine can offload to; empty on a CPU build."""
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything needed to repeat a set of comparisons."""
+
+    date: str
+    """ISO 8601, with the offset from UTC."""
+    app_version: str
+    engine: str
+    """As `app.engine.protocol.Hello` names it."""
+    python: str = ""
+    machine: Machine
+    target: ModelFile
+    draft: ModelFile | None = None
+    template: str = "model"
+    context_length: int = 0
+    threads: int = 0
+    target_gpu_layers: int = 0
+    draft_gpu_layers: int = 0
+    kv_type: str = "f16"
+    batch_size: int = 512
+    micro_batch_size: int = 512
+    sampling: Sampling = Sampling()
+    seed: int = 0
+    """Of the first run of a prompt; a repetition takes the next."""
+    repeat: int = 1
+    max_tokens: int | None = None
+    accept: str = "coupled"
+    drafter: str = "auto"
+    draft_length: int | str = "auto"
+    propose: str = "auto"
+    prompt_set: str = ""
+    """File name, ``bundled``, or empty for a single prompt out of a chat."""
+    prompt_set_sha256: str = ""
+    kinds: list[str] = []
+    """Of the prompts that were taken; empty: all."""
+
+
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """Measured decode speeds by draft length, over the same prompts and seeds."""
+
+    lengths: list[int]
+    speeds: list[float | None]
+    """Tokens per second at each of ``lengths``, tokens of all answers ÷ time of all."""
+    auto: float | None = None
+    """What ``auto`` reached on the same prompts."""
+    auto_length: float | None = None
+    """Tokens it tested a pass, on average: its place on the curve."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """A set of comparisons and how to repeat it."""
+
+    setup: Setup
+    comparisons: list[Comparison]
+    planned: int = 0
+    """How many comparisons there would have been; more than there are after a stop or with skipped prompts."""
+    skipped: list[Skipped] = []
+    curve: Curve | None = None

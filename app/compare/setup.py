@@ -1,0 +1,132 @@
+"""Puts down what a set of comparisons was made with."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from app import __version__, paths
+from app.compare import prompts
+from app.compare.machine import this_machine
+from app.compare.results import ModelFile, Setup
+from app.engine.protocol import Generate, LoadSettings, ModelInfo, PairLoaded
+from app.errors import Cancelled
+from app.models.gguf import ModelFileError, read_header
+
+BUNDLED = "bundled"
+"""How the bundled set of prompts is called in reports."""
+_BLOCK_BYTES = 4 * 1024 * 1024
+
+
+def setup_of(
+    *,
+    engine: str,
+    devices: Sequence[str],
+    pair: PairLoaded,
+    settings: LoadSettings,
+    command: Generate,
+    repeat: int = 1,
+    prompt_file: Path | None = None,
+    kinds: Sequence[str] = (),
+) -> Setup:
+    """Everything but the hashes of the models, which `hashed` adds.
+
+    ``engine`` and ``devices`` are those of `app.engine.protocol.Hello`; ``command`` is any of the drafted runs with the
+    first seed; ``prompt_file`` is ``None`` for prompts out of a chat. Raises `KnownError` when it is gone.
+    """
+    bundled = prompt_file == prompts.bundled_file()
+    return Setup(
+        date=datetime.now().astimezone().isoformat(timespec="seconds"),
+        app_version=__version__,
+        engine=engine,
+        python=platform.python_version(),
+        machine=this_machine(list(devices)),
+        target=_model(pair.target),
+        draft=_model(pair.draft) if pair.draft else None,
+        template="none" if command.raw else pair.template,
+        context_length=pair.context_length,
+        threads=pair.threads,
+        target_gpu_layers=pair.target.gpu_layers,
+        draft_gpu_layers=pair.draft.gpu_layers if pair.draft else 0,
+        kv_type=settings.kv_type,
+        batch_size=settings.batch_size,
+        micro_batch_size=settings.micro_batch_size,
+        sampling=command.sampling,
+        seed=command.seed or 0,
+        repeat=repeat,
+        max_tokens=command.max_tokens,
+        accept=command.accept,
+        drafter=command.drafter,
+        draft_length=command.draft_length,
+        propose=command.propose,
+        prompt_set="" if prompt_file is None else BUNDLED if bundled else prompt_file.name,
+        prompt_set_sha256=prompts.sha256(prompt_file) if prompt_file else "",
+        kinds=list(kinds),
+    )
+
+
+def hashed(setup: Setup, pair: PairLoaded, should_stop: Callable[[], bool] = lambda: False) -> Setup:
+    """``setup`` with the hashes of the files of ``pair``; see `model_hash`."""
+    target = msgspec.structs.replace(setup.target, sha256=model_hash(Path(pair.target.path), should_stop))
+    draft = setup.draft
+    if draft is not None and pair.draft is not None:
+        draft = msgspec.structs.replace(draft, sha256=model_hash(Path(pair.draft.path), should_stop))
+    return msgspec.structs.replace(setup, target=target, draft=draft)
+
+
+_hashes: dict[tuple[str, int, int], str] = {}
+"""By path, size and time of the last change: files of many gigabytes are read once."""
+
+
+def model_hash(path: Path, should_stop: Callable[[], bool] = lambda: False) -> str:
+    """The SHA-256 of a model's file, of all parts one after the other if it is split; empty when one is gone.
+
+    Reads them whole, which takes a second for each gigabyte or two: not for a thread that must answer meanwhile. Raises
+    `Cancelled`.
+    """
+    try:
+        status = path.stat()
+        stamp = str(path), status.st_size, status.st_mtime_ns
+        if stamp not in _hashes:
+            _hashes[stamp] = _sha256(_parts(path), should_stop)
+    except OSError:
+        return ""
+    return _hashes[stamp]
+
+
+def _model(info: ModelInfo) -> ModelFile:
+    path = Path(info.path)
+    return ModelFile(
+        name=info.name,
+        file=path.name,
+        size_bytes=info.size_bytes,
+        quantization=info.quantization,
+        parameters=info.parameters,
+        bundled=path.parent == paths.resource("guide"),
+    )
+
+
+def _parts(path: Path) -> list[Path]:
+    """The files of a model; more than one where it is split."""
+    try:
+        split = read_header(path).split
+    except ModelFileError:
+        return [path]
+    return list(split.files) if split and split.files else [path]
+
+
+def _sha256(files: Sequence[Path], should_stop: Callable[[], bool]) -> str:
+    """Of all files one after the other, as ``cat FILE… | sha256sum`` has it."""
+    found = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                if should_stop():
+                    raise Cancelled
+                found.update(block)
+    return found.hexdigest()

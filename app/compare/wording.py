@@ -1,0 +1,190 @@
+"""What reports and the command line say about a comparison, in plain text."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from app.compare.results import Difference, Machine, ModelFile, Row, Setup
+from app.compare.setup import BUNDLED
+from app.engine.protocol import Sampling
+from app.models.text import printable, size_text
+
+UNKNOWN = "–"
+REPORT_AS_JSON = "comparison.json"
+"""How the command to repeat a comparison calls this report, exported as JSON, where it is itself the prompt set."""
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """``41.2``, ``–`` for ``None``."""
+    return UNKNOWN if value is None else f"{value:,.{digits}f}"
+
+
+def times(value: float | None) -> str:
+    """``1.90×``."""
+    return UNKNOWN if value is None else f"{value:.2f}×"
+
+
+def percent(value: float | None) -> str:
+    """``71 %``."""
+    return UNKNOWN if value is None else f"{value:.0%}".replace("%", " %")
+
+
+def quartiles(row: Row) -> str:
+    """``1.71–2.02``."""
+    if row.speed_up_low is None or row.speed_up_high is None:
+        return UNKNOWN
+    return f"{row.speed_up_low:.2f}–{row.speed_up_high:.2f}"
+
+
+def quoted(text: str) -> str:
+    """A piece of text so that spaces and line breaks are seen."""
+    return f'"{printable(text, 40)}"'
+
+
+# ---------------------------------------------------------------- differences
+
+
+def candidates(difference: Difference) -> str:
+    """Where two texts part, and between what."""
+    place = f"character {difference.character}" if difference.token is None else f"token {difference.token + 1}"
+    plain = _candidate(difference.plain, difference.plain_id, difference.token)
+    drafted = _candidate(difference.drafted, difference.drafted_id, difference.token)
+    return f"at {place} plain has {plain}, with the draft it is {drafted}"
+
+
+def _candidate(text: str, token_id: int | None, token: int | None) -> str:
+    if text:
+        return quoted(text)
+    if token is None or token_id is None:
+        return "no more text"
+    return f"token {token_id} without text of its own (the end, or a part of a character)"
+
+
+def verdict(difference: Difference, setup: Setup) -> str:
+    """What the candidates' logits say; empty when they were not looked at."""
+    if difference.plain_logit is None or difference.drafted_logit is None:
+        return ""
+    logits = f"logits {difference.plain_logit:.3f} and {difference.drafted_logit:.3f}"
+    if difference.score_gap is not None:
+        logits += f", {difference.score_gap:.3f} apart in log p + noise"
+    rounding = f"rounding moves logits by up to {number(difference.rounding, 3)} here"
+    if difference.near_tie:
+        return f"{logits}; {rounding}: a near-tie"
+    if setup.accept == "rejection" and setup.sampling.temperature:
+        return f"{logits}; no near-tie, and none is needed: the rule rejection draws otherwise than plain decoding"
+    return f"{logits}; {rounding}: no near-tie, so something else than rounding is at work"
+
+
+# ---------------------------------------------------------------- what it was made with
+
+
+def facts(setup: Setup) -> list[tuple[str, str]]:
+    """Names and values for people, in an order to print them."""
+    seeds = f"{setup.seed}" if setup.repeat == 1 else f"{setup.seed} to {setup.seed + setup.repeat - 1}"
+    limit = f"{setup.max_tokens:,}" if setup.max_tokens else "no"
+    found = [
+        ("date", setup.date),
+        ("Slipstream", setup.app_version),
+        ("engine", f"{setup.engine}, Python {setup.python}" if setup.python else setup.engine),
+        ("target", _model(setup.target)),
+        ("target SHA-256", setup.target.sha256 or UNKNOWN),
+        ("draft", _model(setup.draft) if setup.draft else "none"),
+        *([("draft SHA-256", setup.draft.sha256 or UNKNOWN)] if setup.draft else []),
+        ("machine", machine(setup.machine)),
+        ("loaded with", _loading(setup)),
+        ("sampling", sampling(setup.sampling)),
+        ("seed", f"{seeds}, limit of an answer: {limit} tokens"),
+        ("drafting", _drafting(setup)),
+        ("prompts", _prompts(setup)),
+    ]
+    if setup.prompt_set_sha256:
+        found.append(("prompts SHA-256", setup.prompt_set_sha256))
+    return found
+
+
+def machine(machine: Machine) -> str:
+    """Processor, cores, memory, GPUs and system."""
+    gpus = f"GPU {', '.join(machine.devices)}" if machine.devices else "no GPU in use"
+    memory = f"{machine.memory_bytes / 2**30:.0f} GiB"
+    cores = f"{machine.physical_cores} cores, {machine.logical_cores} threads"
+    return f"{printable(machine.processor)}, {cores}, {memory} memory, {gpus}, {printable(machine.system, 200)}"
+
+
+def sampling(sampling: Sampling) -> str:
+    """``temperature 0.8, top-k 40, …``; greedy takes nothing else into account but penalties."""
+    parts = [f"temperature {sampling.temperature:g}"]
+    if sampling.temperature:
+        parts += [f"top-k {sampling.top_k}", f"top-p {sampling.top_p:g}", f"min-p {sampling.min_p:g}"]
+    penalties = {
+        "repetition": (sampling.repetition_penalty, 1.0),
+        "frequency": (sampling.frequency_penalty, 0.0),
+        "presence": (sampling.presence_penalty, 0.0),
+    }
+    used = [f"{name} penalty {value:g}" for name, (value, off) in penalties.items() if value != off]
+    return ", ".join([*parts, *used, *([f"penalty window {sampling.penalty_window}"] if used else [])])
+
+
+def _model(model: ModelFile) -> str:
+    details = [model.file, model.quantization, size_text(model.size_bytes) if model.size_bytes else ""]
+    return ", ".join(printable(part) for part in [model.name, *details] if part)
+
+
+def _loading(setup: Setup) -> str:
+    parts = [f"{setup.threads} threads", f"context {setup.context_length:,} tokens", f"KV cache {setup.kv_type}"]
+    parts.append(f"batch {setup.batch_size}/{setup.micro_batch_size}")
+    if setup.machine.devices:
+        parts.append(f"layers on the GPU {setup.target_gpu_layers} (target), {setup.draft_gpu_layers} (draft)")
+    return ", ".join(parts)
+
+
+def _drafting(setup: Setup) -> str:
+    return f"draft length {setup.draft_length}, drafter {setup.drafter}, propose {setup.propose}, accept {setup.accept}"
+
+
+def _prompts(setup: Setup) -> str:
+    if not setup.prompt_set:
+        return "from a chat, in the JSON export"
+    return printable(setup.prompt_set) + (f", only {', '.join(setup.kinds)}" if setup.kinds else "")
+
+
+# ---------------------------------------------------------------- how to repeat it
+
+
+def command(setup: Setup) -> str:
+    """The command line that makes the same comparisons, in a folder with the files; quoted for a POSIX shell."""
+    words = ["slipstream", "compare", *_model_options(setup)]
+    if setup.prompt_set != BUNDLED:
+        words += ["--prompts", setup.prompt_set or REPORT_AS_JSON]
+    if setup.kinds:
+        words += ["--kinds", ",".join(setup.kinds)]
+    words += _options(repeat=setup.repeat, seed=setup.seed, max_tokens=setup.max_tokens or setup.context_length)
+    words += _sampling_options(setup.sampling)
+    drafter = setup.drafter if setup.draft else "ngram"  # without a draft model auto is just that
+    words += _options(draft_length=setup.draft_length, drafter=drafter, propose=setup.propose, accept=setup.accept)
+    return shlex.join(words)
+
+
+def _model_options(setup: Setup) -> list[str]:
+    target, draft = setup.target, setup.draft
+    words = []
+    if not (target.bundled and (draft is None or draft.bundled)):
+        words += ["--target", target.file]
+        words += ["--draft", draft.file] if draft else []
+    elif draft is None:
+        words += ["--no-draft"]
+    words += _options(threads=setup.threads, context=setup.context_length)
+    if setup.kv_type != "f16":
+        words += _options(kv_type=setup.kv_type)
+    if setup.machine.devices:
+        words += _options(gpu_layers=setup.target_gpu_layers, draft_gpu_layers=setup.draft_gpu_layers)
+    return words
+
+
+def _sampling_options(sampling: Sampling) -> list[str]:
+    fields: Sequence[str] = sampling.__struct_fields__
+    return _options(**{name: getattr(sampling, name) for name in fields})
+
+
+def _options(**values: object) -> list[str]:
+    return [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value))]

@@ -1,0 +1,168 @@
+"""What an answer's text is at the moment: prose, code, a list or thinking, read off its Markdown as it comes.
+
+| kind | which text |
+|---|---|
+| code | between fences of ``` or ~~~; lines indented by four where Markdown shows them as code; JSON without a fence |
+| thinking | between the tags of `_THINKING`, whatever is in there |
+| list | lines that begin with a bullet or a number, and what goes on with them |
+| prose | all else: paragraphs, headings, tables, quotes |
+
+The beginning of a line decides, and nothing is kept but the beginning of a line that is still open: what a token costs
+does not grow with the answer.
+"""
+
+from __future__ import annotations
+
+import re
+
+from app.engine.protocol import TextKind
+
+_THINKING = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<thought>": "</thought>",
+    "<reasoning>": "</reasoning>",
+    "<seed:think>": "</seed:think>",
+    "[THINK]": "[/THINK]",
+    "◁think▷": "◁/think▷",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+}
+"""How models mark their thinking, where the marks are text at all."""
+_FENCE = re.compile(r"(?P<run>`{3,})[^`]*$|(?P<tildes>~{3,})")
+_FENCE_BEGUN = re.compile(r"(?:`{1,2}|~{1,2})$")
+_ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])\s")
+_ITEM_BEGUN = re.compile(r"(?:[-*+•]|\d{1,9}[.)]?)$")
+_JSON = re.compile(r'[{\[]\s*["{\[}\]\n]')
+_JSON_BEGUN = re.compile(r"[{\[][ \t]*$")
+_IN_JSON = re.compile(r'[{}\[\]"\d-]')
+_LONGEST_BEGINNING = 160
+"""Characters after which a line is decided, whatever may come."""
+_CODE_INDENT = 4
+_ITEM_INDENT = 2
+"""Of a paragraph that goes on with a list behind a blank line."""
+
+
+class TextKinds:
+    """Follows one answer.
+
+    While the beginning of a line leaves it open (``1`` may become ``1. Apples`` or ``1 apple``), `kind` stays.
+    """
+
+    def __init__(self, prompt_end: str = "") -> None:
+        """``prompt_end``: the last characters in front of the answer; some chat templates begin the thinking there."""
+        self.kind: TextKind = "prose"
+        """Of what comes next."""
+        self._line: str | None = ""
+        """The beginning of the line; ``None`` once it is decided."""
+        self._fence = ""
+        """What opened the code block; empty outside of one."""
+        self._is_json = False
+        self._is_indented = False
+        self._is_list = False
+        self._after_blank = True
+        self._closing = ""
+        """The tag that ends the thinking; empty outside of it."""
+        self._tail = ""
+        """The end of the thinking so far, as much as may be the beginning of that tag."""
+        end = prompt_end.rstrip()
+        opened = next((tag for tag in _THINKING if end.endswith(tag)), None)
+        if opened:
+            self._think(opened)
+
+    def add(self, text: str) -> None:
+        """The answer goes on with ``text``."""
+        while text:
+            if self._closing:
+                text = self._behind_thinking(text)
+                continue
+            line, newline, text = text.partition("\n")
+            if self._line is not None:
+                self._line += line
+                thoughts = self._read(self._line, ended=bool(newline) or len(self._line) > _LONGEST_BEGINNING)
+                if thoughts is not None:
+                    text = thoughts + newline + text
+                    continue
+            if newline:
+                self._line = ""
+
+    # ------------------------------------------------------------ thinking
+
+    def _think(self, tag: str) -> None:
+        self.kind, self._closing, self._tail = "thinking", _THINKING[tag], ""
+
+    def _behind_thinking(self, text: str) -> str:
+        """Look for the end of the thinking; the text behind it."""
+        _, found, rest = (self._tail + text).partition(self._closing)
+        if not found:
+            self._tail = (self._tail + text)[1 - len(self._closing) :]
+            return ""
+        self.kind, self._closing = "prose", ""
+        self._line, self._after_blank, self._is_list = "", True, False
+        return rest
+
+    # ------------------------------------------------------------ lines
+
+    def _read(self, line: str, *, ended: bool) -> str | None:
+        """Decide what the line is, if that can be told. Returns what stands behind a tag that begins thinking."""
+        body = line.lstrip()
+        if not body:
+            if ended:
+                self._read_blank()
+            return None
+        if self._fence:
+            self._read_code(body.rstrip(), ended)
+            return None
+        if not body[0].isalpha():
+            tag = next((tag for tag in _THINKING if body.startswith(tag)), None)
+            if tag:
+                self._think(tag)
+                return body[len(tag) :]
+            if self._read_fence(body, ended) or (not ended and _is_open(body)):
+                return None
+        self._read_text(body + "\n" if ended else body, len(line[: -len(body)].expandtabs(4)))
+        return None
+
+    def _read_blank(self) -> None:
+        self._line, self._after_blank = None, True
+        if self._is_json:
+            self._is_json = False
+            self.kind = "prose"
+
+    def _read_code(self, body: str, ended: bool) -> None:
+        """A line between fences: the last one if it is a fence of the same sign, at least as long."""
+        if body.strip(self._fence[0]):
+            self._line = None
+        elif ended and len(body) >= len(self._fence):
+            self._fence, self._line, self._after_blank = "", None, False
+            self.kind = "list" if self._is_list else "prose"
+
+    def _read_fence(self, body: str, ended: bool) -> bool:
+        """Whether the line opens a code block, as far as it goes: a backtick may still make it a piece of prose."""
+        fence = _FENCE.match(body)
+        if not fence:
+            return False
+        self.kind, self._is_json, self._is_indented = "code", False, False
+        if ended:
+            self._fence, self._line = fence["run"] or fence["tildes"], None
+        return True
+
+    def _read_text(self, body: str, indent: int) -> None:
+        """A line that is neither a fence nor blank nor within a code block."""
+        after_blank, self._after_blank, self._line = self._after_blank, False, None
+        self._is_json = self._is_json and bool(indent or _IN_JSON.match(body))
+        is_code = indent >= _CODE_INDENT and not self._is_list and (after_blank or self._is_indented)
+        self._is_indented = is_code and not self._is_json
+        if not is_code and not self._is_json:
+            goes_on = not after_blank or indent >= _ITEM_INDENT
+            self._is_list = bool(_ITEM.match(body)) or (self._is_list and goes_on and body[0] != "#")
+            self._is_json = after_blank and not indent and bool(_JSON.match(body))
+        if is_code or self._is_json:
+            self.kind = "code"
+        else:
+            self.kind = "list" if self._is_list else "prose"
+
+
+def _is_open(body: str) -> bool:
+    """Whether the beginning of a line may still become something special."""
+    begun = _ITEM_BEGUN.match(body) or _FENCE_BEGUN.match(body) or _JSON_BEGUN.match(body)
+    return bool(begun) or any(tag.startswith(body) for tag in _THINKING)

@@ -1,0 +1,1 @@
+"""The Compare window: answers written plain and with draft, side by side."""

@@ -1,0 +1,71 @@
+"""What a stored answer was asked with, so that it can be written again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from app.chats.model import StoredMessage
+from app.compare.prompts import Prompt
+from app.engine.protocol import PairLoaded
+from app.ui import drafters
+from app.ui.compare.runner import Task
+from app.ui.conversation import AnswerSettings, conversation
+from app.ui.footer import figures_of
+from app.ui.naming import speaker
+
+KIND = "chat"
+"""Of a prompt that is a chat of the user's."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An answer to be compared. ``notes``: what will not be as it was, in words for the user."""
+
+    task: Task
+    notes: tuple[str, ...] = ()
+
+
+def asked(branch: Sequence[StoredMessage], place: int, now: AnswerSettings, pair: PairLoaded | None) -> Asked | None:
+    """How to write the answer at ``place`` of a branch again; ``None`` where there is no question before it.
+
+    ``now`` is used where the answer does not say how it was written.
+    """
+    answer = branch[place]
+    if answer.role != "assistant" or not any(message.role == "user" for message in branch[:place]):
+        return None
+    settings, notes = _settings(answer, now), []
+    if pair is not None and not _is_by(answer, pair):
+        notes.append(f"Written with another pair ({_writer(answer)}). Both runs are by the pair loaded now.")
+    if settings.draft_length == 0 or settings.drafter == "none":
+        settings = replace(settings, draft_length="auto", drafter="auto")
+        notes.append("Written with drafting off. The run with draft uses draft length Auto.")
+    settings = replace(settings, drafter=drafters.usable(settings.drafter, pair), max_tokens=_limit(answer, settings))
+    messages = conversation(branch[:place], settings.system_prompt).messages
+    seed = next((seed for seed in (answer.seed, settings.seed) if seed is not None), 0)
+    return Asked(Task(Prompt(kind=KIND, messages=messages), seed, settings), tuple(notes))
+
+
+def _settings(answer: StoredMessage, now: AnswerSettings) -> AnswerSettings:
+    try:
+        return msgspec.convert(answer.settings, AnswerSettings)
+    except msgspec.ValidationError:
+        return now
+
+
+def _is_by(answer: StoredMessage, pair: PairLoaded) -> bool:
+    return (answer.pair, answer.settings.get("draft")) == (speaker(pair), pair.draft.name if pair.draft else None)
+
+
+def _writer(answer: StoredMessage) -> str:
+    draft = answer.settings.get("draft")
+    return f"{answer.author}, draft {draft}" if isinstance(draft, str) else f"{answer.author}, no draft"
+
+
+def _limit(answer: StoredMessage, settings: AnswerSettings) -> int | None:
+    """An answer that was stopped is written again as far as it came."""
+    if answer.status == "complete":
+        return settings.max_tokens
+    return figures_of(answer.figures).completion_tokens or len(answer.provenance) or settings.max_tokens

@@ -1,0 +1,179 @@
+"""The chart of a prompt set: share kept against speed-up, one point a prompt, drawn on anything a QPainter draws on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QPainterPath, QPen
+
+from app.ui import theme as themes
+from app.ui import units
+from app.ui.theme import Theme
+
+_POINT = 5.0
+_MEDIAN = 7.5
+_LABEL_GAP = 6.0
+_CORNERS = {"triangle": (3, -90), "diamond": (4, -90), "square": (4, -45), "pentagon": (5, -90), "hexagon": (6, 0)}
+SHAPES = ("circle", "square", "triangle", "diamond", "cross", "pentagon", "down", "hexagon")
+_STEPS = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
+_MOST_TICKS = 6
+
+
+@dataclass(frozen=True)
+class Point:
+    """One comparison. ``kept`` is its acceptance rate, ``None`` where nothing was drafted: drawn hollow at the axis."""
+
+    kind: str
+    kept: float | None
+    speed_up: float
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What is drawn. ``medians`` has at most one point a kind, in the order of the kinds."""
+
+    kinds: tuple[str, ...] = ()
+    points: tuple[Point, ...] = ()
+    medians: tuple[Point, ...] = ()
+
+
+def shape_path(kind: int, centre: QPointF, radius: float) -> QPainterPath:
+    """The mark of kind number ``kind``; every one has about the same area."""
+    shape, path = SHAPES[kind % len(SHAPES)], QPainterPath()
+    if shape == "circle":
+        path.addEllipse(centre, radius, radius)
+    elif shape == "cross":
+        arm = radius * 0.36
+        for width, height in ((radius * 1.15, arm), (arm, radius * 1.15)):
+            path.addRect(QRectF(centre.x() - width, centre.y() - height, 2 * width, 2 * height))
+        path.setFillRule(Qt.FillRule.WindingFill)
+        path = path.simplified()
+    else:
+        corners, first = (3, 90) if shape == "down" else _CORNERS[shape]
+        for corner in range(corners):
+            angle = math.radians(first + corner * 360 / corners)
+            at = centre + QPointF(math.cos(angle), math.sin(angle)) * radius * 1.2
+            path.moveTo(at) if corner == 0 else path.lineTo(at)
+        path.closeSubpath()
+    return path
+
+
+def speed_ticks(speed_ups: Sequence[float]) -> list[float]:
+    """Round values that enclose all of these and 1, at most seven."""
+    low, high = min([0.9, *speed_ups]), max([1.5, *speed_ups])
+    step = next((step for step in _STEPS if (high - low) / step <= _MOST_TICKS - 1), _STEPS[-1])
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [number * step for number in range(max(first, 0), last + 1)]
+
+
+class ChartDrawing:
+    """A chart laid out in an area, so that points can be painted and found again."""
+
+    def __init__(self, chart: Chart, area: QRectF, font: QFont) -> None:
+        self.chart = chart
+        self._area = area
+        self._font = themes.tabular(font)
+        self._metrics = QFontMetricsF(self._font)
+        self._ticks = speed_ticks([point.speed_up for point in (*chart.points, *chart.medians)])
+        line = self._metrics.height()
+        left = self._metrics.horizontalAdvance("88.8×") + 2 * _LABEL_GAP
+        # Above is the name of the one axis, below the numbers and the name of the other.
+        self.plot = area.adjusted(left, line + 2 * _LABEL_GAP, -4 * _LABEL_GAP, -2 * line - 3 * _LABEL_GAP)
+
+    def place(self, point: Point) -> QPointF:
+        """Where a point is drawn."""
+        low, high = self._ticks[0], self._ticks[-1]
+        x = self.plot.left() + (point.kept or 0.0) * self.plot.width()
+        return QPointF(x, self.plot.bottom() - (point.speed_up - low) / (high - low) * self.plot.height())
+
+    def point_at(self, position: QPointF) -> int | None:
+        """Number of the point nearest to ``position``, if one is near."""
+        near = [
+            (math.dist(self.place(point).toTuple(), position.toTuple()), number)
+            for number, point in enumerate(self.chart.points)
+        ]
+        distance, number = min(near, default=(math.inf, 0))
+        return number if distance <= 2 * _POINT else None
+
+    def paint(self, painter: QPainter, theme: Theme) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setFont(self._font)
+        self._paint_axes(painter, theme)
+        for point in self.chart.points:
+            self._paint_mark(painter, theme, point, _POINT, 0.45)
+        for median in self.chart.medians:
+            self._paint_mark(painter, theme, median, _MEDIAN, 1.0)
+        self._paint_labels(painter, theme)
+
+    # ------------------------------------------------------------ inside
+
+    def _paint_axes(self, painter: QPainter, theme: Theme) -> None:
+        plot, line = self.plot, self._metrics.height()
+        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        for tick in self._ticks:
+            y = self.place(Point("", 0.0, tick)).y()
+            painter.setPen(QPen(theme.line, 1))
+            painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
+            painter.setPen(theme.quiet)
+            box = QRectF(self._area.left(), y - line / 2, plot.left() - self._area.left() - _LABEL_GAP, line)
+            painter.drawText(box, right, f"{tick:.3g}×")
+        y = self.place(Point("", 0.0, 1.0)).y()
+        painter.setPen(QPen(theme.text, 1.2, Qt.PenStyle.DashLine))
+        painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
+        painter.setPen(theme.quiet)
+        for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
+            x = plot.left() + share * plot.width()
+            box = QRectF(x - 30, plot.bottom() + _LABEL_GAP, 60, line)
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, units.share(share))
+        below = QRectF(plot.left(), plot.bottom() + line + 2 * _LABEL_GAP, plot.width(), line)
+        painter.drawText(below, Qt.AlignmentFlag.AlignCenter, "kept")
+        above = QRectF(self._area.left() + _LABEL_GAP, self._area.top(), plot.width(), line)
+        painter.drawText(above, Qt.AlignmentFlag.AlignLeft, "speed-up; dashed: as fast as plain")
+
+    def _paint_mark(self, painter: QPainter, theme: Theme, point: Point, radius: float, strength: float) -> None:
+        number = self._number(point)
+        colour = theme.series[number % len(theme.series)]
+        painter.setPen(QPen(colour, 1.4))
+        painter.setBrush(themes.mix(theme.surface, colour, strength) if point.kept is not None else theme.surface)
+        painter.drawPath(shape_path(number, self.place(point), radius))
+
+    def _number(self, point: Point) -> int:
+        return self.chart.kinds.index(point.kind)
+
+    def _paint_labels(self, painter: QPainter, theme: Theme) -> None:
+        painter.setPen(theme.text)
+        points = [_around(self.place(one), _POINT) for one in self.chart.points]
+        taken = [_around(self.place(one), _MEDIAN) for one in self.chart.medians]
+        for median in self.chart.medians:
+            box = self._label_box(median, taken, points)
+            taken.append(box)
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, median.kind)
+
+    def _label_box(self, median: Point, taken: Sequence[QRectF], points: Sequence[QRectF]) -> QRectF:
+        """Beside the median, where nothing else is, or at least no median and no label; else to its right."""
+        at = self.place(median)
+        size = self._metrics.size(0, median.kind)
+        width, height = size.width() + 2, size.height()
+        beside = _MEDIAN + _LABEL_GAP
+        places = [
+            QPointF(at.x() + beside, at.y() - height / 2),
+            QPointF(at.x() - beside - width, at.y() - height / 2),
+            QPointF(at.x() - width / 2, at.y() - beside - height),
+            QPointF(at.x() - width / 2, at.y() + beside),
+            QPointF(at.x() + beside, at.y() - height - _LABEL_GAP),
+            QPointF(at.x() + beside, at.y() + _LABEL_GAP),
+            QPointF(at.x() - beside - width, at.y() - height - _LABEL_GAP),
+            QPointF(at.x() - beside - width, at.y() + _LABEL_GAP),
+        ]
+        boxes = [QRectF(place.x(), place.y(), width, height) for place in places]
+        inside = self.plot.adjusted(0, -2 * _LABEL_GAP, 3 * _LABEL_GAP, 0)
+        free = [box for box in boxes if inside.contains(box) and not any(box.intersects(other) for other in taken)]
+        best = (box for box in free if not any(box.intersects(point) for point in points))
+        return next(best, free[0] if free else boxes[0])
+
+
+def _around(centre: QPointF, radius: float) -> QRectF:
+    return QRectF(centre.x() - radius - 1, centre.y() - radius - 1, 2 * radius + 2, 2 * radius + 2)

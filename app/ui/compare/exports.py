@@ -1,0 +1,113 @@
+"""Writes a report to a file of the user's; what takes time happens in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+from PySide6.QtCore import QDate, QObject, QStandardPaths, Qt, Signal
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app.compare import report as reports
+from app.compare.results import Report
+from app.compare.setup import hashed
+from app.engine.protocol import PairLoaded
+from app.errors import Cancelled, KnownError
+from app.files import write_whole
+from app.ui.background import Doorbell
+from app.ui.compare.parts import FORMATS
+from app.ui.compare.picture import png
+
+
+class Exporter(QObject):
+    """One export at a time.
+
+    Signals:
+        busy_changed: Whether an export is under way.
+        ended: The path, and why it failed, in words for the user (empty if it did not).
+    """
+
+    busy_changed = Signal(bool)
+    ended = Signal(object, str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._bell = Doorbell(self)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="export")
+        self._stopped = threading.Event()
+        self._is_busy = False
+
+    def is_busy(self) -> bool:
+        return self._is_busy
+
+    def export(self, report: Report, pair: PairLoaded, path: Path) -> None:
+        """Write ``report``, with the hashes of the pair's files, in the format that the suffix of ``path`` names."""
+        self._set_busy(True)
+
+        def with_hashes(complete: Report) -> None:
+            # Here, not in the thread: a picture needs the fonts of the application.
+            try:
+                data = encoded(complete, path.suffix.lower())
+            except Exception:
+                self._end(path, "Something went wrong inside Slipstream; the log says what.")
+                raise
+            self._bell.when_done(self._pool.submit(_write, path, data), lambda _: self._end(path, ""), failed)
+
+        def failed(error: KnownError) -> None:
+            self._end(path, str(error))
+
+        self._bell.when_done(self._pool.submit(self._with_hashes, report, pair), with_hashes, failed)
+
+    def shut_down(self) -> None:
+        """Give up what is under way."""
+        self._stopped.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    # ------------------------------------------------------------ inside
+
+    def _end(self, path: Path, failure: str) -> None:
+        self._set_busy(False)
+        self.ended.emit(path, failure)
+
+    def _set_busy(self, busy: bool) -> None:
+        self._is_busy = busy
+        self.busy_changed.emit(busy)
+
+    def _with_hashes(self, report: Report, pair: PairLoaded) -> Report:
+        try:
+            return msgspec.structs.replace(report, setup=hashed(report.setup, pair, self._stopped.is_set))
+        except Cancelled:
+            raise CancelledError from None
+
+
+def encoded(report: Report, suffix: str) -> bytes:
+    """The report as the bytes of a file with this suffix."""
+    if suffix == ".png":
+        return png(report)
+    texts = {".md": reports.markdown, ".csv": reports.csv, ".json": reports.json}
+    return texts[suffix](report).encode("utf-8", "replace")
+
+
+def ask_for_path(parent: QWidget, name: str) -> Path | None:
+    """Where the user wants the export in this format; with its suffix, whatever was typed."""
+    suffix = FORMATS[name]
+    folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
+    proposal = f"comparison-{QDate.currentDate().toString(Qt.DateFormat.ISODate)}{suffix}"
+    chosen, _ = QFileDialog.getSaveFileName(
+        parent, f"Export as {name}", str(Path(folder) / proposal), f"{name} (*{suffix})"
+    )
+    return with_suffix(Path(chosen), suffix) if chosen else None
+
+
+def with_suffix(path: Path, suffix: str) -> Path:
+    """``path`` with this suffix behind what was typed, unless it has it."""
+    return path if path.suffix.lower() == suffix else path.with_name(path.name + suffix)
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        raise KnownError(f"The comparison could not be exported to {path}: {error.strerror or error}.") from error

@@ -1,0 +1,225 @@
+"""One of the two answers that stand side by side: its clock, its speed, its text as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPoint, Qt, QUrl, Signal, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+
+from app.engine.protocol import Figures, Piece, Round
+from app.ui import theme, units
+from app.ui.chat.column import Column, Entry, Widths, prose_margin
+from app.ui.chat.markdown_view import MarkdownView
+from app.ui.chat.parts import height_of
+from app.ui.theme import SPACING
+from app.ui.widgets import explain, label
+
+CLOCK_HELP = (
+    "Seconds since this run began, up to its last token. The prompt was read before the first of the two, so that "
+    "both begin alike."
+)
+SPEED_HELP = (
+    "Decode speed: tokens after the first ÷ time from the first to the last. The time to the first token is not in it."
+)
+_TEXT_HEIGHT = 200
+_ABOVE_MARK = 0.4
+"""Share of the height that is left free above what is scrolled to."""
+
+
+class DecodeSpeed:
+    """The decode speed of an answer while it is written, from the times the engine gives its rounds."""
+
+    def __init__(self) -> None:
+        self._first: tuple[int, float] | None = None
+        self._tokens = 0
+        self._last = 0.0
+
+    def add(self, rounds: Sequence[Round]) -> None:
+        for one in rounds:
+            if one.tokens:
+                self._tokens += one.tokens
+                self._last = one.time
+                self._first = self._first or (one.tokens, one.time)
+
+    def value(self) -> float | None:
+        """Tokens per second; ``None`` before there are two tokens at two times."""
+        if self._first is None or self._last <= self._first[1]:
+            return None
+        return (self._tokens - self._first[0]) / (self._last - self._first[1])
+
+
+class _Text(QWidget):
+    """What the column of a pane holds: a line of progress, then the answer."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.progress = label(role="quiet", wraps=True)
+        self.progress.setParent(self)
+        self.view = MarkdownView(parent=self)
+        self.view.setAccessibleName(name)
+
+    def fit(self, widths: Widths) -> int:
+        self.view.set_widths(widths.prose, widths.code)
+        top = 0
+        if not self.progress.isHidden():
+            top = height_of(self.progress, widths.prose)
+            self.progress.setGeometry(0, 0, widths.prose, top)
+            top += 2 * SPACING
+        self.view.move(0, top)
+        return top + self.view.content_height()
+
+
+class AnswerPane(QFrame):
+    """Shows one run, while it is written or afterwards."""
+
+    link_activated = Signal(QUrl)
+
+    def __init__(self, title: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        theme.set_role(self, "reading")
+        self._title = title
+        self._speed = DecodeSpeed()
+        self._began: float | None = None
+        self._shows_drafted = False
+        self._heading = label(title, "heading")
+        self._figures = {"speed": label(figures=True, bold=True), "clock": label(figures=True, role="quiet")}
+        explain(self._figures["speed"], SPEED_HELP)
+        explain(self._figures["clock"], CLOCK_HELP)
+        row = self._row = QHBoxLayout()
+        row.setSpacing(4 * SPACING)
+        row.addWidget(self._heading)
+        row.addStretch(1)
+        for figure in self._figures.values():
+            row.addWidget(figure)
+        self.column = Column()
+        self.column.setAccessibleName(f"{title}: answer")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(row)
+        column.addWidget(self.column, 1)
+        self._entry = self._fresh_entry()
+        self.clear()
+
+    # ------------------------------------------------------------ a run as it is written
+
+    def clear(self, note: str = "") -> None:
+        """No text; ``note`` says what is waited for."""
+        self._began = None
+        self._speed = DecodeSpeed()
+        self._show_figures(None, None)
+        self.column.remove(list(self.column.entries))
+        self._entry = self._fresh_entry()
+        self.column.add(self._entry)
+        self.column.go_to_end()
+        self.set_note(note)
+
+    def set_note(self, note: str) -> None:
+        """A quiet line where there is no text yet; empty takes it away."""
+        text = self._text()
+        if text.progress.text() != note or text.progress.isHidden() is bool(note):
+            text.progress.setText(note)
+            text.progress.setVisible(bool(note))
+            self.column.refit(self._entry)
+
+    def begin(self, now: float) -> None:
+        """The run starts; ``now`` is in seconds on the clock that `tick` reads too."""
+        self.clear()
+        self._began = now
+        self.tick(now)
+
+    def add_rounds(self, rounds: Sequence[Round]) -> None:
+        """What the run added to the text; shown with the next frame."""
+        self._speed.add(rounds)
+        pieces = [piece for one in rounds for piece in one.pieces]
+        if pieces:
+            self._text().view.append_pieces(pieces)
+
+    def tick(self, now: float) -> None:
+        """Bring clock and speed up to date."""
+        if self._began is not None:
+            self._show_figures(self._speed.value(), now - self._began)
+
+    def finish(self, figures: Figures | None) -> None:
+        """The run is over; ``None``: it was stopped."""
+        began, self._began = self._began, None
+        self._text().view.finish()
+        if figures is not None:
+            self._show_figures(figures.decode_tokens_per_second, figures.total_s)
+        elif began is None:
+            self._show_figures(None, None)
+
+    # ------------------------------------------------------------ a run that is over
+
+    def show_run(self, text: str, pieces: list[Piece], figures: Figures) -> None:
+        """Show an answer that was written before."""
+        self.clear()
+        self._text().view.set_text(text, pieces)
+        self._show_figures(figures.decode_tokens_per_second, figures.total_s)
+
+    def set_show_drafted(self, shown: bool) -> None:
+        self._shows_drafted = shown
+        self._text().view.set_show_drafted(shown)
+
+    def set_mark(self, marked: tuple[int, int]) -> None:
+        """Mark these characters of the finished text and go there."""
+        view = self._text().view
+        view.set_mark(marked)
+        if view.is_drawn:
+            self._go_to_mark()
+        else:
+            view.drawn.connect(self._go_to_mark, Qt.ConnectionType.SingleShotConnection)
+
+    def text(self) -> str:
+        return self._text().view.content
+
+    def figures(self) -> tuple[str, str]:
+        """Speed and clock as they are shown."""
+        return self._figures["speed"].text(), self._figures["clock"].text()
+
+    # ------------------------------------------------------------ inside
+
+    def _fresh_entry(self) -> Entry:
+        return Entry(self._title, self._make_text, _TEXT_HEIGHT)
+
+    def _make_text(self, entry: Entry) -> QWidget:
+        text = _Text(f"{self._title}: answer")
+        text.view.set_show_drafted(self._shows_drafted)
+        text.view.height_changed.connect(lambda: self.column.refit(entry))
+        text.view.selection_dragged.connect(lambda point: self.column.show_point(text.view, point))
+        text.view.link_activated.connect(self.link_activated)
+        return text
+
+    def _text(self) -> _Text:
+        text = self.column.build(self._entry)
+        assert isinstance(text, _Text)
+        return text
+
+    def _show_figures(self, speed: float | None, seconds: float | None) -> None:
+        shown = (
+            ("speed", "" if seconds is None else units.speed(speed)),
+            ("clock", "" if seconds is None else units.clock(seconds)),
+        )
+        for name, text in shown:
+            if self._figures[name].text() != text:
+                self._figures[name].setText(text)
+                self._figures[name].setAccessibleName(f"{self._title}, {name}: {text}")
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        # In line with the text below.
+        side = prose_margin(self.column.font(), event.size().width())
+        self._row.setContentsMargins(side, 3 * SPACING, side, 0)
+
+    @Slot()
+    def _go_to_mark(self) -> None:
+        view = self._text().view
+        box = view.mark_box()
+        if box is None:
+            return
+        self.column.arrange()
+        bar = self.column.verticalScrollBar()
+        at = view.mapTo(self.column.viewport(), QPoint(0, round(box.top()))).y() + bar.value()
+        bar.setValue(round(at - _ABOVE_MARK * self.column.viewport().height()))

@@ -1,0 +1,154 @@
+"""The table of a prompt set: a row for each kind of text and below it, folded away, its prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
+
+from app.compare.results import Comparison, Row, Summary
+from app.ui import theme, units
+from app.ui.compare import wording
+from app.ui.widgets import plain_tooltip
+
+COLUMNS = ("Kind", "Prompts", "Plain", "With draft", "Speed-up", "Kept", "A pass", "Same text")
+HELP = (
+    "Kind of text. Open a row to see its prompts; a double click on one shows its two answers.",
+    "How many prompts were compared, repetitions included.",
+    "Decode speed without a draft: median over the prompts.",
+    "Decode speed with draft: median over the prompts.",
+    "Speed with draft ÷ plain speed of each prompt: median of these ratios.",
+    "Acceptance rate: accepted ÷ tested guesses, over all prompts of the kind.",
+    "Tokens a pass, the mean acceptance length: 1 + accepted ÷ verify passes.",
+    "Prompts whose two answers have the same text.",
+)
+ALL = "all"
+_LEAST_WIDTHS = {1: 640, 2: 560, 3: 560, 6: 640}
+"""In a narrower table a column makes room for those that matter most."""
+_NUMBER = Qt.ItemDataRole.UserRole
+
+
+class ResultTable(QTreeWidget):
+    """Fills as the comparisons come."""
+
+    opened = Signal(int)
+    """Number of the comparison that shall be shown."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._kinds: dict[str, QTreeWidgetItem] = {}
+        self._total: QTreeWidgetItem | None = None
+        self._shown = 0
+        self.setAccessibleName("Results by kind of text")
+        self.setColumnCount(len(COLUMNS))
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFont(theme.tabular(self.font()))
+        self.setUniformRowHeights(True)
+        self.setAllColumnsShowFocus(True)
+        self.setExpandsOnDoubleClick(False)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setTextElideMode(Qt.TextElideMode.ElideRight)
+        self._set_up_header()
+        self.itemActivated.connect(self._on_activated)
+
+    def _set_up_header(self) -> None:
+        heading = self.headerItem()
+        for column, (name, text) in enumerate(zip(COLUMNS, HELP, strict=True)):
+            heading.setText(column, name)
+            heading.setToolTip(column, text)
+            heading.setTextAlignment(column, _alignment(column))
+        header = self.header()
+        header.setSectionsMovable(False)
+        header.setStretchLastSection(False)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        header.setMinimumSectionSize(48)
+        for column in range(1, len(COLUMNS)):
+            header.setSectionResizeMode(column, QHeaderView.ResizeMode.ResizeToContents)
+
+    def clear_results(self) -> None:
+        self._kinds.clear()
+        self._total = None
+        self._shown = 0
+        self.clear()
+
+    def show_results(self, comparisons: Sequence[Comparison], summary: Summary) -> None:
+        """``comparisons`` only ever grow until `clear_results`."""
+        for row in summary.rows:
+            self._fill(self._kind_item(row.kind), row)
+        for number in range(self._shown, len(comparisons)):
+            one = comparisons[number]
+            self._kinds[one.prompt.kind].addChild(_prompt_item(number, one))
+        self._shown = len(comparisons)
+        if comparisons:
+            self._show_total(summary.total)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        for column, least in _LEAST_WIDTHS.items():
+            self.setColumnHidden(column, event.size().width() < least)
+
+    # ------------------------------------------------------------ inside
+
+    def _kind_item(self, kind: str) -> QTreeWidgetItem:
+        item = self._kinds.get(kind)
+        if item is None:
+            item = self._kinds[kind] = QTreeWidgetItem()
+            place = self.topLevelItemCount() - (1 if self._total is not None else 0)
+            self.insertTopLevelItem(place, item)
+        return item
+
+    def _show_total(self, row: Row) -> None:
+        if self._total is None:
+            self._total = QTreeWidgetItem()
+            self.addTopLevelItem(self._total)
+            bold = theme.tabular(self.font())
+            bold.setBold(True)
+            for column in range(len(COLUMNS)):
+                self._total.setFont(column, bold)
+        self._fill(self._total, row)
+
+    def _fill(self, item: QTreeWidgetItem, row: Row) -> None:
+        name = ALL if item is self._total else row.kind
+        _set_texts(item, [name, *wording.row_cells(row)])
+
+    @Slot(QTreeWidgetItem, int)
+    def _on_activated(self, item: QTreeWidgetItem, _column: int) -> None:
+        number = item.data(0, _NUMBER)
+        if isinstance(number, int):
+            self.opened.emit(number)
+        else:
+            item.setExpanded(not item.isExpanded())
+
+
+def _prompt_item(number: int, one: Comparison) -> QTreeWidgetItem:
+    draft = one.drafted.figures.draft
+    item = QTreeWidgetItem()
+    item.setData(0, _NUMBER, number)
+    cells = [
+        one.prompt.title,
+        f"seed {one.seed}",
+        units.speed(one.plain.figures.decode_tokens_per_second),
+        units.speed(one.drafted.figures.decode_tokens_per_second),
+        units.times(one.speed_up),
+        units.share(draft.acceptance_rate),
+        units.UNKNOWN if draft.mean_acceptance_length is None else f"{draft.mean_acceptance_length:.1f}",
+        wording.sameness(one),
+    ]
+    _set_texts(item, cells)
+    item.setToolTip(0, plain_tooltip(one.prompt.title))
+    return item
+
+
+def _set_texts(item: QTreeWidgetItem, texts: Sequence[str]) -> None:
+    for column, text in enumerate(texts):
+        if item.text(column) != text:
+            item.setText(column, text)
+            item.setTextAlignment(column, _alignment(column))
+
+
+def _alignment(column: int) -> Qt.AlignmentFlag:
+    side = Qt.AlignmentFlag.AlignRight if column else Qt.AlignmentFlag.AlignLeft
+    return side | Qt.AlignmentFlag.AlignVCenter

@@ -1,0 +1,194 @@
+"""How the Compare window says things; no widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app.compare.results import Comparison, Difference, Row, Skipped
+from app.ui import units
+from app.ui.conversation import AnswerSettings
+from app.ui.units import NO_BREAK
+
+Mood = Literal["good", "plain", "warning", "bad"]
+
+NOTHING_YET = (
+    "Nothing is compared yet. Choose “Compare with plain” in the ⋯ menu of an answer, or compare the last answer of "
+    "the chat."
+)
+NO_ANSWER = "There is no answer in this chat that could be compared."
+STOPPED = "Stopped."
+CHAT_DELETED = "The chat of this answer was deleted, so the comparison was taken away too."
+WAITS_FOR_CHAT = "Begins when the answer in the chat has ended."
+WAITS_FOR_PAIR = "Begins when the pair is loaded."
+AFTER_PLAIN = "Runs after plain: two runs at once would slow each other down."
+READING = "Reading the chat"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a comparison: one line, and sentences below it where there is more to say."""
+
+    heading: str
+    detail: str = ""
+    mood: Mood = "plain"
+
+    @property
+    def text(self) -> str:
+        """All of it, with ordinary spaces."""
+        return " ".join(part for part in (self.heading, self.detail) if part).replace(NO_BREAK, " ")
+
+
+def verdict(comparison: Comparison, settings: AnswerSettings) -> Verdict:
+    """What came of one comparison that ended."""
+    tokens = comparison.drafted.figures.completion_tokens
+    parts = [part for part in (faster(comparison.speed_up), kept(comparison)) if part]
+    if comparison.same:
+        same = ["✓ Same text", *([units.tokens(tokens)] if tokens else []), "same seed"]
+        return Verdict(" · ".join([", ".join(same), *parts]), mood="good")
+    difference = comparison.difference
+    assert difference is not None
+    heading = " · ".join([_where(difference), *parts])
+    return Verdict(heading, _why(difference, settings), "plain" if _is_expected(difference, settings) else "warning")
+
+
+def faster(speed_up: float | None, where: str = "this text") -> str:
+    """``1.9× faster``; slower is said as plainly."""
+    if speed_up is None:
+        return "too short to time"
+    shown = round(speed_up, 1)
+    if shown == 1.0:
+        return "1.0×: as fast as plain"
+    return (
+        f"{units.times(speed_up)}{NO_BREAK}faster"
+        if shown > 1.0
+        else f"{units.times(speed_up)}: drafting does not pay on {where}"
+    )
+
+
+def kept(comparison: Comparison) -> str:
+    """``71 % kept``; empty where nothing was drafted or the engine does not tell."""
+    rate = comparison.drafted.figures.draft.acceptance_rate
+    return units.kept(rate) if rate is not None else ""
+
+
+# ---------------------------------------------------------------- a difference
+
+
+def _where(difference: Difference) -> str:
+    if difference.token is not None:
+        return f"Different from token {difference.token + 1:,} on"
+    return f"Different from character {difference.character + 1:,} on"
+
+
+def _why(difference: Difference, settings: AnswerSettings) -> str:
+    plain, drafted = _candidate(difference, of_draft=False), _candidate(difference, of_draft=True)
+    choices = f"Plain wrote {plain}, with draft {drafted}."
+    if _only_alike(settings):
+        return (
+            f"{choices} That is expected: with the accept rule “rejection” both answers follow the same distribution, "
+            "but not word by word. Choose “coupled” for the same words."
+        )
+    if difference.near_tie is None:
+        return f"{choices} This engine does not tell how close the two were."
+    if difference.near_tie:
+        return f"{choices} A near-tie: {_closeness(difference)}, so rounding decides. Neither is more right."
+    return (
+        f"{choices} No near-tie: {_closeness(difference)}, which does not explain it. "
+        "Please report it, with an export of this comparison."
+    )
+
+
+def _candidate(difference: Difference, *, of_draft: bool) -> str:
+    text = difference.drafted if of_draft else difference.plain
+    token = difference.drafted_id if of_draft else difference.plain_id
+    logit = difference.drafted_logit if of_draft else difference.plain_logit
+    shown = f"“{visible(text)}”" if text else "nothing more" if token is None else "the end of the answer"
+    return f"{shown} (logit{NO_BREAK}{logit:.3f})" if logit is not None else shown
+
+
+def _closeness(difference: Difference) -> str:
+    """How far apart the two are, and how far rounding reaches."""
+    rounding = f"rounding moves a logit by up to {difference.rounding or 0:.2g} here"
+    if difference.score_gap is None:
+        return f"one of the two is at the edge of what the sampler keeps, and {rounding}"
+    return f"for the target the two are {difference.score_gap:.2g} apart, and {rounding}"
+
+
+def visible(text: str) -> str:
+    """A token with its line breaks and tabs shown, cut where it is long."""
+    cut = text if len(text) <= 40 else text[:40] + "…"
+    return cut.replace("\n", "↵").replace("\t", "⇥")
+
+
+def _only_alike(settings: AnswerSettings) -> bool:
+    """Whether the two answers need not have the same words."""
+    return settings.accept == "rejection" and settings.sampling.temperature > 0
+
+
+def _is_expected(difference: Difference, settings: AnswerSettings) -> bool:
+    return _only_alike(settings) or bool(difference.near_tie)
+
+
+# ---------------------------------------------------------------- a set of prompts
+
+
+def row_cells(row: Row) -> list[str]:
+    """What a row of the table shows behind its kind."""
+    return [
+        f"{row.runs:,}",
+        units.speed(row.plain_speed),
+        units.speed(row.drafted_speed),
+        units.times(row.speed_up),
+        units.share(row.acceptance_rate),
+        units.UNKNOWN if row.mean_acceptance_length is None else f"{row.mean_acceptance_length:.1f}",
+        f"{row.same:,} of {row.runs:,}",
+    ]
+
+
+def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:
+    """What a whole set comes to, or as much of it as is done."""
+    if not total.runs:
+        return Verdict("Nothing was compared.", _skipped(skipped), "plain")
+    same = (
+        f"✓ Same text in all {total.runs:,}"
+        if total.same == total.runs
+        else f"Same text in {total.same:,} of {total.runs:,}"
+    )
+    parts = [same, f"{faster(total.speed_up, 'these texts')} (median)"]
+    if total.acceptance_rate is not None:
+        parts.append(units.kept(total.acceptance_rate))
+    differing = total.runs - total.same
+    ties = ""
+    if differing:
+        which = "all" if total.near_ties == differing else f"{total.near_ties:,}"
+        ties = f"Of the {differing:,} that differ, {which} part at a near-tie, where rounding decides."
+    detail = " ".join(part for part in (ties, _skipped(skipped)) if part)
+    return Verdict(" · ".join(parts), detail, "good" if not differing else "plain")
+
+
+def _skipped(skipped: Sequence[Skipped]) -> str:
+    if not skipped:
+        return ""
+    count = "One prompt was" if len(skipped) == 1 else f"{len(skipped):,} prompts were"
+    return f"{count} left out: {skipped[0].reason}"
+
+
+def time_left(seconds: float) -> str:
+    """``about 2 min left``, in steps that do not dance."""
+    if seconds < 10:
+        return "a few seconds left"
+    if seconds < 90:
+        return f"about {round(seconds / 10) * 10}{NO_BREAK}s left"
+    return f"about {round(seconds / 60)}{NO_BREAK}min left"
+
+
+def sameness(comparison: Comparison) -> str:
+    """``yes``, or from where on not."""
+    difference = comparison.difference
+    if difference is None:
+        return "yes"
+    if difference.token is None:
+        return f"to character {difference.character:,}"
+    return f"to token {difference.token:,}"

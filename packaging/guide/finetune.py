@@ -1,0 +1,239 @@
+"""Teaches the shipped pair what changed in the corpus: `python -m guide.finetune --before FOLDER` in `packaging/`.
+
+It goes on from the weights in the GGUF files at a low rate, with all topics, the changed and new ones drawn more often.
+Time is counted as CPU time, so that a run may be stopped and continued. The vocabulary stays as it is. The new pair is
+left in the work folder, beside its answers to held-out questions; with `--ship` it is put in place once they are read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from guide import evaluate
+from guide.batches import Rows
+from guide.choose import Chooser, choice_loss, held_out_choice
+from guide.clock import Clock
+from guide.convert import read_gguf, read_vocabulary, write_gguf
+from guide.corpus import Topic, corpus_hash, load_corpus
+from guide.distil import Sample, own_answers, prompts_of, train_draft
+from guide.make import (
+    DRAFT_LENGTH,
+    PROVENANCE,
+    WORK,
+    Log,
+    corpus_facts,
+    file_facts,
+    measure,
+    millions,
+    shape_facts,
+    ship,
+)
+from guide.model import Llama
+from guide.tokenizer import Encoder
+from guide.train import Lesson, teach
+
+HEAD_PROMPTS = 512
+HEAD_PEAK = 5e-3
+ROUNDS, OPENING_ROUNDS = 2, 8
+DROPOUT = 0.1
+LEAST_ACCEPTANCE = 0.94
+
+
+def finetune(options: argparse.Namespace) -> None:
+    """Train, and measure the old pair and the new one with the same questions."""
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(6)
+    topics = load_corpus()
+    changed = changed_topics(load_corpus(options.before), topics)
+    work = work_folder(options)
+    work.mkdir(parents=True, exist_ok=True)
+    log = Log(work / "log.txt")
+    log(f"{len(changed)} topics are new or changed: {', '.join(sorted(changed))}")
+    vocabulary = work / "tokenizer.json"
+    read_vocabulary(evaluate.TARGET, vocabulary)
+    encoder = Encoder(vocabulary)
+    target, losses = go_on_with_target(topics, changed, encoder, work, options, log)
+    write_gguf(target, vocabulary, work / evaluate.TARGET.name, f"Slipstream Guide {millions(target)}M")
+    samples = answers_of_target(topics, changed, encoder, work, options, log)
+    draft, losses["draft"] = go_on_with_draft(samples, work, options, log)
+    name = f"Slipstream Guide draft {millions(draft)}M"
+    write_gguf(draft, vocabulary, work / evaluate.DRAFT.name, name, DRAFT_LENGTH)
+    before = measure(topics, evaluate.RESOURCES, options.questions, work / "answers-before.jsonl")
+    after = measure(topics, work, options.questions, work / "answers-after.jsonl")
+    before["blind"], after["blind"] = blind_facts(topics, evaluate.RESOURCES), blind_facts(topics, work)
+    log(f"before {json.dumps(before)}")
+    log(f"after  {json.dumps(after)}")
+    models = {"target": target, "draft": draft}
+    provenance = {
+        "script": "packaging/guide/finetune.py",
+        "files": facts_of(work, models),
+        "draft_length": DRAFT_LENGTH,
+        "corpus": corpus_facts(topics),
+        "losses": losses,
+        "held_out": after,
+        "fine_tuned": what_was_done(options, changed) | {"held_out_before": before},
+        "before": json.loads(PROVENANCE.read_text(encoding="utf-8")),
+    }
+    (work / PROVENANCE.name).write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf-8")
+
+
+def blind_facts(topics: list[Topic], folder: Path) -> float:
+    """Share of the questions of `blind.jsonl` that the pair in `folder` answers with all their facts."""
+    pair = evaluate.Pair(folder / evaluate.TARGET.name, folder / evaluate.DRAFT.name, threads=2)
+    return evaluate.quality(pair, evaluate.blind(topics), pair.draft_length).facts
+
+
+def work_folder(options: argparse.Namespace) -> Path:
+    return options.work / f"finetune-{corpus_hash()[:12]}"
+
+
+def put_in_place(work: Path) -> None:
+    """Ship the finished run in `work`; raises SystemExit where it is worse than the pair in place, same questions."""
+    provenance = json.loads((work / PROVENANCE.name).read_text(encoding="utf-8"))
+    before, after = provenance["fine_tuned"]["held_out_before"], provenance["held_out"]
+    worse = any(after[share] < before[share] for share in ("facts", "blind"))
+    if worse or after["acceptance"] < LEAST_ACCEPTANCE:
+        raise SystemExit("The new pair is worse than the one in place, so it was not shipped.")
+    ship(work, provenance)
+
+
+def changed_topics(before: list[Topic], now: list[Topic]) -> set[str]:
+    """Ids of topics whose wordings or answers are not those of `before`."""
+    known = {topic.id: topic for topic in before}
+    return {topic.id for topic in now if known.get(topic.id) != topic}
+
+
+def go_on_with_target(
+    topics: list[Topic],
+    changed: set[str],
+    encoder: Encoder,
+    work: Path,
+    options: argparse.Namespace,
+    log: Callable[[str], None],
+) -> tuple[Llama, dict[str, float]]:
+    """The shipped target after more training, at its best on held-out wordings, with its last losses and figures."""
+    chooser = Chooser(read_gguf(evaluate.TARGET, DROPOUT), sum(len(topic.turns) for topic in topics))
+    head, best = work / "head.pt", work / "target.best.pt"
+    if head.exists():
+        chooser.head.load_state_dict(torch.load(head))
+    else:
+        teach_head(chooser, topics, encoder, options.head_minutes, log)
+        torch.save(chooser.head.state_dict(), head)
+    lesson = Lesson(
+        options.minutes,
+        options.peak,
+        whole_rows=options.whole_rows,
+        short_rows=options.short_rows,
+        often=dict.fromkeys(changed, options.often),
+        now=time.process_time,
+    )
+    losses = teach(chooser, topics, encoder, work, lesson, best=best, log=log)
+    chooser.load_state_dict(torch.load(best))
+    return chooser.model.eval(), losses
+
+
+def go_on_with_draft(
+    samples: list[Sample], work: Path, options: argparse.Namespace, log: Callable[[str], None]
+) -> tuple[Llama, float]:
+    """The shipped draft after learning from the new target's answers, with its loss."""
+    draft = read_gguf(evaluate.DRAFT)
+    checkpoint, minutes = work / "draft.checkpoint.pt", options.draft_minutes
+    loss = train_draft(samples, draft, checkpoint, minutes, peak=options.draft_peak, now=time.process_time, log=log)
+    return draft, loss
+
+
+def teach_head(
+    chooser: Chooser, topics: list[Topic], encoder: Encoder, minutes: float, log: Callable[[str], None]
+) -> None:
+    """The head that names the answer is not in the GGUF file: learn it again, with all else as it is."""
+    rows = Rows(topics, encoder, seed=7)
+    chooser.model.requires_grad_(False)
+    nn.init.zeros_(chooser.head.weight)
+    optimizer = torch.optim.AdamW(chooser.head.parameters(), lr=HEAD_PEAK, betas=(0.9, 0.98))
+    clock, loss, steps = Clock(minutes * 60, now=time.process_time), torch.zeros(()), 0
+    while clock.share < 1:
+        for group in optimizer.param_groups:
+            group["lr"] = HEAD_PEAK * max(0.02, 1 - clock.share)
+        drawn = [rows.prompt() for _ in range(HEAD_PROMPTS)]
+        loss = choice_loss(chooser, [row.tokens for row in drawn], [row.choices[0][1] for row in drawn])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        steps += 1
+    right = held_out_choice(chooser, topics, encoder)
+    log(f"head: {steps} steps, loss {loss.item():.3f}, names {right:.3f} of the held-out wordings")
+    chooser.model.requires_grad_(True)
+
+
+def answers_of_target(
+    topics: list[Topic],
+    changed: set[str],
+    encoder: Encoder,
+    work: Path,
+    options: argparse.Namespace,
+    log: Callable[[str], None],
+) -> list[Sample]:
+    """What the new target says, to questions of changed topics more often; kept in the work folder."""
+    path = work / "answers.pickle"
+    if not path.exists():
+        often = [topic for topic in topics for _ in range(options.often if topic.id in changed else 1)]
+        prompts = prompts_of(often, encoder, ROUNDS, seed=8)
+        openings = prompts_of(topics, encoder, OPENING_ROUNDS, seed=9)
+        log(f"{len(prompts)} answers and {len(openings)} openings for the draft")
+        samples = own_answers(work / evaluate.TARGET.name, prompts, openings, options.threads)
+        path.write_bytes(pickle.dumps(samples))
+    return pickle.loads(path.read_bytes())
+
+
+def facts_of(folder: Path, models: dict[str, Llama]) -> dict:
+    paths = {"target": evaluate.TARGET, "draft": evaluate.DRAFT}
+    return {role: file_facts(folder / path.name) | shape_facts(models[role]) for role, path in paths.items()}
+
+
+def what_was_done(options: argparse.Namespace, changed: set[str]) -> dict:
+    return {
+        "from": {"target": file_facts(evaluate.TARGET), "draft": file_facts(evaluate.DRAFT)},
+        "changed_topics": sorted(changed),
+        "cpu_minutes": {
+            "head": options.head_minutes,
+            "target": options.minutes,
+            "draft": options.draft_minutes,
+        },
+        "peak_rates": {"target": options.peak, "draft": options.draft_peak},
+        "rows_a_step": {"whole": options.whole_rows, "short": options.short_rows},
+        "changed_drawn": options.often,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--before", type=Path, required=True, help="folder with the corpus that the pair has learnt")
+    parser.add_argument("--minutes", type=float, default=25, help="CPU time for the target (default 25)")
+    parser.add_argument("--head-minutes", type=float, default=2, help="before it, for the head that names the answer")
+    parser.add_argument("--draft-minutes", type=float, default=12)
+    parser.add_argument("--peak", type=float, default=4e-4, help="highest learning rate of the target (default 4e-4)")
+    parser.add_argument("--draft-peak", type=float, default=1e-3)
+    parser.add_argument("--whole-rows", type=int, default=8, help="whole answers a step (default 8)")
+    parser.add_argument("--short-rows", type=int, default=36, help="beginnings of answers a step (default 36)")
+    parser.add_argument("--often", type=int, default=4, help="how often changed topics are drawn (default 4)")
+    parser.add_argument("--questions", type=int, default=590, help="held-out questions to measure with (default 590)")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--work", type=Path, default=WORK, help="folder for checkpoints and logs")
+    parser.add_argument("--ship", action="store_true", help="only put the pair of the finished run in place")
+    options = parser.parse_args()
+    if options.ship:
+        put_in_place(work_folder(options))
+    else:
+        finetune(options)
+
+
+if __name__ == "__main__":
+    main()

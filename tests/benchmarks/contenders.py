@@ -1,0 +1,143 @@
+"""The accept rules and ways of proposing that `tests.benchmarks.accept_rules` compares, and what they are counted by.
+
+All run in the app's own loop. Rules the app does not have are put in the place of the judge for as long as they play.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from unittest.mock import patch
+
+import numpy as np
+
+from app.engine import speculation
+from app.engine.drafters import Proposal, Worth, always
+from app.engine.drafters.model import ModelDrafter
+from app.engine.protocol import AcceptRule, Propose, Round, Way
+from app.engine.sampling import Distributions, Floats, distributions, penalise_rows
+from app.engine.verification import Purpose, Verdict, uniform
+from tests.benchmarks.block_verification import block, block_seed
+
+Rule = Callable[[Distributions, Proposal, int, int], Verdict]
+"""Distributions, proposal, seed and position to a verdict."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An accept rule with a way of proposing. ``rule`` and ``new_noise`` are for those the app does not have."""
+
+    name: str
+    accept: AcceptRule
+    propose: Propose
+    rule: Rule | None = None
+    new_noise: bool = False
+    """Whether the draft model draws with new noise in every block (see `block_seed`)."""
+
+    @contextlib.contextmanager
+    def playing(self) -> Iterator[None]:
+        """The loop judges by this rule while the block lasts."""
+        with contextlib.ExitStack() as stack:
+            if self.rule:
+                stack.enter_context(patch.object(speculation.Decoding, "_judge", _judge_by(self.rule)))
+            if self.new_noise:
+                stack.enter_context(patch.object(ModelDrafter, "propose", _proposing_anew(ModelDrafter.propose)))
+            yield
+
+
+def _judge_by(rule: Rule) -> Callable[[speculation.Decoding, Floats, Proposal], Verdict]:
+    def judge(self: speculation.Decoding, logits: Floats, proposal: Proposal) -> Verdict:
+        task = self._task
+        p = distributions(penalise_rows(logits, self.context, proposal.tokens, task.sampling), task.sampling)
+        return rule(p, proposal, task.seed, len(self.context))
+
+    return judge
+
+
+def _proposing_anew(propose: Callable[..., Proposal]) -> Callable[..., Proposal]:
+    def propose_anew(self: ModelDrafter, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:
+        seed = self._seed
+        self._seed = block_seed(seed, len(self._context))
+        try:
+            return propose(self, count, way, worth)
+        finally:
+            self._seed = seed
+
+    return propose_anew
+
+
+def _block(p: Distributions, proposal: Proposal, seed: int, position: int) -> Verdict:
+    return block(p, proposal.distributions, proposal.tokens, seed, position)
+
+
+def sample_and_match(p: Distributions, proposal: Proposal, seed: int, position: int) -> Verdict:
+    """What llama-server does: the target samples at each place with a generator of its own; equal tokens stand."""
+    for i, token in enumerate([*proposal.tokens, None]):
+        sums = np.cumsum(np.exp(p.log_probs[i]))
+        own = int(p.ids[i, np.searchsorted(sums, uniform(seed, position + i, Purpose.ACCEPT) * sums[-1])])
+        if own != token:
+            return Verdict(i, own)
+    raise AssertionError("the last place has no draft token")
+
+
+SAME_NOISE = Contender("coupled, same noise", "coupled", "coupled")
+GREEDY_WAY = Contender("coupled, greedy", "coupled", "greedy")
+CHOICE = Contender("coupled, choice of both", "coupled", "auto")
+MATCH = Contender("sample and match, greedy", "coupled", "greedy", sample_and_match)
+REJECTION = Contender("rejection", "rejection", "auto")
+BLOCK = Contender("block", "rejection", "auto", _block, new_noise=True)
+CONTENDERS = (SAME_NOISE, GREEDY_WAY, CHOICE, MATCH, REJECTION, BLOCK)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What one answer, or several together, came to; the first token of each, which costs no pass, is left out."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+    drafted: int = 0
+    tested: int = 0
+    accepted: int = 0
+    judged: int = 0
+    """Tokens tested up to and including the first rejected one of each draft."""
+    passes: int = 0
+
+    @staticmethod
+    def of(rounds: Sequence[Round]) -> Counts:
+        """The counts of an answer's rounds."""
+        first, *rest = [round_ for round_ in rounds if round_.tokens]
+        return Counts(
+            tokens=sum(r.tokens for r in rest),
+            seconds=rest[-1].time - first.time if rest else 0.0,
+            drafted=sum(r.drafted for r in rest),
+            tested=sum(r.tested for r in rest),
+            accepted=sum(r.accepted for r in rest),
+            judged=sum(min(r.accepted + 1, r.tested) for r in rest),
+            passes=sum(r.verify_passes for r in rest),
+        )
+
+    @staticmethod
+    def total(counts: Sequence[Counts]) -> Counts:
+        """All together."""
+        return Counts(*(sum(values) for values in zip(*(vars(c).values() for c in counts), strict=True)))
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second."""
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+    @property
+    def acceptance(self) -> float:
+        """Accepted ÷ tested."""
+        return self.accepted / self.tested if self.tested else 0.0
+
+    @property
+    def of_judged(self) -> float:
+        """Accepted ÷ judged."""
+        return self.accepted / self.judged if self.judged else 0.0
+
+    @property
+    def length(self) -> float:
+        """Mean acceptance length."""
+        return 1 + self.accepted / self.passes if self.passes else 1.0

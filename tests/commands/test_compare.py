@@ -1,0 +1,175 @@
+"""``slipstream compare`` as a user types it."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from app import cli
+from app.compare import running
+from app.engine.engine import Engine
+from app.engine.protocol import Generate
+from app.files import write_whole
+from tests.support.command_line import slipstream
+from tests.support.gguf_files import make_model
+
+Pair = tuple[Path, Path]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    folder = tmp_path_factory.mktemp("models")
+    return make_model(folder / "target.gguf"), make_model(folder / "draft.gguf", noise=0.05)
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    lines = [{"kind": "code", "prompt": "one"}, {"kind": "prose", "prompt": "two"}, {"kind": "code", "prompt": "three"}]
+    path = tmp_path / "set.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return path
+
+
+def arguments(pair: Pair, prompts: Path, *more: str | Path) -> list[str]:
+    always = ["--target", pair[0], "--draft", pair[1], "--prompts", prompts, "--max-tokens", "12"]
+    return [str(word) for word in ["compare", *always, *more]]
+
+
+def test_a_table_and_all_reports(pair: Pair, prompts: Path, tmp_path: Path) -> None:
+    outputs = [tmp_path / f"report.{name}" for name in ("md", "csv", "JSON")]
+    more = [word for path in outputs for word in ("--output", path)]
+    result = slipstream(*arguments(pair, prompts, "--repeat", "2", "--curve", *more))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["code", "4", "of", "4"] in [row[:4] for row in rows] and ["all", "6", "of", "6"] in [
+        row[:4] for row in rows
+    ]
+    assert "draft length" in result.stdout
+    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (*pair, prompts)]
+    for path in outputs:
+        text = path.read_text(encoding="utf-8")
+        assert all(found in text for found in hashes)
+    report = json.loads(outputs[2].read_text(encoding="utf-8"))
+    assert len(report["comparisons"]) == report["planned"] == 6
+    assert [c["seed"] for c in report["comparisons"]] == [0, 0, 0, 1, 1, 1]
+    assert len(list(csv.reader(io.StringIO(outputs[1].read_text(encoding="utf-8"))))) == 7
+
+
+def test_the_command_of_a_report_repeats_it(pair: Pair, prompts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same prompts, settings and texts, from a folder that has the files, as the report says."""
+    options = ["--kinds", "prose", "--temperature", "1.2", "--seed", "9", "--draft-length", "3", "--json"]
+    options += ["--repetition-penalty", "1.2", "--kv-type", "q8_0", "--context", "300", "--accept", "rejection"]
+    first = json.loads(slipstream(*arguments(pair, prompts, *options)).stdout)
+    words = shlex.split(first["command"])[1:]
+    files = {path.name: str(path) for path in (*pair, prompts)}
+    again = json.loads(slipstream(*[files.get(word, word) for word in words], "--json").stdout)
+    del first["setup"]["date"], again["setup"]["date"]
+    assert first["setup"] == again["setup"]
+    assert first["setup"]["sampling"]["repetition_penalty"] == 1.2
+    for name in ("plain", "drafted"):
+        assert [c[name]["token_ids"] for c in first["comparisons"]] == [
+            c[name]["token_ids"] for c in again["comparisons"]
+        ]
+
+
+def test_n_grams_without_a_draft_model(pair: Pair, prompts: Path) -> None:
+    words = ["--no-draft", "--drafter", "ngram", "--max-tokens", "30", "--json"]
+    report = json.loads(slipstream("compare", "--target", pair[0], "--prompts", prompts, *words).stdout)
+    assert report["setup"]["draft"] is None
+    assert {d["name"] for c in report["comparisons"] for d in c["drafted"]["figures"]["draft"]["drafters"]} <= {"ngram"}
+    assert report["summary"]["total"]["same"] == 3
+
+
+def test_the_guide_answers_the_bundled_prompts_of_a_kind() -> None:
+    result = slipstream("compare", "--kinds", "translation", "--max-tokens", "10", "--json")
+    report = json.loads(result.stdout)
+    assert (result.returncode, len(report["comparisons"]), report["skipped"]) == (0, 3, [])
+    assert report["setup"]["prompt_set"] == "bundled" and report["setup"]["target"]["bundled"]
+
+
+def test_prompts_that_do_not_fit_are_left_out(pair: Pair, tmp_path: Path) -> None:
+    prompts = tmp_path / "set.txt"
+    prompts.write_text("short\n" + "x " * 2000, encoding="utf-8")
+    result = slipstream(*arguments(pair, prompts, "--context", "256"))
+    assert result.returncode == 0
+    assert "Not answered: 1." in result.stdout and "1 of 1" in result.stdout
+    prompts.write_text("x " * 2000, encoding="utf-8")
+    result = slipstream(*arguments(pair, prompts, "--context", "256"))
+    assert (result.returncode, result.stdout) == (1, "") and "context holds 256" in result.stderr
+
+
+def test_after_ctrl_c_what_there_is_is_told(
+    pair: Pair, prompts: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = 0
+    run = running._run
+
+    def interrupted(engine: Engine, *rest: object) -> object:
+        nonlocal asked
+        asked += 1
+        if asked == 5:  # after the warm-up and the first comparison
+            engine.cancel()
+        return run(engine, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(running, "_run", interrupted)
+    assert cli.run(arguments(pair, prompts, "--json", "--curve")) == 130
+    report = json.loads(capfd.readouterr().out)
+    assert (len(report["comparisons"]), report["planned"], report["curve"]) == (1, 3, None)
+
+
+def test_ctrl_c_before_anything_was_compared(
+    pair: Pair, prompts: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def generate(engine: Engine, request: Generate) -> object:
+        engine.cancel()
+        return original(engine, request)
+
+    original = Engine.generate
+    monkeypatch.setattr(Engine, "generate", generate)
+    assert cli.run(arguments(pair, prompts)) == 130
+    assert capfd.readouterr().out == ""
+
+
+def test_a_report_that_cannot_be_written_leaves_the_others(
+    pair: Pair, prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        if path.suffix == ".md":
+            raise OSError(28, "No space left on device")
+        write_whole(path, data)
+
+    monkeypatch.setattr("app.commands.compare.write_whole", full)
+    outputs = [tmp_path / "a.md", tmp_path / "a.csv"]
+    assert cli.run(arguments(pair, prompts, "--output", outputs[0], "--output", outputs[1])) == 1
+    told = capfd.readouterr()
+    assert "code" in told.out and "a.md (No space left on device)" in told.err
+    assert (tmp_path / "a.csv").stat().st_size and not (tmp_path / "a.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        (["--output", "report.pdf"], 2),
+        (["--kinds", "poems"], 2),
+        (["--draft-length", "0"], 2),
+        (["--drafter", "none"], 2),
+        (["--repeat", "0"], 2),
+        (["--kv-type", "f12"], 2),
+        (["--output", "no/such/folder/report.md"], 1),
+        (["--prompts", "gone.jsonl"], 1),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_loaded(
+    prompts: Path, more: list[str], status: int, tmp_path: Path
+) -> None:
+    result = slipstream("compare", "--target", tmp_path / "not-even-looked-at.gguf", "--prompts", prompts, *more)
+    assert (result.returncode, result.stdout) == (status, "")
+    assert "not-even" not in result.stderr and "Traceback" not in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("slipstream")

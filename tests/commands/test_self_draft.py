@@ -1,0 +1,122 @@
+"""``slipstream self-draft``: the file it leaves, the figures and the sentence it says."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import cli
+from app.commands import session
+from app.commands.self_draft import Trial
+from app.models.gguf import read_header
+from tests.support.gguf_files import CHATML_TEMPLATE, make_model
+
+Shown = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return make_model(tmp_path / "six.gguf", layers=6, chat_template=CHATML_TEMPLATE)
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> list[str]:
+    """Options that make measuring quick."""
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("one\ntwo\n", encoding="utf-8")
+    return ["--prompts", str(prompts), "--max-tokens", "12", "--threads", "1"]
+
+
+def models(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.suffix != ".txt" and path.name != "slipstream-home")
+
+
+def call(target: Path, *options: str | Path) -> int:
+    return cli.run(["self-draft", str(target), *map(str, options)])
+
+
+def test_it_writes_a_draft_beside_the_target_and_says_what_it_brings(
+    target: Path, short: list[str], capsys: Shown
+) -> None:
+    assert call(target, "--layers", "2", *short) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("experimental:")
+    assert printed[2].split()[:3] == ["2", "of", "6"]
+    assert "Drafting with it is" in printed[-1] and "on this machine" in printed[-1]
+    assert models(target.parent) == ["six-first-2-layers.gguf", "six.gguf"]
+    assert read_header(target.with_name("six-first-2-layers.gguf")).layers == 2
+
+
+def test_auto_tries_several_and_keeps_the_best(target: Path, short: list[str], capsys: Shown) -> None:
+    output = target.parent / "draft.gguf"
+    assert call(target, "--output", output, "--quantize", "q8_0", "--json", *short) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [trial["layers"] for trial in result["tried"]] == [1, 2]
+    speed = {t["layers"]: max(t["fixed"]["speed_up"], t["auto"]["speed_up"]) for t in result["tried"]}
+    assert result["layers"] == max(speed, key=speed.__getitem__)
+    assert result["experimental"] is True and result["draft"] == str(output)
+    assert all(t["fixed"]["runs"] == t["fixed"]["same_text"] == 2 for t in result["tried"])
+    assert all(t["fixed"]["tested"] > 0 for t in result["tried"])
+    assert models(target.parent) == ["draft.gguf", "six.gguf"]
+    header = read_header(output)
+    assert (header.layers, header.quantization) == (result["layers"], "Q8_0")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--layers", "6"], "six.gguf has 6 layers, so a draft of it can have from 1 to 5, not 6."),
+        (["--output", "six.gguf"], "exists already"),
+        (["--output", "gone/draft.gguf"], "There is no folder"),
+        (["--prompts", "gone.txt"], "gone.txt"),
+    ],
+)
+def test_known_errors_are_one_sentence_and_leave_nothing_behind(
+    target: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown, options: Sequence[str], message: str
+) -> None:
+    monkeypatch.chdir(target.parent)
+    before = target.read_bytes()
+    assert call(target, *options) == 1
+    told = capsys.readouterr()
+    assert message in told.err and told.err.count("\n") == 1 and not told.out
+    assert models(target.parent) == ["six.gguf"] and target.read_bytes() == before
+
+
+def test_ctrl_c_leaves_nothing_behind(
+    target: Path, short: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Shown
+) -> None:
+    monkeypatch.setattr(session, "show_load_progress", lambda _: signal.raise_signal(signal.SIGINT))
+    assert call(target, *short) == 130
+    assert models(target.parent) == ["six.gguf"]
+
+
+def test_the_help_says_that_it_is_an_experiment(capsys: Shown) -> None:
+    with pytest.raises(SystemExit):
+        cli.run(["self-draft", "--help"])
+    assert "\nexperimental: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("fixed", "auto", "verdict"),
+    [
+        (
+            0.7,
+            0.99,
+            "is 0.70 × plain: it does not pay on this machine (draft length auto notices and gives 0.99 × plain).",
+        ),
+        (1.0, 1.01, "does not pay"),
+        (0.9, 1.3, "is 1.30 × plain: it pays on this machine."),
+        (2.0, 1.9, "is 2.00 × plain: it pays on this machine."),
+        (0.0, 0.0, "too short"),
+    ],
+)
+def test_the_verdict_is_honest(fixed: float, auto: float, verdict: str) -> None:
+    def figures(speed_up: float) -> dict[str, Any]:
+        return {"speed_up": speed_up}
+
+    assert verdict in Trial(1, 4, 100, 400, figures(fixed), figures(auto)).verdict()

@@ -1,0 +1,209 @@
+"""Reports as text: what is in them, and that nothing in them is taken for markup, formulas or options."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.commands import compare as command_line
+from app.compare import prompts, report, terminal, wording
+from app.compare.results import ModelFile, Report
+from app.engine.protocol import Sampling
+from tests.compare.reports import NEAR_TIE, REPORT, SETUP, with_setup
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def parsed(command: str) -> argparse.Namespace:
+    """The command as the command line itself understands it."""
+    parser = argparse.ArgumentParser()
+    command_line.add(parser)
+    words = shlex.split(command)
+    assert words[:2] == ["slipstream", "compare"]
+    return parser.parse_args(words[2:])
+
+
+def test_markdown_can_be_read_on_its_own() -> None:
+    text = report.markdown(REPORT)
+    assert "| code | 1 of 2 | 70 % | 2.40 | 45.0 | 60.0 | 1.40× | 1.10–1.70 | 6 | model 14 of 20 |" in text
+    assert "| prose | 1 of 1 | – | – | – | – | – | – | 1 | – |" in text
+    assert "Only 3 of 5 comparisons were made." in text
+    assert "- code, “+1 \\<b\\>”, seed 3: at token 2 plain has" in text and "a near-tie." in text
+    assert "- prose, “long”: Too long." in text
+    assert "| auto (tested 1.5 a pass) | 70.0 |" in text
+    for fact in ("a1", "b2", "c3", "1.2.3", "llama.cpp (test)", "TestOS 1", "2 cores", "context 2,048", "3 to 4"):
+        assert fact in text
+    assert wording.command(SETUP) in text
+
+
+def test_no_text_becomes_markup() -> None:
+    text = report.markdown(REPORT)
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(tables) == 5 + 6 + 5 + 2 + len(wording.facts(SETUP))
+    for line in tables:
+        cells = line.replace("\\\\", "").replace("\\|", "").count("|")
+        assert cells in (3, 10, 11), line
+    assert "Big \\*model\\*" in text and "<b>" not in text
+    assert "Test \\| CPU" in text
+
+
+def test_csv_has_a_line_for_each_comparison_with_all_it_was_made_with() -> None:
+    found = rows(report.csv(REPORT))
+    assert [row["kind"] for row in found] == ["code", "code", "prose"]
+    assert (found[0]["speed_up"], found[0]["accepted_from_model"], found[0]["same_text"]) == ("2.0", "7", "True")
+    assert (found[1]["near_tie"], found[1]["plain_logit"], found[1]["score_gap"]) == ("True", "12.345", "0.0123")
+    assert (found[2]["speed_up"], found[2]["near_tie"]) == ("", "")
+    for row in found:
+        assert (row["setup_target_sha256"], row["setup_draft_sha256"]) == ("a1", "b2")
+        assert row["setup_sampling_temperature"] == "0.8" and row["setup_machine_system"] == "TestOS 1"
+        assert row["setup_command"] == wording.command(SETUP)
+
+
+def test_csv_has_the_same_columns_without_a_draft_and_without_comparisons() -> None:
+    names = report.csv(REPORT).splitlines()[0]
+    assert report.csv(with_setup(draft=None)).splitlines()[0] == names
+    nothing = report.csv(msgspec.structs.replace(REPORT, comparisons=[]))
+    assert nothing.startswith("setup_date,") and nothing.count("\n") == 1
+
+
+def test_no_cell_is_a_formula() -> None:
+    found = rows(report.csv(REPORT))
+    assert found[0]["prompt"] == '\'=SUM(1) | "x"'
+    assert found[1]["prompt"] == "'+1 <b>"
+    assert (found[1]["plain_candidate"], found[1]["drafted_candidate"]) == ("'\n|", "' =b")
+    for row in found:
+        assert not any(value.lstrip().startswith(tuple("=+@-")) for value in row.values())
+
+
+def test_json_has_everything_and_is_a_set_of_prompts(tmp_path: Path) -> None:
+    text = report.json(REPORT)
+    found: dict[str, Any] = json.loads(text)
+    assert (found["format"], found["version"], found["command"]) == ("slipstream-compare", 1, wording.command(SETUP))
+    assert [c["plain"]["text"] for c in found["comparisons"]] == ["abc", "abc", "a"]
+    assert [c["drafted"]["text"] for c in found["comparisons"]] == ["abc", "axc", "a"]
+    assert found["comparisons"][1]["drafted"]["token_ids"] == [97, 120, 99]
+    assert [c["same"] for c in found["comparisons"]] == [True, False, True]
+    assert found["comparisons"][1]["difference"]["drafted_logit"] == 12.335
+    assert found["summary"]["total"]["runs"] == 3
+    assert msgspec.json.decode(text, type=Report).setup == SETUP
+    path = tmp_path / "comparison.json"
+    path.write_text(text, encoding="utf-8")
+    again = prompts.read(path)
+    assert [(p.kind, p.messages[0].content) for p in again] == [
+        ("code", '=SUM(1) | "x"'),
+        ("code", " +1 <b>"),
+        ("prose", "half ? pair"),
+        ("prose", "long"),
+    ]
+
+
+@pytest.mark.parametrize("write", [report.markdown, report.csv, report.json, terminal.readable])
+def test_every_report_can_be_encoded_but_for_half_pairs(write: Callable[[Report], str]) -> None:
+    for found in (REPORT, msgspec.structs.replace(REPORT, comparisons=[], skipped=[], curve=None)):
+        assert write(found).encode("utf-8", "replace")
+
+
+# ---------------------------------------------------------------- the command that repeats it
+
+
+def test_the_command_says_what_the_setup_says() -> None:
+    options = parsed(wording.command(SETUP))
+    assert (options.target, options.draft, options.prompts) == (
+        Path("big model.gguf"),
+        Path("small.gguf"),
+        Path("my set.jsonl"),
+    )
+    assert (options.kinds, options.repeat, options.seed, options.max_tokens) == (["code", "prose"], 2, 3, 256)
+    assert {name: getattr(options, name) for name in Sampling.__struct_fields__} == msgspec.structs.asdict(
+        SETUP.sampling
+    )
+    assert (options.threads, options.context, options.accept) == (2, 2048, "coupled")
+
+
+def test_the_command_for_other_setups() -> None:
+    guide = ModelFile(name="Guide", file="guide-target.gguf", bundled=True)
+    bundled = parsed(wording.command(with_setup(target=guide, draft=guide, prompt_set="bundled", kinds=[]).setup))
+    assert (bundled.target, bundled.draft, bundled.no_draft, bundled.prompts) == (None, None, False, None)
+    alone = parsed(wording.command(with_setup(target=guide, draft=None).setup))
+    assert (alone.target, alone.no_draft, alone.drafter) == (None, True, "ngram")
+    other = parsed(wording.command(with_setup(target=guide).setup))
+    assert (other.target, other.draft) == (Path("guide-target.gguf"), Path("small.gguf"))
+    machine = msgspec.structs.replace(SETUP.machine, devices=["GPU 1"])
+    found = with_setup(
+        machine=machine,
+        target_gpu_layers=20,
+        draft_gpu_layers=3,
+        kv_type="q8_0",
+        max_tokens=None,
+        draft_length=4,
+        prompt_set="",
+        prompt_set_sha256="",
+    )
+    offloaded = parsed(wording.command(found.setup))
+    assert (offloaded.gpu_layers, offloaded.draft_gpu_layers, offloaded.kv_type) == (20, 3, "q8_0")
+    assert (offloaded.max_tokens, offloaded.draft_length) == (2048, 4)
+    assert offloaded.prompts == Path("comparison.json") and "exported as JSON" in report.markdown(found)
+
+
+# ---------------------------------------------------------------- words
+
+
+def test_what_a_difference_is_said_to_be() -> None:
+    clear = msgspec.structs.replace(NEAR_TIE, near_tie=False, score_gap=None)
+    rejection = msgspec.structs.replace(SETUP, accept="rejection")
+    greedy = msgspec.structs.replace(rejection, sampling=Sampling(temperature=0))
+    assert wording.verdict(NEAR_TIE, SETUP).endswith("by up to 0.020 here: a near-tie")
+    assert "0.012 apart in log p + noise" in wording.verdict(NEAR_TIE, SETUP)
+    assert "something else than rounding" in wording.verdict(clear, SETUP)
+    assert "none is needed" in wording.verdict(clear, rejection)
+    assert "something else than rounding" in wording.verdict(clear, greedy), "greedy rejection is word for word"
+    assert wording.verdict(msgspec.structs.replace(NEAR_TIE, plain_logit=None), SETUP) == ""
+    assert wording.candidates(NEAR_TIE) == 'at token 2 plain has "\\n|", with the draft it is " =b"'
+    ended = msgspec.structs.replace(NEAR_TIE, plain="", drafted="", drafted_id=None)
+    assert "token 98 without text" in wording.candidates(ended) and "no more text" in wording.candidates(ended)
+    plain_texts = msgspec.structs.replace(ended, token=None, plain_id=None, drafted="on")
+    assert wording.candidates(plain_texts) == 'at character 1 plain has no more text, with the draft it is "on"'
+
+
+# ---------------------------------------------------------------- the terminal
+
+
+def test_the_terminal_needs_80_columns() -> None:
+    long_kind = msgspec.structs.replace(REPORT.comparisons[0].prompt, kind="k" * 40)
+    found = msgspec.structs.replace(
+        REPORT, comparisons=[*REPORT.comparisons, msgspec.structs.replace(REPORT.comparisons[0], prompt=long_kind)]
+    )
+    text = terminal.readable(found)
+    assert max(map(len, text.splitlines())) <= 80
+    cells = ["code", "1 of 2", "70 %", "2.40", "45.0", "60.0", "1.40×", "1.10–1.70"]
+    assert any(re.split(r" {2,}", line.strip()) == cells for line in text.splitlines())
+    assert "Different texts: 1 of 4." in text and "Not answered: 1." in text
+    bars = [line.split()[0] for line in text.splitlines() if "█" in line]
+    assert bars == ["code", "k" * 12 + "…", "0", "1", "auto,"], "auto stands at its place"
+
+
+def test_bars_are_as_long_as_they_should_be() -> None:
+    text = terminal.readable(REPORT).splitlines()
+    lines = [line for line in text if "│" in line]
+    assert len(lines) == 1, "prose has no speed-up"
+    bar = lines[0][14:55]
+    assert bar.count("█") == 40, "the longest fills all"
+    assert bar.index("│") == round(40 / 1.4), "and plain is where it belongs"
+    assert next(line for line in text if "↓" in line).index("↓") == 14 + bar.index("│")
+
+
+def test_only_some_differences_are_told_on_a_terminal() -> None:
+    found = msgspec.structs.replace(REPORT, comparisons=[REPORT.comparisons[1]] * 8)
+    assert "and 3 more" in terminal.readable(found)

@@ -1,0 +1,218 @@
+"""Where two answers part, and what several comparisons come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from app.compare.prompts import Prompt
+from app.compare.results import (
+    Collector,
+    Comparison,
+    Difference,
+    Run,
+    first_difference,
+    score_command,
+    summarise,
+    with_scores,
+)
+from app.engine.engine import Engine
+from app.engine.protocol import (
+    DrafterFigures,
+    DraftFigures,
+    Figures,
+    Generate,
+    GenerationFinished,
+    Message,
+    PairLoaded,
+    Piece,
+    Round,
+    Sampling,
+    TokensScored,
+)
+from tests.support.generation import ask, run
+
+Loader = Callable[..., PairLoaded]
+Pair = tuple[Path, Path]
+WARM = Sampling(temperature=0.8)
+HOT = Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0)
+
+
+def answer(*pieces: tuple[int, str], figures: Figures | None = None) -> Run:
+    return Run(
+        text="".join(text for _, text in pieces),
+        token_ids=[token for token, _ in pieces],
+        pieces=[text for _, text in pieces],
+        figures=figures or Figures(),
+    )
+
+
+def comparison(plain: Run, drafted: Run, kind: str = "own") -> Comparison:
+    prompt = Prompt(kind=kind, messages=[Message(role="user", content="x")])
+    return Comparison(prompt=prompt, seed=5, plain=plain, drafted=drafted, difference=first_difference(plain, drafted))
+
+
+def test_same_texts() -> None:
+    assert first_difference(answer((1, "a"), (2, "b")), answer((1, "a"), (2, "b"))) is None
+    assert first_difference(answer((1, "a"), (2, "b")), answer((3, "ab"))) is None, "the text is what counts"
+    assert first_difference(Run(text=""), Run(text="")) is None
+
+
+def test_tokens_that_share_their_first_letters() -> None:
+    found = first_difference(answer((1, "on"), (2, " the")), answer((1, "on"), (3, " then"), (4, "!")))
+    assert found == Difference(token=1, character=6, plain=" the", drafted=" then", plain_id=2, drafted_id=3)
+
+
+def test_an_answer_that_goes_on() -> None:
+    cut = answer((1, "on"))
+    ended = answer((1, "on"), (9, ""))
+    longer = answer((1, "on"), (2, " and"))
+    assert first_difference(cut, longer) == Difference(
+        token=1, character=2, plain="", drafted=" and", plain_id=None, drafted_id=2
+    )
+    assert first_difference(longer, ended) == Difference(
+        token=1, character=2, plain=" and", drafted="", plain_id=2, drafted_id=9
+    )
+
+
+def test_a_token_inside_a_character() -> None:
+    """Ł is two bytes: the tokens differ before any text does."""
+    found = first_difference(answer((7, ""), (8, "Ł")), answer((7, ""), (9, "ł")))
+    assert found == Difference(token=1, character=0, plain="Ł", drafted="ł", plain_id=8, drafted_id=9)
+
+
+def test_an_engine_without_token_ids() -> None:
+    found = first_difference(Run(text="It was a dark night."), Run(text="It was a dry, dry night."))
+    assert found == Difference(token=None, character=10, plain="ark", drafted="ry,")
+    assert score_command(1, comparison(Run(text="a"), Run(text="b")), WARM) is None
+
+
+def test_what_the_engine_is_asked_and_what_it_answers() -> None:
+    pair = comparison(answer((1, "on"), (2, " the")), answer((1, "on"), (3, " then")))
+    asked = score_command(4, pair, WARM)
+    assert asked is not None and pair.difference is not None
+    assert (asked.request, asked.answer, asked.candidates, asked.seed) == (4, [1], [2, 3], 5)
+    assert (asked.sampling, asked.messages) == (WARM, pair.prompt.messages)
+    scored = TokensScored(request=4, logits=[7.5, 7.0], scores=[1.5, 1.25], could_win=[True, True], rounding=0.3)
+    found = with_scores(pair.difference, scored)
+    assert (found.plain_logit, found.drafted_logit, found.logit_gap) == (7.5, 7.0, 0.5)
+    assert (found.score_gap, found.rounding, found.near_tie) == (0.25, 0.3, True)
+    assert (found.token, found.plain, found.drafted) == (1, " the", " then")
+
+
+def test_a_candidate_that_the_sampler_leaves_out() -> None:
+    pair = comparison(answer((1, "a")), answer((2, "b")))
+    assert pair.difference is not None
+    scored = TokensScored(request=4, logits=[7.5, 1.0], scores=[1.5, None], could_win=[True, False], rounding=0.02)
+    found = with_scores(pair.difference, scored)
+    assert (found.score_gap, found.near_tie) == (None, False)
+
+
+def test_an_answer_that_was_cut_cannot_be_asked_about() -> None:
+    assert score_command(1, comparison(answer((1, "a")), answer((1, "a"), (2, "b"))), WARM) is None
+
+
+def collected(engine: Engine, command: Generate) -> Run:
+    """Through the very rounds that go to a window."""
+    found = run(engine, command)
+    collector = Collector()
+    for round_ in found.rounds:
+        collector.add(round_)
+    assert collector.text == found.text
+    return collector.finish(found.finished)
+
+
+def test_two_seeds_part_where_the_engine_says_so(engine: Engine, load: Loader, guide_pair: Pair) -> None:
+    """A difference that no rounding explains: the second answer was drawn with another noise."""
+    load(*guide_pair)
+    command = ask("What is the KV cache?", sampling=HOT, max_tokens=80, seed=1, draft_length=0)
+    first = collected(engine, command)
+    assert len(first.token_ids) == len(first.pieces) == first.figures.completion_tokens
+    seed, second = next(
+        (seed, other)
+        for seed in range(2, 60)
+        if (other := collected(engine, ask("What is the KV cache?", sampling=HOT, max_tokens=80, seed=seed))).text
+        != first.text
+    )
+    found = first_difference(first, second)
+    assert found is not None and found.token is not None and found.plain_id is not None
+    assert first.token_ids[: found.token] == second.token_ids[: found.token]
+    assert (found.plain_id, found.drafted_id) == (first.token_ids[found.token], second.token_ids[found.token])
+    assert first.text[: found.character] == second.text[: found.character]
+    assert first.text[found.character : found.character + 1] != second.text[found.character : found.character + 1]
+    for asked_seed, winner in ((1, 0), (seed, 1)):
+        pair = Comparison(
+            prompt=Prompt(kind="own", messages=command.messages),
+            seed=asked_seed,
+            plain=first,
+            drafted=second,
+            difference=found,
+        )
+        asked = score_command(1, pair, HOT)
+        assert asked is not None
+        scored = engine.score_tokens(asked)
+        scores = [-100.0 if score is None else score for score in scored.scores]
+        assert scores.index(max(scores)) == winner, "each noise prefers what it drew"
+        assert scored.could_win[winner]
+        assert with_scores(found, scored).near_tie is (
+            abs(scores[0] - scores[1]) < 2 * scored.rounding / HOT.temperature
+        )
+
+
+# ---------------------------------------------------------------- tables
+
+
+def timed(speed: float | None, *, tokens: int = 10, drafted: DraftFigures | None = None) -> Figures:
+    return Figures(
+        completion_tokens=tokens, decode_tokens_per_second=speed, total_s=2.0, draft=drafted or DraftFigures()
+    )
+
+
+def pair_of(
+    kind: str, plain: float | None, drafted: float | None, text: str = "a", *, tested: int, accepted: int, passes: int
+) -> Comparison:
+    names = [DrafterFigures(name="model", drafted=9, tested=tested, accepted=accepted, verify_passes=passes)]
+    counted = DraftFigures(drafted=9, tested=tested, accepted=accepted, verify_passes=passes, drafters=names)
+    return comparison(
+        answer((1, "a"), figures=timed(plain)),
+        answer((ord(text), text), figures=timed(drafted, drafted=counted)),
+        kind,
+    )
+
+
+def test_a_table_by_kind() -> None:
+    found = summarise(
+        [
+            pair_of("code", 10.0, 20.0, tested=8, accepted=6, passes=4),
+            pair_of("prose", 10.0, 9.0, "b", tested=0, accepted=0, passes=9),
+            pair_of("code", 20.0, 60.0, tested=2, accepted=0, passes=2),
+            pair_of("code", None, 50.0, tested=0, accepted=0, passes=0),
+        ]
+    )
+    assert [row.kind for row in found.rows] == ["code", "prose"]
+    code, prose = found.rows
+    assert (code.runs, code.same, code.tokens, code.seconds) == (3, 3, 30, 12.0)
+    assert (code.plain_speed, code.drafted_speed, code.speed_up) == (15.0, 40.0, 2.5)
+    assert (code.speed_up_low, code.speed_up_high) == (2.25, 2.75)
+    assert (code.tested, code.accepted, code.acceptance_rate, code.mean_acceptance_length) == (10, 6, 0.6, 2.0)
+    assert code.drafters == [
+        DrafterFigures(name="model", drafted=27, tested=10, accepted=6, acceptance_rate=0.6, verify_passes=6)
+    ]
+    assert (prose.same, prose.near_ties, prose.acceptance_rate, prose.speed_up) == (0, 0, None, 0.9)
+    assert (found.total.kind, found.total.runs, found.total.speed_up) == ("all", 4, 2.0)
+    assert found.total.acceptance_rate == 0.6
+
+
+@pytest.mark.parametrize("comparisons", [[], [pair_of("code", None, None, tested=0, accepted=0, passes=0)]])
+def test_nothing_to_time(comparisons: Sequence[Comparison]) -> None:
+    total = summarise(comparisons).total
+    assert (total.speed_up, total.speed_up_low, total.plain_speed, total.acceptance_rate) == (None, None, None, None)
+
+
+def test_pieces_without_ids_are_no_tokens() -> None:
+    collector = Collector()
+    collector.add(Round(index=0, verify_passes=0, pieces=[Piece(text="Hello"), Piece(text=" you")]))
+    found = collector.finish(GenerationFinished(request=1, finish_reason="length", figures=Figures()))
+    assert (found.text, found.token_ids, found.finish_reason) == ("Hello you", [], "length")

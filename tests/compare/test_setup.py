@@ -1,0 +1,109 @@
+"""What a set of comparisons was made with."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import platform
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from app import __version__, paths
+from app.compare import machine, prompts, setup
+from app.compare.results import Setup
+from app.engine.protocol import Generate, LoadSettings, ModelInfo, PairLoaded, Sampling
+from app.errors import Cancelled, KnownError
+from tests.support.gguf_files import make_model
+
+
+def pair(target: Path, draft: Path | None = None) -> PairLoaded:
+    return PairLoaded(
+        request=1,
+        target=ModelInfo(path=str(target), name="Big", quantization="F16", size_bytes=5, parameters=7, gpu_layers=3),
+        draft=ModelInfo(path=str(draft), name="Small") if draft else None,
+        context_length=512,
+        threads=2,
+    )
+
+
+def of(pair: PairLoaded, prompt_file: Path | None = None) -> Setup:
+    command = Generate(request=1, messages=[], seed=4, max_tokens=9, sampling=Sampling(temperature=0.3))
+    return setup.setup_of(
+        engine="e",
+        devices=["GPU"],
+        pair=pair,
+        settings=LoadSettings(kv_type="q8_0"),
+        command=command,
+        repeat=2,
+        prompt_file=prompt_file,
+    )
+
+
+def test_everything_is_put_down(tmp_path: Path) -> None:
+    file = tmp_path / "my.txt"
+    file.write_bytes(b"one\n")
+    found = of(pair(tmp_path / "secret folder" / "big.gguf", tmp_path / "small.gguf"), file)
+    assert (found.target.file, found.target.name, found.target.quantization) == ("big.gguf", "Big", "F16")
+    assert found.draft is not None and found.draft.file == "small.gguf" and not found.draft.bundled
+    assert (found.app_version, found.engine, found.python) == (__version__, "e", platform.python_version())
+    assert (found.context_length, found.threads, found.kv_type, found.target_gpu_layers) == (512, 2, "q8_0", 3)
+    assert (found.seed, found.repeat, found.max_tokens, found.sampling.temperature) == (4, 2, 9, 0.3)
+    assert (found.prompt_set, found.prompt_set_sha256) == ("my.txt", hashlib.sha256(b"one\n").hexdigest())
+    assert datetime.fromisoformat(found.date).utcoffset() is not None
+    assert "secret folder" not in repr(found), "where files lie is nobody's business"
+
+
+def test_the_bundled_things_are_called_so() -> None:
+    guide = paths.resource("guide", "guide-target.gguf")
+    found = of(pair(guide), prompts.bundled_file())
+    assert found.target.bundled and found.prompt_set == "bundled"
+    assert found.prompt_set_sha256 == hashlib.sha256(prompts.bundled_file().read_bytes()).hexdigest()
+    assert (of(pair(guide)).prompt_set, of(pair(guide)).prompt_set_sha256) == ("", "")
+    with pytest.raises(KnownError):
+        of(pair(guide), Path("gone.txt"))
+
+
+def test_hashes_of_files_and_of_all_parts_of_a_split_model(tmp_path: Path) -> None:
+    whole = make_model(tmp_path / "whole.gguf")
+    first = make_model(tmp_path / "split.gguf", max_tensors_per_file=8)
+    parts = sorted(tmp_path.glob("split-*.gguf"))
+    assert len(parts) > 1
+    loaded = pair(first, whole)
+    found = setup.hashed(of(loaded), loaded)
+    assert found.target.sha256 == hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
+    assert found.draft is not None and found.draft.sha256 == hashlib.sha256(whole.read_bytes()).hexdigest()
+
+
+def test_a_hash_is_computed_once_for_a_file_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"one")
+    first = setup.model_hash(file)
+    monkeypatch.setattr(setup, "_sha256", lambda *_: "read again")
+    assert setup.model_hash(file) == first
+    file.write_bytes(b"other")
+    assert setup.model_hash(file) == "read again"
+
+
+def test_a_hash_can_be_stopped_and_a_file_can_be_gone(tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"one")
+    with pytest.raises(Cancelled):
+        setup.model_hash(file, lambda: True)
+    assert setup.model_hash(file) == hashlib.sha256(b"one").hexdigest()
+    assert setup.model_hash(tmp_path / "gone.gguf") == ""
+
+
+def test_this_machine_is_described_without_naming_it() -> None:
+    found = machine.this_machine(["GPU 0"])
+    assert found.processor and found.system and found.devices == ["GPU 0"]
+    assert 0 < found.physical_cores <= found.logical_cores
+    assert found.memory_bytes > 2**28
+    for name in (platform.node(), getpass.getuser()):
+        assert len(name) < 5 or name not in repr(found)
+
+
+def test_processors_of_linux() -> None:
+    assert machine._proc_processor("processor\t: 0\nmodel name\t: Some  CPU @ 3\n\nmodel name: x") == "Some CPU @ 3"
+    assert machine._proc_processor("processor : 0\nBogoMIPS : 50\n") == ""

@@ -1,0 +1,164 @@
+"""Reports written to files, and read back."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from PySide6.QtCore import QObject
+from PySide6.QtGui import QColor, QImage
+from pytestqt.qtbot import QtBot
+
+from app.compare.results import Report
+from app.engine.protocol import ModelInfo, PairLoaded
+from app.ui.compare.exports import Exporter, with_suffix
+from app.ui.compare.parts import FORMATS
+from app.ui.compare.picture import SCALE, WIDTH, draw
+from app.ui.theme import LIGHT
+from tests.ui.compare.samples import comparison, report
+from tests.ui.parts import WAIT_MS
+
+OTHER = ("One", " small", " draught")
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> PairLoaded:
+    target, draft = tmp_path / "target.gguf", tmp_path / "draft.gguf"
+    target.write_bytes(b"GGUF" + bytes(3 << 20))
+    draft.write_bytes(b"GGUF draft")
+    return PairLoaded(
+        request=1, target=ModelInfo(path=str(target), name="t"), draft=ModelInfo(path=str(draft), name="d")
+    )
+
+
+@pytest.fixture
+def owner(qtbot: QtBot) -> QObject:
+    return QObject()
+
+
+def export(qtbot: QtBot, owner: QObject, found: Report, pair: PairLoaded, path: Path) -> str:
+    """Export and wait; gives back why it failed."""
+    exporter = Exporter(owner)
+    with qtbot.waitSignal(exporter.ended, timeout=WAIT_MS) as ended:
+        exporter.export(found, pair, path)
+        assert exporter.is_busy()
+    assert not exporter.is_busy()
+    exporter.shut_down()
+    assert ended.args is not None
+    assert ended.args[0] == path
+    return str(ended.args[1])
+
+
+def sha256(model: ModelInfo) -> str:
+    return hashlib.sha256(Path(model.path).read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("suffix", FORMATS.values())
+def test_every_format_is_written_whole_with_the_hashes(
+    qtbot: QtBot, owner: QObject, pair: PairLoaded, tmp_path: Path, suffix: str
+) -> None:
+    path = tmp_path / f"comparison{suffix}"
+    path.write_bytes(b"what was there before")
+    found = report(comparison("code"), comparison("story", other=OTHER))
+    assert export(qtbot, owner, found, pair, path) == ""
+    assert pair.draft is not None
+    if suffix == ".png":
+        image = QImage(str(path))
+        assert image.width() == WIDTH * SCALE
+        assert image.height() == draw(report()).height()
+        assert image.pixelColor(2, 2) == LIGHT.surface
+        return
+    text = path.read_text(encoding="utf-8")
+    if suffix == ".csv":
+        rows = list(csv.reader(text.splitlines()))
+        assert len(rows) == 3
+        assert len({len(row) for row in rows}) == 1
+    else:
+        assert sha256(pair.target) in text
+        assert sha256(pair.draft) in text
+    if suffix == ".json":
+        value = json.loads(text)
+        assert value["setup"]["target"]["sha256"] == sha256(pair.target)
+        assert [one["prompt"]["kind"] for one in value["comparisons"]] == ["code", "story"]
+        assert value["comparisons"][1]["difference"]["token"] == 2
+    if suffix == ".md":
+        assert "story" in text
+
+
+def test_a_model_that_is_gone_costs_its_hash_only(
+    qtbot: QtBot, owner: QObject, pair: PairLoaded, tmp_path: Path
+) -> None:
+    Path(pair.target.path).unlink()
+    path = tmp_path / "comparison.json"
+    assert export(qtbot, owner, report(), pair, path) == ""
+    setup = json.loads(path.read_text(encoding="utf-8"))["setup"]
+    assert setup["target"]["sha256"] == ""
+    assert setup["draft"]["sha256"]
+
+
+def test_an_engine_without_files(qtbot: QtBot, owner: QObject, tmp_path: Path) -> None:
+    pair = PairLoaded(request=1, target=ModelInfo(path="", name="A server's model"))
+    found = report()
+    found = replace(found, setup=replace(found.setup, draft=None))
+    assert export(qtbot, owner, found, pair, tmp_path / "comparison.json") == ""
+
+
+def test_a_folder_that_is_not_there_or_a_full_disk_is_said(
+    qtbot: QtBot, owner: QObject, pair: PairLoaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("no folder")
+    failure = export(qtbot, owner, report(), pair, in_the_way / "comparison.md")
+    assert failure.startswith(f"The comparison could not be exported to {in_the_way / 'comparison.md'}")
+
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "comparison.csv"
+    path.write_bytes(b"before")
+    monkeypatch.setattr("app.files.os.fsync", full)
+    assert "No space left on device" in export(qtbot, owner, report(), pair, path)
+    assert path.read_bytes() == b"before"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions")
+def test_no_permission_is_said(qtbot: QtBot, owner: QObject, pair: PairLoaded, tmp_path: Path) -> None:
+    import os
+
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    assert "Permission denied" in export(qtbot, owner, report(), pair, folder / "comparison.md")
+
+
+def test_shutting_down_in_an_export_gives_it_up(qtbot: QtBot, owner: QObject, pair: PairLoaded, tmp_path: Path) -> None:
+    exporter = Exporter(owner)
+    exporter._stopped.set()
+    exporter.export(report(), pair, tmp_path / "comparison.json")
+    exporter.shut_down()
+    qtbot.wait(1)
+    assert not (tmp_path / "comparison.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "path"),
+    [("a", "a.png"), ("a.png", "a.png"), ("a.PNG", "a.PNG"), ("a.b", "a.b.png"), (".png", ".png.png")],
+)
+def test_the_suffix_is_put_behind_what_was_typed(typed: str, path: str) -> None:
+    assert with_suffix(Path("x") / typed, ".png") == Path("x") / path
+
+
+def test_the_picture_has_all_kinds_and_grows_with_them(qtbot: QtBot) -> None:
+    few = draw(report(comparison("code")))
+    many = draw(report(*(comparison(f"kind {number}", kept=0.1 * number) for number in range(9))))
+    assert many.height() > few.height()
+    colours = {many.pixelColor(x, y).name() for x in range(0, many.width(), 2) for y in range(0, many.height(), 2)}
+    assert {QColor(one).name() for one in LIGHT.series} <= colours

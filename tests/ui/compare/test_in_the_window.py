@@ -1,0 +1,226 @@
+"""Compare in the whole window, with the bundled pair in a real engine process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QFileDialog
+from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
+
+from app.engine.protocol import Sampling
+from app.ui.chat.messages import AnswerMessage
+from app.ui.compare.desk import CompareDesk
+from app.ui.compare.window import CompareWindow
+from app.ui.engine_client import EngineState
+from tests.ui.test_main_window import WAIT_MS, Running
+
+pytestmark = pytest.mark.usefixtures("guide_pair", "dressed")
+
+
+class Comparing(Running):
+    """An open window that compares."""
+
+    @property
+    def desk(self) -> CompareDesk:
+        return self.controller.compare.desk()
+
+    @property
+    def compare(self) -> CompareWindow:
+        return self.desk.window()
+
+    def compared(self) -> None:
+        self.qtbot.waitUntil(lambda: not self.desk.runner.is_running(), timeout=WAIT_MS)
+
+    def endless(self) -> None:
+        """From now on no answer finds an end."""
+        values = self.settings.values
+        values.longest_answer = None
+        values.model_sampling = False
+        values.sampling = Sampling(temperature=5.0, top_k=0, top_p=1.0, min_p=0.0)
+        self.controller._apply_settings()
+
+    def stopped_answer(self) -> None:
+        """An endless answer, stopped after a while."""
+        self.endless()
+        self.type("Tell me a story")
+        with self.qtbot.waitSignal(self.session.rounds_received, timeout=WAIT_MS):
+            pass
+        self.choose("stop")
+        self.done()
+
+
+@pytest.fixture
+def running(qtbot: QtBot) -> Iterator[Comparing]:
+    made = Comparing(qtbot)
+    made.begin()
+    made.ready()
+    yield made
+    made.close()
+
+
+def more_menu(running: Comparing) -> Callable[[], None]:
+    """What the ⋯ menu of the last answer does."""
+    answers = [entry.widget for entry in running.window.transcript.column.entries]
+    message = next(one for one in reversed(answers) if isinstance(one, AnswerMessage))
+    assert message.more_button.isVisible()
+    assert message.more_button.accessibleName() == "More about this answer"
+    (action,) = message.more_button.menu().actions()
+    assert action.text() == "Compare with plain"
+    return action.trigger
+
+
+def test_an_answer_is_compared_from_its_menu(running: Comparing) -> None:
+    running.settings.values.seed = 5
+    running.controller._apply_settings()
+    running.ask("What is a draft model?")
+    answer = running.session.branch()[-1]
+    states: list[str] = []
+    running.engine.state_changed.connect(lambda _: states.append(running.window.top_bar.state_text()))
+    more_menu(running)()
+    running.compared()
+    one = running.compare.one
+    assert one._title.text() == "What is a draft model?"
+    assert one._settings.text().startswith("Seed 5 · ")
+    assert not one._notes.isVisible()
+    assert one.verdict.text().startswith("✓ Same text, 24 tokens, same seed")
+    assert one.plain.text() == one.drafted.text() == answer.text
+    assert "comparing" in states
+    assert running.window.top_bar.state_text() == "ready"
+    assert [message.id for message in running.session.branch()][-1] == answer.id
+    for pane in (one.plain, one.drafted):
+        assert all(figure.endswith(("tok/s", "s")) for figure in pane.figures())
+
+
+def test_the_shortcut_compares_the_last_answer_and_needs_one(running: Comparing) -> None:
+    action = running.window.menus.action("compare_last")
+    assert action.shortcut().toString() == "Ctrl+Shift+R"
+    assert not action.isEnabled()
+    running.ask("Hello")
+    assert action.isEnabled()
+    running.window.activateWindow()
+    QTest.keyClick(
+        running.window.windowHandle(),
+        Qt.Key.Key_R,
+        Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier,
+    )
+    assert running.desk.runner.is_running()
+    running.compared()
+    assert running.compare.one._title.text() == "Hello"
+
+
+def test_under_the_rejection_rule_the_words_differ_and_the_target_says_how_close(running: Comparing) -> None:
+    values = running.settings.values
+    values.accept, values.model_sampling, values.sampling = "rejection", False, Sampling(temperature=3.0, min_p=0.0)
+    values.draft_length, values.longest_answer = 5, 64
+    running.controller._apply_settings()
+    running.ask("Tell me a short story")
+    running.choose("compare_last")
+    running.compared()
+    compared = running.desk._result
+    assert compared is not None
+    difference = compared[0].comparison.difference
+    assert difference is not None  # 64 tokens at this temperature do not agree by chance
+    assert difference.plain_logit is not None
+    assert difference.drafted_logit is not None
+    assert "That is expected" in running.compare.one.verdict.text()
+    assert f"(logit {difference.plain_logit:.3f})" in running.compare.one.verdict.text()
+
+
+def test_a_message_waits_for_the_prompt_being_compared(qtbot: QtBot, running: Comparing) -> None:
+    running.stopped_answer()
+    answer = running.session.branch()[-1]
+    assert answer.status == "stopped"
+    running.settings.values.longest_answer = 24
+    running.controller._apply_settings()
+    running.choose("compare_last")
+    with qtbot.waitSignal(running.desk.runner.run_begun, timeout=WAIT_MS):
+        pass
+    running.type("Are you there?")
+    assert running.window.composer.hint.text() == ("Your message is sent as soon as the prompt being compared is done.")
+    running.compared()
+    running.done()
+    assert running.session.branch()[-1].status == "complete"
+    assert running.compare.one.verdict.text().startswith("✓ Same text")
+
+
+def test_deleting_the_chat_takes_the_comparison_away(qtbot: QtBot, running: Comparing) -> None:
+    running.ask("Hello")
+    running.choose("compare_last")
+    running.compared()
+    assert running.compare.one.plain.text()
+    with qtbot.waitSignal(running.controller.book.chat_deleted, timeout=WAIT_MS):
+        running.choose("delete_chat")
+    assert running.compare.one.plain.text() == ""
+    assert "was deleted" in running.compare.one._empty_text.text()
+
+
+def test_plain_speed_is_not_measured_meanwhile_and_that_is_said(qtbot: QtBot, running: Comparing) -> None:
+    running.ask("Hello")
+    running.choose("compare_last")
+    assert running.engine.state() is EngineState.COMPARING
+    running.choose("measure_plain")
+    running.controller.measure_plain()
+    assert "after the comparison" in running.controller.board.notices()["measure"].text
+    running.compared()
+
+
+def test_closing_the_main_window_in_the_middle_closes_both(qtbot: QtBot, running: Comparing) -> None:
+    running.stopped_answer()
+    running.choose("compare_last")
+    window = running.compare
+    assert window.isVisible()
+    running.window.close()
+    assert not window.isVisible()
+    assert not running.desk.runner.is_running()
+    assert running.engine.state() is EngineState.STOPPED
+    qtbot.waitUntil(lambda: not isValid(window), timeout=WAIT_MS)
+
+
+def test_drafted_tokens_are_tinted_as_in_the_chat(running: Comparing) -> None:
+    running.choose("compare_prompts")
+    running.window.menus.action("show_drafted").trigger()
+    assert running.compare.one.drafted._text().view._shows_drafted
+    running.window.menus.action("show_drafted").trigger()
+    assert not running.compare.one.drafted._text().view._shows_drafted
+
+
+def test_a_set_of_prompts_and_its_report(
+    qtbot: QtBot, running: Comparing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.choose("compare_prompts")
+    many = running.compare.many
+    assert running.compare.current_tab() is many
+    for kind, box in many.choice._boxes.items():
+        box.setChecked(kind in ("json", "story"))
+    many.choice._longest.setValue(16)
+    many.footer.run_button.click()
+    running.compared()
+    assert [many.table.topLevelItem(row).text(0) for row in range(3)] == ["json", "story", "all"]  # type: ignore[union-attr]
+    assert many.verdict.text().startswith("✓ Same text in all 6")
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "set"), ""))
+    with qtbot.waitSignal(running.desk.exporter.ended, timeout=WAIT_MS) as ended:
+        many.footer.export_requested.emit("JSON")
+    assert ended.args == [tmp_path / "set.json", ""]
+    value = json.loads((tmp_path / "set.json").read_text(encoding="utf-8"))
+    setup = value["setup"]
+    assert len(setup["target"]["sha256"]) == len(setup["draft"]["sha256"]) == 64
+    assert setup["kinds"] == ["json", "story"]
+    assert setup["max_tokens"] == 16
+    assert setup["engine"].startswith("llama.cpp")
+    assert setup["machine"]["logical_cores"] >= 1
+    assert [one["seed"] for one in value["comparisons"]] == [0] * 6
+
+
+def test_what_compares_is_made_when_it_is_wanted(running: Comparing) -> None:
+    running.ask("Hello")
+    running.window.menus.action("show_drafted").trigger()
+    assert running.controller.compare._desk is None
+    running.choose("compare_last")
+    running.compared()
+    assert running.compare.one.drafted._text().view._shows_drafted

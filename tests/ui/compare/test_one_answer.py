@@ -1,0 +1,224 @@
+"""The tab with two answers side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QBoxLayout
+from pytestqt.qtbot import QtBot
+
+from app.compare.results import Run, first_difference
+from app.engine.protocol import Piece, Round, Sampling
+from app.ui.compare import wording
+from app.ui.compare.one_answer import OneAnswer, Shown, marked, settings_line
+from app.ui.compare.pane import AnswerPane, DecodeSpeed
+from app.ui.compare.runner import End, Task
+from app.ui.conversation import AnswerSettings
+from tests.ui.compare.samples import WORDS, compared, comparison, prompt
+from tests.ui.parts import WAIT_MS
+
+SHOWN = Shown("Write a loop", "Seed 4")
+
+
+@pytest.fixture
+def tab(qtbot: QtBot, dressed: None) -> Iterator[OneAnswer]:
+    made = OneAnswer()
+    qtbot.addWidget(made)
+    made.resize(960, 680)
+    made.show()
+    qtbot.waitExposed(made)
+    yield made
+
+
+def rounds(words: tuple[str, ...] = WORDS, each: float = 0.1) -> list[Round]:
+    return [
+        Round(index=number, verify_passes=1, pieces=[Piece(text=word, id=number)], tokens=1, time=number * each)
+        for number, word in enumerate(words)
+    ]
+
+
+def figures(pane: AnswerPane) -> tuple[str, str]:
+    speed, clock = pane.figures()
+    return speed.replace("\u00a0", " "), clock.replace("\u00a0", " ")
+
+
+def note(pane: AnswerPane) -> str:
+    progress = pane._text().progress
+    return "" if progress.isHidden() else progress.text()
+
+
+def test_at_first_it_says_where_to_begin(qtbot: QtBot, tab: OneAnswer) -> None:
+    assert "Compare with plain" in tab._empty_text.text()
+    assert not tab.footer.run_button.isVisible()
+    assert not tab.footer.export_button.isEnabled()
+    with qtbot.waitSignal(tab.last_requested):
+        QTest.mouseClick(tab._last_button, Qt.MouseButton.LeftButton)
+
+
+def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
+    one = comparison()
+    tab.prepare(SHOWN)
+    tab.begin()
+    assert tab.footer.stop_button.isVisible()
+    assert not tab.footer.run_button.isVisible()
+    assert note(tab.plain) == "Reading the chat …"
+    tab.set_waiting("Begins when the pair is loaded.")
+    assert note(tab.plain) == "Begins when the pair is loaded."
+    tab.set_prompt_progress(40, 100)
+    assert note(tab.plain).replace("\u00a0", " ") == "Reading the chat · 40 %"
+    assert note(tab.drafted).startswith("Runs after plain")
+    tab.begin_run(False)
+    assert note(tab.plain) == ""
+    tab.add_rounds(rounds())
+    tab._on_tick()
+    assert figures(tab.plain)[0] == "10 tok/s"
+    assert figures(tab.plain)[1].endswith(" s")
+    tab.end_run(False, one.plain)
+    assert figures(tab.plain) == ("40 tok/s", "0.5 s")
+    tab.set_waiting("")  # as the engine's state goes to and fro between the runs
+    tab.set_prompt_progress(1, 2)
+    assert note(tab.plain) == ""
+    tab.begin_run(True)
+    tab.add_rounds(rounds())
+    tab.end_run(True, one.drafted)
+    tab.show_result(compared(one))
+    tab.end(End("done"))
+    assert tab.verdict.text().startswith("✓ Same text, 8 tokens, same seed")
+    assert (tab.plain.text(), tab.drafted.text()) == ("".join(WORDS), "".join(WORDS))
+    assert tab.footer.run_button.isEnabled()
+    assert tab.footer.export_button.isEnabled()
+    assert not tab._timer.isActive()
+
+
+@pytest.mark.parametrize(
+    ("end", "said"), [(End("stopped"), "Stopped."), (End("failed", "The engine ended."), "The engine ended.")]
+)
+def test_an_early_end_keeps_what_is_there(tab: OneAnswer, end: End, said: str) -> None:
+    tab.prepare(SHOWN)
+    tab.begin()
+    tab.begin_run(False)
+    tab.add_rounds(rounds())
+    tab.end(end)
+    assert tab.verdict.text() == said
+    assert tab.plain.text() == "".join(WORDS)
+    assert note(tab.drafted) == ""
+    assert tab.footer.run_button.isEnabled()
+    assert not tab.footer.export_button.isEnabled()
+
+
+def test_an_end_before_the_first_run_leaves_no_note(tab: OneAnswer) -> None:
+    tab.prepare(SHOWN)
+    tab.begin()
+    tab.end(End("stopped"))
+    assert (note(tab.plain), note(tab.drafted)) == ("", "")
+
+
+def test_both_sides_go_to_the_first_different_token(qtbot: QtBot, tab: OneAnswer) -> None:
+    many = tuple(f"Paragraph {number}.\n\n" for number in range(80))
+    other = (*many[:60], "Something else.\n\n", *many[61:])
+    one = comparison(other=other)
+    plain = Run(text="".join(many), token_ids=list(range(80)), pieces=list(many), figures=one.plain.figures)
+    drafted = Run(
+        text="".join(other), token_ids=[*range(60), 999, *range(61, 80)], pieces=list(other), figures=one.plain.figures
+    )
+    one = replace(one, plain=plain, drafted=drafted, difference=first_difference(plain, drafted))
+    tab.show_compared(compared(one), SHOWN)
+    for pane in (tab.plain, tab.drafted):
+        qtbot.waitUntil(lambda pane=pane: _marked_y(pane) is not None, timeout=WAIT_MS)  # type: ignore[misc]
+        y = _marked_y(pane)
+        assert y is not None
+        assert 0 <= y < pane.column.viewport().height()
+        assert pane.column.verticalScrollBar().value() > 200
+    assert tab.verdict.text().startswith("Different from token 61 on")
+
+
+def _marked_y(pane: AnswerPane) -> int | None:
+    view = pane._text().view
+    box = view.mark_box()
+    return None if box is None else view.mapTo(pane.column.viewport(), QPoint(0, round(box.top()))).y()
+
+
+def test_the_mark_covers_the_token_or_a_character() -> None:
+    one = comparison(other=(*WORDS[:4], " the", *WORDS[5:]))
+    assert one.difference is not None
+    start = len("".join(WORDS[:4]))
+    assert marked(one.plain, one.difference) == (start, start + 2)
+    assert marked(one.drafted, one.difference) == (start, start + 4)
+    shorter = comparison(other=WORDS[:4])
+    assert shorter.difference is not None
+    assert marked(shorter.drafted, shorter.difference) == (start, start + 1)
+
+
+def test_a_narrow_window_has_them_one_below_the_other(qtbot: QtBot, tab: OneAnswer) -> None:
+    tab.show_compared(compared(comparison()), SHOWN)
+    assert tab._panes.direction() is QBoxLayout.Direction.LeftToRight
+    tab.resize(700, 680)
+    assert tab._panes.direction() is QBoxLayout.Direction.TopToBottom
+    qtbot.waitUntil(lambda: tab.drafted.y() > tab.plain.y() + 50)
+    assert tab.plain.width() == tab.drafted.width() == 700
+
+
+def test_drafted_tokens_are_tinted_only_if_wanted(qtbot: QtBot, tab: OneAnswer) -> None:
+    tab.show_compared(compared(comparison()), SHOWN)
+    view = tab.drafted._text().view
+    qtbot.waitUntil(lambda: view.is_drawn)
+    plain = view.grab().toImage()
+    tab.set_show_drafted(True)
+    assert view.grab().toImage() != plain
+    tab.set_show_drafted(False)
+    assert view.grab().toImage() == plain
+
+
+def test_why_nothing_can_run_is_told(tab: OneAnswer) -> None:
+    tab.prepare(SHOWN)
+    assert tab.footer.run_button.isEnabled()
+    tab.set_blocked("No model is loaded.")
+    assert not tab.footer.run_button.isEnabled()
+    assert tab.footer.run_button.toolTip() == tab.footer.status() == "No model is loaded."
+    tab.footer.set_status("Exported to x.md.")
+    assert tab.footer.status() == "Exported to x.md."
+    tab.footer.set_status("")
+    tab.set_blocked("")
+    assert tab.footer.status() == ""
+
+
+def test_a_deleted_chat_leaves_nothing_behind(tab: OneAnswer) -> None:
+    tab.show_compared(compared(comparison()), SHOWN)
+    tab.show_nothing(wording.CHAT_DELETED)
+    assert tab.plain.text() == tab.drafted.text() == ""
+    assert not tab.footer.export_button.isEnabled()
+    assert tab._pages.currentIndex() == 0
+
+
+def test_more_can_be_said_below(tab: OneAnswer) -> None:
+    tab.show_compared(compared(comparison()), SHOWN)
+    tab.add_detail("The draft failed in between.")
+    assert tab.verdict.text().endswith("kept The draft failed in between.")
+
+
+def test_markup_in_a_question_is_only_text(tab: OneAnswer) -> None:
+    tab.prepare(Shown("<b>bold</b> <img src=x>", "Seed 4", ("A <i>note</i>",)))
+    assert tab._title.text() == "<b>bold</b> <img src=x>"
+    assert tab._title.textFormat() is tab._notes.textFormat() is Qt.TextFormat.PlainText
+
+
+def test_the_settings_in_a_line() -> None:
+    task = Task(prompt(), 7, AnswerSettings(sampling=Sampling(temperature=0.5), draft_length=4, max_tokens=100))
+    said = settings_line(task).replace("\u00a0", " ")
+    assert said == "Seed 7 · temperature 0.5 · draft length 4 · accept rule coupled · at most 100 tokens"
+    assert "greedy · draft length Auto" in settings_line(
+        Task(prompt(), 7, AnswerSettings(sampling=Sampling(temperature=0.0)))
+    )
+
+
+def test_the_speed_leaves_the_first_token_out() -> None:
+    speed = DecodeSpeed()
+    assert speed.value() is None
+    speed.add([Round(index=0, verify_passes=0, tokens=1, time=5.0)])
+    assert speed.value() is None
+    speed.add([Round(index=1, verify_passes=1, tokens=3, time=5.5), Round(index=2, verify_passes=1, time=9.0)])
+    assert speed.value() == 6.0

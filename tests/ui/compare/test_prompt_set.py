@@ -1,0 +1,245 @@
+"""The tab with a set of prompts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractSpinBox, QFileDialog, QTreeWidgetItem
+from pytestqt.qtbot import QtBot
+
+from app.compare import prompts
+from app.compare.results import Skipped
+from app.ui.compare.choice import MOST_KINDS
+from app.ui.compare.prompt_set import PromptSet
+from app.ui.compare.runner import End
+from app.ui.compare.table import ALL, COLUMNS
+from tests.ui.compare.samples import WORDS, compared, comparison, prompt
+
+NO_BREAK = "\u00a0"
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def tab(qtbot: QtBot, dressed: None, clock: Clock) -> Iterator[PromptSet]:
+    made = PromptSet(clock)
+    qtbot.addWidget(made)
+    made.resize(960, 760)
+    made.show()
+    qtbot.waitExposed(made)
+    yield made
+
+
+def write(path: Path, *kinds: str) -> Path:
+    lines = [json.dumps({"kind": kind, "prompt": f"Prompt {number}"}) for number, kind in enumerate(kinds)]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def shown_kinds(tab: PromptSet) -> list[str]:
+    return list(tab.choice._boxes)
+
+
+def cells(tab: PromptSet, row: int) -> list[str]:
+    item = tab.table.topLevelItem(row)
+    assert item is not None
+    return [item.text(column).replace(NO_BREAK, " ") for column in range(len(COLUMNS))]
+
+
+def prompt_item(tab: PromptSet, number: int) -> QTreeWidgetItem:
+    """A prompt of the first kind."""
+    kind = tab.table.topLevelItem(0)
+    item = kind.child(number) if kind is not None else None
+    assert item is not None
+    return item
+
+
+def drop(tab: PromptSet, path: Path) -> bool:
+    """Drag a file here and let it go; whether it was taken."""
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path))])
+    buttons, modifiers = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    entering = QDragEnterEvent(QPoint(10, 10), Qt.DropAction.CopyAction, data, buttons, modifiers)
+    entering.ignore()
+    tab.dragEnterEvent(entering)
+    if entering.isAccepted():
+        tab.dropEvent(QDropEvent(QPointF(10, 10), Qt.DropAction.CopyAction, data, buttons, modifiers))
+    return entering.isAccepted()
+
+
+def test_the_bundled_set_is_chosen_with_all_its_kinds(tab: PromptSet) -> None:
+    choice = tab.choice.choice()
+    assert choice.is_bundled
+    assert list(choice.prompts) == prompts.bundled()
+    assert choice.kinds == ()
+    assert shown_kinds(tab) == list(prompts.KINDS)
+    assert (choice.repeats, choice.longest) == (1, 128)
+
+
+def test_kinds_can_be_left_out(tab: PromptSet) -> None:
+    QTest.keyClick(tab.choice._boxes["story"], Qt.Key.Key_Space)
+    choice = tab.choice.choice()
+    assert {one.kind for one in choice.prompts} == set(prompts.KINDS) - {"story"}
+    assert choice.kinds == tuple(kind for kind in prompts.KINDS if kind != "story")
+    for box in tab.choice._boxes.values():
+        box.setChecked(False)
+    assert not tab.footer.run_button.isEnabled()
+    assert tab.footer.run_button.toolTip() == "No prompts are chosen."
+
+
+def test_a_file_of_the_users(qtbot: QtBot, tab: PromptSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "mine.jsonl", "mail", "mail", "code")
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(path), ""))
+    QTest.mouseClick(tab.choice._from_file, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
+    choice = tab.choice.choice()
+    assert not choice.is_bundled
+    assert choice.path == path
+    assert len(choice.prompts) == 3
+    assert shown_kinds(tab) == ["mail", "code"]
+    assert tab.choice._file.text() == "mine.jsonl, 3 prompts"
+    QTest.mouseClick(tab.choice._bundled, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
+    assert tab.choice.choice().is_bundled
+    assert shown_kinds(tab) == list(prompts.KINDS)
+
+
+def test_a_dialog_that_is_cancelled_changes_nothing(tab: PromptSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: ("", ""))
+    QTest.mouseClick(tab.choice._from_file, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
+    assert tab.choice._bundled.isChecked()
+    assert tab.choice.choice().is_bundled
+
+
+def test_a_file_can_be_dropped(tab: PromptSet, tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("One\nTwo\n", encoding="utf-8")
+    assert drop(tab, path)
+    assert [one.title for one in tab.choice.choice().prompts] == ["One", "Two"]
+    assert shown_kinds(tab) == []  # one kind: nothing to choose
+    tab.begin(2)
+    assert not drop(tab, path)
+
+
+def test_a_file_that_cannot_be_used_is_said_and_changes_nothing(tab: PromptSet, tmp_path: Path) -> None:
+    path = tmp_path / "broken.jsonl"
+    path.write_text('{"kind": "a", "prompt": "fine"}\n{"kind": 3}\n', encoding="utf-8")
+    tab.choice.open_file(path)
+    assert "Line 2 of broken.jsonl" in tab.verdict.text()
+    assert tab.choice.choice().is_bundled
+    tab.choice.open_file(tmp_path / "missing.txt")
+    assert "missing.txt cannot be read" in tab.verdict.text()
+
+
+def test_of_a_file_with_very_many_kinds_all_are_taken(tab: PromptSet, tmp_path: Path) -> None:
+    tab.choice.open_file(write(tmp_path / "many.jsonl", *(f"kind {number}" for number in range(MOST_KINDS + 1))))
+    assert shown_kinds(tab) == []
+    assert len(tab.choice.choice().prompts) == MOST_KINDS + 1
+
+
+def test_start_gives_what_is_chosen(qtbot: QtBot, tab: PromptSet) -> None:
+    tab.choice._repeats.setValue(3)
+    tab.choice._longest.setValue(64)
+    with qtbot.waitSignal(tab.start_requested) as asked:
+        QTest.mouseClick(tab.footer.run_button, Qt.MouseButton.LeftButton)
+    assert asked.args is not None
+    assert (asked.args[0].repeats, asked.args[0].longest) == (3, 64)
+
+
+def test_the_table_and_the_progress_fill_as_it_goes(tab: PromptSet, clock: Clock) -> None:
+    tab.begin(4)
+    assert not tab.choice.isEnabled()
+    assert tab._progress.text() == "0 of 4 · warming up"
+    clock.now += 50
+    tab.add_compared(compared(comparison("code")))
+    assert tab._progress.text().replace(NO_BREAK, " ") == "1 of 4 · about 2 min left"
+    assert cells(tab, 0) == ["code", "1", "40 tok/s", "76 tok/s", "1.9×", "71 %", "2.4", "1 of 1"]
+    tab.add_compared(compared(comparison("story", speeds=(40.0, 32.0), kept=0.2, other=WORDS[:3])))
+    tab.add_compared(compared(comparison("code", speeds=(40.0, 84.0), text="Another", seed=5)))
+    tab.add_skipped(Skipped(prompt=prompt(), reason="It is too long."))
+    assert [cells(tab, row)[0] for row in range(3)] == ["code", "story", ALL]
+    assert cells(tab, 0)[1:5] == ["2", "40 tok/s", "80 tok/s", "2.0×"]
+    assert cells(tab, 1)[-1] == "0 of 1"
+    assert cells(tab, 2)[1:5] == ["3", "40 tok/s", "76 tok/s", "1.9×"]
+    assert [prompt_item(tab, number).text(0) for number in range(2)] == ["Write a loop", "Another"]
+    assert [prompt_item(tab, number).text(1) for number in range(2)] == ["seed 4", "seed 5"]
+    tab.set_waiting("Begins when the answer in the chat has ended.")
+    assert tab._progress.text() == "4 of 4 · Begins when the answer in the chat has ended."
+    tab.end(End("done"))
+    assert tab.verdict.text() == (
+        "Same text in 2 of 3 · 1.9× faster (median) · 54 % kept Of the 1 that differ, 0 part at a near-tie, where "
+        "rounding decides. One prompt was left out: It is too long."
+    )
+    assert tab.footer.export_button.isEnabled()
+    assert tab.choice.isEnabled()
+
+
+def test_a_stop_keeps_what_is_done(tab: PromptSet) -> None:
+    tab.begin(9)
+    tab.add_compared(compared(comparison()))
+    tab.end(End("stopped"))
+    assert tab.verdict.text().startswith("Stopped. ✓ Same text in all 1")
+    assert tab.footer.export_button.isEnabled()
+    tab.begin(9)
+    tab.end(End("failed", "The engine ended."))
+    assert tab.verdict.text() == "The engine ended."
+    assert not tab.footer.export_button.isEnabled()
+    assert tab.table.topLevelItemCount() == 0
+
+
+def test_a_row_opens_its_comparison_with_the_keyboard(qtbot: QtBot, tab: PromptSet) -> None:
+    tab.begin(2)
+    results = [compared(comparison("code")), compared(comparison("code", text="Another"))]
+    for one in results:
+        tab.add_compared(one)
+    kind = tab.table.topLevelItem(0)
+    assert kind is not None
+    tab.table.setCurrentItem(kind)
+    QTest.keyClick(tab.table, Qt.Key.Key_Return)
+    assert kind.isExpanded()
+    tab.table.setCurrentItem(prompt_item(tab, 1))
+    with qtbot.waitSignal(tab.opened) as opened:
+        QTest.keyClick(tab.table, Qt.Key.Key_Return)
+    assert opened.args == [results[1]]
+
+
+def test_markup_in_a_prompt_is_only_text(tab: PromptSet) -> None:
+    tab.begin(1)
+    tab.add_compared(compared(comparison(text="<b>bold</b>")))
+    assert prompt_item(tab, 0).text(0) == "<b>bold</b>"
+    assert "<b>" not in prompt_item(tab, 0).toolTip(0)
+
+
+def test_a_narrow_window_shows_what_matters_most(qtbot: QtBot, tab: PromptSet) -> None:
+    tab.begin(1)
+    tab.add_compared(compared(comparison()))
+    tab.resize(520, 700)
+
+    def hidden() -> list[str]:
+        return [name for column, name in enumerate(COLUMNS) if tab.table.isColumnHidden(column)]
+
+    qtbot.waitUntil(lambda: hidden() == ["Prompts", "Plain", "With draft", "A pass"])
+    assert not tab.table.horizontalScrollBar().isVisible()
+    boxes = list(tab.choice._boxes.values())
+    qtbot.waitUntil(lambda: boxes[-1].y() > boxes[0].y())
+    assert all(box.geometry().right() <= tab.choice.width() for box in boxes)
+    tab.resize(960, 700)
+    qtbot.waitUntil(lambda: hidden() == [])
+
+
+def test_every_number_box_has_a_name(tab: PromptSet) -> None:
+    assert all(box.accessibleName() for box in tab.findChildren(QAbstractSpinBox))

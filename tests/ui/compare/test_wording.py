@@ -1,0 +1,113 @@
+"""What the window says, word for word."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from app.compare.results import Comparison, Skipped, summarise
+from app.engine.protocol import Sampling
+from app.ui.compare import wording
+from app.ui.conversation import AnswerSettings
+from tests.ui.compare.samples import WORDS, comparison, prompt
+
+NO_BREAK = "\u00a0"
+OTHER = (*WORDS[:4], " the", *WORDS[5:])
+SETTINGS = AnswerSettings()
+
+
+def said(one: Comparison, settings: AnswerSettings = SETTINGS) -> str:
+    return wording.verdict(one, settings).text
+
+
+def differing(**fields: object) -> Comparison:
+    one = comparison(other=OTHER)
+    assert one.difference is not None
+    scored = {"plain_logit": 17.321, "drafted_logit": 17.318, "score_gap": 0.0031, "rounding": 0.02, "near_tie": True}
+    return replace(one, difference=replace(one.difference, **{**scored, **fields}))
+
+
+def test_the_same_text_in_one_line() -> None:
+    assert said(comparison()) == "✓ Same text, 8 tokens, same seed · 1.9× faster · 71 % kept"
+    assert wording.verdict(comparison(), SETTINGS).mood == "good"
+
+
+def test_slower_is_said_as_plainly_as_faster() -> None:
+    assert wording.faster(0.8) == "0.8×: drafting does not pay on this text"
+    assert wording.faster(0.97) == "1.0×: as fast as plain"
+    assert wording.faster(1.04) == "1.0×: as fast as plain"
+    assert wording.faster(1.06) == f"1.1×{NO_BREAK}faster"
+    assert wording.faster(None) == "too short to time"
+
+
+def test_what_an_engine_does_not_tell_is_left_out() -> None:
+    assert said(comparison(speeds=(None, None), kept=None)).endswith("same seed · too short to time")
+
+
+def test_a_near_tie_names_both_candidates_and_their_logits() -> None:
+    text = said(differing())
+    assert text.startswith("Different from token 5 on · 1.9× faster · 71 % kept")
+    assert "Plain wrote “ a” (logit 17.321), with draft “ the” (logit 17.318)." in text
+    assert "A near-tie: for the target the two are 0.0031 apart" in text
+    assert "rounding moves a logit by up to 0.02 here" in text
+    assert wording.verdict(differing(), SETTINGS).mood == "plain"
+
+
+def test_what_is_no_near_tie_is_a_bug_to_report() -> None:
+    found = differing(near_tie=False, score_gap=2.1)
+    assert "No near-tie: for the target the two are 2.1 apart" in said(found)
+    assert "Please report it" in said(found)
+    assert wording.verdict(found, SETTINGS).mood == "warning"
+
+
+def test_a_token_at_the_edge_of_the_sampler() -> None:
+    assert "at the edge of what the sampler keeps" in said(differing(score_gap=None))
+
+
+def test_the_rejection_rule_promises_no_words() -> None:
+    settings = AnswerSettings(accept="rejection", sampling=Sampling(temperature=0.8))
+    assert "That is expected" in said(differing(near_tie=False), settings)
+    assert wording.verdict(differing(near_tie=False), settings).mood == "plain"
+    greedy = AnswerSettings(accept="rejection", sampling=Sampling(temperature=0.0))
+    assert "Please report it" in said(differing(near_tie=False), greedy)
+
+
+def test_an_engine_without_tokens() -> None:
+    found = differing(token=None, plain_id=None, drafted_id=None, plain_logit=None, drafted_logit=None, near_tie=None)
+    text = said(found)
+    assert text.startswith("Different from character 21 on")
+    assert "does not tell how close" in text
+
+
+def test_the_end_of_an_answer_is_a_candidate_too() -> None:
+    assert "with draft the end of the answer." in said(differing(drafted="", drafted_logit=None))
+    assert "with draft nothing more." in said(differing(drafted="", drafted_id=None, drafted_logit=None))
+    assert "“↵”" in said(differing(plain="\n"))
+
+
+def test_a_whole_set() -> None:
+    total = summarise([comparison(), comparison("story", speeds=(40.0, 36.0))]).total
+    assert wording.set_verdict(total, []).text == "✓ Same text in all 2 · 1.4× faster (median) · 71 % kept"
+    skipped = Skipped(prompt=prompt(), reason="It is too long.")
+    total = summarise([comparison(), differing(), differing(near_tie=False)]).total
+    verdict = wording.set_verdict(total, [skipped, skipped])
+    assert verdict.heading.startswith("Same text in 1 of 3")
+    assert verdict.detail == (
+        "Of the 2 that differ, 1 part at a near-tie, where rounding decides. 2 prompts were left out: It is too long."
+    )
+    assert wording.set_verdict(summarise([]).total, [skipped]).text == (
+        "Nothing was compared. One prompt was left out: It is too long."
+    )
+    slow = summarise([comparison(speeds=(40.0, 30.0))]).total
+    assert "drafting does not pay on these texts (median)" in wording.set_verdict(slow, []).heading
+
+
+def test_time_left_does_not_dance() -> None:
+    said = [wording.time_left(seconds).replace(NO_BREAK, " ") for seconds in (3, 42, 47, 89, 100, 3000)]
+    assert said == [
+        "a few seconds left",
+        "about 40 s left",
+        "about 50 s left",
+        "about 90 s left",
+        "about 2 min left",
+        "about 50 min left",
+    ]

@@ -1,0 +1,217 @@
+"""What the panel says of more than one answer: speed by draft length, and what drafting pays on."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from PySide6.QtGui import QColor, QImage
+from PySide6.QtWidgets import QLabel
+from pytestqt.qtbot import QtBot
+
+from app.engine.protocol import DrafterFigures, Figures, KindFigures, PairLoaded
+from app.ui import theme
+from app.ui.speed import wording
+from app.ui.speed.drawings import LengthCurve, PositionBars
+from app.ui.speed.panel import SpeedPanel
+from app.ui.speed.sections import CurveSection, KindsSection
+from tests.ui.speed.parts import ALONE, CURVE, FIGURES, HISTORY, PAIR, box, of_kind
+from tests.ui.speed.rounds import steady
+
+LEARNT = msgspec.structs.replace(PAIR, history=HISTORY)
+
+
+def answer(panel: SpeedPanel, figures: Figures | None = FIGURES) -> None:
+    panel.begin_generation()
+    panel.add_rounds(steady(30, seconds=0.1, accepted=3))
+    panel.end_generation(figures)
+
+
+def rows(panel: SpeedPanel) -> dict[str, str]:
+    shown = of_kind(panel, KindsSection).texts()
+    return {kind: text.replace("\u00a0", " ") for kind, text in shown.items()}
+
+
+def settled(panel: SpeedPanel, qtbot: QtBot) -> None:
+    qtbot.waitUntil(lambda: not panel.is_refreshing())
+
+
+# ------------------------------------------------------------ what drafting pays on
+
+
+def test_what_earlier_answers_brought_is_there_at_once(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(LEARNT)
+    settled(panel, qtbot)
+    assert of_kind(panel, KindsSection).isVisible()
+    assert rows(panel) == {"prose": "Prose · 50 % kept · 50 tok/s", "code": "Code · 80 % kept · 100 tok/s"}
+    panel.set_plain_speed(40.0)
+    settled(panel, qtbot)
+    assert rows(panel) == {"prose": "Prose · 50 % kept · 1.2× plain", "code": "Code · 80 % kept · 2.5× plain"}
+
+
+def test_answers_are_added_when_they_are_there(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(LEARNT)
+    answer(panel)
+    settled(panel, qtbot)
+    assert rows(panel)["code"] == "Code · 78 % kept · 97 tok/s"  # (880 + 172) of 1,352; 1,261 tokens in 13 s
+    assert rows(panel)["prose"] == "Prose · 50 % kept · 50 tok/s"
+    answer(panel, None)  # one that failed has no figures
+    settled(panel, qtbot)
+    assert rows(panel)["code"] == "Code · 78 % kept · 97 tok/s"
+
+
+def test_an_answer_without_a_draft_says_nothing_about_drafting(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(LEARNT)
+    panel.set_draft_length(0)
+    answer(panel)
+    settled(panel, qtbot)
+    assert rows(panel)["code"] == "Code · 80 % kept · 100 tok/s"
+
+
+def test_nothing_is_shown_where_nothing_is_known(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(PAIR)
+    settled(panel, qtbot)
+    assert not of_kind(panel, KindsSection).isVisible()
+    assert not of_kind(panel, CurveSection).isVisible()
+    few = KindFigures(kind="list", tokens=9, seconds=0.1, tested=9, accepted=9, verify_passes=2)
+    panel.set_pair(msgspec.structs.replace(PAIR, history=[few, HISTORY[1]]))
+    settled(panel, qtbot)
+    assert set(rows(panel)) == {"prose"}
+
+
+def test_another_pair_has_its_own(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(LEARNT)
+    answer(panel)
+    panel.set_curve(CURVE)
+    settled(panel, qtbot)
+    panel.set_pair(PairLoaded(request=2, target=PAIR.target))
+    settled(panel, qtbot)
+    assert not of_kind(panel, KindsSection).isVisible()
+    assert not of_kind(panel, CurveSection).isVisible()
+
+
+def test_a_kind_that_drafting_slows_down_is_told(panel: SpeedPanel, qtbot: QtBot) -> None:
+    thinking = KindFigures(kind="thinking", tokens=100, seconds=4.0, verify_passes=100)
+    panel.set_pair(msgspec.structs.replace(PAIR, history=[*HISTORY, thinking]))
+    panel.set_plain_speed(40.0)
+    settled(panel, qtbot)
+    assert rows(panel)["thinking"] == "Thinking · not drafted · 0.6× plain"
+    roles = {label.text().replace("\u00a0", " "): label.property("role") for label in panel.findChildren(QLabel)}
+    assert (roles["0.6× plain"], roles["2.5× plain"]) == ("warning", "plain")
+
+
+def test_the_details_name_what_is_behind_a_row() -> None:
+    details = wording.kind_details(HISTORY[0], None).replace("\u00a0", " ")
+    assert details == (
+        "Code: 1,000 tokens of this pair's answers, 880 of 1,100 guesses kept, 100 tok/s. "
+        "Plain speed is not measured yet."
+    )
+    assert wording.kind_details(HISTORY[0], 40.0).replace("\u00a0", " ").endswith("100 tok/s. Plain 40 tok/s.")
+
+
+# ------------------------------------------------------------ speed by draft length
+
+
+def described(panel: SpeedPanel) -> str:
+    return of_kind(panel, LengthCurve).accessibleDescription().replace("\u00a0", " ")
+
+
+def test_the_curve_marks_the_length_in_use_and_the_one_chosen(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(PAIR)
+    answer(panel)
+    panel.set_curve(CURVE)
+    settled(panel, qtbot)
+    assert of_kind(panel, CurveSection).isVisible()
+    assert described(panel).startswith("plain: 41 tok/s, 1: 55 tok/s")
+    assert described(panel).endswith("16: 62 tok/s, best: 6, in use: 3")
+    box(panel, "Auto").click()  # the pair's default is then chosen
+    settled(panel, qtbot)
+    assert described(panel).endswith("in use: 3, chosen: 6")
+    answer(panel)
+    settled(panel, qtbot)
+    assert described(panel).endswith("in use: 6, chosen: 6")
+
+
+def test_the_curve_stays_while_the_next_answer_is_written_and_after_one_without(
+    panel: SpeedPanel, qtbot: QtBot
+) -> None:
+    panel.set_pair(PAIR)
+    answer(panel)
+    panel.set_curve(CURVE)
+    settled(panel, qtbot)
+    before = described(panel)
+    panel.begin_generation()
+    settled(panel, qtbot)
+    assert described(panel) == before
+    panel.end_generation(None)
+    panel.set_curve([])
+    settled(panel, qtbot)
+    assert described(panel) == before
+
+
+def test_where_nothing_pays_plain_is_best(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(PAIR)
+    panel.set_curve([41.0, 30.0, 20.0])
+    settled(panel, qtbot)
+    assert described(panel).endswith("best: 0")
+
+
+@pytest.mark.parametrize(("passes", "drafted", "expected"), [(90, 252, 3), (45, 90, 2), (44, 90, 0), (0, 0, 0)])
+def test_length_used_by_auto_is_its_mean_or_none_at_all(passes: int, drafted: int, expected: int) -> None:
+    model = DrafterFigures(name="model", drafted=drafted, verify_passes=passes)
+    ngram = DrafterFigures(name="ngram", drafted=99, verify_passes=30)
+    draft = msgspec.structs.replace(FIGURES.draft, verify_passes=120, drafters=[model, ngram])
+    asked = wording.Asked("auto", ("ngram", "model"))
+    assert wording.length_used(asked, msgspec.structs.replace(FIGURES, draft=draft)) == expected
+
+
+def test_length_used_where_it_is_not_the_controllers() -> None:
+    assert wording.length_used(wording.Asked(7, ("model",)), FIGURES) == 7
+    assert wording.length_used(wording.Asked("auto", ("ngram",)), FIGURES) is None
+
+
+def test_n_grams_alone_have_no_mark(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(ALONE)
+    answer(panel)
+    panel.set_curve(CURVE)
+    settled(panel, qtbot)
+    assert "in use" not in described(panel)
+
+
+def painted(curve: LengthCurve) -> QImage:
+    curve.resize(260, curve.sizeHint().height())
+    return curve.grab().toImage()
+
+
+def test_the_column_in_use_is_filled(qtbot: QtBot, panel: SpeedPanel) -> None:
+    def filled(in_use: int | None) -> list[int]:
+        """Columns whose foot has the accent colour."""
+        curve = LengthCurve()
+        qtbot.addWidget(curve)
+        curve.show_curve(CURVE, in_use, None)
+        image = painted(curve)
+        feet = [curve._column(length) for length in range(len(CURVE))]
+        accent = QColor(theme.current().accent)
+        return [
+            length
+            for length, foot in enumerate(feet)
+            if image.pixelColor(round(foot.center().x()), round(foot.bottom()) - 3) == accent
+        ]
+
+    assert filled(5) == [5]
+    assert filled(0) == [0]
+    assert filled(None) == []
+    assert filled(40) == []
+
+
+def test_of_a_long_draft_some_positions_stand_for_all(qtbot: QtBot) -> None:
+    bars = PositionBars()
+    qtbot.addWidget(bars)
+    for length in range(1, 17):
+        bars.show_shares([1.0] * length, 1)
+        places = bars.places()
+        assert len(places) == min(length, 8) == len(set(places))
+        assert places[0] == 1 and places[-1] == length
+        assert list(places) == sorted(places)
+        assert bars.accessibleDescription().count(":") == length
+    bars.show_shares([0.5], 16)
+    assert bars.places()[-1] == 16
