@@ -139,11 +139,12 @@ def best_of_all(
     block_bits, block_logs = _random(keys, np.arange(_BLOCKS * len(pages), dtype=np.uint64) + _BLOCK_COUNTERS)
     most = -np.log(-block_logs / _MEMBERS)
     promised = np.concatenate(pages) + most
+    members = np.arange(0, min(_PAGE, len(scores)), _BLOCKS)
 
     def look(least: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The tokens that promise ``least``, and their scores with noise."""
         blocks = np.flatnonzero(promised >= least)
-        ids = (blocks // _BLOCKS * _PAGE + blocks % _BLOCKS)[:, None] + np.arange(0, _PAGE, _BLOCKS)
+        ids = (blocks // _BLOCKS * _PAGE + blocks % _BLOCKS)[:, None] + members
         promises = scores.take(ids, mode="clip") + most[blocks, None]
         row, column = np.nonzero((promises >= least) & (ids < len(scores)))
         tokens, places = ids[row, column], blocks[row]
