@@ -15,7 +15,7 @@ import msgspec
 import psutil
 
 from app import paths
-from app.engine import llama, rolling_back
+from app.engine import llama
 from app.engine.calibration import Build, KeptCosts, is_sound, measure, up_to_date
 from app.engine.costs import Costs
 from app.engine.drafters.model import ModelDrafter
@@ -35,6 +35,7 @@ from app.engine.protocol import (
     Sampling,
     SpeedChange,
 )
+from app.engine.rolling_back import Tried, try_out
 from app.engine.store import KeyedFile, cache_file, key_of
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
@@ -139,11 +140,12 @@ class Loader:
             prompts = PromptBuilder(model, context.length)
             with context.aborting(self._stopped):
                 _warm_up(context)
-                longest_draft = rolling_back.longest_draft(context, model.vocabulary_size)
+                owner = self._owner(context, path, settings.target_gpu_layers)
+                longest_draft = _longest_draft(context, owner)
             undo.pop_all()
         info = _info(self._header, model, settings.target_gpu_layers)
         ngrams = NgramDrafter(model.is_end)
-        keeper = self._keeper(context, path, settings.target_gpu_layers)
+        keeper = Keeper(context, self._kept, owner, self._stopped)
         return Target(
             path, settings, self._stamp, self._header, model, context, keeper, prompts, ngrams, info, longest_draft
         )
@@ -167,18 +169,20 @@ class Loader:
             undo.callback(context.close)
             with context.aborting(self._stopped):
                 _warm_up(context)
-                if not rolling_back.longest_draft(context, model.vocabulary_size):
+                owner = self._owner(context, path, settings.draft_gpu_layers)
+                if not _longest_draft(context, owner):
                     raise KnownError(_DRAFT_NO_ROLL_BACK)
             undo.pop_all()
         vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
-        keeper = self._keeper(context, path, settings.draft_gpu_layers)
+        keeper = Keeper(context, self._kept, owner, self._stopped)
         drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped, keeper)
         info = _info(header, model, settings.draft_gpu_layers)
         return DraftModel(_stamp(path), model, context, keeper, drafter, info, _default_draft_length(model))
 
-    def _keeper(self, context: llama.Context, path: Path, gpu_layers: int) -> Keeper:
+    def _owner(self, context: llama.Context, path: Path, gpu_layers: int) -> str:
+        """A name for all that the memory behind ``context`` depends on."""
         settings = self._settings
-        owner = key_of(
+        return key_of(
             {
                 "file": (*_stamp(path), _fingerprint(path)),
                 "context": (context.length, settings.kv_type, settings.batch_size, settings.micro_batch_size),
@@ -188,7 +192,6 @@ class Loader:
                 "machine": platform.machine(),
             }
         )
-        return Keeper(context, self._kept, owner, self._stopped)
 
     def _model(self, path: Path, gpu_layers: int, stage: str) -> llama.Model:
         last = -1.0
@@ -291,6 +294,21 @@ def _affordable_snapshots(model: llama.Model, settings: LoadSettings, threads: i
     budget = _SNAPSHOT_SHARE * min(model.size_bytes, psutil.virtual_memory().available)
     count = min(int(budget // size), _MOST_SNAPSHOTS)
     return count if count >= _LEAST_SNAPSHOTS else 0
+
+
+def _longest_draft(context: llama.Context, owner: str) -> int:
+    """How many guesses the memory of ``owner`` can take back: tried out the first time, then known."""
+    back = context.rolling_back
+    if back.any_length:
+        return MAX_DRAFT_LENGTH
+    store = KeyedFile(cache_file("rolling_back.json"), Tried)
+    key = key_of({"owner": owner, "snapshots": back.snapshots})
+    tried = store.get(key)
+    if tried is None:
+        tried = try_out(context, context.model.vocabulary_size)
+        store.put(key, tried)
+    back.use(tried)
+    return tried.longest_draft
 
 
 def _new_context(

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,6 +36,16 @@ _KEPT_BYTES = 512 * 1024 * 1024
 _LARGEST_ERROR = 0.03
 """Of logits after a roll-back: mean squared difference to those without one ÷ their variance. What passes of different
 widths round differently makes 1e-6 (F16) to 4e-3 (4-bit KV cache) of it in random models, a wrong state 0.1 to 2."""
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """What works with a memory, as it was tried out."""
+
+    longest_draft: int
+    """How many guesses can be taken back; 0: none."""
+    snapshots: int
+    marks: bool
+    cuts: bool
 
 
 class Memory(Protocol):
@@ -84,6 +95,10 @@ class RollBack:
     def any_length(self) -> bool:
         """Whether the memory is an ordinary KV cache."""
         return not self.running_state and not self.window
+
+    def use(self, tried: Tried) -> None:
+        """Go back only in ways that work."""
+        self.snapshots, self.marks, self.cuts = tried.snapshots, tried.marks, tried.cuts
 
     def passed(self, width: int) -> None:
         """A pass took in ``width`` tokens."""
@@ -183,15 +198,13 @@ class TestedCache(Cache, Protocol):
         """How it goes back."""
 
 
-def longest_draft(cache: TestedCache, vocabulary: int) -> int:
-    """How many guesses can be taken back from the memory behind ``cache``, tried out in a few passes; 0: none.
+def try_out(cache: TestedCache, vocabulary: int) -> Tried:
+    """How the memory behind ``cache`` can go back, tried out in a few passes.
 
     llama.cpp reports success for roll-backs that leave another state, so logits after them are compared with those of
     a memory that never saw what was taken back. The cache is empty afterwards; what does not work is switched off.
     """
     back = cache.rolling_back
-    if back.any_length:
-        return MAX_DRAFT_LENGTH
     right, wrong = ([place * step % vocabulary for place in range(1, 11)] for step in (7, 11))
     expected = [cache.decode(part, 1)[0].copy() for part in (right[:8], right[8:])]
     cache.roll_back(0)
@@ -202,7 +215,7 @@ def longest_draft(cache: TestedCache, vocabulary: int) -> int:
         back.cuts = back.marks = _comes_back(cache, right[4:8], wrong, expected[0])
         longest = MAX_DRAFT_LENGTH if back.cuts else 0
     cache.roll_back(0)
-    return longest
+    return Tried(longest, back.snapshots, back.marks, back.cuts)
 
 
 def _try_snapshots_and_marks(

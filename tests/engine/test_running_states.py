@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from app.engine import llama, rolling_back
+from app.engine import llama, loading
 from app.engine.drafters import Proposal, Worth, always
 from app.engine.engine import Engine
 from app.engine.llama_memory import Memory
@@ -26,6 +27,7 @@ from app.engine.protocol import (
     ScoreTokens,
     Way,
 )
+from app.engine.rolling_back import Tried, try_out
 from tests.support.architectures import Architecture, make
 from tests.support.generation import GREEDY, Answer, ask, assert_sums_close, run
 
@@ -298,7 +300,7 @@ def test_drafts_are_as_long_as_what_can_be_taken_back(
     engine: Engine, load: Loader, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the snapshots work here: three of them."""
-    monkeypatch.setattr(rolling_back, "longest_draft", _without_marks)
+    monkeypatch.setattr(loading, "try_out", _without_marks)
     load(pairs["qwen35"][0], pairs["llama"][0], **SMALL)
     plain = run(engine, ask("Tell me", sampling=WARM, draft_length=0, max_tokens=60))
     for length in (MAX_DRAFT_LENGTH, "auto"):
@@ -308,12 +310,27 @@ def test_drafts_are_as_long_as_what_can_be_taken_back(
         assert max(r.tested for r in drafted.rounds) <= 3
 
 
-def _without_marks(cache: llama.Context, vocabulary: int) -> int:
-    longest = _longest_draft(cache, vocabulary)
-    if not cache.rolling_back.snapshots:
-        return longest
-    cache.rolling_back.marks = False
-    return cache.rolling_back.snapshots
+def _without_marks(cache: llama.Context, vocabulary: int) -> Tried:
+    tried = try_out(cache, vocabulary)
+    if not tried.snapshots:
+        return tried
+    return msgspec.structs.replace(tried, longest_draft=tried.snapshots, marks=False)
 
 
-_longest_draft = rolling_back.longest_draft
+@pytest.mark.parametrize("architecture", RUNNING)
+def test_what_was_tried_out_is_not_tried_again(
+    engine: Engine, load: Loader, pairs: Pairs, monkeypatch: pytest.MonkeyPatch, architecture: Architecture
+) -> None:
+    tried: list[Tried] = []
+
+    def counted(cache: llama.Context, vocabulary: int) -> Tried:
+        tried.append(try_out(cache, vocabulary))
+        return tried[-1]
+
+    monkeypatch.setattr(loading, "try_out", counted)
+    for _ in range(2):
+        assert load(*pairs[architecture], **SMALL).drafting_off is None
+        engine.unload()
+    assert len(tried) == 2, "target and draft, once each"
+    load(pairs[architecture][0], kv_type="q8_0", **SMALL)
+    assert len(tried) == 3
