@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,10 +15,6 @@ from app.engine.sampling import Floats
 Tokens = NDArray[np.int32]
 
 
-class RollBackError(Exception):
-    """The memory of this model cannot be cut back to a part of it (recurrent and hybrid models)."""
-
-
 class Cache(Protocol):
     """A KV cache that holds exactly ``tokens``, at most ``length`` of them, fed at most ``chunk`` at once."""
 
@@ -31,7 +26,13 @@ class Cache(Protocol):
         """Feed ``tokens``; the logits of the last ``outputs`` of them, shape (outputs, vocabulary)."""
 
     def roll_back(self, length: int) -> None:
-        """Forget all but the first ``length`` tokens. Raises `RollBackError`, and forgets all, where it cannot."""
+        """Forget all but the first ``length`` tokens, and some of these where the memory goes back to marks only."""
+
+    def hold(self, count: int) -> None:
+        """``count`` guesses, and what is known already, are fed next: be ready to come back to here after them."""
+
+    def remember(self) -> None:
+        """Be ready to come back to here later, as far as there is memory for it."""
 
     def aborting(self, should_stop: Callable[[], bool]) -> AbstractContextManager[None]:
         """``with`` block in which `decode` raises `Cancelled` early, where it can, when ``should_stop`` says so."""
@@ -54,8 +55,8 @@ class State:
 class SavableCache(Cache, Protocol):
     """A KV cache whose content can be copied out and put back."""
 
-    def least(self) -> int:
-        """The fewest tokens it can be cut to as it is."""
+    def reach(self, length: int) -> int:
+        """How many tokens `roll_back` to ``length`` would leave, if nothing fails."""
 
     def state_size(self) -> int:
         """Bytes of the `State` that `save` would return."""
@@ -68,9 +69,8 @@ class SavableCache(Cache, Protocol):
 
 
 def cut_to(cache: Cache, tokens: Sequence[int]) -> int:
-    """Cut ``cache`` to what it shares with ``tokens``, to nothing where it cannot be cut; how many tokens that is."""
-    with contextlib.suppress(RollBackError):
-        cache.roll_back(shared_prefix(cache.tokens, tokens))
+    """Cut ``cache`` to what it shares with ``tokens``, or as near to it as it can; how many tokens that is."""
+    cache.roll_back(shared_prefix(cache.tokens, tokens))
     return len(cache.tokens)
 
 

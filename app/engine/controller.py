@@ -18,6 +18,7 @@ from app.engine.curve import break_even, speeds_by_length
 from app.engine.drafters import Proposal
 from app.engine.probes import ProbeBudget
 from app.engine.protocol import DrafterName, Pause, Propose, TextKind, Way
+from app.engine.stopping import count_worth_testing
 
 _PAUSE = 0.98
 """Drafting stops when it promises less than this share of plain decoding's speed, and starts again when it is level."""
@@ -110,7 +111,6 @@ class Controller:
         self._survival = 1.0
         self._sum = 0.0
         self._drafted = 0
-        self._best = 0.0
         self._recent_odds = 1.0
 
     def leave_out(self, drafter: DrafterName) -> None:
@@ -227,7 +227,6 @@ class Controller:
         self._arm = self._arms.model(way)
         self._recent_odds = self._arm.recent_odds()
         self._survival, self._sum, self._drafted = 1.0, 1.0, 0
-        self._best = 1.0 - self._rate * self._seconds[0]
 
     def worth(self, confidence: float) -> bool:
         """Whether one more token pays, after a token of ``confidence``. What was drafted so far is paid for."""
@@ -238,14 +237,16 @@ class Controller:
             return False
         self._survival *= self._arm.chance(confidence, done, self._recent_odds)
         self._drafted = done = done + 1
-        self._sum += self._survival
         rate, seconds, expected = self._rate, self._seconds, self._expected
-        self._best = max(self._best, self._sum - rate * seconds[done])
+        # To stop here is to test all, to leave this token to the target, or to pass all of them one by one.
+        best = max(self._sum - rate * seconds[done - 1], done * (1.0 - rate * seconds[0]))
+        self._sum += self._survival
+        best = max(best, self._sum - rate * seconds[done])
         scale = self._survival / self._survivals[done]
         base = self._sum - scale * expected[done]
         cost = rate * self.costs.draft
         for more in range(done + 1, self._reach + 1):
-            if base + scale * expected[more] - rate * seconds[more] - cost * (more - done) > self._best:
+            if base + scale * expected[more] - rate * seconds[more] - cost * (more - done) > best:
                 return True
         return False
 
@@ -256,16 +257,8 @@ class Controller:
         # confidence of the tokens behind it does.
         if self._fixed is not None or plan.drafter != "model" or proposal.distributions is not None:
             return count
-        rate, seconds = self._rate, self._seconds
-        best, best_value = 0, 1.0 - rate * seconds[0]
-        survival = total = 1.0
-        for length, chance in enumerate(self._chances(self._arms.model(plan.way), proposal, count), 1):
-            survival *= chance
-            total += survival
-            value = total - rate * seconds[length]
-            if value >= best_value:
-                best, best_value = length, value
-        return best
+        chances = self._chances(self._arms.model(plan.way), proposal, count)
+        return count_worth_testing(chances, self._rate, self._seconds, self.costs.draft)
 
     def _chances(self, arm: Acceptance, proposal: Proposal, count: int) -> list[float]:
         count = min(count, len(proposal.tokens))

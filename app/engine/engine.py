@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 
 import msgspec
-import numpy as np
 import psutil
 
 from app.engine import llama
@@ -31,7 +30,6 @@ from app.engine.loading import (
 from app.engine.prompt import Prompt
 from app.engine.protocol import (
     DEFAULT_DRAFT_LENGTH,
-    MAX_DRAFT_LENGTH,
     Generate,
     GenerationFinished,
     GenerationStarted,
@@ -107,7 +105,7 @@ class Engine:
                 self._draft = loader.draft(target)
             except KnownError as error:
                 refused = str(error)
-        if not target.model.cannot_roll_back:
+        if target.longest_draft:
             self._costs = measured_costs(target, self._draft, threads, self._should_abort)
             self._history = pair_history(target, self._draft, threads)
         return PairLoaded(
@@ -115,7 +113,7 @@ class Engine:
             target=target.info,
             draft=self._draft.info if self._draft else None,
             draft_refused=refused,
-            drafting_off=NO_ROLL_BACK if target.model.cannot_roll_back else None,
+            drafting_off=None if target.longest_draft else NO_ROLL_BACK,
             context_length=target.context.length,
             threads=threads,
             template=target.prompts.template,
@@ -239,13 +237,14 @@ class Engine:
     def _controller(self, command: Generate, drafters: list[Drafter]) -> Controller | None:
         if not drafters or not self._costs:
             return None
+        limit = self._loaded().longest_draft
         return Controller(
             self._costs.costs,
             drafters=[drafter.name for drafter in drafters],
-            limit=MAX_DRAFT_LENGTH,
+            limit=limit,
             propose=command.propose,
             start=self._history.priors(command.accept) if self._history else None,
-            fixed=None if command.draft_length == "auto" else command.draft_length,
+            fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
         )
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
@@ -290,9 +289,7 @@ class Engine:
         choice = Choice(logits, tokens, command.sampling, command.seed)
         return TokensScored(
             request=command.request,
-            logits=[
-                float(np.nan_to_num(logits[candidate])) for candidate in command.candidates
-            ],  # JSON has no infinity
+            logits=[choice.logit(candidate) for candidate in command.candidates],
             scores=[choice.score(candidate) for candidate in command.candidates],
             could_win=[choice.could_win(candidate, rounding) for candidate in command.candidates],
             rounding=rounding,
@@ -320,16 +317,20 @@ class Engine:
     ) -> Generator[PromptProgressed, None, Floats]:
         """Feed what is new of a prompt; returns the logits of its last token, shape (1, vocabulary)."""
         logits: Floats | None = None
+        end = len(tokens)
+        marked = end - 1 if context.rolling_back.remembers(end - 1) else end
         with context.aborting(self._should_abort):
-            while (done := len(context.tokens)) < len(tokens):
+            while (done := len(context.tokens)) < end:
                 if self._cancel.is_set():
                     raise Cancelled
-                chunk = tokens[done : done + context.chunk]
-                last = done + len(chunk) == len(tokens)
+                if done == marked:
+                    context.remember()
+                chunk = tokens[done : marked if done < marked else end][: context.chunk]
+                last = done + len(chunk) == end
                 logits = context.decode(chunk, 1 if last else 0)
                 self.last_progress = time.monotonic()
                 if not last:
-                    yield PromptProgressed(request=request, done=len(context.tokens), total=len(tokens))
+                    yield PromptProgressed(request=request, done=len(context.tokens), total=end)
         assert logits is not None, "at least the last token of a prompt is always fed"
         return logits
 

@@ -217,8 +217,7 @@ class Keeper:
 
     def _shared(self, tokens: Sequence[int]) -> int:
         """How much of ``tokens`` would be left in the cache if it were only cut."""
-        shared = shared_prefix(self._cache.tokens, tokens)
-        return shared if shared == len(self._cache.tokens) or shared >= self._cache.least() else 0
+        return self._cache.reach(shared_prefix(self._cache.tokens, tokens))
 
     def _pays(self, lost: int, *, repeats: bool) -> bool:
         """Whether to copy the cache before so many of its tokens are ``lost``."""

@@ -1,8 +1,7 @@
-"""The only place that calls llama.cpp: models, contexts, logits and roll-backs behind two small classes."""
+"""Calls llama.cpp: models, contexts and logits behind two small classes. Only `llama_memory` does as well."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import logging
 import os
@@ -21,8 +20,10 @@ import llama_cpp
 import numpy as np
 from llama_cpp import _ggml
 
-from app.engine.cache import RollBackError, State
+from app.engine.cache import State
+from app.engine.llama_memory import SEQUENCE, WHOLE, Memory
 from app.engine.protocol import MAX_DRAFT_LENGTH, KvType, Quantization
+from app.engine.rolling_back import RollBack
 from app.engine.sampling import Floats
 from app.errors import Cancelled, KnownError
 
@@ -37,8 +38,6 @@ _DEVICE_GPU, _DEVICE_INTEGRATED_GPU = 1, 2
 _LOG_WARN, _LOG_ERROR = 3, 4
 _ABORTED = 2
 _NO_SLOT = 1
-_SEQUENCE = 0
-_WHOLE_STATE = llama_cpp.LLAMA_STATE_SEQ_FLAGS_NONE
 _LEAST_CONTEXT = 256
 """llama.cpp rounds the cache up to this, but cuts batches to what was asked, and a verify pass has to fit into one."""
 _last_errors: list[str] = []
@@ -171,6 +170,7 @@ class Model:
         self.training_context: int = llama_cpp.llama_model_n_ctx_train(self._handle)
         self.parameters: int = llama_cpp.llama_model_n_params(self._handle)
         self.layers: int = llama_cpp.llama_model_n_layer(self._handle)
+        self.size_bytes: int = llama_cpp.llama_model_size(self._handle)
         self.window: int = llama_cpp.llama_model_n_swa(self._handle)
         """Tokens of the sliding window of those layers that attend to no more; 0 where all attend to everything."""
         self._pieces: dict[int, bytes] = {}
@@ -181,7 +181,7 @@ class Model:
         return llama_cpp.llama_init_from_model(self._handle, params) or 0
 
     @property
-    def cannot_roll_back(self) -> bool:
+    def has_running_state(self) -> bool:
         """Recurrent and hybrid models keep a state that cannot be cut at a token."""
         recurrent = llama_cpp.llama_model_is_recurrent(self._handle)
         return bool(recurrent or llama_cpp.llama_model_is_hybrid(self._handle))
@@ -272,8 +272,12 @@ class Context:
         threads: int,
         kv_type: KvType,
         outputs: int = MAX_DRAFT_LENGTH + 1,
+        snapshots: int = 0,
     ) -> None:
-        """``length`` tokens of cache; ``outputs`` is the largest number of positions whose logits are asked at once."""
+        """``length`` tokens of cache; ``outputs`` is the largest number of positions whose logits are asked at once.
+
+        ``snapshots`` of a running state are asked for after each pass; where the model cannot, there are none.
+        """
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = max(length, _LEAST_CONTEXT)
         params.n_batch = min(batch_size, params.n_ctx)
@@ -282,6 +286,8 @@ class Context:
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
         params.type_k = params.type_v = _KV_TYPES[kv_type]
+        params.n_rs_seq = snapshots
+        params.swa_full = model.has_running_state  # else keys and values behind the windows would be kept for nothing
         params.no_perf = True
         _last_errors.clear()
         self._handle = model.new_context(params)
@@ -294,7 +300,13 @@ class Context:
         self.length: int = llama_cpp.llama_n_ctx(self._handle)
         self.chunk: int = params.n_ubatch
         self.tokens: list[int] = []
-        self._memory = llama_cpp.llama_get_memory(self._handle)
+        self._memory = Memory(self._handle)
+        self.rolling_back = RollBack(
+            self._memory,
+            running_state=model.has_running_state,
+            window=0 if model.has_running_state else model.window,
+            snapshots=llama_cpp.llama_n_rs_seq(self._handle),
+        )
         self._batch = llama_cpp.llama_batch_init(params.n_batch, 0, 1)
         self._capacity: int = params.n_batch
         self._views = [
@@ -303,7 +315,7 @@ class Context:
         ]
         for i in range(params.n_batch):
             self._batch.n_seq_id[i] = 1
-            self._batch.seq_id[i][0] = _SEQUENCE
+            self._batch.seq_id[i][0] = SEQUENCE
         self._rows: Floats = np.empty((0, 0), np.float32)
         self._rows_address = 0
         self._abort: object = None
@@ -312,8 +324,8 @@ class Context:
         """Feed ``tokens`` (at most a batch) after the cached ones.
 
         Returns the logits of the last ``outputs`` of them, shape (outputs, vocabulary), a view that is valid until the
-        next call. On any error, and when the abort check of `aborting` says stop (`Cancelled`), the cache is as before,
-        or empty where it cannot be rolled back.
+        next call. On any error, and when the abort check of `aborting` says stop (`Cancelled`), the cache is rolled
+        back to what it was before, as far as it can be.
         """
         count = len(tokens)
         if count > self._capacity or len(self.tokens) + count > self.length:
@@ -326,10 +338,11 @@ class Context:
         self._batch.n_tokens = count
         code = llama_cpp.llama_decode(self._handle, self._batch)
         if code != 0:
-            with contextlib.suppress(RollBackError):  # a recurrent memory is then empty, which is as good
-                self._cut(len(self.tokens))
+            self.rolling_back.passed(0)
+            self._go_back(len(self.tokens), len(self.tokens) + count)
             self._raise(code)
         self.tokens.extend(tokens)
+        self.rolling_back.passed(count)
         return self._logits(outputs)
 
     @staticmethod
@@ -352,59 +365,48 @@ class Context:
         return self._rows[:outputs]
 
     def roll_back(self, length: int) -> None:
-        """Forget all but the first ``length`` tokens.
+        """See `Cache.roll_back`."""
+        if length < len(self.tokens):
+            self._go_back(length, len(self.tokens))
 
-        Raises `RollBackError`, and forgets everything, when this memory cannot be cut.
-        """
-        if length >= len(self.tokens):
-            return
-        self._cut(length)
-        del self.tokens[length:]
+    def _go_back(self, length: int, held: int) -> None:
+        del self.tokens[self.rolling_back.to(length, held) :]
 
-    def _cut(self, length: int) -> None:
-        reaches = length == 0 or length >= self._least_of_window()
-        if not (reaches and llama_cpp.llama_memory_seq_rm(self._memory, _SEQUENCE, length, -1)):
-            self.clear()
-            raise RollBackError(f"the memory of {self.model.path.name} cannot be rolled back to {length} tokens")
+    def hold(self, count: int) -> None:
+        """See `Cache.hold`."""
+        self.rolling_back.hold(len(self.tokens), count)
+
+    def remember(self) -> None:
+        """See `Cache.remember`."""
+        self.rolling_back.remember(len(self.tokens))
 
     def clear(self) -> None:
         """Forget everything."""
-        llama_cpp.llama_memory_clear(self._memory, True)
+        self.rolling_back.forget()
+        self._memory.erase()
         self.tokens.clear()
 
-    def least(self) -> int:
-        """The fewest tokens it can be cut to as it is, other than none; all it holds where it cannot be cut."""
-        return len(self.tokens) if self.model.cannot_roll_back else self._least_of_window()
-
-    def _least_of_window(self) -> int:
-        """A state that was put back lacks what is behind the sliding window, so a cut must not reach for that."""
-        window = self.model.window
-        oldest = llama_cpp.llama_memory_seq_pos_min(self._memory, _SEQUENCE) if window else 0
-        return min(oldest + window - 1, len(self.tokens)) if oldest > 0 else 0
+    def reach(self, length: int) -> int:
+        """See `SavableCache.reach`."""
+        return self.rolling_back.reach(length, len(self.tokens)) if length < len(self.tokens) else len(self.tokens)
 
     def state_size(self) -> int:
-        """Bytes of the `State` that `save` would return."""
-        return int(llama_cpp.llama_state_seq_get_size_ext(self._handle, _SEQUENCE, _WHOLE_STATE))
+        """See `SavableCache.state_size`."""
+        return self._memory.size(WHOLE)
 
     def save(self) -> State:
-        """A copy of what it holds. Raises `KnownError` when llama.cpp cannot, `MemoryError` without room for it."""
+        """See `SavableCache.save`."""
         data = np.empty(self.state_size(), np.uint8)
-        pointer = data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
-        size = llama_cpp.llama_state_seq_get_data_ext(self._handle, pointer, len(data), _SEQUENCE, _WHOLE_STATE)
-        if size != len(data) or size == 0:
+        if not len(data) or not self._memory.copy_out(data, WHOLE):
             raise KnownError("llama.cpp could not copy its KV cache.")
-        count = len(self.tokens)
-        whole = self.model.cannot_roll_back or count > self.model.window > 0  # it has no tokens behind the window
-        return State(np.array(self.tokens, np.int32), data, count if whole else 0)
+        return State(np.array(self.tokens, np.int32), data, self.rolling_back.least_of_copy(len(self.tokens)))
 
     def restore(self, state: State) -> bool:
-        """Hold what ``state`` has, and nothing else; False, and it holds nothing, when that does not work."""
-        pointer = state.data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
-        size = llama_cpp.llama_state_seq_set_data_ext(self._handle, pointer, len(state.data), _SEQUENCE, _WHOLE_STATE)
-        newest = llama_cpp.llama_memory_seq_pos_max(self._memory, _SEQUENCE)
-        if size != len(state.data) or newest != len(state.tokens) - 1:
+        """See `SavableCache.restore`."""
+        if not self._memory.copy_back(state.data, WHOLE) or self._memory.newest() != len(state.tokens) - 1:
             self.clear()
             return False
+        self.rolling_back.forget()
         self.tokens = state.tokens.tolist()
         return True
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from app import paths
-from app.engine import llama
+from app.engine import llama, rolling_back
 from app.engine.calibration import Build, KeptCosts, is_sound, measure, up_to_date
 from app.engine.costs import Costs
 from app.engine.drafters.model import ModelDrafter
@@ -43,8 +44,14 @@ log = logging.getLogger("slipstream.engine")
 
 _DEFAULT_CONTEXT = 8192
 _SMALL_DRAFT_PARAMETERS = 20_000_000
+_MOST_SNAPSHOTS, _LEAST_SNAPSHOTS = 8, 2
+"""Of a running state after each pass. They cost memory, and time in every pass; what is drafted beyond them is held
+with a copy, and what was accepted then has to be fed again."""
+_SNAPSHOT_SHARE = 1 / 8
+"""Of the free memory and of the model's size, snapshots may take at most so much."""
 _FINGERPRINT_BYTES = 1024 * 1024
-NO_ROLL_BACK = "The target keeps a running state that cannot be rolled back, so drafting is off."
+NO_ROLL_BACK = "Rejected guesses cannot be taken back from the running state of this target, so drafting is off."
+_DRAFT_NO_ROLL_BACK = "Rejected guesses cannot be taken back from the running state of this draft, so it is not used."
 
 
 @dataclass
@@ -61,6 +68,8 @@ class Target:
     prompts: PromptBuilder
     ngrams: NgramDrafter
     info: ModelInfo
+    longest_draft: int
+    """How many guesses its memory can take back; 0: drafting is off."""
 
     def close(self) -> None:
         """Free it."""
@@ -125,15 +134,18 @@ class Loader:
                 raise KnownError(f"{path.name} is not a model that writes text token after token.")
             wanted = settings.context_length or min(model.training_context or _DEFAULT_CONTEXT, _DEFAULT_CONTEXT)
             self._on_progress(LoadProgressed(request=self._command.request, stage="context", fraction=0.0))
-            context = _new_context(model, settings, wanted, self._threads, MAX_DRAFT_LENGTH + 1)
+            context = _target_context(model, settings, wanted, self._threads)
             undo.callback(context.close)
             prompts = PromptBuilder(model, context.length)
             _warm_up(context)
+            longest_draft = rolling_back.longest_draft(context, model.vocabulary_size)
             undo.pop_all()
         info = _info(self._header, model, settings.target_gpu_layers)
         ngrams = NgramDrafter(model.is_end)
         keeper = self._keeper(context, path, settings.target_gpu_layers)
-        return Target(path, settings, self._stamp, self._header, model, context, keeper, prompts, ngrams, info)
+        return Target(
+            path, settings, self._stamp, self._header, model, context, keeper, prompts, ngrams, info, longest_draft
+        )
 
     def draft(self, target: Target) -> DraftModel:
         """Load the draft, which has to fit ``target``."""
@@ -142,19 +154,19 @@ class Loader:
         verdict = compare(target.header, header)
         if not verdict.fits:
             raise KnownError(verdict.reason)
-        if target.model.cannot_roll_back:
+        if not target.longest_draft:
             raise KnownError(NO_ROLL_BACK)
         threads = self._threads
         with contextlib.ExitStack() as undo:
             model = self._model(path, settings.draft_gpu_layers, "draft")
             undo.callback(model.close)
-            if model.cannot_roll_back:
-                raise KnownError("The draft keeps a running state that cannot be rolled back, so drafting is off.")
             if model.parameters < _SMALL_DRAFT_PARAMETERS:
                 threads = 1  # below this size waiting for each other costs threads more than they share
             context = _new_context(model, settings, target.context.length, threads, 1)
             undo.callback(context.close)
             _warm_up(context)
+            if not rolling_back.longest_draft(context, model.vocabulary_size):
+                raise KnownError(_DRAFT_NO_ROLL_BACK)
             undo.pop_all()
         vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
         keeper = self._keeper(context, path, settings.draft_gpu_layers)
@@ -213,7 +225,8 @@ class PairCosts:
 def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopped: Callable[[], bool]) -> PairCosts:
     """What passes of this pair cost here, from the last time if nothing has changed. Raises `Cancelled`."""
     store = KeyedFile(cache_file("costs.json"), KeptCosts)
-    key = key_of({**_pair(target, draft, threads), "settings": msgspec.to_builtins(target.settings)})
+    facts = {"settings": msgspec.to_builtins(target.settings), "snapshots": target.context.rolling_back.snapshots}
+    key = key_of({**_pair(target, draft, threads), **facts})
     kept = store.get(key)
     build = Build(llama.engine_name(), driver_name(llama.gpu_devices()))
 
@@ -252,7 +265,35 @@ def _checked_header(path: Path) -> GgufHeader:
     return header
 
 
-def _new_context(model: llama.Model, settings: LoadSettings, length: int, threads: int, outputs: int) -> llama.Context:
+def _target_context(model: llama.Model, settings: LoadSettings, length: int, threads: int) -> llama.Context:
+    """With as many snapshots of its running state as there is memory for; without any where it would not fit else."""
+    snapshots = _affordable_snapshots(model, settings, threads)
+    while snapshots:
+        try:
+            return _new_context(model, settings, length, threads, MAX_DRAFT_LENGTH + 1, snapshots)
+        except KnownError as error:
+            log.info("no room for %d snapshots: %s", snapshots, error)
+            snapshots = snapshots // 2 if snapshots >= 2 * _LEAST_SNAPSHOTS else 0
+    return _new_context(model, settings, length, threads, MAX_DRAFT_LENGTH + 1)
+
+
+def _affordable_snapshots(model: llama.Model, settings: LoadSettings, threads: int) -> int:
+    if not model.has_running_state:
+        return 0
+    small = msgspec.structs.replace(settings, batch_size=32, micro_batch_size=32)
+    with contextlib.closing(_new_context(model, small, 1, threads, 1, snapshots=1)) as probe:
+        probe.decode([0], 1)
+        if not probe.rolling_back.snapshots:
+            return 0
+        size = probe.rolling_back.mark_size()
+    budget = _SNAPSHOT_SHARE * min(model.size_bytes, psutil.virtual_memory().available)
+    count = min(int(budget // size), _MOST_SNAPSHOTS)
+    return count if count >= _LEAST_SNAPSHOTS else 0
+
+
+def _new_context(
+    model: llama.Model, settings: LoadSettings, length: int, threads: int, outputs: int, snapshots: int = 0
+) -> llama.Context:
     return llama.Context(
         model,
         length=length,
@@ -261,6 +302,7 @@ def _new_context(model: llama.Model, settings: LoadSettings, length: int, thread
         threads=threads,
         kv_type=settings.kv_type,
         outputs=outputs,
+        snapshots=snapshots,
     )
 
 

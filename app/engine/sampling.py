@@ -20,7 +20,8 @@ from app.errors import KnownError
 
 Floats = NDArray[np.float32]
 _LEAST_BLOCKS, _BLOCKS_PER_CANDIDATE = 512, 8
-_FIRST_NUCLEUS = 256
+_NUCLEUS_STEP, _LEAST_WEIGHT = 0.05, 1e-30
+"""How the nucleus of top-p is widened: to weights smaller by this factor, the likeliest token's being 1; to the end."""
 _ROUNDING = 1e-5
 """By how much a bound on logits, which are single precision, is widened; the exact cut is made after it."""
 
@@ -197,28 +198,31 @@ def _without_top_k(row: Floats, sampling: Sampling) -> Distributions:
 
     Their log probabilities are among all tokens, whose sum only top-p needs; without it they are relative to the first.
     """
-    best, temperature = row.max(), np.float32(sampling.temperature)
+    best = row.max()
     check_finite(best)
-    total = np.exp((row - best) / temperature).sum() if sampling.top_p < 1.0 else 1.0
+    total = 1.0
+    if sampling.top_p < 1.0:
+        weights = row - best
+        weights *= np.float32(1.0 / sampling.temperature)
+        np.exp(weights, out=weights)
+        total = float(weights.sum())
     if sampling.min_p > 0.0:
-        least = best + temperature * np.float32(np.log(sampling.min_p) - _ROUNDING)
-        candidates = np.flatnonzero(row >= least)
-        ids = candidates[np.lexsort((candidates, -row[candidates]))]
+        candidates = np.flatnonzero(row >= best + np.float32(sampling.temperature * np.log(sampling.min_p) - _ROUNDING))
     else:
-        ids = _nucleus(row, best, temperature, float(total * sampling.top_p))
+        candidates = _nucleus(weights, total * sampling.top_p)
+    ids = candidates[np.lexsort((candidates, -row[candidates]))]
     scores = (row[ids].astype(np.float64) - float(best)) / sampling.temperature
-    return Distributions(ids[None, :], (scores - np.log(float(total)))[None, :])
+    return Distributions(ids[None, :], (scores - np.log(total))[None, :])
 
 
-def _nucleus(row: Floats, best: np.float32, temperature: np.float32, weight: float) -> NDArray[np.int64]:
-    """The most likely tokens, at least so many that their weights, the first one's being 1, sum up to ``weight``."""
-    count = _FIRST_NUCLEUS
+def _nucleus(weights: Floats, enough: float) -> NDArray[np.int64]:
+    """All tokens above some weight, low enough that together they weigh more than ``enough``."""
+    least = 1.0
     while True:
-        count = min(count, len(row))
-        ids = top_candidates(row, count)
-        if count == len(row) or float(np.exp((row[ids] - best) / temperature).sum()) > weight * (1.0 + _ROUNDING):
-            return ids
-        count *= 8
+        least *= _NUCLEUS_STEP
+        candidates = np.flatnonzero(weights >= least)
+        if least < _LEAST_WEIGHT or float(weights[candidates].sum()) > enough * (1.0 + _ROUNDING):
+            return candidates
 
 
 def stack(rows: Sequence[Distributions]) -> Distributions:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.engine.cache import Cache, RollBackError
+from app.engine.cache import Cache
 from app.engine.protocol import Sampling
 from app.engine.sampling import Floats, distributions, penalise
 from app.engine.verification import draw, gumbel
@@ -34,17 +34,23 @@ def logits_behind(cache: Cache, tokens: Sequence[int], should_stop: Callable[[],
 
     ``cache`` holds a true beginning of ``tokens`` without the last, and all of them afterwards. The last `LOOKED_AT`
     are processed in passes of 16 and then again one by one, as plain decoding does: the logits are those of the last
-    pass of width 1. A cache that cannot be cut gets all in one go, and the least rounding. Raises `Cancelled`.
+    pass of width 1. Raises `Cancelled`.
     """
     split = max(len(tokens) - LOOKED_AT, 0)
-    try:
-        cache.roll_back(split)
-        _feed(cache, tokens[:split], should_stop)
-        logits, difference = _both_ways(cache, tokens[split:], should_stop)
-    except RollBackError:
-        _feed(cache, tokens[:-1], should_stop)
-        logits, difference = cache.decode(tokens[-1:], 1)[0].copy(), 0.0
-    return logits, max(LEAST_ROUNDING, _MARGIN * difference)
+    cache.roll_back(split)
+    _feed(cache, tokens[:split], should_stop)
+    cache.hold(len(tokens) - split)
+    parts = [tokens[i : i + _WIDTH] for i in range(split, len(tokens), _WIDTH)]
+    wide = np.concatenate([cache.decode(part, len(part)).copy() for part in parts])
+    cache.roll_back(split)
+    _feed(cache, tokens[:split], should_stop)
+    largest, logits = 0.0, wide[-1]
+    for token, row in zip(tokens[split:], wide, strict=True):
+        if should_stop():
+            raise Cancelled
+        logits = cache.decode([token], 1)[0].copy()
+        largest = max(largest, float(np.abs(np.nan_to_num(logits) - np.nan_to_num(row)).max()))
+    return logits, max(LEAST_ROUNDING, _MARGIN * largest)
 
 
 def _feed(cache: Cache, tokens: Sequence[int], should_stop: Callable[[], bool]) -> None:
@@ -53,21 +59,6 @@ def _feed(cache: Cache, tokens: Sequence[int], should_stop: Callable[[], bool]) 
             if should_stop():
                 raise Cancelled
             cache.decode(tokens[done : done + cache.chunk], 0)
-
-
-def _both_ways(cache: Cache, tokens: Sequence[int], should_stop: Callable[[], bool]) -> tuple[Floats, float]:
-    """The logits of the last of ``tokens``, and the largest difference of any logit between both ways."""
-    start = len(cache.tokens)
-    parts = [tokens[i : i + _WIDTH] for i in range(0, len(tokens), _WIDTH)]
-    wide = np.concatenate([cache.decode(part, len(part)).copy() for part in parts])
-    cache.roll_back(start)
-    largest, logits = 0.0, wide[-1]
-    for token, row in zip(tokens, wide, strict=True):
-        if should_stop():
-            raise Cancelled
-        logits = cache.decode([token], 1)[0].copy()
-        largest = max(largest, float(np.abs(np.nan_to_num(logits) - np.nan_to_num(row)).max()))
-    return logits, largest
 
 
 @dataclass(frozen=True)
@@ -86,6 +77,10 @@ class Choice:
     def token(self) -> int:
         """What the target chooses."""
         return self._token(self.logits)
+
+    def logit(self, candidate: int) -> float:
+        """Finite also where the model masks a token: messages have no infinity."""
+        return float(np.nan_to_num(self.logits[candidate]))
 
     def score(self, candidate: int) -> float | None:
         """log p + noise, the largest wins; ``None`` for what the sampler leaves out."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from app.engine.cache import Cache, RollBackError
+from app.engine.cache import Cache
 from app.engine.drafters import Proposal
 from app.engine.drafting import NO_DRAFT, Draft, Drafting
 from app.engine.kinds import TextKinds
@@ -18,6 +17,8 @@ from app.engine.text import TextStream
 from app.engine.verification import Verdict, coupled, rejection, sample
 from app.errors import Cancelled
 
+_CAUGHT_UP = 4
+"""At most so many tokens that a roll-back took too much are fed again within a verify pass; more go before it."""
 _PROMPT_END = 16
 """Tokens of the prompt in which a chat template may begin the model's thinking."""
 
@@ -119,13 +120,12 @@ class Decoding:
         draft = self._draft()
         proposal = draft.proposal.first(draft.tested)
         drafted = time.perf_counter()
-        cached = len(self._target.tokens)
-        keep = cached
+        keep = len(self.context) - 1
         try:
-            logits = self._target.decode([self.context[-1], *proposal.tokens], len(proposal.tokens) + 1)
+            logits = self._verify(proposal.tokens)
             verified = time.perf_counter()
             verdict = self._judge(logits, proposal)
-            keep = cached + 1 + verdict.accepted
+            keep = len(self.context) + verdict.accepted
         finally:
             self._target.roll_back(keep)
         tokens, pieces = self._take(verdict, proposal, draft.drafter)
@@ -149,6 +149,20 @@ class Decoding:
             other_seconds=time.perf_counter() - verified,
             time=self._since_start(),
         )
+
+    def _verify(self, guesses: list[int]) -> Floats:
+        """The logits behind the context and behind each of ``guesses``, shape (guesses + 1, vocabulary).
+
+        A memory that goes back to marks only may lack more than the last token of the context.
+        """
+        target, end = self._target, len(self.context) - 1
+        if end - len(target.tokens) > _CAUGHT_UP:
+            while missing := self.context[len(target.tokens) : end][: target.chunk]:
+                if self._cancelled():
+                    raise Cancelled
+                target.decode(missing, 0)
+        target.hold(len(guesses))
+        return target.decode([*self.context[len(target.tokens) :], *guesses], len(guesses) + 1)
 
     def _draft(self) -> Draft:
         if not self._drafting:
@@ -218,5 +232,4 @@ class Decoding:
     def _trim_cache(self) -> None:
         """Nothing behind the end of the answer stays in the cache; of a stop string, nothing at all."""
         keep = self._text.safe_tokens if self.finish_reason == "stop_string" else len(self.token_ids)
-        with contextlib.suppress(RollBackError):  # a recurrent target: the next prompt is processed from its start
-            self._target.roll_back(self._prompt_length + keep)
+        self._target.roll_back(self._prompt_length + keep)

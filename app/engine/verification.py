@@ -35,13 +35,15 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _MASK = (1 << 64) - 1
-_BLOCKS, _MEMBERS = 4096, 64
-_PAGE = _BLOCKS * _MEMBERS
-"""Token t is member t mod `_PAGE` ÷ `_BLOCKS` of block t mod `_BLOCKS` of page t ÷ `_PAGE`, whatever the vocabulary."""
-_BLOCK_COUNTERS = 1 << 40
-"""Counters of blocks begin here, those of tokens end before."""
+_BLOCK_BITS, _MEMBER_BITS = np.uint64(12), np.uint64(6)
+_PAGE_BITS = _BLOCK_BITS + _MEMBER_BITS
+_BLOCKS, _MEMBERS, _PAGE = 1 << int(_BLOCK_BITS), 1 << int(_MEMBER_BITS), 1 << int(_PAGE_BITS)
+_IN_BLOCKS, _IN_MEMBERS = np.uint64(_BLOCKS - 1), np.uint64(_MEMBERS - 1)
+"""The bits of a token are page, member and block, whatever the vocabulary; blocks of later pages are others."""
+_TOKEN_COUNTERS, _BLOCK_COUNTERS = np.uint64(1), np.uint64(1 << 40)
+"""Where the counters of tokens and of blocks begin."""
 _LOOK_FIRST = 1.0
-"""Blocks that promise as much as the best one less this are looked at first."""
+"""Tokens that promise as much as the best one less this are looked at first."""
 
 
 class Purpose(IntEnum):
@@ -75,7 +77,7 @@ def _key(seed: int, position: int, purpose: Purpose) -> int:
     return x
 
 
-def _bits(keys: NDArray[np.uint64] | np.uint64, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _bits(keys: NDArray[np.uint64], counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Number ``counters`` of the SplitMix64 streams that start at ``keys``."""
     x = keys + counters * np.uint64(_GOLDEN)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX_1)
@@ -100,50 +102,60 @@ def gumbel(
 ) -> NDArray[np.float64]:
     """Standard Gumbel noise for the candidates ``ids`` (shape (R, K)) at R ``positions``."""
     keys = np.array([_key(seed, position, purpose) for position in positions], np.uint64)[:, None]
-    blocks = (ids // _PAGE * _BLOCKS + ids % _BLOCKS).astype(np.uint64)
-    first, winners = _first_rings(keys, blocks)
-    rest = -np.log(_uniforms(_bits(keys, ids.astype(np.uint64) + np.uint64(1))))
-    return np.asarray(-np.log(first + np.where(ids // _BLOCKS % _MEMBERS == winners, 0.0, rest)))
+    tokens = ids.astype(np.uint64)
+    blocks = (tokens >> _PAGE_BITS << _BLOCK_BITS) + (tokens & _IN_BLOCKS)
+    bits, logs = _random(keys, np.concatenate([blocks + _BLOCK_COUNTERS, tokens + _TOKEN_COUNTERS], axis=1))
+    count = ids.shape[1]
+    return _noise(tokens, bits[:, :count], logs[:, :count], logs[:, count:])
 
 
-def _first_rings(
-    keys: NDArray[np.uint64] | np.uint64, blocks: NDArray[np.uint64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """When the first clock of each block rings, and which of its members that is."""
-    bits = _bits(keys, blocks + np.uint64(_BLOCK_COUNTERS))
-    return -np.log(_uniforms(bits)) / _MEMBERS, (bits % np.uint64(_MEMBERS)).astype(np.int64)
+def _random(keys: NDArray[np.uint64], counters: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+    """Random bits, and the logarithms of the uniform numbers they make."""
+    bits = _bits(keys, counters)
+    return bits, np.log(_uniforms(bits))
 
 
-def best_of_all(scores: Floats, seed: int, position: int, purpose: Purpose = Purpose.TARGET) -> tuple[int, float]:
-    """argmax(``scores`` + g) over a whole vocabulary, and its lead over the best of the others that were looked at.
+def _noise(
+    tokens: NDArray[np.uint64],
+    block_bits: NDArray[np.uint64],
+    block_logs: NDArray[np.float64],
+    logs: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """The noise of ``tokens`` from the random numbers of their blocks and their own."""
+    is_first = (tokens >> _BLOCK_BITS) & _IN_MEMBERS == block_bits & _IN_MEMBERS
+    return np.asarray(-np.log(np.where(is_first, 0.0, -logs) - block_logs / _MEMBERS))
 
-    A block cannot beat its best score plus the noise of its first ring; those that cannot win are left out.
+
+def best_of_all(
+    scores: Floats, seed: int, position: int, purpose: Purpose = Purpose.TARGET, margin: float = 0.0
+) -> tuple[int, float]:
+    """argmax(``scores`` + g) over a whole vocabulary, and its lead over the second-best.
+
+    No token's noise is above that of its block's first ring; only what can still win then is looked at. ``margin``: so
+    large a lead is exact, a larger one may be overestimated.
     """
-    if len(scores) <= _BLOCKS:
-        noisy = scores + gumbel(seed, [position], np.arange(len(scores))[None, :], purpose)[0]
-        best = int(np.argmax(noisy))
-        return best, lead_of(noisy, best)
+    keys = np.array([_key(seed, position, purpose)], np.uint64)
     pages = [strided_maxima(scores[at : at + _PAGE], _BLOCKS) for at in range(0, len(scores), _PAGE)]
-    most = np.concatenate(pages)
-    key = np.uint64(_key(seed, position, purpose))
-    promised = most - np.log(_first_rings(key, np.arange(len(most), dtype=np.uint64))[0])
-    likely = promised >= promised.max() - _LOOK_FIRST
-    ids, noisy = _noisy_members(np.flatnonzero(likely), scores, seed, position, purpose)
-    rest = np.flatnonzero((promised >= noisy.max()) & ~likely)
-    if len(rest):
-        more = _noisy_members(rest, scores, seed, position, purpose)
-        ids, noisy = np.concatenate([ids, more[0]]), np.concatenate([noisy, more[1]])
+    block_bits, block_logs = _random(keys, np.arange(_BLOCKS * len(pages), dtype=np.uint64) + _BLOCK_COUNTERS)
+    most = -np.log(-block_logs / _MEMBERS)
+    promised = np.concatenate(pages) + most
+    members = np.arange(0, min(_PAGE, len(scores)), _BLOCKS)
+
+    def look(least: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The tokens that promise ``least``, and their scores with noise."""
+        blocks = np.flatnonzero(promised >= least)
+        ids = (blocks // _BLOCKS * _PAGE + blocks % _BLOCKS)[:, None] + members
+        promises = scores.take(ids, mode="clip") + most[blocks, None]
+        row, column = np.nonzero((promises >= least) & (ids < len(scores)))
+        tokens, places = ids[row, column], blocks[row]
+        counters = tokens.astype(np.uint64)
+        _, logs = _random(keys, counters + _TOKEN_COUNTERS)
+        return tokens, scores[tokens] + _noise(counters, block_bits[places], block_logs[places], logs)
+
+    _, noisy = look(float(promised.max()) - _LOOK_FIRST)
+    ids, noisy = look(float(noisy.max()) - margin)
     best = int(np.argmax(noisy))
     return int(ids[best]), lead_of(noisy, best)
-
-
-def _noisy_members(
-    blocks: NDArray[np.int64], scores: Floats, seed: int, position: int, purpose: Purpose
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    first = blocks // _BLOCKS * _PAGE + blocks % _BLOCKS
-    ids = (first[:, None] + np.arange(0, _PAGE, _BLOCKS)).ravel()
-    ids = ids[ids < len(scores)]
-    return ids, scores[ids] + gumbel(seed, [position], ids[None, :], purpose)[0]
 
 
 def lead_of(scores: NDArray[np.floating[Any]], best: int) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 RECURRENT = frozenset({"mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"})
-"""Models without a KV cache: their state cannot be rolled back."""
+"""Models without a KV cache: their running state cannot be cut at a token."""
 
 HYBRID = frozenset(
     {
@@ -80,7 +80,7 @@ def refusal(architecture: str, general_type: str) -> str | None:
 
 
 def kept_state(architecture: str, keys: Iterable[str] = ()) -> str | None:
-    """``recurrent`` or ``hybrid`` when the model keeps a state that cannot be rolled back, else ``None``.
+    """``recurrent`` or ``hybrid`` when the model keeps a running state, else ``None``.
 
     ``keys`` are the keys of the model's metadata.
     """

@@ -107,7 +107,7 @@ class GgufHeader:
     split: Split | None
     tensors: tuple[Tensor, ...] = field(repr=False)
     kept_state: str | None
-    """``recurrent`` or ``hybrid`` when its state cannot be rolled back."""
+    """``recurrent`` or ``hybrid`` when it keeps a running state, which cannot be cut at a token."""
     metadata: Mapping[str, Value] = field(repr=False)
 
     @property

@@ -42,7 +42,7 @@ def describe(header: GgufHeader) -> dict[str, Any]:
         "experts": header.experts or None,
         "experts_used": header.experts_used or None,
         "mtp_layers": header.mtp_layers or None,
-        "can_roll_back": header.kept_state is None,
+        "kept_state": header.kept_state,
         "chat_template": header.chat_template,
         "tokenizer": _describe_tokenizer(header.tokenizer) if header.tokenizer else None,
         "split": _describe_split(header.split) if header.split else None,
@@ -185,7 +185,7 @@ def _split_row(split: Split | None) -> str:
 def _drafting_row(header: GgufHeader) -> str:
     if header.kept_state is None:
         return ""
-    return f"off: a {header.kept_state} model cannot take back rejected guesses in this version"
+    return f"a {header.kept_state} model: taking back rejected guesses is tried out when it is loaded"
 
 
 def _loadable_row(header: GgufHeader) -> str:

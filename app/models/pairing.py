@@ -1,7 +1,8 @@
 """Whether a draft model fits a target, decided from their tokenizers, never from names.
 
 The rules are llama.cpp's for its own speculative decoding (``common/speculative.cpp``). The library itself checks none
-of them, and a draft with another vocabulary would silently propose nonsense.
+of them, and a draft with another vocabulary would silently propose nonsense. Whether rejected guesses can be taken back
+is another question, which `app.engine.rolling_back` answers for models with a running state when they are loaded.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def compare(target: GgufHeader, draft: GgufHeader) -> Verdict:
     if first is None or second is None:
         return Verdict(False, f"The {'target' if first is None else 'draft'} has no tokenizer to compare.")
     different = None
-    problem = _state_problem(target, draft) or _kind_problem(first, second) or _special_problem(first, second)
+    problem = _kind_problem(first, second) or _special_problem(first, second)
     if problem is None:
         problem = _size_problem(first, second)
     if problem is None:
@@ -68,16 +69,6 @@ def first_different_token(first: Tokenizer, second: Tokenizer) -> int | None:
     for index, (ours, theirs) in enumerate(islice(pairs, FIRST_COMPARED_ID, None), FIRST_COMPARED_ID):
         if ours != theirs:
             return index
-    return None
-
-
-def _state_problem(target: GgufHeader, draft: GgufHeader) -> str | None:
-    for role, header in (("target", target), ("draft", draft)):
-        if header.kept_state is not None:
-            return (
-                f"Drafting is off: the {role} is a {header.kept_state} model ({printable(header.architecture)}), "
-                "which cannot take back rejected guesses in this version."
-            )
     return None
 
 

@@ -68,6 +68,7 @@ def finetune(options: argparse.Namespace) -> None:
     write_gguf(draft, vocabulary, work / evaluate.DRAFT.name, name, DRAFT_LENGTH)
     before = measure(topics, evaluate.RESOURCES, options.questions, work / "answers-before.jsonl")
     after = measure(topics, work, options.questions, work / "answers-after.jsonl")
+    before["blind"], after["blind"] = blind_facts(topics, evaluate.RESOURCES), blind_facts(topics, work)
     log(f"before {json.dumps(before)}")
     log(f"after  {json.dumps(after)}")
     models = {"target": target, "draft": draft}
@@ -84,15 +85,22 @@ def finetune(options: argparse.Namespace) -> None:
     (work / PROVENANCE.name).write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf-8")
 
 
+def blind_facts(topics: list[Topic], folder: Path) -> float:
+    """Share of the questions of `blind.jsonl` that the pair in `folder` answers with all their facts."""
+    pair = evaluate.Pair(folder / evaluate.TARGET.name, folder / evaluate.DRAFT.name, threads=2)
+    return evaluate.quality(pair, evaluate.blind(topics), pair.draft_length).facts
+
+
 def work_folder(options: argparse.Namespace) -> Path:
     return options.work / f"finetune-{corpus_hash()[:12]}"
 
 
 def put_in_place(work: Path) -> None:
-    """Ship the finished run in `work`; raises SystemExit where it is worse than the shipped pair."""
+    """Ship the finished run in `work`; raises SystemExit where it is worse than the pair in place, same questions."""
     provenance = json.loads((work / PROVENANCE.name).read_text(encoding="utf-8"))
     before, after = provenance["fine_tuned"]["held_out_before"], provenance["held_out"]
-    if after["facts"] < before["facts"] or after["acceptance"] < LEAST_ACCEPTANCE:
+    worse = any(after[share] < before[share] for share in ("facts", "blind"))
+    if worse or after["acceptance"] < LEAST_ACCEPTANCE:
         raise SystemExit("The new pair is worse than the one in place, so it was not shipped.")
     ship(work, provenance)
 

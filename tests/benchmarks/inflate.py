@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -271,6 +272,22 @@ def inflated(
     if not path.is_file():
         llama.start()
         llama.quantize(full, path, quantization, threads or default_threads())
+    return path
+
+
+def shuffled(source: Path, folder: Path = FOLDER) -> Path:
+    """A model that costs as much as ``source`` and knows nothing: the rows of its matrices change places; made once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"shuffled-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.gguf"
+    if not path.is_file():
+        part = path.with_suffix(".part")
+        shutil.copyfile(source, part)
+        reader = gguf.GGUFReader(part, "r+")
+        for number, tensor in enumerate(reader.tensors):
+            if tensor.data.ndim == 2:
+                tensor.data[:] = np.random.default_rng(number).permutation(tensor.data)
+        reader.data.flush()
+        part.replace(path)
     return path
 
 

@@ -71,20 +71,26 @@ class Run:
 
 
 def questions(target: Path, context: int, count: int) -> list[Question]:
-    """``count`` held-out wordings of each kind, kinds taking turns, in a fixed random order."""
-    wordings: dict[str, list[str]] = {kind: [] for kind in KINDS}
-    for topic in load_corpus():
-        if topic.kind in wordings and len(topic.turns) == 1:
-            wordings[topic.kind] += topic.turns[0].held_out
-    for texts in wordings.values():
-        random.Random(1).shuffle(texts)
+    """``count`` held-out wordings of each kind, kinds taking turns."""
+    texts = wordings(count)
     llama.start()
     model = llama.Model(target, 0, lambda _: True)
     try:
         render = _Renderer(model, context)
-        return [render.question(kind, wordings[kind][i % len(wordings[kind])]) for i in range(count) for kind in KINDS]
+        return [render.question(kind, texts[kind][i]) for i in range(count) for kind in KINDS]
     finally:
         model.close()
+
+
+def wordings(count: int) -> dict[str, list[str]]:
+    """``count`` held-out wordings of each kind in a fixed random order; where there are fewer they come again."""
+    texts: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for topic in load_corpus():
+        if topic.kind in texts and len(topic.turns) == 1:
+            texts[topic.kind] += topic.turns[0].held_out
+    for held_out in texts.values():
+        random.Random(1).shuffle(held_out)
+    return {kind: [held_out[i % len(held_out)] for i in range(count)] for kind, held_out in texts.items()}
 
 
 class _Renderer:

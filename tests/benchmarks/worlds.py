@@ -188,6 +188,12 @@ class Table:
     def roll_back(self, length: int) -> None:
         del self.tokens[length:]
 
+    def hold(self, count: int) -> None:
+        pass
+
+    def remember(self) -> None:
+        pass
+
     def aborting(self, _should_stop: Callable[[], bool]) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 

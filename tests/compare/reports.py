@@ -61,7 +61,7 @@ NEAR_TIE = Difference(
     token=1,
     character=1,
     plain="\n|",
-    drafted="=b",
+    drafted=" =b",
     plain_id=98,
     drafted_id=99,
     plain_logit=12.345,

@@ -82,7 +82,7 @@ def test_no_cell_is_a_formula() -> None:
     found = rows(report.csv(REPORT))
     assert found[0]["prompt"] == '\'=SUM(1) | "x"'
     assert found[1]["prompt"] == "'+1 <b>"
-    assert (found[1]["plain_candidate"], found[1]["drafted_candidate"]) == ("'\n|", "'=b")
+    assert (found[1]["plain_candidate"], found[1]["drafted_candidate"]) == ("'\n|", "' =b")
     for row in found:
         assert not any(value.lstrip().startswith(tuple("=+@-")) for value in row.values())
 
@@ -170,7 +170,7 @@ def test_what_a_difference_is_said_to_be() -> None:
     assert "none is needed" in wording.verdict(clear, rejection)
     assert "something else than rounding" in wording.verdict(clear, greedy), "greedy rejection is word for word"
     assert wording.verdict(msgspec.structs.replace(NEAR_TIE, plain_logit=None), SETUP) == ""
-    assert wording.candidates(NEAR_TIE) == 'at token 2 plain has "\\n|", with the draft it is "=b"'
+    assert wording.candidates(NEAR_TIE) == 'at token 2 plain has "\\n|", with the draft it is " =b"'
     ended = msgspec.structs.replace(NEAR_TIE, plain="", drafted="", drafted_id=None)
     assert "token 98 without text" in wording.candidates(ended) and "no more text" in wording.candidates(ended)
     plain_texts = msgspec.structs.replace(ended, token=None, plain_id=None, drafted="on")

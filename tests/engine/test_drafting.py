@@ -13,8 +13,8 @@ from app.engine.engine import Engine
 from app.engine.protocol import DrafterChoice, PairLoaded, Propose, Sampling
 from app.engine.sampling import Floats
 from app.errors import KnownError
-from tests.engine.test_engine import HOT, PENALISED, WARM, assert_sums_close
-from tests.support.generation import GREEDY, Answer, ask, run
+from tests.engine.test_engine import HOT, PENALISED, WARM
+from tests.support.generation import GREEDY, Answer, ask, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 Loader = Callable[..., PairLoaded]
@@ -133,6 +133,8 @@ def test_after_a_failing_draft_model_ngrams_go_on(
 def test_a_worthless_draft_is_paused(engine: Engine, load: Loader, random_pair: Pair, tmp_path: Path) -> None:
     stranger = make_model(tmp_path / "stranger.gguf", chat_template=CHATML_TEMPLATE, noise=3.0)
     load(random_pair[0], stranger)
+    assert engine._costs
+    engine._costs.costs = Costs(verify={1: 1.0, 17: 17.0}, draft=0.5)  # whatever it takes on a busy machine
     answer = run(engine, ask("x", sampling=HOT, draft_length="auto", max_tokens=400))
     pauses = [round_.paused for round_ in answer.rounds if round_.paused]
     assert pauses and pauses[-1].kept < 0.5

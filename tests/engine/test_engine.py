@@ -18,7 +18,7 @@ from app.engine.engine import Engine
 from app.engine.protocol import MAX_DRAFT_LENGTH, AcceptRule, Load, LoadProgressed, Message, PairLoaded, Sampling
 from app.engine.sampling import Floats
 from app.errors import Cancelled, KnownError
-from tests.support.generation import GREEDY, Answer, ask, run
+from tests.support.generation import GREEDY, ask, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 Loader = Callable[..., PairLoaded]
@@ -28,21 +28,6 @@ HOT = Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0)
 PENALISED = Sampling(
     temperature=0.9, repetition_penalty=1.3, frequency_penalty=0.4, presence_penalty=0.3, penalty_window=32
 )
-
-
-def assert_sums_close(answer: Answer) -> None:
-    """The sums of DESIGN.md, over the rounds, the pieces and the figures alike."""
-    draft = answer.finished.figures.draft
-    pieces = [piece for piece in answer.pieces if piece.id >= 0]  # half a character at the end is text without a token
-    accepted = sum(piece.drafter is not None for piece in pieces)
-    assert len(pieces) == answer.finished.figures.completion_tokens == sum(r.tokens for r in answer.rounds)
-    assert accepted == draft.accepted == sum(draft.accepted_per_position)
-    assert draft.tested == sum(r.tested for r in answer.rounds)
-    assert draft.drafted >= draft.tested >= draft.accepted
-    assert all(r.accepted <= r.tested and r.tokens <= r.accepted + 1 for r in answer.rounds)
-    assert draft.verify_passes == sum(r.verify_passes for r in answer.rounds)
-    if draft.verify_passes:
-        assert draft.mean_acceptance_length == pytest.approx(1 + accepted / draft.verify_passes)
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, HOT, PENALISED], ids=["greedy", "warm", "hot", "penalised"])

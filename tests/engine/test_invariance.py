@@ -18,8 +18,7 @@ from app.engine.engine import Engine
 from app.engine.protocol import MAX_DRAFT_LENGTH, Message, PairLoaded, Sampling, Way
 from app.engine.sampling import distributions, penalise
 from app.engine.verification import draw
-from tests.engine.test_engine import assert_sums_close
-from tests.support.generation import Answer, ask, run
+from tests.support.generation import Answer, ask, assert_sums_close, run
 from tests.support.statistics import chi_square_p_value
 
 Loader = Callable[..., PairLoaded]

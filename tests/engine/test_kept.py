@@ -12,7 +12,6 @@ import psutil
 import pytest
 
 from app.engine import llama
-from app.engine.cache import RollBackError
 from app.engine.kept import Keeper, KeptCaches, Pace, Policy, memory_limit
 from app.engine.kept_files import KeptFiles
 from app.engine.sampling import Floats
@@ -220,10 +219,10 @@ def test_a_measurement_in_between_costs_the_chat_nothing(context: llama.Context)
     assert turn(keep, context, [*tokens, 7])[0] == 400
 
 
-def cannot_be_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def cannot_be_cut(context: llama.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recurrent and hybrid memories refuse to be rolled back to the middle of what was fed."""
     remove = llama_cpp.llama_memory_seq_rm
-    monkeypatch.setattr(llama.Model, "cannot_roll_back", True)
+    monkeypatch.setattr(context.rolling_back, "running_state", True)
     monkeypatch.setattr(
         llama_cpp, "llama_memory_seq_rm", lambda memory, sequence, begin, end: not begin and remove(memory, 0, 0, -1)
     )
@@ -232,7 +231,7 @@ def cannot_be_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_memory_that_cannot_be_cut_comes_back_only_as_a_whole(
     context: llama.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cannot_be_cut(monkeypatch)
+    cannot_be_cut(context, monkeypatch)
     kept = caches()
     keep = keeper(context, kept)
     first = chat(1)
@@ -247,7 +246,7 @@ def test_a_sliding_window_does_not_reach_behind_what_was_kept(
     context: llama.Context, model: llama.Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """llama.cpp leaves out of a state what the window of its layers no longer sees."""
-    monkeypatch.setattr(model, "window", 32)
+    monkeypatch.setattr(context.rolling_back, "window", 32)
     keep = keeper(context, caches())
     first = chat(1)
     turn(keep, context, first)
@@ -255,10 +254,9 @@ def test_a_sliding_window_does_not_reach_behind_what_was_kept(
     assert turn(keep, context, [*first[:150], *chat(3, 30)])[0] == 0
     assert turn(keep, context, [*first, *chat(3, 30)])[0] == 200
     monkeypatch.setattr(llama_cpp, "llama_memory_seq_pos_min", lambda *_: 168)
-    assert context.least() == 199
+    assert (context.reach(199), context.reach(198)) == (199, 0)
     context.roll_back(210)
-    with pytest.raises(RollBackError):
-        context.roll_back(198)
+    context.roll_back(198)
     assert context.tokens == []
 
 

@@ -177,8 +177,8 @@ def test_each_round_of_an_answer_says_what_the_text_was_when_it_began(
         for piece in round_.pieces:
             tracker.add(piece.text)
     kinds = {figures.kind for figures in answer.finished.figures.kinds}
-    assert "prose" in kinds
-    assert ("code" in kinds) is (stop != ["`"])
+    assert kinds == ({"prose"} if stop == ["`"] else {"prose", "code"})
+    assert engine._history and set(engine._history.priors("coupled")) == kinds  # the controller was told
 
 
 def test_thinking_that_the_template_begins(engine: Engine, load: Callable[..., PairLoaded], tmp_path: Path) -> None:

@@ -96,6 +96,18 @@ def test_later_turns_start_where_the_earlier_prompt_started() -> None:
     assert builder.chat([user("another chat")]).dropped_messages == 0
 
 
+def test_chats_in_turn_each_start_where_their_own_prompt_started() -> None:
+    builder = PromptBuilder(Words(SHORT), 400)
+    chats = [chat(20), chat(20, size=17), [user("short")]]
+    begun = [builder.chat(messages) for messages in chats]
+    for messages, first in zip(chats, begun, strict=True):
+        later = builder.chat([*messages, Message(role="assistant", content="b" * 60), user("next")])
+        assert later.dropped_messages == first.dropped_messages
+        assert later.tokens[: len(first.tokens)] == first.tokens
+    builder.forget()
+    assert builder.chat(chats[0]).dropped_messages == begun[0].dropped_messages
+
+
 def test_another_chat_that_begins_alike_stays_whole() -> None:
     builder = PromptBuilder(Words(SHORT), 400)
     assert builder.chat(chat(20)).dropped_messages == 34

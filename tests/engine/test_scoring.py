@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.engine.cache import RollBackError
+from app.engine import llama
 from app.engine.engine import Engine
 from app.engine.protocol import Generate, PairLoaded, Sampling, ScoreTokens
 from app.engine.sampling import Floats
@@ -85,11 +85,23 @@ def test_logits_and_scores_are_those_of_a_direct_computation(engine: Engine, loa
     assert scored.scores == pytest.approx(log_p[[5, 100, 4000]] + noise, abs=2 * LEAST_ROUNDING)
 
 
-def test_the_chat_keeps_its_cache(engine: Engine, load: Loader, random_pair: Pair) -> None:
+def test_the_chat_keeps_its_cache(
+    engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     load(*random_pair)
     command = ask("Tell me something about the sea and its tides.", sampling=WARM, max_tokens=50)
     first = run(engine, command)
-    engine.score_tokens(scoring(command, first.token_ids[:20], [300, 301]))
+    fed: list[int] = []
+    decode = llama.Context.decode
+
+    def watched(context: llama.Context, tokens: Sequence[int], outputs: int) -> Floats:
+        fed.append(len(tokens))
+        return decode(context, tokens, outputs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(llama.Context, "decode", watched)
+        engine.score_tokens(scoring(command, first.token_ids[:40], [300, 301]))
+    assert fed == [16, 16, *[1] * LOOKED_AT], "the rest was in the cache"
     again = run(engine, command)
     assert again.started.cached_tokens == again.started.prompt_tokens - 1
     assert again.token_ids == first.token_ids
@@ -161,8 +173,12 @@ class WidthCache:
         if length < len(self.tokens):
             keep = length if self.can_cut else 0
             del self.tokens[keep:]
-            if not self.can_cut:
-                raise RollBackError
+
+    def hold(self, count: int) -> None:
+        pass
+
+    def remember(self) -> None:
+        pass
 
     def aborting(self, should_stop: Callable[[], bool]) -> contextlib.nullcontext[None]:  # noqa: ARG002
         return contextlib.nullcontext()
@@ -199,7 +215,7 @@ def test_a_cache_that_cannot_be_cut_is_fed_once_more() -> None:
     cache = WidthCache(0.1, can_cut=False)
     cache.tokens = tokens[:90]
     logits, rounding = logits_behind(cache, tokens, lambda: False)
-    assert (cache.tokens, rounding) == (tokens, LEAST_ROUNDING)
+    assert cache.tokens == tokens and rounding == pytest.approx(0.15, abs=1e-5)
     assert logits.tolist() == [tokens[-1] + i for i in range(8)]
 
 
@@ -215,6 +231,8 @@ def test_near_ties_of_the_logits() -> None:
     assert winners(choice([5.0, 4.97, 4.0, 1.0], GREEDY), 0.02) == {0, 1}
     assert winners(choice([5.0, 4.95, 4.0, 1.0], GREEDY), 0.02) == {0}
     assert winners(choice([5.0, 4.95, 4.0, 1.0], GREEDY), 0.6) == {0, 1, 2}
+    masked = choice([5.0, 4.97, -np.inf], GREEDY)
+    assert winners(masked, 0.02) == {0, 1} and np.isfinite(masked.logit(2))
 
 
 def test_near_ties_under_penalties() -> None:

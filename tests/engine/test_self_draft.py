@@ -16,6 +16,7 @@ from app.engine.self_draft import cut, layers_to_choose
 from app.errors import KnownError
 from app.models.gguf import read_header
 from tests.benchmarks.inflate import Shape, inflate
+from tests.support.architectures import Architecture, make
 from tests.support.generation import GREEDY, ask, run
 from tests.support.gguf_files import make_model
 
@@ -103,16 +104,11 @@ def a_list_by_layer(writer: gguf.GGUFWriter) -> None:
     writer.add_array("llama.attention.head_count_kv", [2, 2])
 
 
-def a_running_state(writer: gguf.GGUFWriter) -> None:
-    writer.add_uint32("llama.ssm.state_size", 16)
-
-
 @pytest.mark.parametrize(
     ("layers", "edit", "message"),
     [
         (1, None, "has a single layer, so there is nothing to cut off"),
         (2, a_list_by_layer, r"describes each layer on its own \(llama.attention.head_count_kv\)"),
-        (2, a_running_state, "hybrid"),
     ],
 )
 def test_models_that_cannot_be_cut(
@@ -122,6 +118,12 @@ def test_models_that_cannot_be_cut(
     with pytest.raises(KnownError, match=message):
         cut(target, 1, tmp_path / "draft.gguf", None, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["target.gguf"]
+
+
+@pytest.mark.parametrize("architecture", ["mamba", "gemma3"])
+def test_memories_of_other_kinds_can_be_cut(tmp_path: Path, architecture: Architecture) -> None:
+    cut(make(tmp_path / "target.gguf", architecture), 2, tmp_path / "draft.gguf", None, 1)
+    assert read_header(tmp_path / "draft.gguf").layers == 2
 
 
 def test_a_place_that_is_taken_or_not_there(target: Path, tmp_path: Path) -> None:

@@ -200,6 +200,18 @@ def test_measuring_in_between_costs_the_chat_nothing(new_engine: Callable[..., E
     assert after.started.cached_tokens >= last.started.prompt_tokens
 
 
+def test_comparing_an_earlier_answer_costs_the_chat_nothing(new_engine: Callable[..., Engine]) -> None:
+    """Compare writes an answer again, plain and drafted, from the chat up to its question."""
+    chat = Chat(engine := new_engine())
+    chat.ask(words(1, 30))
+    question = chat.messages[:1]
+    last = chat.ask(words(2, 100))
+    for draft_length in (0, 5):
+        run(engine, ask("", messages=question, sampling=WARM, draft_length=draft_length, max_tokens=40))
+    after = chat.ask("And then?")
+    assert after.started.cached_tokens >= last.started.prompt_tokens
+
+
 def test_another_draft_model_costs_the_chat_nothing(new_engine: Callable[..., Engine], random_pair: Pair) -> None:
     """What passes cost is measured then, with the target's cache."""
     chat = Chat(engine := new_engine())

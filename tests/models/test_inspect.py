@@ -24,7 +24,7 @@ def test_describes_a_model_as_json(tmp_path: Path) -> None:
     assert described["tokenizer"]["add_bos"] is True
     assert described["rope"]["base"] == 10000.0
     assert described["chat_template"] == CHATML_TEMPLATE
-    assert described["can_roll_back"] is True
+    assert described["kept_state"] is None
     assert described["experts"] is None
 
 

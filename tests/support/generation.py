@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from app.engine.engine import Engine
 from app.engine.protocol import (
     DEFAULT_DRAFT_LENGTH,
@@ -69,3 +71,18 @@ def run(engine: Engine, command: Generate, cancel_after: int | None = None) -> A
                     engine.cancel()
     assert started is not None and finished is not None
     return Answer(started, finished, rounds, progress, engine.token_ids)
+
+
+def assert_sums_close(answer: Answer) -> None:
+    """The sums of DESIGN.md, over the rounds, the pieces and the figures alike."""
+    draft = answer.finished.figures.draft
+    pieces = [piece for piece in answer.pieces if piece.id >= 0]  # half a character at the end is text without a token
+    accepted = sum(piece.drafter is not None for piece in pieces)
+    assert len(pieces) == answer.finished.figures.completion_tokens == sum(r.tokens for r in answer.rounds)
+    assert accepted == draft.accepted == sum(draft.accepted_per_position)
+    assert draft.tested == sum(r.tested for r in answer.rounds)
+    assert draft.drafted >= draft.tested >= draft.accepted
+    assert all(r.accepted <= r.tested and r.tokens <= r.accepted + 1 for r in answer.rounds)
+    assert draft.verify_passes == sum(r.verify_passes for r in answer.rounds)
+    if draft.verify_passes:
+        assert draft.mean_acceptance_length == pytest.approx(1 + accepted / draft.verify_passes)

@@ -20,6 +20,8 @@ CHATML_TEMPLATE = (
 )
 
 Weights = Literal["F32", "F16", "Q8_0"]
+Tensors = dict[str, NDArray[np.float32]]
+"""By name; matrices are (rows, columns) = (outputs, inputs)."""
 _FILE_TYPES = {"F32": 0, "F16": 1, "Q8_0": 7}
 
 
@@ -93,6 +95,32 @@ def _gpt2_bytes() -> list[str]:
     return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]
 
 
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a model; ``kv_heads`` of its attention layers."""
+
+    vocabulary: int
+    width: int
+    heads: int
+    kv_heads: int
+    layers: int
+    feed_forward: int
+
+
+class RandomWeights:
+    """Normal random numbers, blurred by ``noise`` (a share of their spread) with others."""
+
+    def __init__(self, seed: int, noise: float) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._blur = np.random.default_rng(seed + 1_000_003)
+        self._noise = noise
+
+    def matrix(self, rows: int, columns: int, spread: float) -> NDArray[np.float32]:
+        """Shape (rows, columns), mean 0, standard deviation ``spread``."""
+        values = self._rng.normal(0.0, spread, (rows, columns))
+        return (values + self._noise * self._blur.normal(0.0, spread, (rows, columns))).astype(np.float32)
+
+
 def make_model(
     path: Path,
     *,
@@ -114,6 +142,7 @@ def make_model(
     sharpness: float = 4.0,
     chat_template: str | None = None,
     edit: Callable[[gguf.GGUFWriter], None] | None = None,
+    tensors: Callable[[Shape, RandomWeights], Tensors] | None = None,
     with_tensors: bool = True,
     max_tensors_per_file: int = 0,
 ) -> Path:
@@ -122,8 +151,9 @@ def make_model(
     ``tokens`` spells the vocabulary's tokens otherwise and then sets its size. ``noise`` blurs the weights ``seed``
     gives by that share of their spread: a draft with the target's seed agrees with its greedy choice about 0.85 of the
     time with noise 0.02, 0.65 with 0.05, 0.4 with 0.1, 0.2 with 0.2. A larger ``sharpness`` makes the next token more
-    certain. ``edit`` may add metadata before it is written. Without tensors it is a vocabulary file. With a limit of
-    tensors per file the model is split, and the path of its first part is returned.
+    certain. ``edit`` may add metadata before it is written, or take some away. ``tensors`` makes those of an
+    architecture that is not built like llama (see `tests.support.architectures`). Without tensors it is a vocabulary
+    file. With a limit of tensors per file the model is split, and the path of its first part is returned.
     """
     vocabulary = vocabulary or _chosen_vocabulary(tokenizer, tokens, vocab_size)
     writer = gguf.GGUFWriter(path, architecture, split_max_tensors=max_tensors_per_file)
@@ -137,8 +167,10 @@ def make_model(
     if edit is not None:
         edit(writer)
     if with_tensors:
-        shape = _Shape(len(vocabulary.tokens), width, heads, kv_heads or heads, layers, feed_forward or 2 * width)
-        for tensor_name, array in _random_weights(shape, seed, noise, sharpness).items():
+        shape = Shape(len(vocabulary.tokens), width, heads, kv_heads or heads, layers, feed_forward or 2 * width)
+        made = (tensors or llama_weights)(shape, RandomWeights(seed, noise))
+        made["output.weight"] *= np.float32(sharpness)
+        for tensor_name, array in made.items():
             _add_tensor(writer, tensor_name, array, weights)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -196,47 +228,51 @@ def _add_vocabulary(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
         writer.add_add_eos_token(vocabulary.add_eos)
 
 
-@dataclass(frozen=True)
-class _Shape:
-    vocabulary: int
-    width: int
-    heads: int
-    kv_heads: int
-    layers: int
-    feed_forward: int
-
-
-def _random_weights(shape: _Shape, seed: int, noise: float, sharpness: float) -> dict[str, NDArray[np.float32]]:
-    """Tensors by name, as (rows, columns) = (outputs, inputs)."""
-    rng = np.random.default_rng(seed)
-    blur = np.random.default_rng(seed + 1_000_003)
-
-    def matrix(rows: int, columns: int, spread: float) -> NDArray[np.float32]:
-        values = rng.normal(0.0, spread, (rows, columns))
-        return (values + noise * blur.normal(0.0, spread, (rows, columns))).astype(np.float32)
-
-    width, kv_width = shape.width, shape.width // shape.heads * shape.kv_heads
-    inner = width**-0.5
-    tensors = {"token_embd.weight": matrix(shape.vocabulary, width, 1.0)}
+def llama_weights(shape: Shape, random: RandomWeights) -> Tensors:
+    """All tensors of a llama model."""
+    tensors = {"token_embd.weight": random.matrix(shape.vocabulary, shape.width, 1.0)}
     for layer in range(shape.layers):
-        block = f"blk.{layer}."
-        tensors[block + "attn_norm.weight"] = np.ones(width, np.float32)
-        tensors[block + "attn_q.weight"] = matrix(width, width, 2 * inner)
-        tensors[block + "attn_k.weight"] = matrix(kv_width, width, 2 * inner)
-        tensors[block + "attn_v.weight"] = matrix(kv_width, width, inner)
-        tensors[block + "attn_output.weight"] = matrix(width, width, inner)
-        tensors[block + "ffn_norm.weight"] = np.ones(width, np.float32)
-        tensors[block + "ffn_gate.weight"] = matrix(shape.feed_forward, width, inner)
-        tensors[block + "ffn_up.weight"] = matrix(shape.feed_forward, width, inner)
-        tensors[block + "ffn_down.weight"] = matrix(width, shape.feed_forward, shape.feed_forward**-0.5)
-    tensors["output_norm.weight"] = np.ones(width, np.float32)
-    tensors["output.weight"] = matrix(shape.vocabulary, width, sharpness * inner)
-    return tensors
+        tensors |= attention(f"blk.{layer}.", shape, random) | feed_forward(f"blk.{layer}.", shape, random)
+    return tensors | output(shape, random)
+
+
+def attention(block: str, shape: Shape, random: RandomWeights) -> Tensors:
+    """The attention of a llama layer, with the norm before it."""
+    width, kv_width, inner = shape.width, shape.width // shape.heads * shape.kv_heads, shape.width**-0.5
+    return {
+        block + "attn_norm.weight": np.ones(width, np.float32),
+        block + "attn_q.weight": random.matrix(width, width, 2 * inner),
+        block + "attn_k.weight": random.matrix(kv_width, width, 2 * inner),
+        block + "attn_v.weight": random.matrix(kv_width, width, inner),
+        block + "attn_output.weight": random.matrix(width, width, inner),
+    }
+
+
+def feed_forward(block: str, shape: Shape, random: RandomWeights) -> Tensors:
+    """The feed-forward part of a llama layer, with the norm before it."""
+    width, hidden, inner = shape.width, shape.feed_forward, shape.width**-0.5
+    return {
+        block + "ffn_norm.weight": np.ones(width, np.float32),
+        block + "ffn_gate.weight": random.matrix(hidden, width, inner),
+        block + "ffn_up.weight": random.matrix(hidden, width, inner),
+        block + "ffn_down.weight": random.matrix(width, hidden, hidden**-0.5),
+    }
+
+
+def output(shape: Shape, random: RandomWeights) -> Tensors:
+    """The last norm and the matrix that gives the logits."""
+    return {
+        "output_norm.weight": np.ones(shape.width, np.float32),
+        "output.weight": random.matrix(shape.vocabulary, shape.width, shape.width**-0.5),
+    }
+
+
+_ALWAYS_F32 = ("ssm_conv1d.weight", "ssm_a", "ssm_d", "ssm_norm.weight", "shortconv.conv.weight")
 
 
 def _add_tensor(writer: gguf.GGUFWriter, name: str, array: NDArray[np.float32], weights: Weights) -> None:
-    """Matrices in the asked type, norms in F32, as llama.cpp's converters write them."""
-    if array.ndim == 1 or weights == "F32":
+    """Matrices in the asked type, norms and what state layers hold besides in F32, as llama.cpp's converters do."""
+    if array.ndim == 1 or weights == "F32" or name.endswith(_ALWAYS_F32):
         writer.add_tensor(name, array)
     elif weights == "F16":
         writer.add_tensor(name, array.astype(np.float16))

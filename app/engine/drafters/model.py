@@ -26,6 +26,8 @@ from app.engine.sampling import (
 from app.engine.verification import Purpose, best_of_all, draw, gumbel, lead_of
 from app.errors import Cancelled, KnownError
 
+_LEAD = 3.0
+"""A lead up to which it is exact where nothing is cut; to be sure of a larger one more tokens would be looked at."""
 _UNKNOWN_TOKENS = "This chat has tokens that the draft model does not know."
 
 
@@ -76,6 +78,7 @@ class ModelDrafter:
         self._catch_up(0)
         if self._keeper:
             self._keeper.processed(len(tokens) - shared, time.perf_counter() - begun)
+        self._cache.remember()
 
     def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:
         """See `Drafter.propose`."""
@@ -86,6 +89,7 @@ class ModelDrafter:
         if count <= 0:
             return Proposal()
         row = self._caught_up()
+        self._cache.hold(count)
         choices: list[_Choice] = []
         while True:
             choice = self._choose(row, self._proposed, way)
@@ -156,7 +160,7 @@ class ModelDrafter:
 
     def _choose_from_all(self, row: Floats, position: int, way: Way) -> _Choice:
         temperature = np.float32(self._sampling.temperature)
-        coupled, coupled_lead = best_of_all(row / temperature, self._seed, position)
+        coupled, coupled_lead = best_of_all(row / temperature, self._seed, position, margin=_LEAD)
         if way == "coupled":
             return _Choice(coupled, coupled_lead, other=int(np.argmax(row)))
         likeliest, likeliest_lead = _best(row)

@@ -219,8 +219,8 @@ def test_follows_the_theme(panel: SpeedPanel, qtbot: QtBot) -> None:
 def test_draft_length_can_be_changed_without_scrolling(
     panel: SpeedPanel, qtbot: QtBot, kept: int, paused: bool
 ) -> None:
-    """In a window of 720 pixels, of which the bars take some."""
-    panel.resize(280, 660)
+    """In a window of 720 pixels, of which menu and top bar take some."""
+    panel.resize(280, 640)
     panel.set_pair(msgspec.structs.replace(PAIR, history=HISTORY))
     panel.set_plain_speed(20.0)
     panel.begin_generation()
@@ -231,4 +231,4 @@ def test_draft_length_can_be_changed_without_scrolling(
     qtbot.waitUntil(lambda: not panel.is_refreshing())
     slider = of_kind(panel, QSlider)
     assert button(panel, "Why?").isVisible() is paused
-    assert slider.mapTo(panel, slider.rect().bottomLeft()).y() < 660
+    assert slider.mapTo(panel, slider.rect().bottomLeft()).y() < 640

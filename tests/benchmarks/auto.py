@@ -1,0 +1,258 @@
+"""Draft length `auto` against plain decoding and against each fixed length, on real pairs.
+
+    python -m tests.benchmarks.auto [--pair guide|inflated|inflated-q8_0|inflated-q4_k_m|inflated-q4_0 …]
+                                    [--models FOLDER] [--target FILE --draft FILE] [--sets NAME …] [--questions N]
+                                    [--repeat N] [--max-tokens N] [--temperature T] [--threads N] [--json]
+
+Each question is answered plain, with `auto` and with each fixed length, one after the other by one engine with the same
+seed, so the text is the same; who begins changes. All ratios are medians over the questions of the quotient of two
+decode speeds. The best fixed length of a set is chosen in hindsight, plain decoding is one of them. Sets where drafts
+are worth little are only answered plain and with `auto`. The sets are described in `tests.benchmarks.prompt_sets`.
+
+A folder of other models has one file with "target" in its name, and drafts with "draft" in theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import patch
+
+import msgspec
+
+from app import paths
+from app.engine.engine import Engine
+from app.engine.protocol import (
+    DrafterChoice,
+    DraftLength,
+    Generate,
+    Load,
+    LoadSettings,
+    PairLoaded,
+    Quantization,
+    Sampling,
+)
+from app.engine.statistics import acceptance_rate
+from tests.benchmarks.contestants import Answer
+from tests.benchmarks.inflate import GUIDE, inflated, shuffled
+from tests.benchmarks.prompt_sets import LENGTHS, Maker, PromptSet
+from tests.support.generation import run
+
+PAIRS = ("guide", "inflated", "inflated-q8_0", "inflated-q4_k_m", "inflated-q4_0")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two files and how they are called."""
+
+    name: str
+    target: Path
+    draft: Path
+
+
+@dataclass(frozen=True)
+class Run:
+    """One answer. ``length`` is its draft length, 0 for plain; runs of one ``index`` answer the same question."""
+
+    set: str
+    index: int
+    length: DraftLength
+    answer: Answer
+
+
+# ---------------------------------------------------------------- pairs
+
+
+def named_pair(name: str, threads: int) -> Pair:
+    """One of `PAIRS`; what is missing is made."""
+    if name == "guide":
+        return Pair(name, *GUIDE)
+    quantization = cast(Quantization | None, name.removeprefix("inflated").removeprefix("-") or None)
+    return Pair(name, inflated(quantization=quantization, threads=threads), GUIDE[1])
+
+
+def pairs_in(folder: Path) -> list[Pair]:
+    """The file called target with each one called draft."""
+    targets = sorted(folder.glob("*target*.gguf"))
+    if len(targets) != 1:
+        raise SystemExit(f"{folder} should have one file with 'target' in its name.")
+    return [Pair(draft.stem, targets[0], draft) for draft in sorted(folder.glob("*draft*.gguf"))]
+
+
+# ---------------------------------------------------------------- measuring
+
+
+class Contest:
+    """One engine on one pair."""
+
+    def __init__(self, pair: Pair, threads: int) -> None:
+        self._pair = pair
+        self._settings = LoadSettings(threads=threads)
+        self.engine = Engine()
+        self.loaded = self.load(pair.draft)
+
+    def load(self, draft: Path) -> PairLoaded:
+        """Put ``draft`` in the place of the one before; the target stays loaded."""
+        command = Load(request=1, target=str(self._pair.target), draft=str(draft), settings=self._settings)
+        loaded = self.engine.load(command, lambda _: None)
+        if loaded.draft is None:
+            raise SystemExit(loaded.draft_refused)
+        return loaded
+
+    def runs(self, prompts: PromptSet, repeat: int) -> Iterator[Run]:
+        """Answer each question with each draft length, after one each for warming up."""
+        self.load(shuffled(self._pair.draft) if prompts.stranger else self._pair.draft)
+        commands = prompts.commands
+        lengths: list[DraftLength] = [0, "auto", *prompts.lengths]
+        for length in lengths:
+            self._answer(commands[0], length, prompts.drafter)
+        for index in range(repeat * len(commands)):
+            first = index % len(lengths)
+            for length in lengths[first:] + lengths[:first]:
+                answer = self._answer(commands[index % len(commands)], length, prompts.drafter)
+                yield Run(prompts.name, index, length, answer)
+
+    def _answer(self, command: Generate, length: DraftLength, drafter: DrafterChoice) -> Answer:
+        """The engine learns from every answer. What fixed lengths teach is forgotten: in the app `auto` has itself."""
+        engine = self.engine
+        assert engine._costs
+        known = engine._history, engine._costs.costs
+        if length != "auto":
+            engine._history = copy.deepcopy(engine._history)
+        answer = run(engine, msgspec.structs.replace(command, draft_length=length, drafter=drafter))
+        if length != "auto":
+            engine._history, engine._costs.costs = known
+        figures = answer.finished.figures
+        draft = figures.draft
+        tokens, speed = figures.completion_tokens, figures.decode_tokens_per_second
+        return Answer(answer.text, tokens, speed, draft.tested, draft.accepted)
+
+
+# ---------------------------------------------------------------- figures
+
+
+def fitting(prompts: PromptSet, runs: Sequence[Run]) -> list[Run]:
+    """``runs`` of the prompts that were answered as they should be. Raises `SystemExit` where there is none."""
+    if not prompts.answers:
+        return list(runs)
+    plain = {run_.index: run_.answer.text for run_ in runs if run_.length == 0}
+    right = {index for index, text in plain.items() if prompts.answers[index % len(prompts.answers)].startswith(text)}
+    print(f"{prompts.name}: {len(right)} of {len(plain)} answers are the code", file=sys.stderr)
+    if not right:
+        raise SystemExit(f"No answer of {prompts.name!r} is as it should be.")
+    return [run_ for run_ in runs if run_.index in right]
+
+
+def summarise(runs: Sequence[Run]) -> dict[str, Any]:
+    """The figures of a set, or of several together. Those of an answer of one token have no speed and do not count."""
+    answers: dict[DraftLength, dict[tuple[str, int], Answer]] = {}
+    for run_ in runs:
+        answers.setdefault(run_.length, {})[run_.set, run_.index] = run_.answer
+    plain, auto = answers[0], answers["auto"]
+    to_plain = {length: _quotient(own, plain) for length, own in answers.items()}
+    fixed = {length: ratio for length, ratio in to_plain.items() if length != "auto"}
+    best = max(fixed, key=fixed.__getitem__)
+    tested, accepted = (sum(getattr(a, name) for a in auto.values()) for name in ("drafted", "accepted"))
+    return {
+        "answers": len(plain),
+        "tokens": sum(answer.tokens for answer in plain.values()),
+        "plain_tokens_per_second": statistics.median(answer.speed for answer in plain.values() if answer.speed),
+        "to_plain": {str(length): ratio for length, ratio in to_plain.items()},
+        "best_fixed": best,
+        "auto_to_best_fixed": _quotient(auto, answers[best]),
+        "auto_acceptance_rate": acceptance_rate(accepted, tested),
+        "same_text": sum(own[key].text == plain[key].text for own in answers.values() for key in own) / len(runs),
+    }
+
+
+def _quotient(own: dict[tuple[str, int], Answer], other: dict[tuple[str, int], Answer]) -> float:
+    """The median over the questions."""
+    speeds = [(own[key].speed, other[key].speed) for key in own]
+    return statistics.median(a / b for a, b in speeds if a and b)
+
+
+def table(result: dict[str, Any]) -> str:
+    """The result for people."""
+    threads = result["threads"]
+    fixed = "".join(f"{length:>7}" for length in LENGTHS)
+    lines = [f"times plain, {threads} threads, temperature {result['temperature']}"]
+    for pair, sets in result["pairs"].items():
+        lines += ["", f"{pair:16} plain tok/s{fixed}   auto   best fixed   auto ÷ best   kept   same text"]
+        for name, figures in sets.items():
+            ratios = "".join(_cell(figures["to_plain"].get(str(length))) for length in (*LENGTHS, "auto"))
+            rate = figures["auto_acceptance_rate"]
+            kept = "–" if rate is None else f"{rate:.0%}"
+            lines.append(
+                f"{name:16} {figures['plain_tokens_per_second']:11.1f}{ratios}{figures['best_fixed']:13}"
+                f"{figures['auto_to_best_fixed']:14.3f}{kept:>7}{figures['same_text']:12.0%}"
+            )
+        worst = min(sets, key=lambda name: sets[name]["to_plain"]["auto"])
+        lines.append(f"worst for auto: {worst}, {sets[worst]['to_plain']['auto']:.3f} times plain")
+    return "\n".join(lines)
+
+
+def _cell(value: float | None) -> str:
+    return f"{'':7}" if value is None else f"{value:7.3f}"
+
+
+def measure(pair: Pair, options: argparse.Namespace) -> dict[str, Any]:
+    """The figures of one pair by set, and over all questions of the guide."""
+    contest = Contest(pair, options.threads)
+    sampling = Sampling(temperature=options.temperature)
+    maker = Maker(options.questions, options.max_tokens, sampling, contest.loaded.template == "model")
+    sets = maker.sets()
+    chosen = [sets[name]() for name in options.sets or sets]
+    try:
+        runs = {prompts.name: fitting(prompts, list(contest.runs(prompts, options.repeat))) for prompts in chosen}
+    finally:
+        contest.engine.unload()
+    result = {name: summarise(own) for name, own in runs.items()}
+    usual = [run_ for prompts in chosen if prompts.lengths and not prompts.answers for run_ in runs[prompts.name]]
+    if usual:
+        result["questions"] = summarise(usual)
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measure and print; returns the figures."""
+    parser = argparse.ArgumentParser(description="`auto` against plain and fixed draft lengths")
+    parser.add_argument("--pair", nargs="+", choices=PAIRS, default=[], help="guide and inflated where none is given")
+    parser.add_argument("--models", type=Path, metavar="FOLDER", help="other models")
+    parser.add_argument("--target", type=Path)
+    parser.add_argument("--draft", type=Path)
+    parser.add_argument("--sets", nargs="+", default=[], help="names of prompt sets; all where none is given")
+    parser.add_argument("--questions", type=int, default=2, help="of each set")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--max-tokens", type=int, default=120)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    options = parser.parse_args(arguments)
+    names = options.pair or ([] if options.models or options.target else ["guide", "inflated"])
+    pairs = [named_pair(name, options.threads) for name in names]
+    pairs += pairs_in(options.models) if options.models else []
+    if options.target:
+        pairs.append(Pair(options.target.stem, options.target, options.draft))
+    with tempfile.TemporaryDirectory() as home, patch.dict(os.environ, {paths.HOME_VARIABLE: home}):
+        measured = {pair.name: measure(pair, options) for pair in pairs}  # with costs of its own, measured now
+    settings = {
+        name: getattr(options, name) for name in ("questions", "repeat", "max_tokens", "temperature", "threads")
+    }
+    result = {**settings, "pairs": measured}
+    if not options.json:
+        print(table(result))
+    print(json.dumps(result, ensure_ascii=False))
+    return result
+
+
+if __name__ == "__main__":
+    main()
