@@ -63,6 +63,8 @@ class AcceptancePrior:
     arms: Mapping[str, ArmPrior] = field(default_factory=dict)
     greedy_lead: float = 0.0
     """By how much of the judged tokens more ``greedy`` proposals are accepted than ``coupled`` ones."""
+    greedy_lead_weight: float = 0.0
+    """Judged tokens that is worth."""
 
     def weight(self) -> float:
         """Judged tokens all of it is worth."""
@@ -273,14 +275,16 @@ class Arms:
 class WayChoice:
     """Chooses how a draft model proposes: both ways are judged wherever one is, so nothing has to be tried out."""
 
-    _FORGET = 1.0 - 1.0 / 300
-    _PRIOR = 12.0
-    """Judged tokens that the lead of an earlier answer is worth."""
-    _MARGIN = 0.01
+    _FORGET = 1.0 - 1.0 / 1000
+    _LEAST_WEIGHT, _MOST_WEIGHT = 25.0, 200.0
+    """Judged tokens that a lead to begin with is worth: an answer at another temperature may turn it round."""
+    _MARGIN = 0.005
     """Of the judged tokens; below it the way stays."""
 
-    def __init__(self, greedy_lead: float) -> None:
+    def __init__(self, greedy_lead: float, weight: float = 0.0) -> None:
+        """``greedy_lead``: what earlier answers taught, ``weight``: the judged tokens they had."""
         self._start = greedy_lead
+        self._known = min(weight, self._MOST_WEIGHT)
         self._difference = self._count = 0.0
         self.way: Way = "coupled"
         self._settle()
@@ -288,7 +292,14 @@ class WayChoice:
     @property
     def greedy_lead(self) -> float:
         """By how much of the judged tokens more ``greedy`` proposals are accepted."""
-        return self._start + (self._difference - self._count * self._start) / (self._count + self._PRIOR)
+        return self._start + (self._difference - self._count * self._start) / (
+            self._count + max(self._known, self._LEAST_WEIGHT)
+        )
+
+    @property
+    def weight(self) -> float:
+        """Judged tokens that lead is worth."""
+        return self._known + self._count
 
     def judge(self, coupled: bool, greedy: bool) -> None:
         """The target judged what both ways would have proposed in one place."""

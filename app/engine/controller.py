@@ -85,7 +85,7 @@ class Controller:
         self._by_kind: dict[TextKind, Arms] = {self._kind: self._arms}
         """The estimates of each kind of text that occurred; those in use are `_arms`."""
         self._arm = self._arms.coupled
-        self._ways = WayChoice(prior.greedy_lead)
+        self._ways = WayChoice(prior.greedy_lead, prior.greedy_lead_weight)
         self._paused = False
         self._probing = False
         self._probes = ProbeBudget(self.costs.verify(1))
@@ -391,9 +391,9 @@ class Controller:
 
     def snapshot(self) -> dict[TextKind, AcceptancePrior]:
         """What was learnt, as the next answer's start; what was not tried in this answer stays as it was."""
-        lead = self._ways.greedy_lead
+        lead, weight = self._ways.greedy_lead, self._ways.weight
         known = {
-            kind: AcceptancePrior({**self._start.get(kind, AcceptancePrior()).arms, **arms.snapshot()}, lead)
+            kind: AcceptancePrior({**self._start.get(kind, AcceptancePrior()).arms, **arms.snapshot()}, lead, weight)
             for kind, arms in self._by_kind.items()
         }
         return {**self._start, **{kind: prior for kind, prior in known.items() if prior.arms}}

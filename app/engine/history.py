@@ -84,13 +84,13 @@ def _halved(figures: KindFigures) -> KindFigures:
 
 def _is_sound(kept: Remembered) -> bool:
     """A file can hold anything that is well formed; the controller takes logarithms of it."""
-    arms = [arm for by_kind in kept.priors.values() for prior in by_kind.values() for arm in prior.arms.values()]
-    leads = [prior.greedy_lead for by_kind in kept.priors.values() for prior in by_kind.values()]
+    priors = [prior for by_kind in kept.priors.values() for prior in by_kind.values()]
+    arms = [arm for prior in priors for arm in prior.arms.values()]
     return (
         all(map(_is_sound_figures, kept.kinds))
         and len({one.kind for one in kept.kinds}) == len(kept.kinds)
         and all(map(_is_sound_arm, arms))
-        and all(-1.0 <= lead <= 1.0 for lead in leads)
+        and all(-1.0 <= prior.greedy_lead <= 1.0 and prior.greedy_lead_weight >= 0.0 for prior in priors)
     )
 
 

@@ -123,9 +123,12 @@ def test_the_better_way_is_chosen() -> None:
     for _ in range(300):
         ways.judge(rng.random() < 0.7, rng.random() < 0.85)
     assert ways.way == "greedy"
-    again = WayChoice(ways.greedy_lead)
+    again = WayChoice(ways.greedy_lead, ways.weight)
     assert again.way == "greedy"
     assert again.greedy_lead == ways.greedy_lead
+    for _ in range(10):
+        again.judge(True, False)  # by chance: what an answer has taught weighs more
+    assert again.way == "greedy"
 
 
 def test_the_way_is_changed_back_when_the_text_changes() -> None:

@@ -82,6 +82,7 @@ BROKEN = [
     {"priors": {"coupled": {"code": {"arms": {"coupled": {"rate": 0.5, "weight": 0.0}}}}}},
     {"priors": {"coupled": {"code": {"arms": {"coupled": {"rate": 0.5, "weight": 9.0, "calibration": [[2.0, 1.0]]}}}}}},
     {"priors": {"coupled": {"code": {"arms": {}, "greedy_lead": 7.0}}}},
+    {"priors": {"coupled": {"code": {"arms": {}, "greedy_lead_weight": -1.0}}}},
     {"priors": {"magic": {}}},
     {"kinds": 3},
 ]
