@@ -1,7 +1,7 @@
 """How many tokens to draft next, by whom and how: whatever yields the most tokens per second.
 
 A round of n drafted tokens yields E(n) = 1 + Σ Π a_j tokens (a_j: acceptance of position j given those before it) in
-T(n) = n·c + v(n + 1) + overhead seconds. Cost curves have steps and cliffs, so all n are compared. Within a round
+T(n) = n·c + v(n + 1) + other seconds. Cost curves have steps and cliffs, so all n are compared. Within a round
 drafting goes on, and tokens are tested, while the best continuation gains more tokens than its seconds are worth at
 the rate of the whole (renewal reward; Dinkelbach, Management Science 13, 1967). Seconds come in as numbers: nothing
 here looks at a clock.
@@ -31,6 +31,8 @@ _STAY = 20.0
 """Tokens for which the draft model is expected to go on drafting, and over which what it missed is spread."""
 _CATCH_UP = 0.03
 """Cost of a token the draft model missed, in tokens it drafts, before any was observed: a batch is cheaper."""
+_REST = 16
+"""Rounds for which a pause is not thought over again while nothing new is learnt: on a small target that would show."""
 _CURVE_WEIGHT = 16.0
 """Judged tokens from which on a kind of text has a curve."""
 _CATCH_UP_PRIOR, _CATCH_UP_KEEP = 8.0, 0.9
@@ -87,6 +89,9 @@ class Controller:
         self._arm = self._arms.coupled
         self._ways = WayChoice(prior.greedy_lead, prior.greedy_lead_weight)
         self._paused = False
+        self._rest: Plan | None = None
+        """The pause that goes on while nothing is judged."""
+        self._rested = 0
         self._probing = False
         self._probes = ProbeBudget(self.costs.verify(1))
         self._must_test = False
@@ -117,6 +122,7 @@ class Controller:
         """``drafter`` failed and is not to be planned any more."""
         self._drafters = tuple(name for name in self._drafters if name != drafter)
         self._paused = self._paused and drafter != "model"
+        self._rest = None
 
     # ------------------------------------------------------------ before a round
 
@@ -127,13 +133,17 @@ class Controller:
         if kind not in self._by_kind:
             self._by_kind[kind] = self._arms.forked(self._start.get(kind, AcceptancePrior()))
         self._kind, self._arms = kind, self._by_kind[kind]
+        self._rest = None
 
     def plan(self, found: Proposal, room: int) -> Plan:
         """What to do now. ``found``: what n-grams propose (free); ``room``: the most tokens that may be drafted."""
         self._found = found = found if "ngram" in self._drafters else Proposal()
+        if self._rest and room > 0 and not found.tokens and self._rested < _REST and not self._probe_due():
+            self._rested += 1
+            return self._rest
+        self._rest = None
         room = max(min(room, self.limit if self._fixed is None else self._fixed), 0)
-        overhead = self.costs.overhead
-        self._seconds = [seconds + overhead for seconds in self.costs.table()[1:]]
+        self._seconds = self.costs.rounds()
         plain = 1.0 / self._seconds[0]
         way = self._way()
         ngram_length, ngram_rate = self._plan_ngram(found, room)
@@ -160,10 +170,16 @@ class Controller:
         self._start_draft(way, room)
         if not self._paused:
             return Plan("model", room, way)
+        self._probing = self._probe_due()
+        if self._probing:
+            return Plan("model", room, way, self._pause())
+        self._rest, self._rested = Plan(None, 0, way, self._pause()), 0
+        return self._rest
+
+    def _probe_due(self) -> bool:
         growth = self._catch_up()
         price = self.costs.draft + growth * self._behind + self._forced()
-        self._probing = self._probes.due(price, growth, self._seconds[0])
-        return Plan("model" if self._probing else None, room if self._probing else 0, way, self._pause())
+        return self._probes.due(price, growth, self._seconds[0])
 
     def _forced(self) -> float:
         return max(self._seconds[1] - self._seconds[0], 0.0) if self._must_test else 0.0
@@ -294,7 +310,7 @@ class Controller:
         if self._seconds:
             self._account(plan, proposal, tested, accepted, draft_seconds)
         self.costs.observe_verify(tested + 1, verify_seconds)
-        self.costs.observe_overhead(other_seconds)
+        self.costs.observe_other(tested + 1, other_seconds)
         self._behind = 0 if by_model else self._behind + accepted + 1
         self._arms.tokens += accepted + 1
         truth = [*proposal.tokens[:accepted], target_token]
@@ -383,11 +399,10 @@ class Controller:
         """
         if "model" not in self._drafters:
             return []
-        way, overhead = self._way(), self.costs.overhead
+        way = self._way()
         kinds = [(arms.tokens, arms.model(way)) for arms in self._by_kind.values() if arms.tokens]
         text = [(tokens, arm.long_chances(self.limit)) for tokens, arm in kinds if arm.weight >= _CURVE_WEIGHT]
-        seconds = [seconds + overhead for seconds in self.costs.table()[1:]]
-        return speeds_by_length(text, seconds, self.costs.draft)
+        return speeds_by_length(text, self.costs.rounds(), self.costs.draft)
 
     def snapshot(self) -> dict[TextKind, AcceptancePrior]:
         """What was learnt, as the next answer's start; what was not tried in this answer stays as it was."""

@@ -23,6 +23,14 @@ much lost, as a share of itself."""
 _CHECKS = 3
 """Passes whose median replaces the cost of width 1, where the first of them was off by more than `_CERTAIN`."""
 _CERTAIN, _CHECK_LIMIT = 0.15, 4.0
+_FIRST_DRAFTS, _DRAFT_LIMIT = 3, 8.0
+"""Drafts whose median replaces the cost of a token, measured at load without sampling, where that is off by more than
+`_CERTAIN`; at most so many times as much or as little."""
+_ROW_SHARE = 0.3
+"""Of what a round takes besides, expected to grow with its width before rounds of several widths were seen."""
+_OTHER_KEEP = 1.0 - 1.0 / 60
+_OTHER_LIMIT = 1.5
+"""A round counts as at most so many times what was expected."""
 _FLOOR = 1e-9
 """Seconds; nothing is free, and ratios need it."""
 
@@ -37,6 +45,39 @@ class Costs:
     """One token of the draft model; ``None`` without a draft model."""
     since_plain: float = 0.0
     """Seconds of verify passes since width 1 was last timed."""
+
+
+class OtherCosts:
+    """What a round takes besides drafting and its pass: each position is judged by itself, some work is done once.
+
+    A line through the rounds seen, by exponentially forgotten least squares; the slope is held near an expected one
+    (ridge regression, Hoerl and Kennard 1970) while all rounds have the same width.
+    """
+
+    def __init__(self) -> None:
+        self._sums = [0.0] * 5
+        """Of 1, width, seconds, width², width · seconds."""
+        self._expected_slope = 0.0
+        self._fixed = self._each = 0.0
+
+    def at(self, width: int) -> float:
+        """Seconds of a round of ``width``; 0 before one was seen."""
+        return self._fixed + self._each * width
+
+    def observe(self, width: int, seconds: float) -> None:
+        """A round of ``width`` took ``seconds``."""
+        if self._sums[0]:
+            seconds = min(seconds, _OTHER_LIMIT * self.at(width))
+        else:
+            self._expected_slope = _ROW_SHARE * seconds / width
+        new = (1.0, width, seconds, width * width, width * seconds)
+        self._sums = [old * _OTHER_KEEP + value for old, value in zip(self._sums, new, strict=True)]
+        count = self._sums[0]
+        mean_width, mean, squares, products = (value / count for value in self._sums[1:])
+        variance = max(squares - mean_width * mean_width, 0.0)
+        slope = (products - mean_width * mean + self._expected_slope) / (variance + 1.0)
+        self._each = min(max(slope, 0.0), mean / mean_width)
+        self._fixed = mean - self._each * mean_width
 
 
 class CostModel:
@@ -66,9 +107,8 @@ class CostModel:
         self._turn = 0
         self.draft = max(costs.draft or 0.0, _FLOOR)
         """Seconds per token of the draft model."""
-        self.overhead = 0.0
-        """Seconds a round takes besides, whatever its width."""
-        self._overhead_seen = False
+        self._first_drafts: list[float] = []
+        self._other = OtherCosts()
 
     def verify(self, width: int) -> float:
         """Seconds of one target pass over ``width`` tokens (≥ 1)."""
@@ -79,9 +119,13 @@ class CostModel:
         drift = self._drift
         return [base * correction * drift for base, correction in zip(self._base, self._corrections, strict=True)]
 
+    def rounds(self) -> list[float]:
+        """Seconds of a round that tests 0, 1, … tokens, without drafting them."""
+        return [seconds + self._other.at(width) for width, seconds in enumerate(self.table()) if width]
+
     def plain_due(self, rate: float) -> bool:
         """Whether to run a plain pass now only to time it, where drafting gives ``rate`` tokens per second."""
-        plain = self.verify(1) + self.overhead
+        plain = self.verify(1) + self._other.at(1)
         lost = max(plain - 1.0 / rate, _LEAST_LOSS * plain)
         return bool(self._checks) or self._since_plain * _CHECK_SHARE >= lost
 
@@ -117,15 +161,20 @@ class CostModel:
 
     def observe_draft(self, tokens: int, seconds: float) -> None:
         """The draft model took ``seconds`` for ``tokens`` tokens."""
-        if tokens > 0:
-            self.draft *= 1.0 + _COST_GAIN * _surprise(seconds / tokens, self.draft)
-
-    def observe_overhead(self, seconds: float) -> None:
-        """A round took ``seconds`` besides drafting and verifying."""
-        if not self._overhead_seen:
-            self._overhead_seen, self.overhead = True, min(max(seconds, _FLOOR), self.verify(1))
+        if tokens <= 0:
             return
-        self.overhead *= 1.0 + _COST_GAIN * _surprise(seconds, self.overhead)
+        if len(self._first_drafts) == _FIRST_DRAFTS:
+            self.draft *= 1.0 + _COST_GAIN * _surprise(seconds / tokens, self.draft)
+            return
+        self._first_drafts.append(seconds / tokens / self.draft)
+        if len(self._first_drafts) == _FIRST_DRAFTS:
+            times = statistics.median(self._first_drafts)
+            if abs(times - 1.0) > _CERTAIN:
+                self.draft *= min(max(times, 1.0 / _DRAFT_LIMIT), _DRAFT_LIMIT)
+
+    def observe_other(self, width: int, seconds: float) -> None:
+        """A round over ``width`` tokens took ``seconds`` besides drafting and verifying."""
+        self._other.observe(width, max(seconds, _FLOOR))
 
     def snapshot(self) -> Costs:
         """The costs as they are known now, for the next answer, at the widths that were measured or observed.

@@ -134,12 +134,16 @@ def best_of_all(
     No token's noise is above that of its block's first ring; only what can still win then is looked at. ``margin``: so
     large a lead is exact, a larger one may be overestimated.
     """
+    if len(scores) <= _BLOCKS:
+        noisy = scores + gumbel(seed, [position], np.arange(len(scores))[None, :], purpose)[0]
+        best = int(np.argmax(noisy))
+        return best, lead_of(noisy, best)
     keys = np.array([_key(seed, position, purpose)], np.uint64)
     pages = [strided_maxima(scores[at : at + _PAGE], _BLOCKS) for at in range(0, len(scores), _PAGE)]
+    members = np.arange(0, min(_PAGE, len(scores)), _BLOCKS)
     block_bits, block_logs = _random(keys, np.arange(_BLOCKS * len(pages), dtype=np.uint64) + _BLOCK_COUNTERS)
     most = -np.log(-block_logs / _MEMBERS)
     promised = np.concatenate(pages) + most
-    members = np.arange(0, min(_PAGE, len(scores)), _BLOCKS)
 
     def look(least: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The tokens that promise ``least``, and their scores with noise."""

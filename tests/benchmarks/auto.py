@@ -23,6 +23,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
@@ -48,6 +49,7 @@ from tests.benchmarks.prompt_sets import LENGTHS, Maker, PromptSet
 from tests.support.generation import run
 
 PAIRS = ("guide", "inflated", "inflated-q8_0", "inflated-q4_k_m", "inflated-q4_0")
+_WARM_UP = 16
 
 
 @dataclass(frozen=True)
@@ -109,12 +111,12 @@ class Contest:
         return loaded
 
     def runs(self, prompts: PromptSet, repeat: int) -> Iterator[Run]:
-        """Answer each question with each draft length, after one each for warming up."""
+        """Answer each question with each draft length, after a short one plain and with `auto` for warming up."""
         self.load(shuffled(self._pair.draft) if prompts.stranger else self._pair.draft)
         commands = prompts.commands
         lengths: list[DraftLength] = [0, "auto", *prompts.lengths]
-        for length in lengths:
-            self._answer(commands[0], length, prompts.drafter)
+        for length in lengths[:2]:
+            self._answer(msgspec.structs.replace(commands[0], max_tokens=_WARM_UP), length, prompts.drafter)
         for index in range(repeat * len(commands)):
             first = index % len(lengths)
             for length in lengths[first:] + lengths[:first]:
@@ -180,45 +182,63 @@ def _quotient(own: dict[tuple[str, int], Answer], other: dict[tuple[str, int], A
     return statistics.median(a / b for a, b in speeds if a and b)
 
 
-def table(result: dict[str, Any]) -> str:
-    """The result for people."""
-    threads = result["threads"]
+def heading(pair: str) -> str:
+    """The columns of `line`."""
     fixed = "".join(f"{length:>7}" for length in LENGTHS)
-    lines = [f"times plain, {threads} threads, temperature {result['temperature']}"]
-    for pair, sets in result["pairs"].items():
-        lines += ["", f"{pair:16} plain tok/s{fixed}   auto   best fixed   auto ÷ best   kept   same text"]
-        for name, figures in sets.items():
-            ratios = "".join(_cell(figures["to_plain"].get(str(length))) for length in (*LENGTHS, "auto"))
-            rate = figures["auto_acceptance_rate"]
-            kept = "–" if rate is None else f"{rate:.0%}"
-            lines.append(
-                f"{name:16} {figures['plain_tokens_per_second']:11.1f}{ratios}{figures['best_fixed']:13}"
-                f"{figures['auto_to_best_fixed']:14.3f}{kept:>7}{figures['same_text']:12.0%}"
-            )
-        worst = min(sets, key=lambda name: sets[name]["to_plain"]["auto"])
-        lines.append(f"worst for auto: {worst}, {sets[worst]['to_plain']['auto']:.3f} times plain")
-    return "\n".join(lines)
+    return f"\n{pair:16} plain tok/s{fixed}   auto   best fixed   auto ÷ best   kept   same text"
+
+
+def line(name: str, figures: dict[str, Any]) -> str:
+    """A set's figures for people: speeds as times plain."""
+    ratios = "".join(_cell(figures["to_plain"].get(str(length))) for length in (*LENGTHS, "auto"))
+    rate = figures["auto_acceptance_rate"]
+    kept = "–" if rate is None else f"{rate:.0%}"
+    return (
+        f"{name:16} {figures['plain_tokens_per_second']:11.1f}{ratios}{figures['best_fixed']:13}"
+        f"{figures['auto_to_best_fixed']:14.3f}{kept:>7}{figures['same_text']:12.0%}"
+    )
 
 
 def _cell(value: float | None) -> str:
     return f"{'':7}" if value is None else f"{value:7.3f}"
 
 
-def measure(pair: Pair, options: argparse.Namespace) -> dict[str, Any]:
-    """The figures of one pair by set, and over all questions of the guide."""
+def measure(pair: Pair, options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The figures of one pair, set after set; last, if there are several, of all that fixed lengths answered, too."""
     contest = Contest(pair, options.threads)
     sampling = Sampling(temperature=options.temperature)
-    maker = Maker(options.questions, options.max_tokens, sampling, contest.loaded.template == "model")
-    sets = maker.sets()
-    chosen = [sets[name]() for name in options.sets or sets]
+    sets = Maker(options.questions, options.max_tokens, sampling, contest.loaded.template == "model").sets()
+    usual: list[Run] = []
     try:
-        runs = {prompts.name: fitting(prompts, list(contest.runs(prompts, options.repeat))) for prompts in chosen}
+        for name in options.sets or sets:
+            prompts = sets[name]()
+            runs = fitting(prompts, list(contest.runs(prompts, options.repeat)))
+            if prompts.lengths and not prompts.answers:
+                usual += runs
+            yield name, summarise(runs)
     finally:
         contest.engine.unload()
-    result = {name: summarise(own) for name, own in runs.items()}
-    usual = [run_ for prompts in chosen if prompts.lengths and not prompts.answers for run_ in runs[prompts.name]]
-    if usual:
-        result["questions"] = summarise(usual)
+    if len({run_.set for run_ in usual}) > 1:
+        yield "all questions", summarise(usual)
+
+
+def measure_all(pairs: Sequence[Pair], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The figures by pair and set, shown as they come."""
+
+    def show(text: str) -> None:
+        if not options.json:
+            print(text, flush=True)
+
+    show(f"times plain, {options.threads} threads, temperature {options.temperature}")
+    result: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        result[pair.name] = {}
+        show(heading(pair.name))
+        for name, figures in measure(pair, options):
+            result[pair.name][name] = figures
+            show(line(name, figures))
+        worst, ratio = min(((name, f["to_plain"]["auto"]) for name, f in result[pair.name].items()), key=itemgetter(1))
+        show(f"worst for auto: {worst}, {ratio:.3f} times plain")
     return result
 
 
@@ -243,13 +263,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     if options.target:
         pairs.append(Pair(options.target.stem, options.target, options.draft))
     with tempfile.TemporaryDirectory() as home, patch.dict(os.environ, {paths.HOME_VARIABLE: home}):
-        measured = {pair.name: measure(pair, options) for pair in pairs}  # with costs of its own, measured now
-    settings = {
-        name: getattr(options, name) for name in ("questions", "repeat", "max_tokens", "temperature", "threads")
-    }
-    result = {**settings, "pairs": measured}
-    if not options.json:
-        print(table(result))
+        measured = measure_all(pairs, options)  # with costs of its own, measured now
+    settings = ("questions", "repeat", "max_tokens", "temperature", "threads")
+    result = {**{name: getattr(options, name) for name in settings}, "pairs": measured}
     print(json.dumps(result, ensure_ascii=False))
     return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,12 +10,12 @@ import msgspec
 import pytest
 
 from app.engine.protocol import DraftLength, Sampling
-from tests.benchmarks.auto import Contest, Pair, Run, fitting, pairs_in, summarise, table
+from tests.benchmarks.auto import Contest, Pair, Run, fitting, line, main, pairs_in, summarise
 from tests.benchmarks.contestants import Answer
 from tests.benchmarks.copying import changed
 from tests.benchmarks.inflate import shuffled
 from tests.benchmarks.peer import KINDS
-from tests.benchmarks.prompt_sets import Maker, PromptSet
+from tests.benchmarks.prompt_sets import LENGTHS, Maker, PromptSet
 from tests.support.gguf_files import make_model
 
 
@@ -129,8 +130,7 @@ def test_ratios_are_medians_of_quotients_and_the_best_length_is_chosen_in_hindsi
     assert figures["best_fixed"] == 5
     assert figures["auto_to_best_fixed"] == 1.0
     assert figures["auto_acceptance_rate"] == 0.75
-    shown = table({"threads": 1, "temperature": 0.0, "pairs": {"tiny": {"prose": figures}}})
-    assert "worst for auto: prose, 2.000 times plain" in shown
+    assert line("prose", figures).split()[:5] == ["prose", "10.0", "1.500", "2.000", "2.000"]
 
 
 def test_pairs_of_a_folder(pair: Pair, tmp_path: Path) -> None:
@@ -144,3 +144,18 @@ def test_a_set_is_answered_with_its_drafter(contest: Contest) -> None:
     prompts = tales()
     prompts = PromptSet(prompts.name, [msgspec.structs.replace(prompts.commands[0], max_tokens=2)], drafter="none")
     assert not any(run.answer.drafted for run in contest.runs(prompts, 1))
+
+
+def test_it_prints_a_line_a_set_and_all_figures(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
+    files = ["--target", str(pair.target), "--draft", str(pair.draft)]
+    small = ["--sets", "tale", "noise", "--questions", "1", "--max-tokens", "8", "--threads", "1"]
+    result = main([*files, *small])
+
+    figures = result["pairs"]["a-target"]
+    assert list(figures) == ["tale", "noise"]
+    assert set(figures["tale"]["to_plain"]) == {"0", "auto", *map(str, LENGTHS)}
+    assert set(figures["noise"]["to_plain"]) == {"0", "auto"}
+    shown = capsys.readouterr().out.splitlines()
+    assert json.loads(shown[-1]) == result
+    assert [text.split()[0] for text in shown[3:5]] == ["tale", "noise"]
+    assert shown[5].startswith("worst for auto: ")

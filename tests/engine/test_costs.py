@@ -69,25 +69,57 @@ def test_a_correction_is_forgotten_while_its_width_is_not_seen() -> None:
 
 def test_an_outlier_moves_little() -> None:
     model = a_model()
-    model.observe_overhead(0.01)
+    model.observe_draft(2, 50.0)
     for _ in range(20):
         model.observe_verify(1, 1.0)
+        model.observe_draft(2, 0.2)
+        model.observe_other(1, 0.01)
     model.observe_verify(1, 50.0)
     model.observe_draft(2, 50.0)
-    model.observe_overhead(50.0)
+    model.observe_other(1, 50.0)
     assert model.verify(1) == pytest.approx(1.0, rel=0.05)
     assert model.draft == pytest.approx(0.1, rel=0.05)
-    assert model.overhead == pytest.approx(0.01, rel=0.05)
+    assert others(model)[0] == pytest.approx(0.01, rel=0.05)
 
 
-def test_draft_and_overhead_are_followed() -> None:
+def others(model: CostModel) -> list[float]:
+    """What rounds take besides their pass, by tokens tested."""
+    return [whole - verify for whole, verify in zip(model.rounds(), model.table()[1:], strict=True)]
+
+
+def test_draft_costs_are_followed_and_soon_include_sampling() -> None:
     model = a_model()
+    for _ in range(3):
+        model.observe_draft(4, 1.2)
+    assert model.draft == pytest.approx(0.3)
     for _ in range(200):
         model.observe_draft(4, 0.8)
-        model.observe_overhead(0.03)
     model.observe_draft(0, 5.0)
     assert model.draft == pytest.approx(0.2, rel=0.02)
-    assert model.overhead == pytest.approx(0.03, rel=0.02)
+
+
+def test_what_a_round_takes_besides_grows_with_its_width() -> None:
+    model = a_model()
+    assert not any(others(model))
+    model.observe_other(1, 0.04)
+    assert others(model)[0] == pytest.approx(0.04)
+    assert others(model)[10] == pytest.approx(0.16)  # a share of it for each row, until more is known
+    for _ in range(40):
+        for width in (1, 4, 11):
+            model.observe_other(width, 0.03 + 0.01 * width)
+    assert others(model)[0] == pytest.approx(0.04, rel=0.1)
+    assert others(model)[10] == pytest.approx(0.14, rel=0.1)
+
+
+def test_what_a_round_takes_besides_is_never_negative_at_any_width() -> None:
+    model = a_model()
+    for _ in range(40):
+        model.observe_other(1, 0.5)
+        model.observe_other(11, 0.1)
+    assert min(others(model)) > 0.0
+    for _ in range(400):
+        model.observe_other(11, 0.1)
+    assert others(model)[10] == pytest.approx(0.1, rel=0.02)
 
 
 def seen(model: CostModel, seconds: dict[int, float], rounds: int) -> None:

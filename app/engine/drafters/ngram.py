@@ -85,6 +85,8 @@ class NgramDrafter:
     def _longest_matches(self) -> tuple[int, list[int]]:
         """How long the longest match is, and where what follows it begins: one place or more, the newest first."""
         for index in self._indexes:
+            if not index.has_earlier:
+                continue
             lengths = {place: self._match(place) for place in index.earlier()}
             longest = max(lengths.values(), default=0)
             if longest >= index.length:  # not where all have only the same hash
@@ -136,6 +138,11 @@ class _Index:
             else:
                 self._newest[gram] = earlier
 
+    @property
+    def has_earlier(self) -> bool:
+        """Whether the last n-gram, or one of the same hash, stood before."""
+        return bool(self._links) and self._links[-1] >= 0
+
     def earlier(self) -> Iterator[int]:
         """Where what followed the last n-gram begins, for each earlier place of it, the newest `CANDIDATES`."""
         return islice(self._chain(), CANDIDATES)
@@ -148,5 +155,7 @@ class _Index:
 
     def _grams(self, tokens: list[int], begin: int) -> Iterator[int]:
         """The hash of each n-gram from the one at ``begin`` on."""
+        if len(tokens) - begin == self.length:  # one, as with every token of a plain pass
+            return iter((hash(tuple(tokens[begin:])),))
         window = tokens[begin:]
         return map(hash, zip(*(window[i:] for i in range(self.length)), strict=False))
