@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from app import __version__, cli
 from app.commands import session
 from app.engine.engine import Engine
+from app.engine.protocol import AcceptRule
 from tests.support.command_line import ROOT, slipstream
 from tests.support.gguf_files import make_model
 
@@ -65,7 +67,7 @@ def test_generate_json(pair: Pair) -> None:
     assert json.loads(plain.stdout)["text"] == answer["text"]
 
 
-@pytest.mark.parametrize("accept", ["coupled", "rejection"])
+@pytest.mark.parametrize("accept", get_args(AcceptRule))
 def test_every_model_option_is_taken(pair: Pair, accept: str) -> None:
     options = "--raw --temperature 1.1 --top-k 0 --top-p 0.9 --min-p 0.1 --seed 1 --max-tokens 6 --draft-length 2 "
     options += f"--accept {accept} --threads 1 --context 256 --gpu-layers 0 --json"

@@ -7,7 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from app.engine.protocol import MAX_CONTEXT_LENGTH, MAX_DRAFT_LENGTH, MAX_THREADS, DrafterChoice, KvType, Propose
+from app.engine.protocol import (
+    MAX_CONTEXT_LENGTH,
+    MAX_DRAFT_LENGTH,
+    MAX_THREADS,
+    AcceptRule,
+    DrafterChoice,
+    KvType,
+    Propose,
+)
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +75,7 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
         default="auto",
         help="how the draft model proposes: with the target's noise, its likeliest token, or what is accepted more",
     )
-    drafting.add_argument("--accept", choices=["coupled", "rejection"], default="coupled", help="accept rule")
+    drafting.add_argument("--accept", choices=get_args(AcceptRule), default="coupled", help="accept rule")
 
 
 def whole(least: int, most: int | None = None) -> Callable[[str], int]:

@@ -71,8 +71,8 @@ def verdict(difference: Difference, setup: Setup) -> str:
     rounding = f"rounding moves logits by up to {number(difference.rounding, 3)} here"
     if difference.near_tie:
         return f"{logits}; {rounding}: a near-tie"
-    if setup.accept == "rejection" and setup.sampling.temperature:
-        return f"{logits}; no near-tie, and none is needed: the rule rejection draws otherwise than plain decoding"
+    if setup.accept != "coupled" and setup.sampling.temperature:
+        return f"{logits}; no near-tie, and none is needed: the rule {setup.accept} draws otherwise than plain decoding"
     return f"{logits}; {rounding}: no near-tie, so something else than rounding is at work"
 
 

@@ -95,7 +95,7 @@ class Controller:
         self._probing = False
         self._probes = ProbeBudget(self.costs.verify(1))
         self._must_test = False
-        """Whether an untested token tells nothing: under the rule `rejection`."""
+        """Whether an untested token tells nothing: under the rules that sample."""
         self._behind = 0
         """Tokens of the context the draft model has not seen."""
         self._caught_up = [0.0, 0.0]
@@ -269,7 +269,7 @@ class Controller:
     def tested(self, plan: Plan, proposal: Proposal) -> int:
         """How many of the proposed tokens the verify pass should test; the rest is ignored."""
         count = min(len(proposal.tokens), plan.length)
-        # Under `rejection` a token is right only if whether it is tested does not depend on what it is, and the
+        # Where drafts are samples a token is right only if its test does not depend on what it is, and the
         # confidence of the tokens behind it does.
         if self._fixed is not None or plan.drafter != "model" or proposal.distributions is not None:
             return count
@@ -334,7 +334,7 @@ class Controller:
     def _judge_model(self, way: Way, proposal: Proposal, tested: int, accepted: int, truth: list[int]) -> None:
         arm = self._arms.model(way)
         other = self._arms.model("greedy" if way == "coupled" else "coupled")
-        # An untested token that equals the target's would have been accepted; under `rejection` others would, too.
+        # An untested token that equals the target's would have been accepted; of samples others would, too.
         known = len(truth) if proposal.distributions is None else min(len(truth), tested)
         for i, (token, right) in enumerate(zip(proposal.tokens[:known], truth, strict=False)):
             hit = i < accepted or token == right

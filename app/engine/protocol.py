@@ -20,7 +20,7 @@ MAX_CONTEXT_LENGTH = 2**24
 MAX_THREADS = 512
 """What ggml can take; it ends the process above it."""
 
-AcceptRule = Literal["coupled", "rejection"]
+AcceptRule = Literal["coupled", "rejection", "block"]
 DrafterName = Literal["model", "ngram"]
 DrafterChoice = Literal["auto", "model", "ngram", "chain", "none"]
 """``chain``, which is also ``auto``: n-grams where their match promises more, else the draft model, if there is one."""
@@ -113,7 +113,7 @@ class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     draft_length: DraftLength = "auto"
     drafter: DrafterChoice = "auto"
     propose: Propose = "auto"
-    """Under ``rejection`` the draft always samples, and this is ignored."""
+    """Under ``rejection`` and ``block`` the draft always samples, and this is ignored."""
     accept: AcceptRule = "coupled"
     raw: bool = False
     """Feed the contents as they are, without a chat template."""

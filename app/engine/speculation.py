@@ -14,7 +14,7 @@ from app.engine.kinds import TextKinds
 from app.engine.protocol import AcceptRule, DrafterName, FinishReason, Piece, Round, Sampling
 from app.engine.sampling import Floats, distributions, penalise_rows
 from app.engine.text import TextStream
-from app.engine.verification import Verdict, coupled, rejection, sample
+from app.engine.verification import Verdict, block, coupled, rejection, sample
 from app.errors import Cancelled
 
 _CAUGHT_UP = 4
@@ -178,9 +178,10 @@ class Decoding:
     def _judge(self, logits: Floats, proposal: Proposal) -> Verdict:
         task, position = self._task, len(self.context)
         logits = penalise_rows(logits, self.context, proposal.tokens, task.sampling)
-        if task.accept == "rejection" and proposal.distributions is not None:
+        if task.accept != "coupled" and proposal.distributions is not None:
+            rule = block if task.accept == "block" else rejection
             p = distributions(logits, task.sampling)
-            return rejection(p, proposal.distributions, proposal.tokens, task.seed, position)
+            return rule(p, proposal.distributions, proposal.tokens, task.seed, position)
         return coupled(sample(logits, task.sampling, task.seed, position), proposal.tokens)
 
     def _take(self, verdict: Verdict, proposal: Proposal, drafter: DrafterName | None) -> tuple[int, list[Piece]]:

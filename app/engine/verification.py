@@ -7,6 +7,12 @@ text depends on the seed and the target alone.
 ``rejection`` (arXiv 2211.17192, 2302.01318): a draft token x, sampled from q, is accepted with probability
 min(1, p(x) / q(x)); the first rejected one is replaced by a draw from max(0, p − q), renormalised.
 
+``block`` (block verification, arXiv 2403.10444, algorithm 2): where ``rejection`` stops at the first token it rejects,
+this looks at the whole draft and keeps the longest prefix that its own coin accepts. It is exact, and for one draft no
+exact rule accepts more tokens. What it accepts depends on draft tokens *behind* those it accepts: noise that is a
+function of seed and position alone would be used in a draft it rejected for it, and once more for the same position in
+the next draft, where it would be biased. So the noise of each draft has a seed of its own, `block_seed`.
+
 The random numbers are counter-based: a hash of (seed, position, purpose, token), so that no state has to be rolled
 back and the draws for different purposes are independent.
 
@@ -215,14 +221,42 @@ def rejection(p: Distributions, q: Distributions, draft: Sequence[int], seed: in
     return Verdict(len(draft), draw(p.after(len(draft)), seed, [position + len(draft)])[0])
 
 
-def _draw_residual(p: Distributions, q: Distributions, row: int, seed: int, position: int) -> int:
-    candidates = p.ids[row : row + 1]
-    p_row = np.exp(p.log_probs[row])
-    size = max(int(p.ids[row].max()), int(q.ids[row].max())) + 1
-    q_row = q.dense(row, size)[candidates[0]]
-    rest = np.maximum(p_row - q_row, 0.0)
+def block_seed(seed: int, position: int) -> int:
+    """The seed of the draft whose first token stands at ``position`` of an answer with ``seed``."""
+    return int(uniform(seed, position, Purpose.DRAFT) * 2**53)
+
+
+def block(p: Distributions, q: Distributions, draft: Sequence[int], seed: int, position: int) -> Verdict:
+    """Keep the longest accepted prefix of ``draft``, then a token of the residual distribution behind it.
+
+    ``q`` holds the len(draft) distributions the draft tokens were really drawn from, with `block_seed` of ``position``.
+    How far was drafted may depend on the draft tokens, but not on what would have come behind them.
+    """
+    seed = block_seed(seed, position)
+    kept, kept_share, share = 0, 1.0, 1.0
+    for i, token in enumerate(draft):
+        share = min(share * p.probability(i, token) / q.probability(i, token), 1.0)
+        chance = share
+        if i + 1 < len(draft):
+            left = float(_residual(p, q, i + 1, share).sum())
+            chance = left / (left + (1.0 - share)) if left > 0.0 else 0.0
+        if uniform(seed, position + i, Purpose.ACCEPT) <= chance:
+            kept, kept_share = i + 1, share
+    if kept == len(draft):
+        return Verdict(kept, draw(p.after(kept), seed, [position + kept])[0])
+    return Verdict(kept, _draw_residual(p, q, kept, seed, position + kept, kept_share))
+
+
+def _draw_residual(p: Distributions, q: Distributions, row: int, seed: int, position: int, share: float = 1.0) -> int:
+    rest = _residual(p, q, row, share)
     if rest.sum() <= 0.0:  # p = q up to rounding: a rejection here has probability zero, p itself is right
-        rest = p_row
+        rest = np.exp(p.log_probs[row])
     with np.errstate(divide="ignore"):
-        weights = Distributions(candidates, np.log(rest / rest.sum())[None, :], p.whole)
+        weights = Distributions(p.ids[row : row + 1], np.log(rest / rest.sum())[None, :], p.whole)
     return draw(weights, seed, [position], Purpose.RESIDUAL)[0]
+
+
+def _residual(p: Distributions, q: Distributions, row: int, share: float = 1.0) -> NDArray[np.floating[Any]]:
+    """max(``share`` · p − q, 0) for the candidates of ``p`` in ``row``."""
+    size = max(int(p.ids[row].max()), int(q.ids[row].max())) + 1
+    return np.asarray(np.maximum(share * np.exp(p.log_probs[row]) - q.dense(row, size)[p.ids[row]], 0.0))

@@ -4,8 +4,8 @@
         [--costs here|CURVE]… [--json]
 
 Contenders: `coupled` with the target's own noise, with greedy proposals and with the controller's choice of both;
-sample-and-match with greedy proposals, which is what llama-server does; `rejection`; and block verification, which the
-app does not have (`tests.benchmarks.block_verification`). Each drafts with a fixed length and with `auto`.
+sample-and-match with greedy proposals, which is what llama-server does; `rejection`; and `block`. Each
+drafts with a fixed length and with `auto`.
 
 In each cell: accepted ÷ tested, accepted ÷ judged (tested up to and including the first rejected one), tokens a pass,
 × plain and × the best other than block (medians of the ratios of runs that took turns on the same prompt and seed).

@@ -1,6 +1,6 @@
 """The accept rules and ways of proposing that `tests.benchmarks.accept_rules` compares, and what they are counted by.
 
-All run in the app's own loop. Rules the app does not have are put in the place of the judge for as long as they play.
+All run in the app's own loop. A rule the app does not have is put in the place of the judge for as long as it plays.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from unittest.mock import patch
 import numpy as np
 
 from app.engine import speculation
-from app.engine.drafters import Proposal, Worth, always
-from app.engine.drafters.model import ModelDrafter
-from app.engine.protocol import AcceptRule, Propose, Round, Way
+from app.engine.drafters import Proposal
+from app.engine.protocol import AcceptRule, Propose, Round
 from app.engine.sampling import Distributions, Floats, distributions, penalise_rows
 from app.engine.verification import Purpose, Verdict, uniform
-from tests.benchmarks.block_verification import block, block_seed
 
 Rule = Callable[[Distributions, Proposal, int, int], Verdict]
 """Distributions, proposal, seed and position to a verdict."""
@@ -26,14 +24,12 @@ Rule = Callable[[Distributions, Proposal, int, int], Verdict]
 
 @dataclass(frozen=True)
 class Contender:
-    """An accept rule with a way of proposing. ``rule`` and ``new_noise`` are for those the app does not have."""
+    """An accept rule with a way of proposing. ``rule`` is for one the app does not have."""
 
     name: str
     accept: AcceptRule
     propose: Propose
     rule: Rule | None = None
-    new_noise: bool = False
-    """Whether the draft model draws with new noise in every block (see `block_seed`)."""
 
     @contextlib.contextmanager
     def playing(self) -> Iterator[None]:
@@ -41,8 +37,6 @@ class Contender:
         with contextlib.ExitStack() as stack:
             if self.rule:
                 stack.enter_context(patch.object(speculation.Decoding, "_judge", _judge_by(self.rule)))
-            if self.new_noise:
-                stack.enter_context(patch.object(ModelDrafter, "propose", _proposing_anew(ModelDrafter.propose)))
             yield
 
 
@@ -53,22 +47,6 @@ def _judge_by(rule: Rule) -> Callable[[speculation.Decoding, Floats, Proposal], 
         return rule(p, proposal, task.seed, len(self.context))
 
     return judge
-
-
-def _proposing_anew(propose: Callable[..., Proposal]) -> Callable[..., Proposal]:
-    def propose_anew(self: ModelDrafter, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:
-        seed = self._seed
-        self._seed = block_seed(seed, len(self._context))
-        try:
-            return propose(self, count, way, worth)
-        finally:
-            self._seed = seed
-
-    return propose_anew
-
-
-def _block(p: Distributions, proposal: Proposal, seed: int, position: int) -> Verdict:
-    return block(p, proposal.distributions, proposal.tokens, seed, position)
 
 
 def sample_and_match(p: Distributions, proposal: Proposal, seed: int, position: int) -> Verdict:
@@ -86,7 +64,7 @@ GREEDY_WAY = Contender("coupled, greedy", "coupled", "greedy")
 CHOICE = Contender("coupled, choice of both", "coupled", "auto")
 MATCH = Contender("sample and match, greedy", "coupled", "greedy", sample_and_match)
 REJECTION = Contender("rejection", "rejection", "auto")
-BLOCK = Contender("block", "rejection", "auto", _block, new_noise=True)
+BLOCK = Contender("block", "block", "auto")
 CONTENDERS = (SAME_NOISE, GREEDY_WAY, CHOICE, MATCH, REJECTION, BLOCK)
 
 

@@ -28,7 +28,7 @@ from tests.support.generation import GREEDY
 
 _NATIVE = ("llama_decode", "llama_get_logits", "llama_memory_seq_rm")
 """llama.cpp's functions that a round calls; a GPU still computes when `llama_decode` returns."""
-_JUDGING = ("penalise_rows", "distributions", "sample", "coupled", "rejection")
+_JUDGING = ("penalise_rows", "distributions", "sample", "coupled", "rejection", "block")
 _WARM_UP = 5
 PARTS = ("own", "drafting", "judging", "rest", "llama.cpp", "own CPU")
 """``own`` is the sum of the three after it; ``own CPU`` is its time on the processor, in which no other work is."""
@@ -47,6 +47,7 @@ WARM = Sampling(temperature=0.8)
 CASES = [
     Case("default sampler", WARM),
     Case("default sampler, rejection", WARM, "rejection"),
+    Case("default sampler, block", WARM, "block"),
     Case("greedy", GREEDY),
     Case("repetition penalty 1.1", Sampling(temperature=0.8, repetition_penalty=1.1)),
     Case("no top-k", Sampling(temperature=0.8, top_k=0)),

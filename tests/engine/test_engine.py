@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import get_args
 
 import gguf
 import llama_cpp
@@ -46,7 +47,7 @@ def test_the_text_is_the_same_with_and_without_a_draft(
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, HOT], ids=["greedy", "warm", "hot"])
-@pytest.mark.parametrize("accept", ["coupled", "rejection"])
+@pytest.mark.parametrize("accept", get_args(AcceptRule))
 def test_a_target_as_its_own_draft_accepts_everything(
     engine: Engine, load: Loader, guide_pair: Pair, sampling: Sampling, accept: AcceptRule
 ) -> None:
@@ -67,12 +68,13 @@ def test_the_draft_truncates_as_the_target_does(
     assert figures.draft.acceptance_rate is not None and figures.draft.acceptance_rate > 0.97
 
 
-def test_rejection_without_top_k_takes_candidates_of_different_numbers(
-    engine: Engine, load: Loader, random_pair: Pair
+@pytest.mark.parametrize("accept", ["rejection", "block"])
+def test_samples_without_top_k_are_of_candidates_of_different_numbers(
+    engine: Engine, load: Loader, random_pair: Pair, accept: AcceptRule
 ) -> None:
     load(*random_pair)
     sampling = Sampling(temperature=1.1, top_k=0, top_p=0.9, min_p=0.1)
-    answer = run(engine, ask("x", sampling=sampling, accept="rejection", max_tokens=60))
+    answer = run(engine, ask("x", sampling=sampling, accept=accept, max_tokens=60))
     assert answer.finished.figures.draft.accepted > 0
     assert_sums_close(answer)
 

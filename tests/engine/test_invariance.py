@@ -107,8 +107,9 @@ def test_no_change_of_drafter_way_or_length_changes_a_word(
     assert seen["same"] >= 45
 
 
-def test_rejection_in_the_loop_has_the_joint_distribution_of_the_penalised_target(
-    engine: Engine, load: Loader, random_pair: Pair
+@pytest.mark.parametrize("accept", ["rejection", "block"])
+def test_samples_in_the_loop_have_the_joint_distribution_of_the_penalised_target(
+    engine: Engine, load: Loader, random_pair: Pair, accept: str
 ) -> None:
     """Four tokens, of which up to two are drafted: each of the 16 texts as often as the target would write it."""
     load(*random_pair, threads=1)
@@ -124,7 +125,7 @@ def test_rejection_in_the_loop_has_the_joint_distribution_of_the_penalised_targe
             "seed": seed,
             "max_tokens": 4,
             "raw": True,
-            "accept": "rejection",
+            "accept": accept,
         }
         answer = run(engine, ask("abcabc", draft_length="auto" if seed % 2 else 5, **options))
         counts[tuple(answer.token_ids)] += 1

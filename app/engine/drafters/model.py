@@ -23,7 +23,7 @@ from app.engine.sampling import (
     stack,
     top_candidates,
 )
-from app.engine.verification import Purpose, best_of_all, draw, gumbel, lead_of
+from app.engine.verification import Purpose, best_of_all, block_seed, draw, gumbel, lead_of
 from app.errors import Cancelled, KnownError
 
 _LEAD = 3.0
@@ -35,8 +35,8 @@ class ModelDrafter:
     """Drafts with a draft model and keeps its KV cache for what was accepted.
 
     Under ``coupled`` it proposes either with the target's own noise, so that the two agree as often as their
-    distributions do, or always its likeliest token; under ``rejection`` it samples with noise of its own and hands out
-    the distributions.
+    distributions do, or always its likeliest token; under the other rules it samples with noise of its own and hands
+    out the distributions.
     """
 
     name: DrafterName = "model"
@@ -61,11 +61,14 @@ class ModelDrafter:
         self._ends = ends
         self._context: list[int] = []
         self._proposed: list[int] = []
-        self._sampling, self._accept, self._seed = Sampling(), "coupled", 0
+        self._noise = 0
+        """The seed of what is drawn for the draft."""
+        self.configure(Sampling(), "coupled", 0)
 
     def configure(self, sampling: Sampling, accept: AcceptRule, seed: int) -> None:
         """Set how to propose in the next generation."""
         self._sampling, self._accept, self._seed = sampling, accept, seed
+        self._samples = accept != "coupled"
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Take over a prompt: what the cache lacks of it is processed. See `Drafter.begin`."""
@@ -89,6 +92,7 @@ class ModelDrafter:
         if count <= 0:
             return Proposal()
         row = self._caught_up()
+        self._noise = block_seed(self._seed, len(self._context)) if self._accept == "block" else self._seed
         self._cache.hold(count)
         choices: list[_Choice] = []
         while True:
@@ -141,11 +145,11 @@ class ModelDrafter:
         if sampling.temperature == 0:
             token, lead = _best(row)
             certain = Distributions(np.array([[token]]), np.zeros((1, 1)))
-            return _Choice(token, lead, distribution=certain if self._accept == "rejection" else None)
+            return _Choice(token, lead, distribution=certain if self._samples else None)
         position = len(self._context) + len(draft)
-        if self._accept == "rejection":
+        if self._samples:
             q = distributions(row[None, :], sampling)
-            token = draw(q, self._seed, [position], Purpose.DRAFT)[0]
+            token = draw(q, self._noise, [position], Purpose.DRAFT)[0]
             sure = _best(row)[1] / sampling.temperature if q.whole else lead_of(q.log_probs[0], 0)
             return _Choice(token, sure, distribution=q)
         if keeps_all(sampling):
@@ -171,7 +175,7 @@ class ModelDrafter:
 class _Choice:
     token: int
     lead: float
-    """Nats between the best and the second-best score. Under ``rejection`` of the distribution, not of the token
+    """Nats between the best and the second-best score. Where it samples of the distribution, not of the token
     drawn from it: what is drafted further must not depend on a token that is not yet tested."""
     other: int | None = None
     distribution: Distributions | None = None

@@ -87,8 +87,8 @@ def _why(difference: Difference, settings: AnswerSettings) -> str:
     choices = f"Plain wrote {plain}, with draft {drafted}."
     if _only_alike(settings):
         return (
-            f"{choices} That is expected: with the accept rule “rejection” both answers follow the same distribution, "
-            "but not word by word. Choose “coupled” for the same words."
+            f"{choices} That is expected: with the accept rule “{settings.accept}” both answers follow the same "
+            "distribution, but not word by word. Choose “coupled” for the same words."
         )
     if difference.near_tie is None:
         return f"{choices} This engine does not tell how close the two were."
@@ -124,7 +124,7 @@ def visible(text: str) -> str:
 
 def _only_alike(settings: AnswerSettings) -> bool:
     """Whether the two answers need not have the same words."""
-    return settings.accept == "rejection" and settings.sampling.temperature > 0
+    return settings.accept != "coupled" and settings.sampling.temperature > 0
 
 
 def _is_expected(difference: Difference, settings: AnswerSettings) -> bool:

@@ -258,6 +258,12 @@ class AcceptRuleFields(QWidget):
             "Rejection sampling",
             "The classic rule: answers are as likely as without a draft, but the draft changes which one a seed gives.",
         ),
+        (
+            "block",
+            "Block verification",
+            "As rejection sampling, but it judges a draft as a whole and keeps more of it. Quickest where the draft is "
+            "often wrong.",
+        ),
     )
 
     def __init__(self) -> None:

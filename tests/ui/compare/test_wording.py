@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from app.compare.results import Comparison, Skipped, summarise
-from app.engine.protocol import Sampling
+from app.engine.protocol import AcceptRule, Sampling
 from app.ui.compare import wording
 from app.ui.conversation import AnswerSettings
 from tests.ui.compare.samples import WORDS, comparison, prompt
@@ -63,11 +64,13 @@ def test_a_token_at_the_edge_of_the_sampler() -> None:
     assert "at the edge of what the sampler keeps" in said(differing(score_gap=None))
 
 
-def test_the_rejection_rule_promises_no_words() -> None:
-    settings = AnswerSettings(accept="rejection", sampling=Sampling(temperature=0.8))
+@pytest.mark.parametrize("rule", ["rejection", "block"])
+def test_the_other_rules_promise_no_words(rule: AcceptRule) -> None:
+    settings = AnswerSettings(accept=rule, sampling=Sampling(temperature=0.8))
+    assert f"“{rule}” both" in said(differing(near_tie=False), settings)
     assert "That is expected" in said(differing(near_tie=False), settings)
     assert wording.verdict(differing(near_tie=False), settings).mood == "plain"
-    greedy = AnswerSettings(accept="rejection", sampling=Sampling(temperature=0.0))
+    greedy = AnswerSettings(accept=rule, sampling=Sampling(temperature=0.0))
     assert "Please report it" in said(differing(near_tie=False), greedy)
 
 

@@ -282,10 +282,11 @@ def test_seed_is_random_or_fixed(opened: Opened) -> None:
 
 def test_accept_rule(opened: Opened) -> None:
     dialog = opened(OpenModelsChoice())
-    coupled, rejection = dialog.findChildren(QRadioButton)
+    coupled, *others = dialog.findChildren(QRadioButton)
     assert coupled.isChecked()
-    rejection.setChecked(True)
-    assert dialog.choice().accept == "rejection"
+    for button, rule in zip(others, ("rejection", "block"), strict=True):
+        button.setChecked(True)
+        assert dialog.choice().accept == rule
     assert not dialog.needs_reload
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from app.engine.protocol import Sampling
 from app.engine.sampling import Distributions, distributions
-from app.engine.verification import Purpose, Verdict, draw, rejection
-from tests.benchmarks.block_verification import block, block_seed
+from app.engine.verification import Purpose, Verdict, block, block_seed, draw, rejection
 from tests.support.statistics import chi_square_p_value
 
 SIZE, LENGTH = 2, 5
@@ -137,4 +136,3 @@ def test_at_temperature_zero_it_is_equal_or_not() -> None:
     p = distributions(np.eye(3, 12, dtype=np.float32), Sampling(temperature=0))
     q = Distributions(np.array([[0], [5]]), np.zeros((2, 1)))
     assert block(p, q, [0, 5], 1, 0) == Verdict(1, 1)
-    assert block(p, None, [], 1, 0).accepted == 0
