@@ -81,7 +81,7 @@ def _found(build: Path) -> list[Path] | None:
 def _build(build: Path, name: str) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     source = _source()
-    environment = _with_cmake()
+    environment = {**_with_cmake(), **_flags()}
     options = [f"-D{key}={value}" for key, value in _OPTIONS.items()]
     options += [*_native(name), *shlex.split(os.environ.get("CMAKE_ARGS", ""))]
     _run(["cmake", "-S", str(source), "-B", str(build), "-G", "Ninja", *options], environment)
@@ -95,6 +95,15 @@ def _native(name: str) -> list[str]:
         compiler = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
         return ["-DGGML_CUDA=ON", f"-DCMAKE_CUDA_COMPILER={compiler}"]
     return {"cpu": ["-DGGML_METAL=OFF"], "metal": ["-DGGML_METAL=ON"], "vulkan": ["-DGGML_VULKAN=ON"]}[name]
+
+
+def _flags() -> Mapping[str, str]:
+    """As in ``scripts/setup``, which says why."""
+    cpu = Path("/proc/cpuinfo")
+    if not cpu.is_file() or "amx_tile" not in cpu.read_text().split():
+        return {}
+    without = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+    return {name: f"{os.environ.get(name, '')} {without}" for name in ("CFLAGS", "CXXFLAGS")}
 
 
 def _source() -> Path:
