@@ -330,11 +330,14 @@ class Context:
         count = len(tokens)
         if count > self._capacity or len(self.tokens) + count > self.length:
             raise ValueError(f"{count} tokens do not fit behind {len(self.tokens)} of {self.length}")
-        ids, positions, wanted = self._views
-        ids[:count] = tokens
-        positions[:count] = range(len(self.tokens), len(self.tokens) + count)
-        wanted[: count - outputs] = 0
-        wanted[count - outputs : count] = 1
+        if count == 1:  # a draft's token, where arrays would take longer
+            self._batch.token[0], self._batch.pos[0], self._batch.logits[0] = tokens[0], len(self.tokens), outputs
+        else:
+            ids, positions, wanted = self._views
+            ids[:count] = tokens
+            positions[:count] = range(len(self.tokens), len(self.tokens) + count)
+            wanted[: count - outputs] = 0
+            wanted[count - outputs : count] = 1
         self._batch.n_tokens = count
         code = llama_cpp.llama_decode(self._handle, self._batch)
         if code != 0:
@@ -358,7 +361,7 @@ class Context:
         if outputs == 0:
             return self._rows[:0]
         pointer = llama_cpp.llama_get_logits(self._handle)
-        address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
+        address = ctypes.addressof(pointer.contents)
         if address != self._rows_address or outputs > len(self._rows):
             self._rows = np.ctypeslib.as_array(pointer, shape=(outputs, self.model.vocabulary_size))
             self._rows_address = address

@@ -7,6 +7,7 @@ rows at once, one a position of the draft, because a verify pass yields them tog
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ from app.engine.protocol import Sampling
 from app.errors import KnownError
 
 Floats = NDArray[np.float32]
-_LEAST_BLOCKS, _BLOCKS_PER_CANDIDATE = 512, 8
 _NUCLEUS_STEP, _LEAST_WEIGHT = 0.05, 1e-30
 """How the nucleus of top-p is widened: to weights smaller by this factor, the likeliest token's being 1; to the end."""
 _ROUNDING = 1e-5
@@ -117,30 +117,21 @@ def strided_maxima(values: Floats, blocks: int) -> Floats:
 def top_candidates(logits: Floats, k: int) -> NDArray[np.int64]:
     """Ids of the exact k largest of ``logits`` (shape (vocabulary,)), largest first, equal ones by id.
 
-    Without sorting the vocabulary: see `_top_bounds`.
+    Raises `KnownError` for logits that are no numbers. The vocabulary is read once: the k-th largest of the maxima of
+    disjoint blocks is a lower bound of the k-th largest value, and only blocks that reach it, about k, are looked into.
     """
-    k = min(k, len(logits))
-    maxima = strided_maxima(logits[None, :], _blocks(len(logits), k))
-    return _above(logits, _top_bounds(maxima, k)[0], k)
-
-
-def _blocks(size: int, k: int) -> int:
-    return min(max(_LEAST_BLOCKS, k * _BLOCKS_PER_CANDIDATE), size)
-
-
-def _top_bounds(maxima: Floats, k: int) -> Floats:
-    """The k-th largest of the ``maxima`` of disjoint blocks: a lower bound of the k-th largest value of each row.
-
-    Few values lie above it, and only those have to be sorted.
-    """
-    place = maxima.shape[1] - k
-    return np.asarray(np.partition(maxima, place, axis=1)[:, place])
-
-
-def _above(row: Floats, bound: float, k: int) -> NDArray[np.int64]:
-    candidates = np.flatnonzero(row >= bound)
-    order = np.lexsort((candidates, -row[candidates]))[:k]
-    return candidates[order]
+    size = len(logits)
+    k = min(k, size)
+    blocks = min(max(int(math.sqrt(k * size)), k), size)  # as much work on the maxima as within blocks
+    maxima = strided_maxima(logits, blocks)
+    check_finite(maxima.max())
+    bound = np.partition(maxima, blocks - k)[blocks - k]
+    ids = (np.arange(0, size, blocks)[:, None] + np.flatnonzero(maxima >= bound)).reshape(-1)
+    if size % blocks:
+        ids = ids[: np.searchsorted(ids, size)]
+    values = logits[ids]
+    above = np.flatnonzero(values >= bound)
+    return ids[above[np.argsort(-values[above], kind="stable")[:k]]]
 
 
 def keeps_all(sampling: Sampling) -> bool:
@@ -167,12 +158,22 @@ def distributions(logits: Floats, sampling: Sampling) -> Distributions:
     if keeps_all(sampling):
         return _whole(logits, sampling.temperature)
     cut = _top_k(logits, sampling) if sampling.top_k else stack([_without_top_k(row, sampling) for row in logits])
-    log_probs = cut.log_probs
+    return Distributions(cut.ids, _normalise(np.where(survivors(cut.log_probs, sampling), cut.log_probs, -np.inf)))
+
+
+def survivors(log_probs: NDArray[np.floating[Any]], sampling: Sampling) -> NDArray[np.bool_]:
+    """What top-p and min-p leave over of candidates with ``log_probs``, shape (…, K), most likely first.
+
+    Top-p: the smallest set of most likely candidates whose probabilities reach it. Min-p is relative to the likeliest.
+    """
+    result = np.ones(log_probs.shape, bool)
     if sampling.top_p < 1.0:
-        log_probs = _cut_top_p(log_probs, sampling.top_p)
+        probabilities = np.exp(log_probs)
+        result = np.cumsum(probabilities, axis=-1) - probabilities < sampling.top_p
     if sampling.min_p > 0.0:
-        log_probs = _cut(log_probs, log_probs >= log_probs[:, :1] + np.log(sampling.min_p))
-    return Distributions(cut.ids, log_probs)
+        result &= log_probs >= log_probs[..., :1] + math.log(sampling.min_p)
+    result[..., 0] = True
+    return result
 
 
 def _whole(logits: Floats, temperature: float) -> Distributions:
@@ -186,9 +187,7 @@ def _whole(logits: Floats, temperature: float) -> Distributions:
 
 def _top_k(logits: Floats, sampling: Sampling) -> Distributions:
     k = min(sampling.top_k, logits.shape[1])
-    maxima = strided_maxima(logits, _blocks(logits.shape[1], k))
-    check_finite(maxima.max(axis=1))
-    ids = np.stack([_above(row, bound, k) for row, bound in zip(logits, _top_bounds(maxima, k), strict=True)])
+    ids = np.stack([top_candidates(row, k) for row in logits])
     scores = np.take_along_axis(logits, ids, axis=1).astype(np.float64) / sampling.temperature
     return Distributions(ids, _normalise(scores))
 
@@ -242,16 +241,3 @@ def stack(rows: Sequence[Distributions]) -> Distributions:
 def _normalise(scores: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     shifted = scores - scores[:, :1]  # rows are sorted: the first is the largest
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
-
-
-def _cut(log_probs: NDArray[np.floating[Any]], kept: NDArray[np.bool_]) -> NDArray[np.float64]:
-    return _normalise(np.where(kept, log_probs, -np.inf))
-
-
-def _cut_top_p(log_probs: NDArray[np.floating[Any]], top_p: float) -> NDArray[np.float64]:
-    """Keep the smallest set of most likely candidates whose probabilities reach ``top_p``."""
-    probabilities = np.exp(log_probs)
-    before = np.cumsum(probabilities, axis=1) - probabilities
-    kept = before < top_p
-    kept[:, 0] = True
-    return _cut(log_probs, kept)

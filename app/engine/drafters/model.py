@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from app.engine.sampling import (
     keeps_all,
     penalise,
     stack,
+    survivors,
     top_candidates,
 )
 from app.engine.verification import Purpose, best_of_all, block_seed, draw, gumbel, lead_of
@@ -154,13 +156,12 @@ class ModelDrafter:
             return _Choice(token, sure, distribution=q)
         if keeps_all(sampling):
             return self._choose_from_all(row, position, way)
-        ids = _likely(row, sampling)
-        scores = row[ids].astype(np.float64) / sampling.temperature
+        ids, scores = _likely(row, sampling)
         noisy = scores + gumbel(self._seed, [position], ids[None, :])[0]
-        likeliest, coupled = int(np.argmax(scores)), int(np.argmax(noisy))
+        coupled = int(noisy.argmax())
         if way == "greedy":
-            return _Choice(int(ids[likeliest]), lead_of(scores, likeliest), other=int(ids[coupled]))
-        return _Choice(int(ids[coupled]), lead_of(noisy, coupled), other=int(ids[likeliest]))
+            return _Choice(int(ids[0]), lead_of(scores, 0), other=int(ids[coupled]))
+        return _Choice(int(ids[coupled]), lead_of(noisy, coupled), other=int(ids[0]))
 
     def _choose_from_all(self, row: Floats, position: int, way: Way) -> _Choice:
         temperature = np.float32(self._sampling.temperature)
@@ -184,21 +185,19 @@ class _Choice:
 def _best(row: Floats) -> tuple[int, float]:
     """The likeliest token and its lead. Two passes over the row: a vocabulary of 150,000 is not sorted."""
     token = int(np.argmax(row))
-    second = max(row[:token].max(initial=-np.inf), row[token + 1 :].max(initial=-np.inf))
-    return token, float(row[token] - second)
+    return token, lead_of(row, token)
 
 
-def _likely(row: Floats, sampling: Sampling) -> NDArray[np.int64]:
-    """Candidates the target's sampler would leave over, were ``row`` its own."""
+def _likely(row: Floats, sampling: Sampling) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Candidates the target's sampler would leave over, were ``row`` its own, likeliest first; and their scores."""
     if not sampling.top_k:
         p = distributions(row[None, :], sampling)
-        return np.asarray(p.ids[0, np.isfinite(p.log_probs[0])])
+        left = np.isfinite(p.log_probs[0])
+        return p.ids[0, left], np.asarray(p.log_probs[0, left], np.float64)
     ids = top_candidates(row, sampling.top_k)
-    if len(ids) == 0:  # a damaged draft (NaN): any guess will do, it is checked
-        return np.zeros(1, np.int64)
-    if len(ids) > 1 and (sampling.top_p < 1.0 or sampling.min_p > 0.0):
-        weights = np.exp((row[ids] - row[ids[0]]) / sampling.temperature)
-        kept = (np.cumsum(weights) - weights < sampling.top_p * weights.sum()) & (weights >= sampling.min_p)
-        kept[0] = True
-        ids = ids[kept]
-    return ids
+    scores = row[ids].astype(np.float64) / sampling.temperature
+    scores -= scores[0]
+    if sampling.top_p < 1.0:
+        scores -= math.log(float(np.exp(scores).sum()))
+    left = survivors(scores, sampling)
+    return ids[left], scores[left]
