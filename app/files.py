@@ -52,3 +52,8 @@ def broken_name(path: Path) -> Path:
         number += 1
         name = path.with_name(f"{path.stem}.broken-{stamp}-{number}{path.suffix}")
     return name
+
+
+def with_suffix(path: Path, suffix: str) -> Path:
+    """``path`` with this suffix behind what was typed, unless it has it."""
+    return path if path.suffix.lower() == suffix else path.with_name(path.name + suffix)

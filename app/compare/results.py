@@ -355,6 +355,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """Of the first run of a prompt; a repetition takes the next."""
     repeat: int = 1
     max_tokens: int | None = None
+    stop: list[str] = []
+    """Stop strings; sets of prompts have none."""
     accept: str = "coupled"
     drafter: str = "auto"
     draft_length: int | str = "auto"

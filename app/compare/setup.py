@@ -60,6 +60,7 @@ def setup_of(
         seed=command.seed or 0,
         repeat=repeat,
         max_tokens=command.max_tokens,
+        stop=list(command.stop),
         accept=command.accept,
         drafter=command.drafter,
         draft_length=command.draft_length,

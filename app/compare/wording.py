@@ -95,6 +95,7 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
         ("loaded with", _loading(setup)),
         ("sampling", sampling(setup.sampling)),
         ("seed", f"{seeds}, limit of an answer: {limit} tokens"),
+        *([("stop strings", ", ".join(map(repr, setup.stop)))] if setup.stop else []),
         ("drafting", _drafting(setup)),
         ("prompts", _prompts(setup)),
     ]

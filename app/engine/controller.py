@@ -313,6 +313,8 @@ class Controller:
         self.costs.observe_other(tested + 1, other_seconds)
         self._behind = 0 if by_model else self._behind + accepted + 1
         self._arms.tokens += accepted + 1
+        if plan is self._rest and not self._found.tokens:
+            return  # nothing was guessed
         truth = [*proposal.tokens[:accepted], target_token]
         if by_model:
             self._judge_model(plan.way, proposal, tested, accepted, truth)

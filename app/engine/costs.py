@@ -55,7 +55,7 @@ class OtherCosts:
     """
 
     def __init__(self) -> None:
-        self._sums = [0.0] * 5
+        self._sums = (0.0,) * 5
         """Of 1, width, seconds, width², width · seconds."""
         self._expected_slope = 0.0
         self._fixed = self._each = 0.0
@@ -66,16 +66,20 @@ class OtherCosts:
 
     def observe(self, width: int, seconds: float) -> None:
         """A round of ``width`` took ``seconds``."""
-        if self._sums[0]:
+        count, widths, total, squares, products = self._sums
+        if count:
             seconds = min(seconds, _OTHER_LIMIT * self.at(width))
         else:
             self._expected_slope = _ROW_SHARE * seconds / width
-        new = (1.0, width, seconds, width * width, width * seconds)
-        self._sums = [old * _OTHER_KEEP + value for old, value in zip(self._sums, new, strict=True)]
-        count = self._sums[0]
-        mean_width, mean, squares, products = (value / count for value in self._sums[1:])
-        variance = max(squares - mean_width * mean_width, 0.0)
-        slope = (products - mean_width * mean + self._expected_slope) / (variance + 1.0)
+        count = count * _OTHER_KEEP + 1.0
+        widths = widths * _OTHER_KEEP + width
+        total = total * _OTHER_KEEP + seconds
+        squares = squares * _OTHER_KEEP + width * width
+        products = products * _OTHER_KEEP + width * seconds
+        self._sums = count, widths, total, squares, products
+        mean_width, mean = widths / count, total / count
+        variance = max(squares / count - mean_width * mean_width, 0.0)
+        slope = (products / count - mean_width * mean + self._expected_slope) / (variance + 1.0)
         self._each = min(max(slope, 0.0), mean / mean_width)
         self._fixed = mean - self._each * mean_width
 

@@ -10,6 +10,7 @@ from PySide6.QtGui import QDesktopServices, QGuiApplication
 from PySide6.QtWidgets import QApplication, QDialog, QFileDialog
 
 from app import paths
+from app.files import with_suffix
 from app.ui import notices
 from app.ui.chat_book import ChatBook
 from app.ui.engine_client import Engine, EngineState
@@ -92,7 +93,7 @@ class Commands(QObject):
         proposal = str(Path(folder) / file_name(self._book.title(chat_id)))
         path, _ = QFileDialog.getSaveFileName(self._window, "Export chat", proposal, "Markdown (*.md)")
         if path:
-            self._book.export(chat_id, Path(path))
+            self._book.export(chat_id, with_suffix(Path(path), ".md"))
 
     # ------------------------------------------------------------ inside
 

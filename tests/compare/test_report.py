@@ -157,6 +157,11 @@ def test_the_command_for_other_setups() -> None:
     assert offloaded.prompts == Path("comparison.json") and "exported as JSON" in report.markdown(found)
 
 
+def test_stop_strings_are_named_where_there_are_any() -> None:
+    assert "stop strings" not in dict(wording.facts(SETUP))
+    assert dict(wording.facts(msgspec.structs.replace(SETUP, stop=["\n", "END"])))["stop strings"] == "'\\n', 'END'"
+
+
 # ---------------------------------------------------------------- words
 
 

@@ -29,7 +29,7 @@ def pair(target: Path, draft: Path | None = None) -> PairLoaded:
 
 
 def of(pair: PairLoaded, prompt_file: Path | None = None) -> Setup:
-    command = Generate(request=1, messages=[], seed=4, max_tokens=9, sampling=Sampling(temperature=0.3))
+    command = Generate(request=1, messages=[], seed=4, max_tokens=9, stop=["x"], sampling=Sampling(temperature=0.3))
     return setup.setup_of(
         engine="e",
         devices=["GPU"],
@@ -49,7 +49,7 @@ def test_everything_is_put_down(tmp_path: Path) -> None:
     assert found.draft is not None and found.draft.file == "small.gguf" and not found.draft.bundled
     assert (found.app_version, found.engine, found.python) == (__version__, "e", platform.python_version())
     assert (found.context_length, found.threads, found.kv_type, found.target_gpu_layers) == (512, 2, "q8_0", 3)
-    assert (found.seed, found.repeat, found.max_tokens, found.sampling.temperature) == (4, 2, 9, 0.3)
+    assert (found.seed, found.repeat, found.max_tokens, found.stop, found.sampling.temperature) == (4, 2, 9, ["x"], 0.3)
     assert (found.prompt_set, found.prompt_set_sha256) == ("my.txt", hashlib.sha256(b"one\n").hexdigest())
     assert datetime.fromisoformat(found.date).utcoffset() is not None
     assert "secret folder" not in repr(found), "where files lie is nobody's business"

@@ -111,6 +111,9 @@ class ModelDrafter:
 
     def accepted(self, tokens: Sequence[int]) -> None:
         """See `Drafter.accepted`."""
+        if not self._proposed:  # as in a pause, where every microsecond counts against plain decoding
+            self._context += tokens
+            return
         keep = len(self._context) + shared_prefix(self._proposed, tokens)
         self._context += tokens
         self._proposed = []

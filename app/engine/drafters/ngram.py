@@ -124,6 +124,11 @@ class _Index:
     def grow(self, tokens: list[int]) -> None:
         """Index what was added to ``tokens``."""
         begin = len(self._links)
+        if len(tokens) - begin == self.length:  # one n-gram, as with every token of a plain pass
+            gram = hash(tuple(tokens[begin:]))
+            self._links.append(self._newest.get(gram, -1))
+            self._newest[gram] = begin
+            return
         for place, gram in enumerate(self._grams(tokens, begin), begin):
             self._links.append(self._newest.get(gram, -1))
             self._newest[gram] = place
@@ -155,7 +160,5 @@ class _Index:
 
     def _grams(self, tokens: list[int], begin: int) -> Iterator[int]:
         """The hash of each n-gram from the one at ``begin`` on."""
-        if len(tokens) - begin == self.length:  # one, as with every token of a plain pass
-            return iter((hash(tuple(tokens[begin:])),))
         window = tokens[begin:]
         return map(hash, zip(*(window[i:] for i in range(self.length)), strict=False))

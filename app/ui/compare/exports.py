@@ -15,7 +15,7 @@ from app.compare.results import Report
 from app.compare.setup import hashed
 from app.engine.protocol import PairLoaded
 from app.errors import Cancelled, KnownError
-from app.files import write_whole
+from app.files import with_suffix, write_whole
 from app.ui.background import Doorbell
 from app.ui.compare.parts import FORMATS
 from app.ui.compare.picture import png
@@ -99,11 +99,6 @@ def ask_for_path(parent: QWidget, name: str) -> Path | None:
         parent, f"Export as {name}", str(Path(folder) / proposal), f"{name} (*{suffix})"
     )
     return with_suffix(Path(chosen), suffix) if chosen else None
-
-
-def with_suffix(path: Path, suffix: str) -> Path:
-    """``path`` with this suffix behind what was typed, unless it has it."""
-    return path if path.suffix.lower() == suffix else path.with_name(path.name + suffix)
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -17,7 +17,8 @@ from pytestqt.qtbot import QtBot
 
 from app.compare.results import Report
 from app.engine.protocol import ModelInfo, PairLoaded
-from app.ui.compare.exports import Exporter, with_suffix
+from app.files import with_suffix
+from app.ui.compare.exports import Exporter
 from app.ui.compare.parts import FORMATS
 from app.ui.compare.picture import SCALE, WIDTH, draw
 from app.ui.theme import LIGHT
