@@ -124,7 +124,7 @@ def gumbel(
 
 
 def _noise_of(key: int, token: int) -> float:
-    """The noise of one token, to the last bit that of `_noise`: for a few tokens that is quicker than arrays."""
+    """The noise of one token, the same as `_noise` computes: for a few tokens that is quicker than arrays."""
     block = (token // _PAGE) * _BLOCKS + token % _BLOCKS
     bits = _mixed(key + (block + int(_BLOCK_COUNTERS)) * _GOLDEN)
     first = _log_uniform(bits) / _MEMBERS

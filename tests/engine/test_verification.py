@@ -65,6 +65,17 @@ def test_noise_is_independent_within_a_block_and_between_blocks() -> None:
         assert chi_square_p_value(together, np.full(16, 1 / 16)) > 1e-4
 
 
+def test_noise_of_a_few_tokens_is_that_of_many() -> None:
+    ids = np.random.default_rng(1).integers(0, 400_000, (40, 12))
+    ids[:, 0] = np.arange(40) * 4096 + 9  # of one block in each page, so that one is its first ring
+    together = gumbel(2**62, range(40), ids)
+    for row in range(40):
+        assert gumbel(2**62, [row], ids[row : row + 1])[0] == pytest.approx(together[row], rel=1e-14, abs=0)
+    whole = gumbel(3, [5], np.arange(4096 * 64)[None, :])[0]
+    first = int(np.argmax(whole[7::4096])) * 4096 + 7
+    assert gumbel(3, [5], np.array([[first]]))[0, 0] == pytest.approx(whole[first], rel=1e-14, abs=0)
+
+
 def scores_of(size: int, kind: str) -> Floats:
     scores = np.random.default_rng(size).normal(0, 4, size).astype(np.float32)
     match kind:

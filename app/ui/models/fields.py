@@ -261,8 +261,7 @@ class AcceptRuleFields(QWidget):
         (
             "block",
             "Block verification",
-            "As rejection sampling, but it judges a draft as a whole and keeps more of it. Quickest where the draft is "
-            "often wrong.",
+            "As rejection sampling, but it judges a draft as a whole and keeps as much of it or more.",
         ),
     )
 
