@@ -1,6 +1,7 @@
 """Teaches the shipped pair what changed in the corpus: `python -m guide.finetune --before FOLDER` in `packaging/`.
 
-It goes on from the weights in the GGUF files at a low rate, with all topics, the changed and new ones drawn more often.
+It goes on from the weights in the GGUF files at a low rate, with all topics, the changed and new ones drawn more often,
+and is held to what the shipped target thinks of the answers it knows: else it forgets which of them is asked for.
 Time is counted as CPU time, so that a run may be stopped and continued. The vocabulary stays as it is. The new pair is
 left in the work folder, beside its answers to held-out questions; with `--ship` it is put in place once they are read.
 """
@@ -38,11 +39,11 @@ from guide.make import (
 )
 from guide.model import Llama
 from guide.tokenizer import Encoder
-from guide.train import Lesson, teach
+from guide.train import HELD_SHARE, Lesson, held_out, teach
 
 HEAD_PROMPTS = 512
 HEAD_PEAK = 5e-3
-ROUNDS, OPENING_ROUNDS = 2, 8
+ROUNDS, OPENING_ROUNDS = 2, 12
 DROPOUT = 0.1
 LEAST_ACCEPTANCE = 0.94
 
@@ -66,9 +67,8 @@ def finetune(options: argparse.Namespace) -> None:
     draft, losses["draft"] = go_on_with_draft(samples, work, options, log)
     name = f"Slipstream Guide draft {millions(draft)}M"
     write_gguf(draft, vocabulary, work / evaluate.DRAFT.name, name, DRAFT_LENGTH)
-    before = measure(topics, evaluate.RESOURCES, options.questions, work / "answers-before.jsonl")
-    after = measure(topics, work, options.questions, work / "answers-after.jsonl")
-    before["blind"], after["blind"] = blind_facts(topics, evaluate.RESOURCES), blind_facts(topics, work)
+    before = figures_of(evaluate.RESOURCES, topics, changed, options.questions, work / "answers-before.jsonl")
+    after = figures_of(work, topics, changed, options.questions, work / "answers-after.jsonl")
     log(f"before {json.dumps(before)}")
     log(f"after  {json.dumps(after)}")
     models = {"target": target, "draft": draft}
@@ -83,6 +83,16 @@ def finetune(options: argparse.Namespace) -> None:
         "before": json.loads(PROVENANCE.read_text(encoding="utf-8")),
     }
     (work / PROVENANCE.name).write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf-8")
+
+
+def figures_of(folder: Path, topics: list[Topic], changed: set[str], questions: int, answers: Path) -> dict:
+    """Held-out figures of the pair in `folder`, changed topics and the others apart too, and blind questions."""
+    figures = measure(topics, folder, questions, answers) | {"blind": blind_facts(topics, folder)}
+    given = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
+    for name, is_in in (("changed", True), ("others", False)):
+        right = [answer["right"] for answer in given if answer["facts"] and (answer["topic"] in changed) == is_in]
+        figures[name] = {"questions": len(right), "right": sum(right)}
+    return figures
 
 
 def blind_facts(topics: list[Topic], folder: Path) -> float:
@@ -127,17 +137,31 @@ def go_on_with_target(
     else:
         teach_head(chooser, topics, encoder, options.head_minutes, log)
         torch.save(chooser.head.state_dict(), head)
+        log(f"before: {json.dumps(held_out(chooser, topics, encoder))}")
+    before = read_gguf(evaluate.TARGET).eval().requires_grad_(False)
     lesson = Lesson(
         options.minutes,
         options.peak,
         whole_rows=options.whole_rows,
         short_rows=options.short_rows,
-        often=dict.fromkeys(changed, options.often),
+        before=before,
+        changed=frozenset(changed),
+        often=options.often,
         now=time.process_time,
     )
     losses = teach(chooser, topics, encoder, work, lesson, best=best, log=log)
     chooser.load_state_dict(torch.load(best))
+    move_back(chooser.model, before, options.kept_share)
+    losses |= held_out(chooser, topics, encoder)
+    log(f"with {options.kept_share:.0%} of the weights before: {json.dumps(losses)}")
     return chooser.model.eval(), losses
+
+
+def move_back(model: Llama, before: Llama, share: float) -> None:
+    """Move the weights part of the way back: that loses less of what was learnt now than it restores of the rest."""
+    with torch.no_grad():
+        for now, then in zip(model.parameters(), before.parameters(), strict=True):
+            now.lerp_(then, share)
 
 
 def go_on_with_draft(
@@ -210,20 +234,23 @@ def what_was_done(options: argparse.Namespace, changed: set[str]) -> dict:
         "peak_rates": {"target": options.peak, "draft": options.draft_peak},
         "rows_a_step": {"whole": options.whole_rows, "short": options.short_rows},
         "changed_drawn": options.often,
+        "held_to_before": HELD_SHARE,
+        "share_of_old_weights": options.kept_share,
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, required=True, help="folder with the corpus that the pair has learnt")
-    parser.add_argument("--minutes", type=float, default=25, help="CPU time for the target (default 25)")
-    parser.add_argument("--head-minutes", type=float, default=2, help="before it, for the head that names the answer")
-    parser.add_argument("--draft-minutes", type=float, default=12)
-    parser.add_argument("--peak", type=float, default=4e-4, help="highest learning rate of the target (default 4e-4)")
-    parser.add_argument("--draft-peak", type=float, default=1e-3)
-    parser.add_argument("--whole-rows", type=int, default=8, help="whole answers a step (default 8)")
-    parser.add_argument("--short-rows", type=int, default=36, help="beginnings of answers a step (default 36)")
+    parser.add_argument("--minutes", type=float, default=18, help="CPU time for the target (default 18)")
+    parser.add_argument("--head-minutes", type=float, default=1.5, help="before it, for the head that names the answer")
+    parser.add_argument("--draft-minutes", type=float, default=10)
+    parser.add_argument("--peak", type=float, default=3e-4, help="highest learning rate of the target (default 3e-4)")
+    parser.add_argument("--draft-peak", type=float, default=1.5e-3)
+    parser.add_argument("--whole-rows", type=int, default=5, help="whole answers a step (default 5)")
+    parser.add_argument("--short-rows", type=int, default=40, help="beginnings of answers a step (default 40)")
     parser.add_argument("--often", type=int, default=4, help="how often changed topics are drawn (default 4)")
+    parser.add_argument("--kept-share", type=float, default=0.1, help="of the old weights in the target (default 0.1)")
     parser.add_argument("--questions", type=int, default=590, help="held-out questions to measure with (default 590)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--work", type=Path, default=WORK, help="folder for checkpoints and logs")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -24,7 +24,9 @@ LESSON_PACE = 0.5
 TARGET_CHECKPOINT = "target.checkpoint.pt"
 MICRO_TOKENS = 4000
 LAST_PART = 0.75
-"""From here on the wordings look as they are asked: less varied."""
+"""From here on questions look as they are asked (`Rows.settle`)."""
+HELD_SHARE = 0.7
+"""Of the lesson about words that are known: how much of it is what the model before thinks of them."""
 CHOICE_WEIGHT = 0.3
 """Of both losses of choice: with more their gradients, which are far larger, drown those of the words."""
 
@@ -41,8 +43,12 @@ class Lesson:
     whole_rows: int = 12
     short_rows: int = 32
     prompts: int = 32
-    often: Mapping[str, int] = field(default_factory=dict)
-    """Topics drawn so many times as often as others."""
+    before: Llama | None = None
+    """The model before its corpus changed: what it thinks of the answers it knows is to stay."""
+    changed: frozenset[str] = frozenset()
+    """Ids of the topics that it does not know."""
+    often: int = 1
+    """How many times as often as others these are drawn, but for the last part."""
     now: Callable[[], float] = time.monotonic
     """What the minutes are counted by."""
 
@@ -115,11 +121,13 @@ def teach(
         chooser.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         used, steps, highest, figures = state["elapsed"], state["steps"], state["highest"], state["figures"]
-    rows = Rows(topics, encoder, seed=1 + steps, often=lesson.often)
+    rows = Rows(topics, encoder, seed=1 + steps, changed=lesson.changed, often=lesson.often)
     clock = Clock(lesson.minutes * 60, used, lesson.now)
-    saved = clock.elapsed
+    saved, is_last_part = clock.elapsed, False
     while clock.share < 1:
-        rows.variety = 1.0 if clock.share < LAST_PART else 0.5
+        if clock.share >= LAST_PART and not is_last_part:
+            is_last_part = True
+            rows.settle()
         losses_now = train_step(chooser, optimizer, rows, lesson, clock.share, steps)
         for name, loss in zip(("words", "choice"), losses_now, strict=True):
             figures[name] += (loss - figures[name]) / min(steps + 1, 10)
@@ -149,7 +157,7 @@ def train_step(
     total_words = total_choice = 0.0
     for batch in batches:
         with torch.autocast("cpu", torch.bfloat16):
-            words, choice = losses(chooser, batch)
+            words, choice = losses(chooser, batch, lesson.before)
         (words / weight + CHOICE_WEIGHT * choice / count).backward()
         total_words += words.item() / weight
         total_choice += choice.item() / count
@@ -164,12 +172,22 @@ def train_step(
     return total_words, total_choice
 
 
-def losses(chooser: Chooser, batch: Batch) -> tuple[Tensor, Tensor]:
+def losses(chooser: Chooser, batch: Batch, before: Llama | None) -> tuple[Tensor, Tensor]:
     """Summed losses of the words and of the choices."""
     hidden = chooser.model(batch.tokens, batch.rows, batch.columns)
-    words = F.cross_entropy(chooser.model.logits(hidden).float(), batch.targets, reduction="none") @ batch.weights
+    thought = F.log_softmax(chooser.model.logits(hidden).float(), -1)
+    words = F.nll_loss(thought, batch.targets, reduction="none")
+    if before:
+        words = words + HELD_SHARE * batch.known * (_held_loss(thought, batch, before) - words)
     scores = chooser.head(hidden[batch.choice_places]).float()
-    return words, F.cross_entropy(scores, batch.choices, reduction="sum", label_smoothing=SMOOTHING)
+    return words @ batch.weights, F.cross_entropy(scores, batch.choices, reduction="sum", label_smoothing=SMOOTHING)
+
+
+def _held_loss(thought: Tensor, batch: Batch, before: Llama) -> Tensor:
+    """How far what is `thought` of each token is from what the model `before` thinks of it."""
+    with torch.no_grad():
+        kept = F.softmax(before.logits(before(batch.tokens, batch.rows, batch.columns)).float(), -1)
+    return -(kept * thought).sum(-1)
 
 
 @torch.no_grad()
