@@ -45,7 +45,7 @@ HEAD_PROMPTS = 512
 HEAD_PEAK = 5e-3
 ROUNDS, OPENING_ROUNDS = 2, 12
 DROPOUT = 0.1
-LEAST_ACCEPTANCE = 0.94
+LEAST_ACCEPTANCE = 0.92
 
 
 def finetune(options: argparse.Namespace) -> None:
