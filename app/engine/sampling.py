@@ -20,6 +20,8 @@ from app.engine.protocol import Sampling
 from app.errors import KnownError
 
 Floats = NDArray[np.float32]
+_LARGE = 65_536
+"""Tokens of a vocabulary from which on a second look at all of them is worth avoiding."""
 _NUCLEUS_STEP, _LEAST_WEIGHT = 0.05, 1e-30
 """How the nucleus of top-p is widened: to weights smaller by this factor, the likeliest token's being 1; to the end."""
 _ROUNDING = 1e-5
@@ -115,23 +117,33 @@ def strided_maxima(values: Floats, blocks: int) -> Floats:
 
 
 def top_candidates(logits: Floats, k: int) -> NDArray[np.int64]:
-    """Ids of the exact k largest of ``logits`` (shape (vocabulary,)), largest first, equal ones by id.
+    """Ids of the exact k largest of each row of ``logits`` (R, vocabulary), largest first, equal ones by id; (R, k).
 
-    Raises `KnownError` for logits that are no numbers. The vocabulary is read once: the k-th largest of the maxima of
-    disjoint blocks is a lower bound of the k-th largest value, and only blocks that reach it, about k, are looked into.
+    Raises `KnownError` for logits that are no numbers. The k-th largest of the maxima of disjoint blocks is a lower
+    bound of the k-th largest value, and few values reach it. Rows of large vocabularies are gone through one by one,
+    while they are in the cache, and only blocks that reach the bound, about k, are looked into.
     """
-    size = len(logits)
+    size = logits.shape[1]
     k = min(k, size)
     blocks = min(max(int(math.sqrt(k * size)), k), size)  # as much work on the maxima as within blocks
-    maxima = strided_maxima(logits, blocks)
-    check_finite(maxima.max())
-    bound = np.partition(maxima, blocks - k)[blocks - k]
+    is_large = size > _LARGE
+    maxima = np.stack([strided_maxima(row, blocks) for row in logits]) if is_large else strided_maxima(logits, blocks)
+    check_finite(maxima.max(axis=1))
+    bounds = np.partition(maxima, blocks - k, axis=1)[:, blocks - k]
+    result = np.empty((len(logits), k), np.int64)
+    for place, (row, bound) in enumerate(zip(logits, bounds, strict=True)):
+        ids = _reaching(row, maxima[place], bound) if is_large else np.flatnonzero(row >= bound)
+        result[place] = ids[np.argsort(-row[ids], kind="stable")[:k]]
+    return result
+
+
+def _reaching(row: Floats, maxima: Floats, bound: np.float32) -> NDArray[np.int64]:
+    """Ids of the values of ``row`` that reach ``bound``, in order; ``maxima`` are those of its blocks."""
+    blocks, size = len(maxima), len(row)
     ids = (np.arange(0, size, blocks)[:, None] + np.flatnonzero(maxima >= bound)).reshape(-1)
     if size % blocks:
         ids = ids[: np.searchsorted(ids, size)]
-    values = logits[ids]
-    above = np.flatnonzero(values >= bound)
-    return ids[above[np.argsort(-values[above], kind="stable")[:k]]]
+    return np.asarray(ids[row[ids] >= bound])
 
 
 def keeps_all(sampling: Sampling) -> bool:
@@ -186,8 +198,7 @@ def _whole(logits: Floats, temperature: float) -> Distributions:
 
 
 def _top_k(logits: Floats, sampling: Sampling) -> Distributions:
-    k = min(sampling.top_k, logits.shape[1])
-    ids = np.stack([top_candidates(row, k) for row in logits])
+    ids = top_candidates(logits, sampling.top_k)
     scores = np.take_along_axis(logits, ids, axis=1).astype(np.float64) / sampling.temperature
     return Distributions(ids, _normalise(scores))
 

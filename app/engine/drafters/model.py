@@ -197,7 +197,7 @@ def _likely(row: Floats, sampling: Sampling) -> tuple[NDArray[np.int64], NDArray
         p = distributions(row[None, :], sampling)
         left = np.isfinite(p.log_probs[0])
         return p.ids[0, left], np.asarray(p.log_probs[0, left], np.float64)
-    ids = top_candidates(row, sampling.top_k)
+    ids = top_candidates(row[None, :], sampling.top_k)[0]
     scores = row[ids].astype(np.float64) / sampling.temperature
     scores -= scores[0]
     if sampling.top_p < 1.0:
