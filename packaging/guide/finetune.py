@@ -160,8 +160,8 @@ def go_on_with_target(
 def move_back(model: Llama, before: Llama, share: float) -> None:
     """Move the weights part of the way back: that loses less of what was learnt now than it restores of the rest."""
     with torch.no_grad():
-        for now, then in zip(model.parameters(), before.parameters(), strict=True):
-            now.lerp_(then, share)
+        for new, old in zip(model.parameters(), before.parameters(), strict=True):
+            new.lerp_(old, share)
 
 
 def go_on_with_draft(

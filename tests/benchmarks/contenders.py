@@ -34,9 +34,10 @@ class Contender:
     @contextlib.contextmanager
     def playing(self) -> Iterator[None]:
         """The loop judges by this rule while the block lasts."""
-        with contextlib.ExitStack() as stack:
-            if self.rule:
-                stack.enter_context(patch.object(speculation.Decoding, "_judge", _judge_by(self.rule)))
+        if self.rule is None:
+            yield
+            return
+        with patch.object(speculation.Decoding, "_judge", _judge_by(self.rule)):
             yield
 
 

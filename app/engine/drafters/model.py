@@ -186,7 +186,7 @@ class _Choice:
 
 
 def _best(row: Floats) -> tuple[int, float]:
-    """The likeliest token and its lead. Two passes over the row: a vocabulary of 150,000 is not sorted."""
+    """The likeliest token and its lead, without sorting the row."""
     token = int(np.argmax(row))
     return token, lead_of(row, token)
 
