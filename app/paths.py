@@ -38,6 +38,12 @@ def kept_caches_dir() -> Path:
     return _made(cache_dir() / "chats")
 
 
+def models_dir() -> Path:
+    """Where downloaded models go unless the settings name another folder. Not made: it may be a large disk's."""
+    home = _home()
+    return home / "models" if home else platformdirs.user_data_path(NAME, appauthor=False) / "models"
+
+
 def log_dir() -> Path:
     home = _home()
     return _made(home / "logs" if home else platformdirs.user_log_path(NAME, appauthor=False))

@@ -58,6 +58,17 @@ class Settings(msgspec.Struct, kw_only=True):
     system_prompt: Annotated[str, Meta(description="What the model is told before each chat")] = ""
     load: Annotated[LoadSettings, Meta(description="Context and memory")] = LoadSettings()
 
+    models_folder: Annotated[str, Meta(description="Where downloaded models go")] = ""
+    """Empty is `app.paths.models_dir`."""
+    extra_folders: Annotated[list[str], Meta(description="More folders with models; nothing is written there")] = []
+    offline: Annotated[bool, Meta(description="Use no network at all")] = False
+    hub_endpoint: Annotated[str, Meta(description="Address of a Hugging Face mirror")] = ""
+    """Empty is the variable HF_ENDPOINT, or huggingface.co."""
+    token_to_mirror: Annotated[bool, Meta(description="Send the access token to the mirror too")] = False
+    parallel_downloads: Annotated[int, Meta(ge=1, le=8, description="Files downloaded at the same time")] = 2
+    download_limit: Annotated[int, Meta(ge=1024, description="Bytes a second, all downloads together")] | None = None
+    """``None`` is no limit."""
+
     last_pair: Annotated[Pair | None, Meta(description="The pair that was loaded last")] = None
     """``None`` is the bundled pair."""
     recent_pairs: Annotated[list[Pair], Meta(description="The pairs that were loaded, newest first, at most 10")] = []

@@ -1,0 +1,65 @@
+"""One entry of the download queue and how far it is."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from app.models.hub.repository import RemoteFile
+
+
+class ItemState(Enum):
+    """Where an item stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    """To try again after a failure of the network."""
+    PAUSED = "paused"
+    """By the user, or by a full disk (then with a message)."""
+    CANCELLED = "cancelled"
+    """By the user; the parts are kept until they are discarded."""
+    FAILED = "failed"
+    """Trying again by itself would not help."""
+    DONE = "done"
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """What is downloaded together: a model, or a target with its draft, as one."""
+
+    id: str
+    title: str
+    """For people: ``Qwen3 8B Q4_K_M with draft``."""
+    target: tuple[RemoteFile, ...]
+    draft: tuple[RemoteFile, ...] = ()
+    licence: str = ""
+
+    @property
+    def files(self) -> tuple[RemoteFile, ...]:
+        """All of them, the draft's last."""
+        return self.target + self.draft
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+
+class ItemProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an item is. Bytes, seconds."""
+
+    item: Item
+    state: ItemState
+    done: int = 0
+    """Bytes on disk, those of finished files included."""
+    speed: float | None = None
+    """Bytes a second, over the last seconds; ``None`` while nothing moves."""
+    seconds_left: float | None = None
+    attempt: int = 0
+    """Failures in a row so far, while ``WAITING``."""
+    retry_in: float | None = None
+    message: str = ""
+    """Why it waits, is paused or failed, in a sentence for the user."""
+    page: str = ""
+    """A page where the user can do something about it, as accepting a gated repository's terms; else empty."""
