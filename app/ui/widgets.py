@@ -7,7 +7,7 @@ import textwrap
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.ui import theme
 from app.ui.theme import SPACING
@@ -55,3 +55,22 @@ def stacked(*widgets: QWidget) -> QWidget:
     for widget in widgets:
         column.addWidget(widget)
     return result
+
+
+def small_button(text: str) -> QPushButton:
+    """A button for a row of a list."""
+    button = QPushButton(text)
+    button.setAutoDefault(False)
+    theme.set_role(button, "small")
+    return button
+
+
+def clear_layout(layout: QLayout) -> None:
+    """Take everything out of a layout, layouts inside it too, and delete the widgets."""
+    while (item := layout.takeAt(0)) is not None:
+        if (widget := item.widget()) is not None:
+            widget.hide()
+            widget.deleteLater()
+        elif (inner := item.layout()) is not None:
+            clear_layout(inner)
+            inner.deleteLater()

@@ -1,0 +1,228 @@
+"""Settings → Network: what may go over it, how, and what did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QSize, Qt, Signal, Slot
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QCheckBox,
+    QFrame,
+    QHBoxLayout,
+    QHeaderView,
+    QLineEdit,
+    QPushButton,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.models.text import printable, size_text
+from app.settings import Settings
+from app.ui import theme
+from app.ui.models.inputs import FieldTable, Whole
+from app.ui.theme import SPACING
+from app.ui.widgets import explain, label
+
+PURPOSES = (
+    ("Search", "the words you typed and the sort order, to the model site"),
+    ("A repository's page", "its name, to list its files, sizes and licence"),
+    ("The beginning of a model file", "its name, to say before the download whether it fits"),
+    ("A download", "the names of the files, and your access token where the repository asks for one"),
+)
+"""All there is: what Slipstream asks the network for, and what it sends for that."""
+_MB = 1_000_000
+_LIMIT_MB = 10_000
+
+
+@dataclass(frozen=True)
+class NetworkChoice:
+    """What the page sets; fields as in `Settings`."""
+
+    offline: bool
+    hub_endpoint: str
+    token_to_mirror: bool
+    parallel_downloads: int
+    download_limit: int | None
+
+
+@dataclass(frozen=True)
+class TrafficRow:
+    """One thing that was asked of the network."""
+
+    time: str
+    host: str
+    purpose: str
+    received: int
+    """Bytes."""
+
+
+class NetworkPage(QWidget):
+    """Shows the settings of the network and what happened on it.
+
+    Signals:
+        choice_changed: The `NetworkChoice` set now.
+        token_requested: The user wants to enter an access token.
+        token_removed: The access token shall be forgotten.
+    """
+
+    choice_changed = Signal(object)
+    token_requested = Signal()
+    token_removed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shows = False
+        self._offline = QCheckBox("Work offline")
+        explain(self._offline, "Slipstream uses no network at all: no search and no downloads. Chats never need it.")
+        self._endpoint = QLineEdit()
+        self._endpoint.setPlaceholderText("https://huggingface.co")
+        self._endpoint_problem = label(role="bad", wraps=True)
+        self._to_mirror = QCheckBox("Send the access token to this mirror too")
+        self._token = label(wraps=True)
+        self._set_token = QPushButton("Enter a token…")
+        self._forget_token = QPushButton("Remove")
+        self._forget_token.setAccessibleName("Remove the access token")
+        for button in (self._set_token, self._forget_token):
+            button.setAutoDefault(False)
+        self._parallel = Whole(1, 8)
+        self._limit = Whole(0, _LIMIT_MB, 1, "no limit")
+        self._traffic = _TrafficTable()
+        self._lay_out()
+        self._connect()
+        self.show_endpoint_problem("")
+
+    # ------------------------------------------------------------ what is shown
+
+    def show_settings(self, values: Settings) -> None:
+        self._shows = True
+        self._offline.setChecked(values.offline)
+        self._endpoint.setText(values.hub_endpoint)
+        self._to_mirror.setChecked(values.token_to_mirror)
+        self._parallel.setValue(values.parallel_downloads)
+        self._limit.setValue(0 if values.download_limit is None else max(1, round(values.download_limit / _MB)))
+        self._shows = False
+        self._refresh()
+
+    def show_token(self, is_set: bool, where: str) -> None:
+        """``where`` says in a sentence where it is kept, or that there is none."""
+        self._token.setText(where)
+        self._set_token.setText("Replace…" if is_set else "Enter a token…")
+        self._forget_token.setVisible(is_set)
+
+    def show_endpoint_problem(self, text: str) -> None:
+        """Why the address cannot be used; empty where it can."""
+        self._endpoint_problem.setText(text)
+        self._endpoint_problem.setVisible(bool(text))
+
+    def show_traffic(self, rows: Sequence[TrafficRow]) -> None:
+        """What was asked of the network since the start, newest first."""
+        self._traffic.show_rows(rows)
+
+    # ------------------------------------------------------------ inside
+
+    def _lay_out(self) -> None:
+        fields = FieldTable()
+        fields.layout().setContentsMargins(0, 0, 0, 0)  # type: ignore[union-attr]
+        fields.add("At the same time", self._parallel, "Files that are downloaded beside each other.")
+        fields.add("Limit", self._limit, "Megabytes a second for all downloads together. 0 is no limit.")
+        token = QHBoxLayout()
+        token.setSpacing(2 * SPACING)
+        token.addWidget(self._token, 1)
+        token.addWidget(self._set_token)
+        token.addWidget(self._forget_token)
+        address = label("Address of Hugging Face or a mirror", "heading")
+        address.setBuddy(self._endpoint)
+        self._endpoint.setAccessibleName("Address of Hugging Face or a mirror")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(5 * SPACING, 5 * SPACING, 5 * SPACING, 5 * SPACING)
+        column.setSpacing(2 * SPACING)
+        column.addWidget(self._offline)
+        column.addWidget(_help("No network at all. Chats and loaded models never need it."))
+        column.addSpacing(2 * SPACING)
+        column.addWidget(address)
+        column.addWidget(self._endpoint)
+        column.addWidget(self._endpoint_problem)
+        column.addWidget(self._to_mirror)
+        column.addSpacing(2 * SPACING)
+        column.addWidget(label("Access token for gated models", "heading"))
+        column.addLayout(token)
+        column.addSpacing(2 * SPACING)
+        column.addWidget(label("Downloads", "heading"))
+        column.addWidget(fields)
+        column.addSpacing(2 * SPACING)
+        column.addWidget(label("What goes over the network", "heading"))
+        column.addWidget(_help("Only what you start, and only this. Nothing you write in a chat leaves this computer."))
+        for name, sent in PURPOSES:
+            column.addWidget(label(f"•  {name}: sends {sent}.", wraps=True))
+        column.addSpacing(SPACING)
+        column.addWidget(self._traffic, 1)
+
+    def _connect(self) -> None:
+        for box in (self._offline, self._to_mirror):
+            box.toggled.connect(self._on_changed)
+        for field in (self._parallel, self._limit):
+            field.valueChanged.connect(self._on_changed)
+        self._endpoint.editingFinished.connect(self._on_changed)
+        self._endpoint.textChanged.connect(self._refresh)
+        self._set_token.clicked.connect(self.token_requested)
+        self._forget_token.clicked.connect(self.token_removed)
+
+    def choice(self) -> NetworkChoice:
+        """What is set now."""
+        limit = self._limit.value()
+        return NetworkChoice(
+            offline=self._offline.isChecked(),
+            hub_endpoint=self._endpoint.text().strip(),
+            token_to_mirror=self._to_mirror.isChecked(),
+            parallel_downloads=self._parallel.value(),
+            download_limit=limit * _MB if limit else None,
+        )
+
+    @Slot()
+    def _refresh(self) -> None:
+        self._to_mirror.setEnabled(bool(self._endpoint.text().strip()))
+
+    @Slot()
+    def _on_changed(self) -> None:
+        self._refresh()
+        if not self._shows:
+            self.choice_changed.emit(self.choice())
+
+
+class _TrafficTable(QTreeWidget):
+    """Time, host, purpose and bytes of each request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setAccessibleName("Network traffic since the start")
+        self.setColumnCount(4)
+        self.setHeaderLabels(["Time", "Host", "What for", "Received"])
+        self.setRootIsDecorated(False)
+        self.setUniformRowHeights(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
+        self.setMinimumHeight(120)
+        self.setFont(theme.tabular(self.font()))
+        header = self.header()
+        header.setStretchLastSection(False)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(2, QHeaderView.ResizeMode.Stretch)
+
+    def show_rows(self, rows: Sequence[TrafficRow]) -> None:
+        self.clear()
+        for row in rows or [TrafficRow("–", "", "Nothing since Slipstream was started", 0)]:
+            received = size_text(row.received) if row.received else ""
+            item = QTreeWidgetItem([row.time, printable(row.host), printable(row.purpose, 120), received])
+            item.setTextAlignment(3, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+            self.addTopLevelItem(item)
+
+    def sizeHint(self) -> QSize:
+        return QSize(400, 160)
+
+
+def _help(text: str) -> QWidget:
+    return label(text, "quiet", wraps=True)
