@@ -120,6 +120,7 @@ class Engine:
             default_draft_length=self._draft.default_length if self._draft else DEFAULT_DRAFT_LENGTH,
             sampling=recommended_sampling(target.model),
             load_seconds=time.perf_counter() - started,
+            plain_pass_seconds=self._costs.costs.verify[1] if self._costs else 0.0,
             history=self._history.figures() if self._history else [],
             slower=self._costs.slower if self._costs else None,
         )

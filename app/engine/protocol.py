@@ -231,6 +231,8 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     sampling: Sampling = Sampling()
     """What the target's file recommends, llama.cpp's defaults for the rest."""
     load_seconds: float = 0.0
+    plain_pass_seconds: float = 0.0
+    """One pass of the target over one token, measured here; 0 where it was not."""
     history: list[KindFigures] = []
     """What drafting brought in earlier answers of this pair on this machine."""
     slower: SpeedChange | None = None

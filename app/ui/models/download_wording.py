@@ -1,0 +1,68 @@
+"""What the window says about downloads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.models.downloads.item import ItemProgress, ItemState
+from app.models.text import size_text
+
+_NO_BREAK = "\u00a0"
+_STATES = {
+    ItemState.QUEUED: "waits for its turn",
+    ItemState.RUNNING: "",
+    ItemState.WAITING: "",
+    ItemState.PAUSED: "paused",
+    ItemState.CANCELLED: "cancelled; what has arrived is kept",
+    ItemState.FAILED: "stopped",
+    ItemState.DONE: "complete, checksum right",
+}
+
+
+def figures(progress: ItemProgress) -> str:
+    """``1.2 of 5 GB · 34 MB/s · 2 min left``, ``5 GB · complete, checksum right``."""
+    total = size_text(progress.item.size)
+    parts = [total if progress.state is ItemState.DONE else f"{size_text(progress.done)} of {total}"]
+    if progress.state is ItemState.RUNNING:
+        if progress.speed is not None:
+            parts.append(f"{size_text(round(progress.speed))}/s")
+        if progress.seconds_left is not None:
+            parts.append(f"{duration(progress.seconds_left)} left")
+    elif progress.state is ItemState.WAITING:
+        parts.append(_waiting(progress))
+    else:
+        parts.append(_STATES[progress.state])
+    return " · ".join(parts)
+
+
+def summary(items: Sequence[ItemProgress]) -> str:
+    """``2 running, 1 paused · 34 MB/s``."""
+    counted = (
+        ("running", (ItemState.RUNNING, ItemState.WAITING)),
+        ("waiting", (ItemState.QUEUED,)),
+        ("paused", (ItemState.PAUSED, ItemState.CANCELLED)),
+        ("stopped", (ItemState.FAILED,)),
+        ("done", (ItemState.DONE,)),
+    )
+    numbers = [(sum(one.state in states for one in items), word) for word, states in counted]
+    parts = [", ".join(f"{number} {word}" for number, word in numbers if number)]
+    speed = sum(one.speed or 0.0 for one in items if one.state is ItemState.RUNNING)
+    if speed:
+        parts.append(f"{size_text(round(speed))}/s")
+    return " · ".join(part for part in parts if part)
+
+
+def duration(seconds: float) -> str:
+    """``40 s``, ``2 min``, ``1 h 20 min``; coarse, because it is a guess."""
+    if seconds < 59.5:
+        return f"{max(round(seconds), 1)}{_NO_BREAK}s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes}{_NO_BREAK}min"
+    hours, minutes = divmod(round(minutes, -1) if minutes >= 600 else minutes, 60)
+    return f"{hours}{_NO_BREAK}h" + (f" {minutes}{_NO_BREAK}min" if minutes and hours < 10 else "")
+
+
+def _waiting(progress: ItemProgress) -> str:
+    again = "tries again" if progress.retry_in is None else f"tries again in {duration(progress.retry_in)}"
+    return f"{again} (attempt {progress.attempt + 1})"

@@ -1,0 +1,277 @@
+"""One repository on Hugging Face: its models by quantization, and drafts that fit the chosen one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QBrush
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QHeaderView,
+    QPushButton,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.models.hub.repository import RemoteModel, Repository
+from app.models.pairing import Verdict
+from app.models.text import printable, size_text
+from app.ui import theme
+from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
+from app.ui.theme import SPACING
+from app.ui.widgets import label, plain_tooltip
+
+_MODEL = Qt.ItemDataRole.UserRole
+_GATED = {
+    "automatic": "Gated: accept its terms on its page, then enter an access token.",
+    "manual": "Gated: its owner decides who may download it. Ask on its page, then enter an access token.",
+}
+
+
+@dataclass(frozen=True)
+class DraftOffer:
+    """A draft that was found for the chosen model, and whether it fits."""
+
+    repository: Repository
+    model: RemoteModel
+    verdict: Verdict
+
+    @property
+    def sentence(self) -> str:
+        """What is known about it, in one line."""
+        warning = f" {self.verdict.warning}" if self.verdict.warning else ""
+        return f"{self.verdict.reason}{warning}"
+
+
+class RepositoryPage(QWidget):
+    """Shows files and asks for them.
+
+    Signals:
+        get_requested: The `Repository`, the `RemoteModel`, and the `DraftOffer` to get with it or ``None``.
+        drafts_requested: Find drafts for this `RemoteModel` of this `Repository`.
+        page_requested: Open the page of the repository with this id in the browser.
+        token_requested: The user wants to enter an access token.
+    """
+
+    get_requested = Signal(object, object, object)
+    drafts_requested = Signal(object, object)
+    page_requested = Signal(str)
+    token_requested = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        theme.set_role(self, "side")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._repository: Repository | None = None
+        self._title = label(role="heading", wraps=True, scale=1.15)
+        self._facts = label(role="quiet", wraps=True)
+        self._gated = label(role="warning", wraps=True)
+        self._files = _Tree("Files", ["Quantization", "Size", "Fits"])
+        self._drafts = _Tree("Drafts found", ["Draft", "Size", "Fits the vocabulary"])
+        self._drafts_status = label(role="quiet", wraps=True)
+        self._page = QPushButton("Open its page")
+        self._token = QPushButton("Enter a token…")
+        self._find = QPushButton("Find a draft for this")
+        self._get = QPushButton("Get")
+        theme.set_role(self._get, "primary")
+        self._lay_out()
+        self._page.clicked.connect(self._on_page)
+        self._token.clicked.connect(self.token_requested)
+        self._find.clicked.connect(self._on_find)
+        self._get.clicked.connect(self._on_get)
+        self._files.itemSelectionChanged.connect(self._on_file_selected)
+        self._drafts.itemSelectionChanged.connect(self._refresh)
+        self.clear()
+
+    # ------------------------------------------------------------ what is shown
+
+    def clear(self, message: str = "Choose a repository to see its files.") -> None:
+        """Show no repository."""
+        self._repository = None
+        self._title.setText("")
+        self._facts.setText(message)
+        self._gated.hide()
+        self._files.clear()
+        self._files.hide()
+        self.show_drafts_status("")
+        self._clear_drafts()
+        self._refresh()
+
+    def show_repository(self, repository: Repository, fits: Mapping[RemoteModel, FitBadge]) -> None:
+        self.clear("")
+        self._repository = repository
+        self._title.setText(printable(repository.id, 200))
+        licence = printable(repository.licence) if repository.licence else "not given"
+        self._facts.setText(f"Licence: {licence} · commit {repository.commit[:8]}")
+        self._gated.setText(_GATED.get(repository.gated, ""))
+        self._gated.setVisible(bool(self._gated.text()))
+        for model in repository.models:
+            self._files.add(model, _row_of(model, fits.get(model, UNKNOWN_FIT)))
+        self._files.setVisible(bool(repository.models))
+        if not repository.models:
+            self._facts.setText(f"{self._facts.text()}\nThere are no GGUF models in it.")
+        self._refresh()
+
+    def show_fit(self, model: RemoteModel, fit: FitBadge) -> None:
+        """Whether this model fits has become known."""
+        self._files.change(model, _row_of(model, fit))
+
+    def add_draft(self, offer: DraftOffer) -> None:
+        """A draft was found, whether it fits or not."""
+        name = printable(offer.model.name, 120)
+        mood = "warning" if offer.verdict.warning else "good"
+        row = _Row(
+            (name, size_text(offer.model.size), "yes" if offer.verdict.fits else "no"),
+            mood if offer.verdict.fits else "quiet",
+            f"{offer.repository.id}\n{offer.sentence}",
+            offer.verdict.fits,
+        )
+        self._drafts.add(offer, row)
+        self._drafts.show()
+        if offer.verdict.fits and not self._drafts.selectedItems():
+            self._drafts.choose(offer)
+
+    def show_drafts_status(self, text: str) -> None:
+        """How the search for drafts goes, or how it ended."""
+        self._drafts_status.setText(text)
+        self._drafts_status.setVisible(bool(text))
+
+    # ------------------------------------------------------------ inside
+
+    def _lay_out(self) -> None:
+        buttons = QHBoxLayout()
+        buttons.setSpacing(2 * SPACING)
+        buttons.addWidget(self._page)
+        buttons.addWidget(self._token)
+        buttons.addStretch(1)
+        buttons.addWidget(self._find)
+        buttons.addWidget(self._get)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(4 * SPACING, 4 * SPACING, 4 * SPACING, 4 * SPACING)
+        column.setSpacing(2 * SPACING)
+        column.addWidget(self._title)
+        column.addWidget(self._facts)
+        column.addWidget(self._gated)
+        column.addWidget(self._files, 2)
+        column.addWidget(self._drafts_status)
+        column.addWidget(self._drafts, 1)
+        column.addStretch(0)
+        column.addLayout(buttons)
+        self.setMinimumWidth(300)
+
+    def _clear_drafts(self) -> None:
+        self._drafts.clear()
+        self._drafts.hide()
+
+    @Slot()
+    def _on_file_selected(self) -> None:
+        self._clear_drafts()
+        self.show_drafts_status("")
+        self._refresh()
+
+    @Slot()
+    def _refresh(self) -> None:
+        has_model = self._files.chosen() is not None
+        offer = self._offer()
+        self._page.setVisible(self._repository is not None)
+        self._token.setVisible(self._repository is not None and self._repository.gated != "no")
+        self._find.setVisible(has_model)
+        self._get.setVisible(self._repository is not None)
+        self._get.setEnabled(has_model)
+        self._get.setText(f"Get with draft (+{size_text(offer.model.size)})" if offer else "Get")
+
+    def _offer(self) -> DraftOffer | None:
+        chosen = self._drafts.chosen()
+        return chosen if isinstance(chosen, DraftOffer) and chosen.verdict.fits else None
+
+    @Slot()
+    def _on_page(self) -> None:
+        if self._repository is not None:
+            self.page_requested.emit(self._repository.id)
+
+    @Slot()
+    def _on_find(self) -> None:
+        self._clear_drafts()
+        self.show_drafts_status("Looking for drafts …")
+        self.drafts_requested.emit(self._repository, self._files.chosen())
+
+    @Slot()
+    def _on_get(self) -> None:
+        self.get_requested.emit(self._repository, self._files.chosen(), self._offer())
+
+
+@dataclass(frozen=True)
+class _Row:
+    cells: tuple[str, ...]
+    mood: str
+    """Of the last cell."""
+    tooltip: str
+    enabled: bool = True
+
+
+class _Tree(QTreeWidget):
+    """Rows that stand for something."""
+
+    def __init__(self, name: str, columns: list[str]) -> None:
+        super().__init__()
+        self.setAccessibleName(name)
+        self.setHeaderLabels(columns)
+        self.setRootIsDecorated(False)
+        self.setUniformRowHeights(True)
+        self.setAllColumnsShowFocus(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFont(theme.tabular(self.font()))
+        header = self.header()
+        header.setStretchLastSection(False)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+
+    def add(self, value: object, row: _Row) -> None:
+        item = QTreeWidgetItem(list(row.cells))
+        item.setData(0, _MODEL, value)
+        self.addTopLevelItem(item)
+        _dress(item, row)
+
+    def change(self, value: object, row: _Row) -> None:
+        """Show another row for ``value``, if it is there."""
+        if (item := self._item(value)) is not None:
+            _dress(item, row)
+
+    def choose(self, value: object) -> None:
+        """Select the row of ``value``."""
+        if (item := self._item(value)) is not None:
+            self.setCurrentItem(item)
+
+    def chosen(self) -> object | None:
+        """What the selected row stands for."""
+        items = self.selectedItems()
+        return items[0].data(0, _MODEL) if items else None
+
+    def _item(self, value: object) -> QTreeWidgetItem | None:
+        items = (self.topLevelItem(place) for place in range(self.topLevelItemCount()))
+        return next((item for item in items if item is not None and item.data(0, _MODEL) == value), None)
+
+
+def _dress(item: QTreeWidgetItem, row: _Row) -> None:
+    last = len(row.cells) - 1
+    for place, text in enumerate(row.cells):
+        item.setText(place, text)
+        item.setToolTip(place, plain_tooltip(row.tooltip))
+        if place:
+            item.setTextAlignment(place, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+    item.setForeground(last, QBrush(getattr(theme.current(), row.mood)))
+    if not row.enabled:
+        for place in range(len(row.cells)):
+            item.setForeground(place, QBrush(theme.current().quiet))
+
+
+def _row_of(model: RemoteModel, fit: FitBadge) -> _Row:
+    name = model.quantization or printable(model.name)
+    if len(model.files) > 1:
+        name = f"{name} · {len(model.files)} parts"
+    return _Row((name, size_text(model.size), fit.text), fit.mood, "\n".join((model.name, fit.detail)).strip())

@@ -1,0 +1,176 @@
+"""Models → Search: repositories on Hugging Face, their files, and drafts for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtWidgets import (
+    QComboBox,
+    QFrame,
+    QHBoxLayout,
+    QHeaderView,
+    QLineEdit,
+    QPushButton,
+    QSplitter,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.models.hub.repository import RemoteModel, Repository
+from app.models.text import count_text, printable
+from app.ui import theme
+from app.ui.models.fit_badge import FitBadge
+from app.ui.models.repository_page import RepositoryPage
+from app.ui.theme import SPACING
+from app.ui.widgets import label, plain_tooltip
+
+SORTS = (
+    ("trending", "Trending"),
+    ("downloads", "Most downloaded"),
+    ("likes", "Most liked"),
+    ("newest", "Newest"),
+)
+_ID = Qt.ItemDataRole.UserRole
+
+
+@dataclass(frozen=True)
+class FoundRepository:
+    """One line of the results."""
+
+    id: str
+    downloads: int
+    likes: int
+    modified: str
+    """A day, for people."""
+    gated: bool
+
+
+class SearchTab(QWidget):
+    """Shows what was found and says what the user wants to know or have.
+
+    Attributes:
+        page: The repository that is shown.
+
+    Signals:
+        search_requested: Words and one of `SORTS`.
+        repository_chosen: The id of a repository whose files shall be shown.
+    """
+
+    search_requested = Signal(str, str)
+    repository_chosen = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._words = QLineEdit()
+        self._words.setPlaceholderText("Search GGUF models on Hugging Face, such as qwen3 8b")
+        self._words.setAccessibleName("Search words")
+        self._words.setClearButtonEnabled(True)
+        self._sort = QComboBox()
+        self._sort.setAccessibleName("Sort by")
+        for value, text in SORTS:
+            self._sort.addItem(text, value)
+        self._go = QPushButton("Search")
+        theme.set_role(self._go, "primary")
+        self._status = label(role="quiet", wraps=True)
+        self._results = _Results()
+        self.page = RepositoryPage()
+        self._lay_out()
+        self._words.returnPressed.connect(self._on_search)
+        self._go.clicked.connect(self._on_search)
+        self._sort.activated.connect(self._on_search)
+        self._results.itemSelectionChanged.connect(self._on_selected)
+        self.show_status("Type what you look for. Nothing is asked of the network before.")
+
+    # ------------------------------------------------------------ what is shown
+
+    def show_results(self, results: Sequence[FoundRepository]) -> None:
+        self._results.show_results(results)
+        self.show_status("" if results else "Nothing found. Try fewer or other words.")
+
+    def show_status(self, text: str, role: str = "quiet") -> None:
+        """What the search does, or why it failed."""
+        self._status.setText(text)
+        self._status.setVisible(bool(text))
+        theme.set_role(self._status, role)
+
+    def show_repository(self, repository: Repository, fits: Mapping[RemoteModel, FitBadge]) -> None:
+        """The files of the chosen repository."""
+        self.page.show_repository(repository, fits)
+
+    def set_words(self, words: str) -> None:
+        """Type for the user, and search."""
+        self._words.setText(words)
+        self._on_search()
+
+    def focus(self) -> None:
+        self._words.setFocus()
+
+    # ------------------------------------------------------------ inside
+
+    def _lay_out(self) -> None:
+        top = QHBoxLayout()
+        top.setSpacing(2 * SPACING)
+        top.addWidget(self._words, 1)
+        top.addWidget(self._sort)
+        top.addWidget(self._go)
+        left = QWidget()
+        column = QVBoxLayout(left)
+        column.setContentsMargins(5 * SPACING, 4 * SPACING, 3 * SPACING, 3 * SPACING)
+        column.setSpacing(3 * SPACING)
+        column.addLayout(top)
+        column.addWidget(self._status)
+        column.addWidget(self._results, 1)
+        left.setMinimumWidth(280)
+        splitter = QSplitter(Qt.Orientation.Horizontal)
+        splitter.addWidget(left)
+        splitter.addWidget(self.page)
+        splitter.setChildrenCollapsible(False)
+        splitter.setSizes([520, 440])
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.addWidget(splitter)
+
+    @Slot()
+    def _on_search(self) -> None:
+        if words := self._words.text().strip():
+            self.search_requested.emit(words, self._sort.currentData())
+
+    @Slot()
+    def _on_selected(self) -> None:
+        items = self._results.selectedItems()
+        if items:
+            self.repository_chosen.emit(items[0].data(0, _ID))
+
+
+class _Results(QTreeWidget):
+    """The repositories that were found."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setAccessibleName("Repositories found")
+        self.setHeaderLabels(["Repository", "Downloads", "Likes", "Changed"])
+        self.setRootIsDecorated(False)
+        self.setUniformRowHeights(True)
+        self.setAllColumnsShowFocus(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFont(theme.tabular(self.font()))
+        header = self.header()
+        header.setStretchLastSection(False)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+
+    def show_results(self, results: Sequence[FoundRepository]) -> None:
+        self.clear()
+        for one in results:
+            name = printable(one.id, 120) + ("  (gated)" if one.gated else "")
+            item = QTreeWidgetItem([name, count_text(one.downloads), count_text(one.likes), one.modified])
+            item.setData(0, _ID, one.id)
+            gated = "\nIts terms must be accepted on its page first." if one.gated else ""
+            item.setToolTip(0, plain_tooltip(printable(one.id, 200) + gated))
+            for place in (1, 2):
+                item.setTextAlignment(place, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+            self.addTopLevelItem(item)

@@ -1,0 +1,130 @@
+"""A trial of a pair that was loaded for the first time: a few seconds plain and with draft, while nobody waits.
+
+What it measures stands in the model's page and ranks drafts before all guesses. The chat comes first: a message ends
+the trial at once, and it begins again when the engine is free.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app.compare.prompts import Prompt
+from app.compare.results import Comparison
+from app.engine.protocol import Message, PairLoaded
+from app.models.trials import Trial, Trials
+from app.ui.compare.runner import Compared, End, Runner, Task
+from app.ui.conversation import AnswerSettings
+from app.ui.engine_client import Engine, EngineState
+from app.ui.session import ChatSession
+
+PROMPT = "Explain in a few sentences what a checksum is good for. Then write a short Python function that computes one."
+SECONDS = 3.0
+"""For the plain run; with draft it is quicker."""
+LEAST_TOKENS, MOST_TOKENS = 16, 128
+IDLE_MS = 1500
+_SEED = 0
+
+
+class PairTrial(QObject):
+    """Tries pairs out, each once.
+
+    Signals:
+        tried: The `Trial` of the pair that is loaded, which is kept now.
+    """
+
+    tried = Signal(object)
+
+    def __init__(self, engine: Engine, session: ChatSession, trials: Trials, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._engine = engine
+        self._session = session
+        self._trials = trials
+        self._pair: PairLoaded | None = None
+        self._runner = Runner(engine, session.wants_engine, self)
+        self._idle = QTimer(self, singleShot=True, interval=IDLE_MS)
+        self._idle.timeout.connect(self._begin)
+        self._runner.compared.connect(self._on_compared)
+        self._runner.ended.connect(self._on_ended)
+        session.busy_changed.connect(self._on_busy_changed)
+        session.engine_released.connect(self._wait)
+
+    def is_running(self) -> bool:
+        return self._runner.is_running()
+
+    def set_pair(self, pair: PairLoaded | None) -> None:
+        """A pair is loaded, or none is any more."""
+        self.stop()
+        self._pair = pair if pair is not None and pair.draft is not None and not self._is_known(pair) else None
+        self._wait()
+
+    @Slot()
+    def stop(self) -> None:
+        """The engine is wanted for something else."""
+        self._idle.stop()
+        self._runner.stop()
+
+    # ------------------------------------------------------------ inside
+
+    def _is_known(self, pair: PairLoaded) -> bool:
+        assert pair.draft is not None
+        return self._trials.get(pair.target.path, pair.draft.path) is not None
+
+    @Slot()
+    def _wait(self) -> None:
+        if self._pair is not None:
+            self._idle.start()
+
+    @Slot()
+    def _begin(self) -> None:
+        pair = self._pair
+        if pair is None or self._runner.is_running():
+            return
+        if self._session.wants_engine() or self._engine.state() is not EngineState.READY:
+            self._wait()
+            return
+        self._runner.start_one(_task(pair, self._session.settings))
+
+    @Slot(bool)
+    def _on_busy_changed(self, busy: bool) -> None:
+        if busy:
+            self.stop()
+
+    @Slot(object)
+    def _on_compared(self, compared: Compared) -> None:
+        pair = self._pair
+        if pair is None or pair.draft is None:
+            return
+        trial = _measured(compared.comparison, self._engine.description())
+        if trial is not None:
+            self._trials.put(pair.target.path, pair.draft.path, trial)
+            self.tried.emit(trial)
+
+    @Slot(object)
+    def _on_ended(self, end: End) -> None:
+        if end.kind != "stopped":
+            self._pair = None  # tried, or it cannot be tried
+
+
+def _task(pair: PairLoaded, settings: AnswerSettings) -> Task:
+    """Answer with the sampler in use, as far as some seconds go."""
+    tokens = MOST_TOKENS if pair.plain_pass_seconds <= 0 else int(SECONDS / pair.plain_pass_seconds)
+    limited = replace(settings, max_tokens=min(max(tokens, LEAST_TOKENS), MOST_TOKENS), draft_length="auto", stop=())
+    return Task(Prompt(kind="code", messages=[Message(role="user", content=PROMPT)]), _SEED, limited)
+
+
+def _measured(comparison: Comparison, engine: str) -> Trial | None:
+    """What a comparison says about the pair; nothing where an answer ended before its speed could be told."""
+    plain, drafted = comparison.plain.figures, comparison.drafted.figures
+    if plain.decode_tokens_per_second is None or drafted.decode_tokens_per_second is None:
+        return None
+    return Trial(
+        acceptance_rate=drafted.draft.acceptance_rate,
+        plain_tokens_per_second=plain.decode_tokens_per_second,
+        drafted_tokens_per_second=drafted.decode_tokens_per_second,
+        tokens=drafted.completion_tokens,
+        engine=engine,
+        measured_at=int(time.time()),
+    )
