@@ -24,9 +24,10 @@ from app.models.text import printable, size_text
 from app.ui import theme
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
 from app.ui.theme import SPACING
-from app.ui.widgets import label, plain_tooltip
+from app.ui.widgets import label, plain_tooltip, small_button
 
 _MODEL = Qt.ItemDataRole.UserRole
+_ROW = Qt.ItemDataRole.UserRole + 1
 _GATED = {
     "automatic": "Gated: accept its terms on its page, then enter an access token.",
     "manual": "Gated: its owner decides who may download it. Ask on its page, then enter an access token.",
@@ -74,8 +75,9 @@ class RepositoryPage(QWidget):
         self._files = _Tree("Files", ["Quantization", "Size", "Fits"])
         self._drafts = _Tree("Drafts found", ["Draft", "Size", "Fits the vocabulary"])
         self._drafts_status = label(role="quiet", wraps=True)
-        self._page = QPushButton("Open its page")
-        self._token = QPushButton("Enter a token…")
+        self._reason = label(role="quiet", wraps=True)
+        self._page = small_button("Open its page")
+        self._token = small_button("Enter a token…")
         self._find = QPushButton("Find a draft for this")
         self._get = QPushButton("Get")
         theme.set_role(self._get, "primary")
@@ -144,10 +146,13 @@ class RepositoryPage(QWidget):
     # ------------------------------------------------------------ inside
 
     def _lay_out(self) -> None:
+        links = QHBoxLayout()
+        links.setSpacing(2 * SPACING)
+        links.addWidget(self._page)
+        links.addWidget(self._token)
+        links.addStretch(1)
         buttons = QHBoxLayout()
         buttons.setSpacing(2 * SPACING)
-        buttons.addWidget(self._page)
-        buttons.addWidget(self._token)
         buttons.addStretch(1)
         buttons.addWidget(self._find)
         buttons.addWidget(self._get)
@@ -157,10 +162,11 @@ class RepositoryPage(QWidget):
         column.addWidget(self._title)
         column.addWidget(self._facts)
         column.addWidget(self._gated)
+        column.addLayout(links)
         column.addWidget(self._files, 2)
         column.addWidget(self._drafts_status)
         column.addWidget(self._drafts, 1)
-        column.addStretch(0)
+        column.addWidget(self._reason)
         column.addLayout(buttons)
         self.setMinimumWidth(300)
 
@@ -177,7 +183,9 @@ class RepositoryPage(QWidget):
     @Slot()
     def _refresh(self) -> None:
         has_model = self._files.chosen() is not None
-        offer = self._offer()
+        chosen, offer = self._drafts.chosen(), self._offer()
+        self._reason.setText(chosen.sentence if isinstance(chosen, DraftOffer) else "")
+        self._reason.setVisible(bool(self._reason.text()))
         self._page.setVisible(self._repository is not None)
         self._token.setVisible(self._repository is not None and self._repository.gated != "no")
         self._find.setVisible(has_model)
@@ -230,17 +238,18 @@ class _Tree(QTreeWidget):
         header.setStretchLastSection(False)
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        theme.follow(self, self._dress_all)
 
     def add(self, value: object, row: _Row) -> None:
-        item = QTreeWidgetItem(list(row.cells))
+        item = QTreeWidgetItem()
         item.setData(0, _MODEL, value)
         self.addTopLevelItem(item)
-        _dress(item, row)
+        self._show(item, row)
 
     def change(self, value: object, row: _Row) -> None:
         """Show another row for ``value``, if it is there."""
         if (item := self._item(value)) is not None:
-            _dress(item, row)
+            self._show(item, row)
 
     def choose(self, value: object) -> None:
         """Select the row of ``value``."""
@@ -251,6 +260,15 @@ class _Tree(QTreeWidget):
         """What the selected row stands for."""
         items = self.selectedItems()
         return items[0].data(0, _MODEL) if items else None
+
+    def _show(self, item: QTreeWidgetItem, row: _Row) -> None:
+        item.setData(0, _ROW, row)
+        _dress(item, row)
+
+    def _dress_all(self) -> None:
+        for place in range(self.topLevelItemCount()):
+            if (item := self.topLevelItem(place)) is not None:
+                _dress(item, item.data(0, _ROW))
 
     def _item(self, value: object) -> QTreeWidgetItem | None:
         items = (self.topLevelItem(place) for place in range(self.topLevelItemCount()))

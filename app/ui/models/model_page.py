@@ -1,0 +1,272 @@
+"""One model of the library: what it is, the drafts for it, what pairs brought, and what one can do with the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import (
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QMenu,
+    QProgressBar,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.ui import theme
+from app.ui.theme import SPACING
+from app.ui.widgets import clear_layout, label, plain_tooltip, small_button
+
+
+@dataclass(frozen=True)
+class DraftRow:
+    """A draft as the page shows it. ``reason`` says whether it fits the vocabulary, or why not."""
+
+    path: str
+    title: str
+    """Name, quantization, size."""
+    fits: bool
+    reason: str
+    measured: str = ""
+    """``68 % kept · 1.8× plain``; empty before a trial."""
+    is_warning: bool = False
+
+
+@dataclass(frozen=True)
+class ModelDetails:
+    """Everything the page shows of one model."""
+
+    path: str
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    problem: str = ""
+    """Why it cannot be loaded; empty where it can."""
+    can_open: bool = True
+    can_verify: bool = False
+    can_delete: bool = False
+    delete_text: str = "Delete…"
+    """With the space it frees."""
+
+
+class ModelPage(QWidget):
+    """Shows a model; each signal carries its path first.
+
+    Signals:
+        open_requested: Open it in the Open models dialog.
+        pair_requested: Load it with this draft.
+        drafts_wanted: Find a draft on Hugging Face.
+        reveal_requested, verify_requested, delete_requested: What the buttons say.
+        verify_cancelled: Stop verifying.
+    """
+
+    open_requested = Signal(str)
+    pair_requested = Signal(str, str)
+    drafts_wanted = Signal(str)
+    reveal_requested = Signal(str)
+    verify_requested = Signal(str)
+    verify_cancelled = Signal()
+    delete_requested = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        theme.set_role(self, "side")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._path = ""
+        self._can_verify = False
+        self._is_verifying = False
+        self._title = label(role="heading", wraps=True, scale=1.15)
+        self._problem = label(role="bad", wraps=True)
+        self._facts = QGridLayout()
+        self._drafts = QVBoxLayout()
+        self._drafts_heading = label("Drafts for it", "heading")
+        self._drafts_status = label(role="quiet", wraps=True)
+        self._find = small_button("Find a draft on Hugging Face…")
+        self._status = label(role="quiet", wraps=True)
+        self._bar = QProgressBar(textVisible=False)
+        self._bar.setRange(0, 1000)
+        self._bar.setAccessibleName("Checking the file")
+        self._stop = small_button("Stop")
+        self._open = QPushButton("Open…")
+        theme.set_role(self._open, "primary")
+        self._file = QPushButton("File ▾")
+        self._file.setAccessibleName("What to do with the file")
+        self._menu = QMenu(self._file)
+        self._menu.setToolTipsVisible(True)
+        self._file.setMenu(self._menu)
+        self._reveal = self._menu.addAction("Show in folder")
+        self._copy = self._menu.addAction("Copy path")
+        self._verify = self._menu.addAction("Verify checksum")
+        self._menu.addSeparator()
+        self._delete = self._menu.addAction("Delete…")
+        self._lay_out()
+        self._connect()
+        self.clear()
+
+    # ------------------------------------------------------------ what is shown
+
+    def path(self) -> str:
+        """The model that is shown; empty for none."""
+        return self._path
+
+    def clear(self) -> None:
+        """Show no model."""
+        self._path = ""
+        self._inside.hide()
+        self._nothing.show()
+
+    def show_model(self, details: ModelDetails) -> None:
+        if details.path != self._path:
+            self.show_drafts([], "Looking for drafts …")
+            self.show_status("")
+            self.show_verifying(None)
+        self._path = details.path
+        self._title.setText(details.title)
+        self._problem.setText(details.problem)
+        self._problem.setVisible(bool(details.problem))
+        self._show_facts(details.facts)
+        self._open.setEnabled(details.can_open)
+        self._can_verify = details.can_verify
+        self._refresh_menu()
+        self._delete.setVisible(details.can_delete)
+        self._delete.setText(details.delete_text)
+        for widget in (self._drafts_heading, self._drafts_status, self._find):
+            widget.setVisible(details.can_open)
+        self._nothing.hide()
+        self._inside.show()
+
+    def show_drafts(self, rows: Sequence[DraftRow], status: str = "") -> None:
+        """Drafts in the order they are to be preferred; those that do not fit are grey and say why."""
+        clear_layout(self._drafts)
+        for row in rows:
+            self._drafts.addWidget(self._draft_row(row))
+        self._drafts_status.setText(status)
+        self._drafts_status.setVisible(bool(status))
+
+    def show_verifying(self, share: float | None) -> None:
+        """How far a check of the file is, 0 to 1; ``None`` while there is none."""
+        for widget in (self._bar, self._stop):
+            widget.setVisible(share is not None)
+        self._is_verifying = share is not None
+        self._refresh_menu()
+        if share is not None:
+            self._bar.setValue(round(share * 1000))
+
+    def show_status(self, text: str, role: str = "quiet") -> None:
+        """What came of the last action."""
+        self._status.setText(text)
+        self._status.setVisible(bool(text))
+        theme.set_role(self._status, role)
+
+    # ------------------------------------------------------------ inside
+
+    def _refresh_menu(self) -> None:
+        self._verify.setEnabled(self._can_verify and not self._is_verifying)
+        self._verify.setToolTip("" if self._can_verify else "No checksum is known: Slipstream did not download it.")
+
+    def _lay_out(self) -> None:
+        self._inside = QWidget()
+        self._nothing = label("Choose a model to see what it is and which drafts fit it.", "quiet", wraps=True)
+        self._facts.setHorizontalSpacing(4 * SPACING)
+        self._facts.setVerticalSpacing(SPACING)
+        self._facts.setColumnStretch(1, 1)
+        self._drafts.setSpacing(2 * SPACING)
+        column = QVBoxLayout(self._inside)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(3 * SPACING)
+        column.addWidget(self._title)
+        column.addWidget(self._problem)
+        column.addLayout(self._buttons_row())
+        column.addLayout(self._checking_row())
+        column.addWidget(self._status)
+        column.addLayout(self._facts)
+        column.addWidget(self._drafts_heading)
+        column.addWidget(self._drafts_status)
+        column.addLayout(self._drafts)
+        column.addWidget(self._find, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addStretch(1)
+        body = QWidget()
+        outer = QVBoxLayout(body)
+        outer.setContentsMargins(4 * SPACING, 4 * SPACING, 4 * SPACING, 4 * SPACING)
+        outer.addWidget(self._nothing, 0, Qt.AlignmentFlag.AlignTop)
+        outer.addWidget(self._inside)
+        area = QScrollArea()
+        area.setWidgetResizable(True)
+        area.setFrameShape(QFrame.Shape.NoFrame)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setWidget(body)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.addWidget(area)
+        self.setMinimumWidth(300)
+
+    def _buttons_row(self) -> QHBoxLayout:
+        row = QHBoxLayout()
+        row.setSpacing(2 * SPACING)
+        row.addWidget(self._open)
+        row.addWidget(self._file)
+        row.addStretch(1)
+        return row
+
+    def _checking_row(self) -> QHBoxLayout:
+        row = QHBoxLayout()
+        row.setSpacing(2 * SPACING)
+        row.addWidget(self._bar, 1)
+        row.addWidget(self._stop)
+        return row
+
+    def _connect(self) -> None:
+        self._open.clicked.connect(lambda: self.open_requested.emit(self._path))
+        self._reveal.triggered.connect(lambda: self.reveal_requested.emit(self._path))
+        self._copy.triggered.connect(lambda: QGuiApplication.clipboard().setText(self._path))
+        self._verify.triggered.connect(lambda: self.verify_requested.emit(self._path))
+        self._delete.triggered.connect(lambda: self.delete_requested.emit(self._path))
+        self._find.clicked.connect(lambda: self.drafts_wanted.emit(self._path))
+        self._stop.clicked.connect(self.verify_cancelled)
+
+    def _show_facts(self, facts: Sequence[tuple[str, str]]) -> None:
+        clear_layout(self._facts)
+        for row, (name, value) in enumerate(facts):
+            shown = label(value, wraps=True, figures=True)
+            shown.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            shown.setAccessibleName(f"{name}: {value}")
+            # A file's name may be one long word, which must not widen the page.
+            shown.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+            shown.setToolTip(plain_tooltip(value))
+            self._facts.addWidget(label(name, "quiet"), row, 0, Qt.AlignmentFlag.AlignTop)
+            self._facts.addWidget(shown, row, 1)
+
+    def _draft_row(self, row: DraftRow) -> QWidget:
+        widget = QWidget()
+        title = label(row.title, None if row.fits else "quiet", wraps=True)
+        title.setToolTip(plain_tooltip(row.path))
+        reason = label(row.reason, "warning" if row.fits and row.is_warning else "quiet", wraps=True)
+        words = QVBoxLayout()
+        words.setSpacing(0)
+        words.addWidget(title)
+        if row.measured:
+            words.addWidget(label(f"Measured here: {row.measured}", "good", wraps=True, figures=True))
+        words.addWidget(reason)
+        line = QHBoxLayout(widget)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(2 * SPACING)
+        line.addLayout(words, 1)
+        if row.fits:
+            use = small_button("Load with it")
+            use.setAccessibleName(f"Load with the draft {row.title}")
+            use.clicked.connect(self._use_slot(row.path))
+            line.addWidget(use, 0, Qt.AlignmentFlag.AlignTop)
+        return widget
+
+    def _use_slot(self, draft: str) -> object:
+        @Slot()
+        def use() -> None:
+            self.pair_requested.emit(self._path, draft)
+
+        return use
