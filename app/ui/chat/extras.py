@@ -12,6 +12,7 @@ from app.ui.theme import SPACING
 from app.ui.widgets import label
 
 EXAMPLES = ("What is speculative decoding?", "Write a JSON settings file", "Tell me a short story")
+GUIDE_TEXT = "You are talking to a small guide that knows this app."
 CONTEXT_TEXT = "Older messages above no longer fit into the context"
 
 
@@ -102,9 +103,11 @@ class Welcome(QWidget):
 
     example_chosen = Signal(str)
     open_models_requested = Signal()
+    proposal_accepted = Signal()
     guide_kept = Signal()
 
-    def __init__(self, guide: bool) -> None:
+    def __init__(self, guide: bool, proposal: str = "") -> None:
+        """``guide``: say that the model is the bundled guide; ``proposal`` is a pair to get instead of it."""
         super().__init__()
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
@@ -128,14 +131,16 @@ class Welcome(QWidget):
         self._column.addStretch(1)
         self.card: Card | None = None
         if guide:
-            self._add_card()
+            self._add_card(proposal)
 
-    def _add_card(self) -> None:
-        self.card = Card(
-            "You are talking to a small guide that knows this app. For real chats, open a model.",
-            [("open", "Open models…"), ("keep", "Keep the guide")],
-            role="accent",
-        )
+    def _add_card(self, proposal: str) -> None:
+        others = [("open", "Open models…"), ("keep", "Keep the guide")]
+        if proposal:
+            text = f"{GUIDE_TEXT} For real chats, get a model that fits this computer: {proposal}."
+            self.card = Card(text, [("get", "Get it with draft"), *others], role="accent")
+            themes.set_role(self.card.buttons[0], "primary")
+        else:
+            self.card = Card(f"{GUIDE_TEXT} For real chats, open a model.", others, role="accent")
         self.card.action_triggered.connect(self._on_action)
         self._column.addWidget(self.card)
 
@@ -149,6 +154,9 @@ class Welcome(QWidget):
     def _on_action(self, action: str) -> None:
         if action == "open":
             self.open_models_requested.emit()
+            return
+        if action == "get":
+            self.proposal_accepted.emit()
             return
         if self.card is not None:
             self.card.hide()

@@ -36,12 +36,15 @@ class Transcript(QWidget):
     notice_action_triggered = Signal(str)
     example_chosen = Signal(str)
     open_models_requested = Signal()
+    proposal_accepted = Signal()
     guide_kept = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._shows_drafted = False
         self._is_busy = False
+        self._proposal = ""
+        self._welcomes_guide: bool | None = None
         self._answer: Entry | None = None
         self._answer_began = 0.0
         themes.set_role(self, "reading")
@@ -64,6 +67,7 @@ class Transcript(QWidget):
     def clear(self) -> None:
         """Show nothing."""
         self._answer = None
+        self._welcomes_guide = None
         self.column.remove(list(self.column.entries))
         self.column.go_to_end()
 
@@ -174,16 +178,26 @@ class Transcript(QWidget):
         """The page of an empty chat. ``guide``: say that the model is the bundled guide."""
 
         def build(_entry: Entry) -> QWidget:
-            welcome = Welcome(guide)
+            welcome = Welcome(guide, self._proposal)
             welcome.example_chosen.connect(self.example_chosen)
             welcome.open_models_requested.connect(self.open_models_requested)
+            welcome.proposal_accepted.connect(self.proposal_accepted)
             welcome.guide_kept.connect(self.guide_kept)
             return welcome
 
         self._remove_welcome()
+        self._welcomes_guide = guide
         self.column.add(Entry(_WELCOME, build, 400), 0)
 
+    def set_proposal(self, proposal: str) -> None:
+        """A pair the card of the first start proposes to get, in a few words; empty for none."""
+        if proposal != self._proposal:
+            self._proposal = proposal
+            if self._welcomes_guide:
+                self.show_welcome(guide=True)
+
     def _remove_welcome(self) -> None:
+        self._welcomes_guide = None
         self.column.remove([entry for entry in self.column.entries if entry.key == _WELCOME])
 
     # -- all messages

@@ -299,6 +299,25 @@ def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> No
     assert not keep.isVisible()
 
 
+def test_the_card_proposes_a_pair_to_get(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.show_welcome(guide=True)
+    transcript.set_proposal("Qwen3 8B, 5.7 GB")
+    settle(qtbot, transcript)
+    assert any("Qwen3 8B, 5.7 GB" in one.text() for one in transcript.findChildren(QLabel))
+    with qtbot.waitSignal(transcript.proposal_accepted):
+        click(named(transcript, "Get it with draft"))
+    transcript.set_proposal("")
+    settle(qtbot, transcript)
+    assert not [button for button in transcript.findChildren(QPushButton) if button.text() == "Get it with draft"]
+
+
+def test_a_proposal_changes_no_chat_that_has_messages(transcript: Transcript) -> None:
+    transcript.show_welcome(guide=True)
+    transcript.add_user_message("u", "Hello")
+    transcript.set_proposal("Qwen3 8B, 5.7 GB")
+    assert keys(transcript) == ["u"]
+
+
 def test_the_first_message_ends_the_welcome(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.show_welcome(guide=True)
     transcript.add_user_message("u", "Hello")
