@@ -262,6 +262,9 @@ class _Handler(BaseHTTPRequestHandler):
         fault = self._hub.faults.take(path, "api")
         if fault.status is not None:
             self._answer(fault.status, dict(fault.headers))
+        elif fault.content is not None:
+            self._answer(200, {"Content-Length": str(len(fault.content)), **dict(fault.headers)})
+            self.wfile.write(fault.content)
         elif path == "/api/models":
             self._search(parse_qs(urlsplit(self.path).query))
         elif path == "/api/whoami-v2":

@@ -7,6 +7,8 @@ httpx2's own defaults. ``huggingface_hub`` goes through here too (`Network.hub_a
 from __future__ import annotations
 
 import contextlib
+import functools
+import math
 import os
 import threading
 import time
@@ -29,6 +31,9 @@ HUGGING_FACE = "https://huggingface.co"
 ENDPOINT_VARIABLE = "HF_ENDPOINT"
 USER_AGENT = f"Slipstream/{__version__}"
 MAX_TRAFFIC = 200
+MAX_API_ANSWER = 16_000_000
+"""Bytes; the longest real ones, of repositories with thousands of files, have one million."""
+_MAX_REDIRECT = 1_000_000
 _CONNECT_S = 15.0
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -104,10 +109,12 @@ class Network:
         Redirects are followed. Statuses are the caller's to judge. Raises `RefusedError` and `UnreachableError`, also
         while reading.
         """
-        with self.purpose(purpose), translated(httpx2.URL(url).host):
-            identity = {"Accept-Encoding": "identity", **(headers or {})}
-            with self._own_client().stream(method, url, headers=identity) as response:
-                yield response
+        with (
+            self.purpose(purpose),
+            translated(httpx2.URL(url).host),
+            self._own_client().stream(method, url, headers=headers) as response,
+        ):
+            yield response
 
     def get(self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
         """Ask for something small and read all of it. Raises as `stream` does."""
@@ -127,12 +134,15 @@ class Network:
     def hub_api(self) -> HfApi:
         """``huggingface_hub``'s API through this network: without telemetry and without its own token.
 
-        It raises its own errors and httpx2's, besides `RefusedError`; see `translated`.
+        It raises its own errors besides `RefusedError` and `UnreachableError`. To be made once: it closes the
+        connections of the one before.
         """
         os.environ["HF_HUB_DISABLE_TELEMETRY"] = os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
         from huggingface_hub import HfApi, set_client_factory
 
-        set_client_factory(self._new_client)
+        from app.models.hub.hub_client import HubClient
+
+        set_client_factory(lambda: self._new_client(HubClient, MAX_API_ANSWER))
         return HfApi(endpoint=self.endpoint, token=False)
 
     def traffic(self) -> list[Traffic]:
@@ -154,10 +164,13 @@ class Network:
                 self._client = self._new_client()
             return self._client
 
-    def _new_client(self) -> httpx2.Client:
+    def _new_client(self, kind: type[httpx2.Client] = httpx2.Client, limit: float = math.inf) -> httpx2.Client:
         # The hooks see each request of a chain of redirects.
-        hooks: dict[str, list[Callable[..., None]]] = {"request": [self._before], "response": [self._after]}
-        return httpx2.Client(event_hooks=hooks, follow_redirects=True, max_redirects=10, timeout=self._timeout())
+        hooks: dict[str, list[Callable[..., None]]] = {
+            "request": [self._before],
+            "response": [functools.partial(self._after, limit=limit)],
+        }
+        return kind(event_hooks=hooks, follow_redirects=True, max_redirects=10, timeout=self._timeout())
 
     def _timeout(self) -> httpx2.Timeout:
         return httpx2.Timeout(self.settings.stall_s, connect=min(_CONNECT_S, self.settings.stall_s), pool=None)
@@ -170,6 +183,7 @@ class Network:
                 f"{printable(request.url.host)} would be asked without encryption, which Slipstream does not do."
             )
         request.headers["User-Agent"] = USER_AGENT
+        request.headers["Accept-Encoding"] = "identity"
         request.headers.pop("Authorization", None)
         token = self._token() if _origin(request.url) == _origin(endpoint) and self._trusts_endpoint() else None
         if token:
@@ -177,12 +191,18 @@ class Network:
         # huggingface_hub asks without any limit of time.
         request.extensions["timeout"] = self._timeout().as_dict()
 
-    def _after(self, response: httpx2.Response) -> None:
-        entry = _Entry(response.url.host, _purpose.get())
+    def _after(self, response: httpx2.Response, *, limit: float) -> None:
+        host = response.url.host
+        entry = _Entry(host, _purpose.get())
         with self._lock:
             self._requests.append(entry)
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            # What a compressed answer grows to has no bound.
+            raise RefusedError(f"{printable(host)} gave an answer in a form nobody asked for.")
+        if response.has_redirect_location:
+            limit = _MAX_REDIRECT
         assert isinstance(response.stream, httpx2.SyncByteStream)
-        response.stream = _Counted(response.stream, entry, self.check_online)
+        response.stream = _Counted(response.stream, entry, limit, self.check_online)
 
     def _trusts_endpoint(self) -> bool:
         return self.settings.token_to_mirror or not self.is_mirror
@@ -239,17 +259,22 @@ class _Entry:
 
 
 class _Counted(httpx2.SyncByteStream):
-    """A response's content, counted, and ended when Slipstream goes offline."""
+    """A response's content, counted, and ended when it is too long or Slipstream goes offline."""
 
-    def __init__(self, stream: httpx2.SyncByteStream, entry: _Entry, check: Callable[[], None]) -> None:
+    def __init__(
+        self, stream: httpx2.SyncByteStream, entry: _Entry, limit: float, check_online: Callable[[], None]
+    ) -> None:
         self._stream = stream
         self._entry = entry
-        self._check = check
+        self._limit = limit
+        self._check_online = check_online
 
     def __iter__(self) -> Iterator[bytes]:
         for chunk in self._stream:
-            self._check()
+            self._check_online()
             self._entry.received += len(chunk)
+            if self._entry.received > self._limit:
+                raise RefusedError(f"{printable(self._entry.host)} gave an answer that is too long to be one.")
             yield chunk
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app import __version__
-from app.models.hub.network import Network, NetworkSettings, RefusedError, UnreachableError, translated
+from app.models.hub.network import Network, NetworkSettings, RefusedError, UnreachableError
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer
 
@@ -163,15 +163,12 @@ def test_huggingface_hub_goes_the_same_way(hub: HubServer, tmp_path: Path, monke
 
 
 def test_huggingface_hub_does_not_wait_for_ever(hub: HubServer) -> None:
-    import httpx2
-
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         api = Network(NetworkSettings(endpoint=endpoint, stall_s=0.2)).hub_api()
-        with pytest.raises(httpx2.ReadTimeout):
-            api.model_info("maker/model")
-        with pytest.raises(UnreachableError, match="stopped answering"), translated("127.0.0.1"):
-            api.model_info("maker/model")
+        for _ in range(2):
+            with pytest.raises(UnreachableError, match="stopped answering"):
+                api.model_info("maker/model")
 
 
 class Proxy:
