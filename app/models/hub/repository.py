@@ -56,3 +56,15 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
     modified: str = ""
     """ISO 8601, UTC."""
     base_models: tuple[str, ...] = ()
+
+
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A repository as a search finds it: without its files. Fields as in `Repository`."""
+
+    id: str
+    licence: str = ""
+    gated: Literal["no", "automatic", "manual"] = "no"
+    downloads: int = 0
+    likes: int = 0
+    modified: str = ""
+    base_models: tuple[str, ...] = ()

@@ -1,0 +1,165 @@
+"""Questions to Hugging Face: which repositories there are, and what is in one.
+
+All of them block; the window asks in a thread of its own, and drops the answer when the user has gone on. What comes
+back is checked value by value, because a mirror may answer anything.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from app.errors import KnownError
+from app.models.hub.grouping import group
+from app.models.hub.names import is_commit, is_repository_id, is_safe_path, is_sha256
+from app.models.hub.network import Network, RefusedError
+from app.models.hub.refusals import refused
+from app.models.hub.repository import RemoteFile, Repository, SearchResult
+from app.models.text import printable
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import ModelInfo, ModelSort_T, RepoSibling
+
+Sort = Literal["trending", "downloads", "likes", "newest"]
+MAX_RESULTS = 200
+_SORTS: dict[Sort, ModelSort_T] = {
+    "trending": "trending_score",
+    "downloads": "downloads",
+    "likes": "likes",
+    "newest": "created_at",
+}
+_MAX_WORDS_CHARS = 200
+_MAX_NUMBER = 2**50
+_MAX_TEXT_CHARS = 100
+
+T = TypeVar("T")
+
+
+class Hub:
+    """Hugging Face or a mirror, over one `Network`. Safe from any thread."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self._lock = threading.Lock()
+        self._api: HfApi | None = None
+
+    def search(self, words: str, sort: Sort = "trending", limit: int = 30) -> list[SearchResult]:
+        """GGUF repositories with these words in their names, at most ``limit``, best first. Raises `KnownError`."""
+
+        def ask(api: HfApi) -> list[SearchResult]:
+            found = api.list_models(
+                filter="gguf",
+                search=words.strip()[:_MAX_WORDS_CHARS] or None,
+                sort=_SORTS[sort],
+                limit=min(limit, MAX_RESULTS),
+                expand=["downloads", "likes", "lastModified", "gated", "tags"],
+            )
+            return [_result(info) for info in found if is_repository_id(info.id)]
+
+        return self._ask("search", "", ask)
+
+    def repository(self, id: str, revision: str | None = None) -> Repository:
+        """A repository at its newest commit, or at ``revision``. Raises `KnownError`."""
+        if not is_repository_id(id):
+            raise KnownError(f"{printable(id)} is no name of a repository. One looks like this: owner/name.")
+        return self._ask("model page", id, lambda api: _repository(id, _about(api, id, revision)))
+
+    def _ask(self, purpose: str, repository: str, question: Callable[[HfApi], T]) -> T:
+        endpoint = self.network.endpoint
+        self.network.check_online()
+        with self.network.purpose(purpose):
+            try:
+                return question(self._hub_api(endpoint))
+            except KnownError:
+                raise
+            except Exception as error:
+                raise _known(error, endpoint, repository) from None
+
+    def _hub_api(self, endpoint: str) -> HfApi:
+        with self._lock:
+            if self._api is None or self._api.endpoint != endpoint:
+                self._api = self.network.hub_api()
+            return self._api
+
+
+def _about(api: HfApi, id: str, revision: str | None) -> ModelInfo:
+    return api.model_info(id, revision=revision, files_metadata=True)
+
+
+def _known(error: Exception, endpoint: str, repository: str) -> KnownError:
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if isinstance(error, HfHubHTTPError):
+        return refused(error.response, endpoint, repository)
+    # huggingface_hub breaks in any way on answers it did not expect.
+    host = endpoint.partition("//")[2]
+    return RefusedError(f"{printable(host)} gave an answer that makes no sense. Check the address of the mirror.")
+
+
+# ---------------------------------------------------------------- checking what came
+
+
+def _result(info: ModelInfo) -> SearchResult:
+    return SearchResult(id=info.id, **_facts(info))
+
+
+def _repository(id: str, info: ModelInfo) -> Repository:
+    commit = info.sha
+    if not isinstance(commit, str) or not is_commit(commit):
+        raise ValueError("no commit")
+    files = (_file(id, commit, sibling) for sibling in info.siblings or [])
+    return Repository(id=id, commit=commit, models=group(file for file in files if file is not None), **_facts(info))
+
+
+def _facts(info: ModelInfo) -> dict[str, Any]:
+    tags = [tag for tag in info.tags or [] if isinstance(tag, str)]
+    return {
+        "licence": _licence(info, tags),
+        "gated": _gated(info.gated),
+        "downloads": _number(info.downloads),
+        "likes": _number(info.likes),
+        "modified": _moment(info.last_modified),
+        "base_models": _base_models(tags),
+    }
+
+
+def _file(id: str, commit: str, sibling: RepoSibling) -> RemoteFile | None:
+    """A file, if it can be downloaded and checked: it has a sound path, a size and a checksum."""
+    path, large = sibling.rfilename, sibling.lfs
+    if not isinstance(path, str) or not is_safe_path(path) or large is None:
+        return None
+    size, sha256 = _number(large.size), large.sha256
+    if size == 0 or not isinstance(sha256, str) or not is_sha256(sha256):
+        return None
+    return RemoteFile(repository=id, commit=commit, path=path, size=size, sha256=sha256)
+
+
+def _licence(info: ModelInfo, tags: list[str]) -> str:
+    named = next((tag.removeprefix("license:") for tag in tags if tag.startswith("license:")), "")
+    if named in ("", "other"):
+        # The name of a licence that has no tag of its own.
+        named = getattr(info.card_data, "license_name", None) or named
+    return printable(named, _MAX_TEXT_CHARS) if isinstance(named, str) else ""
+
+
+def _gated(value: object) -> Literal["no", "automatic", "manual"]:
+    if value == "manual":
+        return "manual"
+    return "automatic" if value else "no"
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_NUMBER else 0
+
+
+def _moment(value: object) -> str:
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if isinstance(value, datetime) else ""
+
+
+def _base_models(tags: Iterable[str]) -> tuple[str, ...]:
+    """From tags like ``base_model:Qwen/Qwen3-8B`` and ``base_model:quantized:Qwen/Qwen3-8B``."""
+    named = (tag.rpartition(":")[2] for tag in tags if tag.startswith("base_model:"))
+    return tuple(dict.fromkeys(id for id in named if is_repository_id(id)))

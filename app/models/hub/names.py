@@ -1,0 +1,41 @@
+"""What names, commits and checksums from a repository may look like. A mirror may answer anything."""
+
+from __future__ import annotations
+
+import re
+
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MAX_PATH_CHARS = 512
+_MAX_NAME_BYTES = 200
+"""Short of what file systems take, for the endings of unfinished downloads."""
+_NOT_ON_WINDOWS = re.compile(r'[<>:"\\|?*\x00-\x1f\x7f]')
+_RESERVED_ON_WINDOWS = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.IGNORECASE)
+
+
+def is_repository_id(text: str) -> bool:
+    """Whether this can name a model repository: ``owner/name``."""
+    # The hub allows neither of these, and both would mean something else in an address or a path.
+    return _REPOSITORY.fullmatch(text) is not None and ".." not in text and not text.endswith((".", ".git"))
+
+
+def is_commit(text: str) -> bool:
+    return _COMMIT.fullmatch(text) is not None
+
+
+def is_sha256(text: str) -> bool:
+    return _SHA256.fullmatch(text) is not None
+
+
+def is_safe_path(path: str) -> bool:
+    """Whether a file of this path can be written below a folder, on every system, and not outside of it."""
+    return 0 < len(path) <= _MAX_PATH_CHARS and all(map(_is_safe_name, path.split("/")))
+
+
+def _is_safe_name(name: str) -> bool:
+    if not name or not name.isprintable() or name.startswith("~") or name[-1] in ". " or name[0] == " ":
+        return False
+    if _NOT_ON_WINDOWS.search(name) or _RESERVED_ON_WINDOWS.fullmatch(name):
+        return False
+    return len(name.encode()) <= _MAX_NAME_BYTES

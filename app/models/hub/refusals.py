@@ -1,0 +1,74 @@
+"""What an answer that is no success means, as sentences for the user."""
+
+from __future__ import annotations
+
+import httpx2
+
+from app.errors import KnownError
+from app.models.hub.network import UnreachableError
+from app.models.text import printable
+
+_MAX_WAIT_S = 24 * 3600
+
+
+class NotFoundError(KnownError):
+    """There is no such repository, version or file, or it is hidden from this user."""
+
+
+class TokenError(KnownError):
+    """The hub does not know the access token."""
+
+
+class GatedError(KnownError):
+    """A repository's terms must be accepted first."""
+
+    def __init__(self, repository: str, page: str, *, token_sent: bool) -> None:
+        super().__init__(
+            f"{printable(repository)} is gated, and your access token does not open it. Accept its terms on its page; "
+            "some owners then decide by hand."
+            if token_sent
+            else f"{printable(repository)} is gated: accept its terms on its page first, then give Slipstream an "
+            "access token."
+        )
+        self.repository = repository
+        self.page = page
+        """Where its terms are accepted."""
+        self.token_sent = token_sent
+
+
+def refused(response: httpx2.Response, endpoint: str, repository: str = "") -> KnownError:
+    """The error for an ``endpoint``'s answer that is no success; about ``repository`` if the question was."""
+    code = response.headers.get("X-Error-Code", "")
+    token_sent = "Authorization" in response.request.headers
+    host = printable(httpx2.URL(endpoint).host)
+    if code == "GatedRepo":
+        return GatedError(repository, f"{endpoint}/{repository}", token_sent=token_sent)
+    if response.status_code == 401 and token_sent:
+        return TokenError(f"{host} does not know the access token. Enter it again or remove it in Settings.")
+    if response.status_code in (401, 404):
+        return NotFoundError(_not_found(code, host, printable(repository), hidden=response.status_code == 401))
+    return _failed(response, host)
+
+
+def _not_found(code: str, host: str, repository: str, *, hidden: bool) -> str:
+    if code == "RevisionNotFound":
+        return f"{repository} does not have this version any more. Look it up again."
+    if code == "EntryNotFound":
+        return f"{repository} does not have this file. Look it up again."
+    if not repository:
+        return f"{host} is no hub of models: it does not know the question. Check the address of the mirror."
+    return f"{repository} is not on {host}, or is private{' and needs an access token' if hidden else ''}."
+
+
+def _failed(response: httpx2.Response, host: str) -> KnownError:
+    status = response.status_code
+    if status == 429:
+        wait = response.headers.get("Retry-After", "")
+        seconds = int(wait) if wait.isascii() and wait.isdecimal() and len(wait) < 6 else 0
+        when = f"in {seconds:,} s" if 0 < seconds <= _MAX_WAIT_S else "in some minutes"
+        return UnreachableError(f"{host} was asked too often. Try again {when}.")
+    if status >= 500:
+        return UnreachableError(f"{host} has a problem of its own (status {status}). Try again later.")
+    if status == 403:
+        return KnownError(f"{host} refuses access (status 403).")
+    return KnownError(f"{host} gave an answer Slipstream does not understand (status {status}).")
