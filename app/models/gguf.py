@@ -11,14 +11,15 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from app.errors import KnownError
 from app.models.architectures import kept_state, refusal
-from app.models.gguf_parser import Array, HeaderError, RawHeader, Tensor, Value, parse
+from app.models.gguf_parser import Array, HeaderError, RawHeader, Reader, Tensor, Value, parse
 from app.models.gguf_types import FILE_TYPES, VALUE_FLOAT32, VALUE_INT32, VALUE_STRING
 from app.models.text import printable
 from app.models.tokenizer import MODEL_KEY, SCORES_KEY, TOKENS_KEY, TYPES_KEY, Tokenizer, read_tokenizer
@@ -42,6 +43,16 @@ _SHAPE_KEYS = (
 _MAX_TEXT = 4096
 PART_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
 """How llama.cpp names the files of a split model, and finds them."""
+
+
+class Source(Protocol):
+    """Where model files are: the disk, or a repository on the network."""
+
+    def opened(self, path: Path) -> AbstractContextManager[tuple[Reader, int]]:
+        """A file from its start, and its size; raises `KnownError` and `OSError`."""
+
+    def has(self, path: Path) -> bool:
+        """Whether this file is there."""
 
 
 class ModelFileError(KnownError):
@@ -119,13 +130,17 @@ class GgufHeader:
 
 def read_header(path: str | Path) -> GgufHeader:
     """Read and check the header of a model file, of all its parts if it is split. Raises `ModelFileError`."""
-    path = Path(path)
-    raw, size = _read_raw(path)
-    split = _split(path, raw.values)
+    return read_header_from(_Disk(), Path(path))
+
+
+def read_header_from(source: Source, path: Path) -> GgufHeader:
+    """`read_header` of a file that is not on the disk; raises what ``source`` raises, too."""
+    raw, size = _read_raw(source, path)
+    split = _split(source, path, raw.values)
     tensors = list(raw.tensors)
     if split is not None and split.files and split.number == 1 and not split.missing:
         for number, part in enumerate(split.files[1:], 2):
-            part_raw, part_size = _read_raw(part)
+            part_raw, part_size = _read_raw(source, part)
             _check_part(part, part_raw.values, number, split.count)
             tensors += part_raw.tensors
             size += part_size
@@ -145,10 +160,9 @@ def check_loadable(header: GgufHeader) -> None:
 # ---------------------------------------------------------------- reading the file
 
 
-def _read_raw(path: Path) -> tuple[RawHeader, int]:
+def _read_raw(source: Source, path: Path) -> tuple[RawHeader, int]:
     try:
-        with _opened(path) as file:
-            size = os.fstat(file.fileno()).st_size
+        with source.opened(path) as (file, size):
             return parse(file, size, {TOKENS_KEY}), size
     except HeaderError as error:
         raise ModelFileError(path, str(error)) from None
@@ -163,6 +177,16 @@ def _read_raw(path: Path) -> tuple[RawHeader, int]:
     except (OSError, ValueError) as error:
         reason = printable(getattr(error, "strerror", None) or str(error))
         raise ModelFileError(path, f"cannot be read: {reason}.") from None
+
+
+class _Disk:
+    @contextmanager
+    def opened(self, path: Path) -> Iterator[tuple[BinaryIO, int]]:
+        with _opened(path) as file:
+            yield file, os.fstat(file.fileno()).st_size
+
+    def has(self, path: Path) -> bool:
+        return path.is_file()
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -185,7 +209,7 @@ def _check_regular(path: Path, mode: int) -> None:
         raise ModelFileError(path, "is not an ordinary file.")
 
 
-def _split(path: Path, values: Mapping[str, Value]) -> Split | None:
+def _split(source: Source, path: Path, values: Mapping[str, Value]) -> Split | None:
     count = _whole(values, "split.count")
     if count <= 1:
         return None
@@ -196,7 +220,7 @@ def _split(path: Path, values: Mapping[str, Value]) -> Split | None:
     if match is None or int(match["count"]) != count or int(match["number"]) != number:
         return Split(number, count, (), ())
     files = tuple(path.with_name(f"{match['stem']}-{part:05d}-of-{count:05d}.gguf") for part in range(1, count + 1))
-    return Split(number, count, files, tuple(file for file in files if not file.is_file()))
+    return Split(number, count, files, tuple(file for file in files if not source.has(file)))
 
 
 def _check_part(part: Path, values: Mapping[str, Value], number: int, count: int) -> None:

@@ -12,7 +12,7 @@ import hashlib
 import struct
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple, Protocol
 
 from app.models.gguf_types import SCALAR_FORMATS, TENSOR_TYPES, VALUE_ARRAY, VALUE_STRING
 from app.models.text import printable, size_text
@@ -34,6 +34,12 @@ _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _SCALARS = {kind: struct.Struct("<" + code) for kind, code in SCALAR_FORMATS.items()}
 _TENSOR_TAILS = [struct.Struct("<" + "Q" * dimensions + "IQ") for dimensions in range(5)]
+
+
+class Reader(Protocol):
+    """Gives the bytes of a file one after the other: at least one and at most ``size``, none at its end."""
+
+    def read(self, size: int, /) -> bytes: ...
 
 
 class HeaderError(Exception):
@@ -95,7 +101,7 @@ class RawHeader(NamedTuple):
     tensors: list[Tensor]
 
 
-def parse(file: BinaryIO, size: int, keep_texts: Container[str] = ()) -> RawHeader:
+def parse(file: Reader, size: int, keep_texts: Container[str] = ()) -> RawHeader:
     """Read the header of a ``size`` bytes long file; raises `HeaderError`.
 
     Arrays of texts under a key in ``keep_texts`` keep their texts.
@@ -104,7 +110,7 @@ def parse(file: BinaryIO, size: int, keep_texts: Container[str] = ()) -> RawHead
 
 
 class _Parser:
-    def __init__(self, file: BinaryIO, size: int, keep_texts: Container[str]) -> None:
+    def __init__(self, file: Reader, size: int, keep_texts: Container[str]) -> None:
         self._file = file
         self._size = size
         self._keep_texts = keep_texts
@@ -146,7 +152,8 @@ class _Parser:
         if end > MAX_HEADER_BYTES:
             raise HeaderError(f"is damaged: its header is larger than {size_text(MAX_HEADER_BYTES)}.")
         wanted = min(self._size, MAX_HEADER_BYTES, max(end, 2 * len(self._data), _FIRST_READ))
-        self._data += self._file.read(wanted - len(self._data))
+        while len(self._data) < end and (more := self._file.read(wanted - len(self._data))):
+            self._data += more
         if len(self._data) < end:
             raise CutOffError("became shorter while it was read.")
         return self._data
