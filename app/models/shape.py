@@ -1,0 +1,304 @@
+"""What a model's header says about the memory it will take, small enough to be kept or sent without the header.
+
+The rules are those of llama.cpp as of October 2026 (``src/llama-hparams.cpp``, ``llama_model::create_memory`` and the
+``load_arch_hparams`` of its ``src/models``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from app.models.gguf import MAX_DIMENSION, MAX_LAYERS, GgufHeader
+from app.models.gguf_parser import Array, Tensor, Value
+
+DEFAULT_CONTEXT = 8192
+"""Tokens, where neither the user nor the model asks for less."""
+_FLOAT_BYTES = 4
+_BLOCK_NAME = re.compile(r"^blk\.(\d{1,4})\.")
+_STATE_TENSORS = ("ssm_", "shortconv", "time_mix", "kda_")
+_ATTENTION_TENSORS = ("attn_k", "attn_v", "attn_q", "self_attn")
+_STATE_AND_KV = "falcon-h1"
+"""The one architecture of which every layer keeps both."""
+_INPUT_TENSORS = ("token_embd", "per_layer_token_embd", "position_embd", "token_types")
+_REPACK_ROWS = 8
+_INDEXER = "attention.indexer.key_length"
+
+
+class _Windows(NamedTuple):
+    """How an architecture lays out its sliding windows where its files leave it open."""
+
+    every: int
+    """One layer of so many sees the whole context."""
+    first: bool = False
+    """That one is the first of them, not the last."""
+    size: int = 0
+    """Tokens, where the file does not say."""
+    fixed: bool = False
+    """``size`` holds whatever the file says."""
+
+
+_WINDOWS = {
+    "afmoe": _Windows(4),
+    "cohere2": _Windows(4),
+    "cohere2moe": _Windows(4, first=True),
+    "exaone-moe": _Windows(4),
+    "gemma2": _Windows(2, size=4096),
+    "gemma3": _Windows(6),
+    "gemma3n": _Windows(5),
+    "gpt-oss": _Windows(2),
+    "laguna": _Windows(4, first=True),
+    "llama4": _Windows(4, size=8192, fixed=True),
+    "mellum": _Windows(4),
+    "muse-glimmer": _Windows(4),
+    "olmo2": _Windows(4),
+    "plamo3": _Windows(8),
+    "smallthinker": _Windows(4, first=True, size=4096, fixed=True),
+    **{name: _Windows(1) for name in ("dots3note", "gemma4", "granite-swa", "maple", "mimo2", "spark2-5", "step35")},
+}
+"""Of other architectures a window in the file is not used: llama.cpp keeps the whole context for all layers."""
+
+_EXAONE_LAYERS = 64
+"""exaone4 has windows only in its model of so many layers."""
+_GEMMA3N_OWN_KV = 20
+"""The layers of gemma3n behind these use the cache of earlier ones."""
+
+
+class Layer(msgspec.Struct, frozen=True, array_like=True):
+    """One repeating layer. A row of numbers in JSON."""
+
+    weights: int
+    """Bytes; 0 for a layer llama.cpp leaves in the file (MTP)."""
+    keys: int = 0
+    """Numbers kept for each token of the context; 0 without a KV cache of its own."""
+    values: int = 0
+    window: int = 0
+    """Tokens kept at most (a batch comes on top); 0 keeps all."""
+    state: int = 0
+    """Bytes of a running state, whatever the context is."""
+
+
+class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as far as its memory goes. Bytes, unless said otherwise."""
+
+    architecture: str
+    layers: list[Layer]
+    input_weights: int
+    """Token embeddings, which always stay in system memory."""
+    output_weights: int
+    """What comes after the last layer; without an output matrix of its own that is the embeddings again."""
+    tied: bool = False
+    """The output matrix is the token embeddings: a second copy on a GPU, none on the processor."""
+    by_type: dict[str, int] = {}
+    """Matrices by quantization, of those that are multiplied and have rows in groups of eight."""
+    skipped: int = 0
+    """In the file, but not loaded."""
+    vocabulary: int = 0
+    """Tokens."""
+    merges: int = 0
+    """Of a BPE tokenizer."""
+    training_context: int = 0
+    """Tokens; 0 where the file does not say."""
+    width: int = 0
+    heads: int = 0
+    key_length: int = 0
+    value_length: int = 0
+    feed_forward: int = 0
+    """Of the widest layer, all experts one token uses together."""
+    experts: int = 0
+    experts_used: int = 0
+    inner: int = 0
+    """Width inside recurrent layers."""
+    kept_state: str | None = None
+    """As in `GgufHeader`."""
+
+    @property
+    def weights(self) -> int:
+        """All weights, each counted once."""
+        repeating = sum(layer.weights for layer in self.layers)
+        return repeating + self.input_weights + (0 if self.tied else self.output_weights)
+
+    @property
+    def gpu_slots(self) -> int:
+        """What llama.cpp counts as layers for a GPU: the repeating ones and the output."""
+        return len(self.layers) + 1
+
+    @property
+    def default_context(self) -> int:
+        """Tokens of context when nobody asks for a length."""
+        return min(self.training_context or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
+
+
+def shape_of(header: GgufHeader) -> ModelShape:
+    """What ``header`` says about memory. Trusts no number; only call it what is loadable where it has to be right."""
+    facts = _Facts(header)
+    names = _by_layer(header.tensors)
+    layers = [_layer(facts, number, names.get(number, [])) for number in range(facts.layers)]
+    outside = names.get(None, [])
+    embeddings = sum(tensor.size for tensor in outside if tensor.name.startswith("token_embd."))
+    inputs = sum(tensor.size for tensor in outside if tensor.name.startswith(_INPUT_TENSORS))
+    tied = not any(tensor.name == "output.weight" for tensor in outside)
+    rest = sum(tensor.size for tensor in outside) - inputs
+    loaded = [tensor for number in range(facts.trunk) for tensor in names.get(number, [])]
+    return ModelShape(
+        architecture=header.architecture,
+        layers=layers,
+        input_weights=inputs,
+        output_weights=rest + (embeddings if tied else 0),
+        tied=tied,
+        by_type=_by_type([*loaded, *outside], tied),
+        skipped=sum(tensor.size for number in range(facts.trunk, facts.layers) for tensor in names.get(number, [])),
+        vocabulary=_vocabulary(header, outside),
+        merges=_count(header.metadata.get("tokenizer.ggml.merges")),
+        training_context=header.training_context,
+        width=min(header.width, MAX_DIMENSION),
+        heads=max(map(facts.heads, range(facts.layers)), default=0),
+        key_length=facts.number("attention.key_length", facts.head_size),
+        value_length=facts.number("attention.value_length", facts.head_size),
+        feed_forward=facts.feed_forward(),
+        experts=min(header.experts, MAX_DIMENSION),
+        experts_used=min(header.experts_used, MAX_DIMENSION),
+        inner=facts.number("ssm.inner_size"),
+        kept_state=header.kept_state,
+    )
+
+
+class _Facts:
+    """The numbers of a header, each bounded, with llama.cpp's defaults."""
+
+    def __init__(self, header: GgufHeader) -> None:
+        self.architecture = header.architecture
+        self._values: Mapping[str, Value] = header.metadata
+        self.layers = min(header.layers, MAX_LAYERS)
+        self.trunk = max(self.layers - header.mtp_layers, 0)
+        """Layers without those that predict further tokens, which are not loaded."""
+        self.width = min(header.width, MAX_DIMENSION)
+        self._head_counts = self.per_layer("attention.head_count")
+        self._kv_head_counts = self.per_layer("attention.head_count_kv") or self._head_counts
+        self.head_size = self.width // max(self.heads(0), 1)
+        self.window, self._windowed = self._windows()
+        self.own_kv = self._layers_with_own_kv()
+
+    def number(self, key: str, default: int = 0) -> int:
+        """A dimension; of a list the largest."""
+        found = [value for value in _numbers(self._values.get(f"{self.architecture}.{key}")) if value >= 0]
+        return min(max(found), MAX_DIMENSION) if found else default
+
+    def per_layer(self, key: str) -> list[int]:
+        """A number for each layer; empty where the file has none."""
+        found = [
+            min(max(value, 0), MAX_DIMENSION) for value in _numbers(self._values.get(f"{self.architecture}.{key}"))
+        ]
+        return found * self.layers if len(found) == 1 else found
+
+    def heads(self, layer: int) -> int:
+        return self._head_counts[layer] if layer < len(self._head_counts) else 0
+
+    def kv_heads(self, layer: int) -> int:
+        return self._kv_head_counts[layer] if layer < len(self._kv_head_counts) else 0
+
+    def window_of(self, layer: int) -> int:
+        return self.window if layer < len(self._windowed) and self._windowed[layer] else 0
+
+    def feed_forward(self) -> int:
+        used = self.number("expert_used_count")
+        experts = self.number("expert_feed_forward_length") * used
+        return max(self.number("feed_forward_length"), min(experts, MAX_DIMENSION))
+
+    def kv(self, layer: int) -> tuple[int, int]:
+        """Numbers of keys and of values for each token."""
+        suffix = "_swa" if self.window_of(layer) else ""
+        keys, values = (
+            self.number(f"attention.{kind}_length{suffix}", self.number(f"attention.{kind}_length", self.head_size))
+            for kind in ("key", "value")
+        )
+        latent = self.number("attention.key_length_mla") and self.number("attention.value_length_mla")
+        heads = self.kv_heads(layer)
+        indexer = self.number(_INDEXER)
+        return heads * keys + indexer, 0 if latent else heads * values
+
+    def state(self) -> int:
+        """Bytes of the running state of a layer that keeps one."""
+        convolution = max(self.number("ssm.conv_kernel", 1) - 1, 0)
+        if head := self.number("wkv.head_size"):
+            numbers = self.width * (self.number("token_shift_count", 2) + head)
+        elif cache := self.number("shortconv.l_cache"):
+            numbers = self.width * (cache - 1)
+        elif head := self.number("kda.head_dim"):
+            numbers = head * self.heads(0) * (3 * (convolution or 3) + head)
+        else:
+            inner, size = self.number("ssm.inner_size"), self.number("ssm.state_size")
+            numbers = convolution * (inner + 2 * self.number("ssm.group_count") * size) + size * inner
+        return numbers * _FLOAT_BYTES
+
+    def _windows(self) -> tuple[int, list[bool]]:
+        rule = _WINDOWS.get(self.architecture)
+        if self.architecture == "exaone4" and self.layers == _EXAONE_LAYERS:
+            rule = _Windows(4, size=4096)
+        key = "attention.sliding_window"
+        size = self.number(key, rule.size if rule else 0)
+        if rule is None or not size:
+            return 0, []
+        if rule.fixed:
+            size = rule.size
+        pattern = self._values.get(f"{self.architecture}.{key}_pattern")
+        if isinstance(pattern, Array):
+            return size, [bool(value) for value in pattern.numbers()[: self.trunk]]
+        every = self.number(f"{key}_pattern", rule.every)
+        whole = 0 if rule.first else every - 1
+        return size, [every == 0 or layer % every != whole for layer in range(self.trunk)]
+
+    def _layers_with_own_kv(self) -> int:
+        if self.architecture == "gemma3n":
+            return min(_GEMMA3N_OWN_KV, self.trunk)
+        return max(self.trunk - self.number("attention.shared_kv_layers"), 0)
+
+
+def _layer(facts: _Facts, number: int, tensors: Sequence[Tensor]) -> Layer:
+    if number >= facts.trunk:
+        return Layer(0)
+    kinds = [tensor.name.split(".", 2)[2] for tensor in tensors]
+    recurrent = any(kind.startswith(_STATE_TENSORS) for kind in kinds)
+    attends = any(kind.startswith(_ATTENTION_TENSORS) for kind in kinds) and number < facts.own_kv
+    has_kv = attends and (not recurrent or facts.architecture == _STATE_AND_KV)
+    keys, values = facts.kv(number) if has_kv else (0, 0)
+    weights = sum(tensor.size for tensor in tensors)
+    return Layer(weights, keys, values, facts.window_of(number), facts.state() if recurrent else 0)
+
+
+def _by_layer(tensors: Iterable[Tensor]) -> dict[int | None, list[Tensor]]:
+    """The tensors of each repeating layer; those of none under ``None``."""
+    found: defaultdict[int | None, list[Tensor]] = defaultdict(list)
+    for tensor in tensors:
+        match = _BLOCK_NAME.match(tensor.name)
+        found[int(match[1]) if match else None].append(tensor)
+    return found
+
+
+def _by_type(tensors: Iterable[Tensor], tied: bool) -> dict[str, int]:
+    sizes: Counter[str] = Counter()
+    for tensor in tensors:
+        is_looked_up = tensor.name.startswith(_INPUT_TENSORS) and not (tied and tensor.name.startswith("token_embd."))
+        if len(tensor.shape) > 1 and tensor.shape[1] % _REPACK_ROWS == 0 and not is_looked_up:
+            sizes[tensor.type] += tensor.size
+    return dict(sizes)
+
+
+def _vocabulary(header: GgufHeader, outside: Iterable[Tensor]) -> int:
+    if header.tokenizer is not None:
+        return header.tokenizer.size
+    rows = (tensor.shape[1] for tensor in outside if tensor.name == "token_embd.weight" and len(tensor.shape) == 2)
+    return next(rows, 0)
+
+
+def _numbers(value: Value | None) -> list[int]:
+    candidates = value.numbers() if isinstance(value, Array) else (value,)
+    return [number for number in candidates if isinstance(number, int)]
+
+
+def _count(value: Value | None) -> int:
+    return value.count if isinstance(value, Array) else 0
