@@ -79,6 +79,11 @@ def refusal(architecture: str, general_type: str) -> str | None:
     return _TYPE_REFUSALS.get(general_type.lower()) or _REFUSALS.get(architecture.lower())
 
 
+def is_part_of_model(architecture: str, general_type: str) -> bool:
+    """Whether a file only belongs to a model that is in another file, as a vision part or an adapter does."""
+    return general_type.lower() in _TYPE_REFUSALS or architecture.lower() in ("clip", "controlvector", "imatrix")
+
+
 def kept_state(architecture: str, keys: Iterable[str] = ()) -> str | None:
     """``recurrent`` or ``hybrid`` when the model keeps a running state, else ``None``.
 

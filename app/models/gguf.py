@@ -42,6 +42,7 @@ _SHAPE_KEYS = (
 )
 _MAX_TEXT = 4096
 PART_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
+"""How llama.cpp names the files of a split model, and finds them."""
 
 
 class Source(Protocol):
@@ -137,11 +138,13 @@ def read_header_from(source: Source, path: Path) -> GgufHeader:
     raw, size = _read_raw(source, path)
     split = _split(source, path, raw.values)
     tensors = list(raw.tensors)
-    if split is not None and split.number == 1 and not split.missing:
-        for part in split.files[1:]:
+    if split is not None and split.files and split.number == 1 and not split.missing:
+        for number, part in enumerate(split.files[1:], 2):
             part_raw, part_size = _read_raw(source, part)
+            _check_part(part, part_raw.values, number, split.count)
             tensors += part_raw.tensors
             size += part_size
+        _check_together(path, raw.values, tensors)
     return _header(path, size, raw, tensors, split)
 
 
@@ -218,6 +221,21 @@ def _split(source: Source, path: Path, values: Mapping[str, Value]) -> Split | N
         return Split(number, count, (), ())
     files = tuple(path.with_name(f"{match['stem']}-{part:05d}-of-{count:05d}.gguf") for part in range(1, count + 1))
     return Split(number, count, files, tuple(file for file in files if not source.has(file)))
+
+
+def _check_part(part: Path, values: Mapping[str, Value], number: int, count: int) -> None:
+    """The files of two models may have been mixed up."""
+    said = _whole(values, "split.no") + 1, _whole(values, "split.count")
+    if said != (number, count):
+        raise ModelFileError(part, f"does not say of itself that it is part {number} of {count}, as its name does.")
+
+
+def _check_together(path: Path, values: Mapping[str, Value], tensors: list[Tensor]) -> None:
+    claimed = _whole(values, "split.tensors.count") or len(tensors)
+    if claimed != len(tensors) or len({tensor.name for tensor in tensors}) != len(tensors):
+        raise ModelFileError(
+            path, f"is damaged: its parts hold {len(tensors):,} tensors, not the {claimed:,} different ones of the model."
+        )
 
 
 # ---------------------------------------------------------------- making sense of it

@@ -58,6 +58,7 @@ def describe_pair(target: GgufHeader, draft: GgufHeader, verdict: Verdict) -> di
             "fits": verdict.fits,
             "reason": verdict.reason,
             "warning": verdict.warning,
+            "note": verdict.note,
             "target_tokens": verdict.target_tokens,
             "draft_tokens": verdict.draft_tokens,
             "first_difference": verdict.first_difference,
@@ -90,7 +91,7 @@ def readable(header: GgufHeader) -> str:
 def readable_pair(target: GgufHeader, draft: GgufHeader, verdict: Verdict) -> str:
     """Two files and whether they fit, for a terminal."""
     parts = ["Target", readable(target), "", "Draft", readable(draft), "", verdict.reason]
-    return "\n".join(parts if verdict.warning is None else [*parts, verdict.warning])
+    return "\n".join([*parts, *(line for line in (verdict.warning, verdict.note) if line)])
 
 
 def _problem(header: GgufHeader) -> str | None:

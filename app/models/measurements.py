@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from app.errors import KnownError
-from app.files import broken_name, write_whole
 from app.models.gguf import ModelFileError
+from app.models.json_file import JsonFile, Versioned
 
 FILE_NAME = "measurements.json"
 MAX_ENTRIES = 200
@@ -57,8 +57,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     """Seconds since 1970, UTC."""
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    version: int
+class _File(Versioned, kw_only=True, forbid_unknown_fields=True):
     plain: list[_Entry]
 
 
@@ -66,7 +65,7 @@ class Measurements:
     """The speeds in one file. A missing file is an empty one; a broken one is moved aside, not overwritten."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._file = JsonFile(path, _File, version=_VERSION, max_bytes=MAX_FILE_BYTES)
         self._entries: dict[PlainKey, _Entry] | None = None
 
     def plain_speed(self, key: PlainKey) -> float | None:
@@ -90,8 +89,7 @@ class Measurements:
             entries = self._read()
             entries.pop(key, None)
             entries[key] = entry
-            content = msgspec.json.encode(_File(_VERSION, list(entries.values())[-MAX_ENTRIES:]))
-            write_whole(self._path, msgspec.json.format(content, indent=1))
+            self._file.write(_File(version=_VERSION, plain=list(entries.values())[-MAX_ENTRIES:]))
         except OSError as error:
             if self._entries is not None:
                 self._entries[key] = entry
@@ -99,22 +97,6 @@ class Measurements:
         self._entries = entries
 
     def _read(self) -> dict[PlainKey, _Entry]:
-        try:
-            with self._path.open("rb") as file:
-                data = file.read(MAX_FILE_BYTES + 1)
-        except FileNotFoundError:
-            return {}
-        try:
-            content = msgspec.json.decode(data, type=_File)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            return self._set_aside(str(error))
-        if content.version != _VERSION:
-            return self._set_aside(f"version {content.version}, not {_VERSION}")
-        sound = (entry for entry in content.plain if math.isfinite(entry.tokens_per_second))
+        content = self._file.read()
+        sound = (entry for entry in content.plain if math.isfinite(entry.tokens_per_second)) if content else ()
         return {entry.key: entry for entry in sound if entry.tokens_per_second > 0}
-
-    def _set_aside(self, reason: str) -> dict[PlainKey, _Entry]:
-        aside = broken_name(self._path)
-        self._path.replace(aside)
-        _log.warning("%s could not be understood (%s); kept as %s", self._path.name, reason, aside.name)
-        return {}

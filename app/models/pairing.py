@@ -7,8 +7,10 @@ is another question, which `app.engine.rolling_back` answers for models with a r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple, Protocol
 
 from app.models.gguf import GgufHeader
 from app.models.text import printable
@@ -20,6 +22,45 @@ FIRST_COMPARED_ID = 5
 LARGE_DRAFT_SHARE = 1 / 3
 
 
+class Vocabulary(Protocol):
+    """What a verdict needs of a tokenizer, but for the tokens themselves."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def bos_id(self) -> int | None: ...
+    @property
+    def eos_id(self) -> int | None: ...
+    @property
+    def add_bos(self) -> bool: ...
+    @property
+    def add_eos(self) -> bool: ...
+    @property
+    def fingerprint(self) -> str: ...
+
+
+class Model(Protocol):
+    """What a verdict needs of a model."""
+
+    @property
+    def tokenizer(self) -> Vocabulary | None: ...
+    @property
+    def tensor_bytes(self) -> int: ...
+    @property
+    def kept_state(self) -> str | None: ...
+
+
+class Difference(NamedTuple):
+    """The first token that two vocabularies spell differently."""
+
+    id: int
+    target: str
+    """Fit to be shown."""
+    draft: str
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Whether a pair fits, and why (not), for the user."""
@@ -29,6 +70,8 @@ class Verdict:
     """One plain sentence."""
     warning: str | None = None
     """What speaks against a pair that fits."""
+    note: str | None = None
+    """What of a pair that fits shows only when it is loaded."""
     target_tokens: int = 0
     draft_tokens: int = 0
     first_difference: int | None = None
@@ -38,41 +81,46 @@ class Verdict:
 def compare(target: GgufHeader, draft: GgufHeader) -> Verdict:
     """Decide whether ``draft`` can draft for ``target``."""
     first, second = target.tokenizer, draft.tokenizer
+    return judge(target, draft, lambda: first_difference(first, second) if first and second else None)
+
+
+def judge(target: Model, draft: Model, difference: Callable[[], Difference | None]) -> Verdict:
+    """Decide from what is known of both; ``difference`` is asked only where nothing else decides."""
+    first, second = target.tokenizer, draft.tokenizer
     if first is None or second is None:
         return Verdict(False, f"The {'target' if first is None else 'draft'} has no tokenizer to compare.")
     different = None
-    problem = _kind_problem(first, second) or _special_problem(first, second)
-    if problem is None:
-        problem = _size_problem(first, second)
-    if problem is None:
-        different = first_different_token(first, second)
+    problem = _kind_problem(first, second) or _special_problem(first, second) or _size_problem(first, second)
+    if problem is None and first.fingerprint != second.fingerprint:
+        different = difference()
         if different is not None:
             problem = (
-                f'The vocabularies differ: token {different:,} is "{printable(first.tokens[different])}" in the target '
-                f'and "{printable(second.tokens[different])}" in the draft.'
+                f'The vocabularies differ: token {different.id:,} is "{different.target}" in the target '
+                f'and "{different.draft}" in the draft.'
             )
     return Verdict(
         fits=problem is None,
         reason=problem or _fit(first, second),
         warning=_size_warning(target, draft) if problem is None else None,
+        note=_rolling_back_note(target, draft) if problem is None else None,
         target_tokens=first.size,
         draft_tokens=second.size,
-        first_difference=different,
+        first_difference=None if different is None else different.id,
     )
 
 
-def first_different_token(first: Tokenizer, second: Tokenizer) -> int | None:
-    """The first id from `FIRST_COMPARED_ID` on, in both vocabularies, whose texts differ."""
+def first_difference(first: Tokenizer, second: Tokenizer) -> Difference | None:
+    """The first token from `FIRST_COMPARED_ID` on, in both vocabularies, whose texts differ."""
     if first.fingerprint == second.fingerprint:
         return None
     pairs = zip(first.tokens, second.tokens, strict=False)
     for index, (ours, theirs) in enumerate(islice(pairs, FIRST_COMPARED_ID, None), FIRST_COMPARED_ID):
         if ours != theirs:
-            return index
+            return Difference(index, printable(ours), printable(theirs))
     return None
 
 
-def _kind_problem(first: Tokenizer, second: Tokenizer) -> str | None:
+def _kind_problem(first: Vocabulary, second: Vocabulary) -> str | None:
     if first.kind == second.kind:
         return None
     return (
@@ -81,7 +129,7 @@ def _kind_problem(first: Tokenizer, second: Tokenizer) -> str | None:
     )
 
 
-def _special_problem(first: Tokenizer, second: Tokenizer) -> str | None:
+def _special_problem(first: Vocabulary, second: Vocabulary) -> str | None:
     begins = _rule_problem("begin-of-text", "begin", (first.add_bos, first.bos_id), (second.add_bos, second.bos_id))
     return begins or _rule_problem("end-of-text", "end", (first.add_eos, first.eos_id), (second.add_eos, second.eos_id))
 
@@ -99,7 +147,7 @@ def _id(number: int | None) -> str:
     return "none" if number is None else f"number {number:,}"
 
 
-def _size_problem(first: Tokenizer, second: Tokenizer) -> str | None:
+def _size_problem(first: Vocabulary, second: Vocabulary) -> str | None:
     if abs(first.size - second.size) <= MAX_SIZE_DIFFERENCE:
         return None
     return (
@@ -108,14 +156,25 @@ def _size_problem(first: Tokenizer, second: Tokenizer) -> str | None:
     )
 
 
-def _fit(first: Tokenizer, second: Tokenizer) -> str:
+def _fit(first: Vocabulary, second: Vocabulary) -> str:
     if first.size == second.size:
         return f"Fits: same vocabulary of {first.size:,} tokens."
     return f"Fits: same vocabulary; the target has {first.size:,} tokens, the draft {second.size:,}."
 
 
-def _size_warning(target: GgufHeader, draft: GgufHeader) -> str | None:
+def _size_warning(target: Model, draft: Model) -> str | None:
     share = draft.tensor_bytes / target.tensor_bytes if target.tensor_bytes else 0.0
     if share <= LARGE_DRAFT_SHARE:
         return None
     return f"The draft is {100 * share:.0f} % of the target's size; too large a draft eats what it saves."
+
+
+def _rolling_back_note(target: Model, draft: Model) -> str | None:
+    """`app.engine.rolling_back` finds out whether it works."""
+    for role, model in (("target", target), ("draft", draft)):
+        if model.kept_state is not None:
+            return (
+                f"The {role} is a {model.kept_state} model: whether it can take back rejected guesses is tried out "
+                "when it is loaded."
+            )
+    return None
