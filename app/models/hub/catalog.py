@@ -1,0 +1,143 @@
+"""Recommended pairs of target and draft, by the memory they take: ``resources/catalog.json``.
+
+The file says what to get and about how large it is. Commits, sizes and checksums are looked up when a pair is got.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app import paths
+from app.errors import KnownError
+from app.models.downloads.item import Item
+from app.models.hub.api import Hub
+from app.models.hub.items import item_of
+from app.models.hub.repository import RemoteModel, Repository
+from app.models.machine import Device, Machine
+
+BUFFER_BYTES = 600_000_000
+"""What llama.cpp needs for computing, both models together; a guess on the large side."""
+_KEPT_FREE_BYTES = 1_000_000_000
+"""Of the system's memory, for what else is running."""
+_USABLE_SHARE = 0.95
+"""Of a GPU whose free memory is not known."""
+
+_LEAST_GB = 900_000_000
+"""Bytes a memory of "1 GB" has at least, as systems report it: they keep some for themselves."""
+
+Place = Literal["gpu", "processor"]
+Text = Annotated[str, Meta(min_length=1, max_length=300)]
+Bytes = Annotated[int, Meta(ge=1)]
+
+
+class CatalogModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One model of a pair. Bytes."""
+
+    repository: Annotated[str, Meta(pattern=r"^[\w.-]+/[\w.-]+$")]
+    file: Annotated[str, Meta(pattern=r"\.gguf$")]
+    """Name of its first file; ``*`` stands for anything."""
+    quantization: Text
+    size: Bytes
+    """About, of all its files."""
+    kv_per_token: Bytes
+    """In F16: 2 × layers × KV heads × head width × 2 bytes."""
+    licence: Text
+
+
+class CatalogPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A recommended target with its draft."""
+
+    id: Annotated[str, Meta(pattern=r"^[a-z0-9.-]+$")]
+    title: Text
+    kind: Literal["chat", "code"]
+    memory: Literal[4, 6, 8, 12, 16, 24, 48]
+    """GB of the smallest usual GPU, or of the machine, it is meant for."""
+    runs_on: Annotated[list[Place], Meta(min_length=1)]
+    """Where it is quick enough to be recommended."""
+    context: Annotated[int, Meta(ge=1024)]
+    """Tokens the memory is reckoned for."""
+    why: Text
+    measured: bool
+    """Whether speed and acceptance were measured by us."""
+    target: CatalogModel
+    draft: CatalogModel
+
+    @property
+    def size(self) -> int:
+        """About the bytes to download."""
+        return self.target.size + self.draft.size
+
+    @property
+    def needed(self) -> int:
+        """About the bytes of memory both take, with their KV caches in F16."""
+        kv = (self.target.kv_per_token + self.draft.kv_per_token) * self.context
+        return self.size + kv + BUFFER_BYTES
+
+    def fits(self, place: Place, total: int, free: int) -> bool:
+        """Whether it is meant for so much memory, and there is room now. Bytes."""
+        return place in self.runs_on and self.memory * _LEAST_GB <= total and self.needed <= free
+
+
+class Catalog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file; pairs of the same memory in the order they are recommended."""
+
+    notes: list[Text]
+    """Where its facts come from."""
+    pairs: list[CatalogPair]
+
+    def propose(self, machine: Machine) -> CatalogPair | None:
+        """The best pair to chat with that fits this machine as it is now; ``None``: the bundled guide alone."""
+        for place, total, free in (_gpus(machine), _processor(machine)):
+            fitting = [pair for pair in self.pairs if pair.kind == "chat" and pair.fits(place, total, free)]
+            if fitting:
+                return max(fitting, key=lambda pair: pair.memory)
+        return None
+
+
+def load_catalog() -> Catalog:
+    """The catalogue this version came with."""
+    return msgspec.json.decode(paths.resource("catalog.json").read_bytes(), type=Catalog)
+
+
+def resolve(hub: Hub, pair: CatalogPair) -> Item:
+    """Look a pair up and make one item of it, target and draft. Raises `KnownError`, also if a file is gone."""
+    repositories = [hub.repository(model.repository) for model in (pair.target, pair.draft)]
+    target, draft = map(_chosen, repositories, (pair.target, pair.draft))
+    # What the repositories say now counts; the catalogue's word is for those that say nothing.
+    licences = (repositories[0].licence or pair.target.licence, repositories[1].licence or pair.draft.licence)
+    return item_of(pair.title, target, draft, licences)
+
+
+def _chosen(repository: Repository, wanted: CatalogModel) -> RemoteModel:
+    for model in repository.models:
+        if model.quantization == wanted.quantization and fnmatchcase(model.name.lower(), wanted.file.lower()):
+            return model
+    raise KnownError(
+        f"{repository.id} does not offer {wanted.file} any more. Search for another file of this model instead."
+    )
+
+
+def _gpus(machine: Machine) -> tuple[Place, int, int]:
+    """Total and free bytes for models: on all GPUs with memory of their own, which llama.cpp splits a model over.
+
+    A GPU that shares the system's memory counts where there is no other, or where it has more.
+    """
+    own = [device for device in machine.devices if device.kind == "gpu"]
+    shared = [device for device in machine.devices if device.kind == "integrated"]
+    free_of_own = sum(map(_free, own))
+    free_of_shared = min(max(map(_free, shared), default=0), machine.memory_free - _KEPT_FREE_BYTES)
+    if free_of_shared > free_of_own:
+        return "gpu", max(device.total_bytes for device in shared), free_of_shared
+    return "gpu", sum(device.total_bytes for device in own), free_of_own
+
+
+def _processor(machine: Machine) -> tuple[Place, int, int]:
+    return "processor", machine.memory_total, machine.memory_free - _KEPT_FREE_BYTES
+
+
+def _free(device: Device) -> int:
+    return device.free_bytes or int(_USABLE_SHARE * device.total_bytes)

@@ -1,0 +1,148 @@
+"""Find a draft: small models of the target's family on the hub, judged by their tokenizers, never by their names.
+
+Names only say where to look.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from app.errors import Cancelled
+from app.models.gguf import GgufHeader, ModelFileError
+from app.models.hub.api import Hub
+from app.models.hub.refusals import GatedError, NotFoundError
+from app.models.hub.remote_header import read_remote_header
+from app.models.hub.repository import RemoteModel, Repository, SearchResult
+from app.models.pairing import LARGE_DRAFT_SHARE, Verdict, compare
+
+BEST_SHARE = 1 / 10
+"""Of the target's size: smaller drafts cost next to nothing."""
+MAX_CHECKED = 8
+"""Candidates whose header is read, some megabytes each."""
+_MAX_CHECKED_PER_SEARCH = 3
+"""The others of a search are mostly the same model from somebody else."""
+_RESULTS_PER_SEARCH = 10
+_PREFERRED = ("Q8_0", "Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K")
+"""For drafts: what is read fast, and exact enough to guess well."""
+
+_SMALL_MODELS = (
+    ("qwen2.5-coder", ("Qwen2.5-Coder-0.5B", "Qwen2.5-0.5B", "Qwen2.5-Coder-1.5B")),
+    ("deepseek-r1-distill-qwen", ("DeepSeek-R1-DRAFT", "DeepSeek-R1-Distill-Qwen-1.5B")),
+    ("deepseek-r1-distill-llama", ("Llama-3.2-1B",)),
+    ("qwen2.5", ("Qwen2.5-0.5B", "Qwen2.5-1.5B")),
+    ("qwen2", ("Qwen2-0.5B",)),
+    ("qwen3.5", ("Qwen3.5-0.8B", "Qwen3.5-2B")),
+    ("qwen3", ("Qwen3-0.6B", "Qwen3-1.7B")),
+    ("llama-3", ("Llama-3.2-1B", "Llama-3.2-3B")),
+    ("gemma-3", ("gemma-3-270m", "gemma-3-1b")),
+    ("glm-4.5", ("GLM-4.5-DRAFT",)),
+    ("mistral-small", ("Mistral-Small-DRAFT",)),
+    ("smollm2", ("SmolLM2-135M", "SmolLM2-360M")),
+    ("granite-3", ("granite-3 2b",)),
+    ("falcon3", ("Falcon3-1B",)),
+    ("olmo-2", ("OLMo-2-0425-1B",)),
+)
+"""Part of a target's name → what to search for. The first that matches counts."""
+_SIZE = re.compile(r"(?<![A-Za-z0-9.])(\d{1,4}(?:\.\d{1,2})?)(?:x\d+)?([bm])(?![A-Za-z0-9])", re.IGNORECASE)
+
+
+class DraftCandidate(NamedTuple):
+    """A model that could draft, and whether it fits the target."""
+
+    repository: str
+    model: RemoteModel
+    licence: str
+    verdict: Verdict
+    """Also says why a candidate could not be judged."""
+    share: float
+    """Its size ÷ the target's."""
+
+
+def find_drafts(
+    hub: Hub, target: GgufHeader, base_models: Sequence[str] = (), stopped: Callable[[], bool] = lambda: False
+) -> Iterator[DraftCandidate]:
+    """Candidates one after the other, as they are judged; `in_order` sorts them.
+
+    ``base_models`` are those the target's repository names. Raises `KnownError` when the hub cannot be asked, and
+    `Cancelled` soon after ``stopped()`` is true.
+    """
+    left = MAX_CHECKED
+    seen: set[str] = set()
+    for words in search_words([target.name, target.path.stem, *base_models]):
+        found = _small(hub.search(words, "downloads", _RESULTS_PER_SEARCH), target.parameters, seen)
+        judged = (_judged(hub, target, result, stopped) for result in found)
+        fresh = (candidate for candidate in judged if candidate is not None)
+        for candidate in islice(fresh, min(left, _MAX_CHECKED_PER_SEARCH)):
+            left -= 1
+            yield candidate
+
+
+def in_order(candidates: Iterable[DraftCandidate]) -> list[DraftCandidate]:
+    """Those that fit first; among them those of at most a tenth of the target's size, the largest of them first."""
+
+    def key(candidate: DraftCandidate) -> tuple[bool, bool, float]:
+        small = candidate.share <= BEST_SHARE
+        return not candidate.verdict.fits, not small, -candidate.share if small else candidate.share
+
+    return sorted(candidates, key=key)
+
+
+def search_words(names: Iterable[str]) -> list[str]:
+    """What to search for, from the names of a model and of those it was made from."""
+    words: list[str] = []
+    for name in names:
+        plain = re.sub(r"[\s_]+", "-", name.rpartition("/")[2].strip()).lower()
+        family = next((small for begin, small in _SMALL_MODELS if begin in plain), None)
+        size = _SIZE.search(plain)
+        if family is not None:
+            words += family
+        elif size is not None and len(stem := plain[: size.start()].strip("-")) >= 3:
+            words += [f"{stem} draft", stem]
+    return list(dict.fromkeys(words))
+
+
+def named_parameters(name: str) -> float | None:
+    """The number of parameters a name tells: 0.6e9 for ``Qwen3-0.6B-GGUF``."""
+    found = _SIZE.search(name.rpartition("/")[2])
+    return None if found is None else float(found[1]) * (1e9 if found[2].lower() == "b" else 1e6)
+
+
+def _small(results: Iterable[SearchResult], parameters: int, seen: set[str]) -> Iterator[SearchResult]:
+    """Those not seen yet, without those whose names say that they are too large, which saves asking for them."""
+    for found in results:
+        too_large = (named_parameters(found.id) or 0) > parameters * LARGE_DRAFT_SHARE
+        if found.id not in seen and not too_large:
+            seen.add(found.id)
+            yield found
+
+
+def _judged(hub: Hub, target: GgufHeader, found: SearchResult, stopped: Callable[[], bool]) -> DraftCandidate | None:
+    """The best file of a repository as a candidate; ``None`` if all are too large, or it is gone."""
+    if stopped():
+        raise Cancelled
+    try:
+        repository = hub.repository(found.id)
+    except NotFoundError:
+        return None
+    model = best_draft(repository, target.tensor_bytes)
+    if model is None:
+        return None
+    try:
+        verdict = compare(target, read_remote_header(hub.network, model, stopped))
+    except (ModelFileError, GatedError, NotFoundError) as error:
+        verdict = Verdict(False, str(error))
+    return DraftCandidate(found.id, model, repository.licence, verdict, model.size / max(1, target.tensor_bytes))
+
+
+def best_draft(repository: Repository, target_bytes: int) -> RemoteModel | None:
+    """The model to draft with for a target of this size: of the best quantization that is small enough."""
+    for limit in (BEST_SHARE * target_bytes, LARGE_DRAFT_SHARE * target_bytes):
+        small = [model for model in repository.models if model.size <= limit]
+        for quantization in _PREFERRED:
+            named = [model for model in small if model.quantization == quantization]
+            if named:
+                return named[0]
+    return next((model for model in repository.models if model.size <= LARGE_DRAFT_SHARE * target_bytes), None)

@@ -1,0 +1,126 @@
+"""Headers of models that are not downloaded: their first megabytes, through the same parser as files on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import httpx2
+
+from app.errors import Cancelled, KnownError
+from app.models.gguf import GgufHeader, ModelFileError, check_loadable, read_header_from
+from app.models.hub.network import Network
+from app.models.hub.refusals import refused
+from app.models.hub.repository import RemoteFile, RemoteModel
+from app.models.pairing import Verdict, compare
+from app.models.text import printable
+
+FIRST_PIECE = 256 * 1024
+LARGEST_PIECE = 1024 * 1024
+"""Most that can be fetched in vain; small headers are fetched in smaller pieces."""
+
+
+class RemotePair(NamedTuple):
+    """Two models before they are downloaded; their headers are what `app.models` makes plans from."""
+
+    target: GgufHeader
+    draft: GgufHeader
+    verdict: Verdict
+
+
+def read_remote_header(network: Network, model: RemoteModel, stopped: Callable[[], bool] = lambda: False) -> GgufHeader:
+    """Read and check a header with range requests: about as many bytes as the header has, and at most twice as many.
+
+    Raises `ModelFileError` for a file that is no model, `KnownError` when the network or the hub fails, and
+    `Cancelled` soon after ``stopped()`` is true.
+    """
+    header = read_header_from(_Remote(network, model, stopped), Path(model.files[0].path))
+    check_loadable(header)
+    return header
+
+
+def read_remote_pair(
+    network: Network, target: RemoteModel, draft: RemoteModel, stopped: Callable[[], bool] = lambda: False
+) -> RemotePair:
+    """Whether two models would fit each other, from their tokenizers. Raises as `read_remote_header` does."""
+    first = read_remote_header(network, target, stopped)
+    second = read_remote_header(network, draft, stopped)
+    return RemotePair(first, second, compare(first, second))
+
+
+def file_url(endpoint: str, file: RemoteFile) -> str:
+    """Where the hub has this file."""
+    return f"{endpoint}/{file.repository}/resolve/{file.commit}/{quote(file.path)}"
+
+
+class _Remote:
+    """The files of one model, as a `Source`."""
+
+    def __init__(self, network: Network, model: RemoteModel, stopped: Callable[[], bool]) -> None:
+        self._network = network
+        self._files = {file.path: file for file in model.files}
+        self._stopped = stopped
+
+    @contextmanager
+    def opened(self, path: Path) -> Iterator[tuple[_Pieces, int]]:
+        file = self._files[path.as_posix()]
+        yield _Pieces(self._network, file, self._stopped), file.size
+
+    def has(self, path: Path) -> bool:
+        return path.as_posix() in self._files
+
+
+class _Pieces:
+    """A file from its start on, fetched piece by piece."""
+
+    def __init__(self, network: Network, file: RemoteFile, stopped: Callable[[], bool]) -> None:
+        self._network = network
+        self._file = file
+        self._stopped = stopped
+        self._position = 0
+
+    def read(self, size: int) -> bytes:
+        # No more than there is already, so that at most twice the header is fetched.
+        piece = min(max(FIRST_PIECE, self._position), LARGEST_PIECE)
+        data = self._fetch(min(size, piece, self._file.size - self._position))
+        self._position += len(data)
+        return data
+
+    def _fetch(self, size: int) -> bytes:
+        if size <= 0:
+            return b""
+        endpoint = self._network.endpoint
+        headers = {"Range": f"bytes={self._position}-{self._position + size - 1}"}
+        url = file_url(endpoint, self._file)
+        with self._network.stream(url, purpose="model header", headers=headers) as response:
+            self._check(response, endpoint)
+            data = b""
+            for chunk in response.iter_raw():
+                if self._stopped():
+                    raise Cancelled
+                data += chunk
+                if len(data) >= size:
+                    break
+        return data[:size]
+
+    def _check(self, response: httpx2.Response, endpoint: str) -> None:
+        if self._stopped():
+            raise Cancelled
+        if response.status_code == 416:
+            raise self._other_size()
+        if response.status_code >= 400:
+            raise refused(response, endpoint, self._file.repository)
+        if response.status_code != 206:
+            host = printable(response.url.host)
+            raise KnownError(
+                f"{host} does not send parts of files, so models cannot be checked before they are downloaded."
+            )
+        start, _, total = response.headers.get("Content-Range", "").partition("/")
+        if not start.startswith(f"bytes {self._position}-") or total != str(self._file.size):
+            raise self._other_size()
+
+    def _other_size(self) -> ModelFileError:
+        return ModelFileError(Path(self._file.path), "is not as large as its page says. Look the repository up again.")

@@ -1,0 +1,120 @@
+"""The access token for gated repositories: in the system's keyring, never in a file, a log or another process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from typing import TYPE_CHECKING, Literal
+
+from app.errors import KnownError
+
+if TYPE_CHECKING:
+    from keyring.backend import KeyringBackend
+
+SERVICE = "Slipstream"
+TOKEN_VARIABLE = "HF_TOKEN"
+Kept = Literal["nowhere", "keyring", "memory", "environment"]
+_TOKEN = re.compile(r"[\x21-\x7e]{1,1000}")
+_NOT_SAFE = ("keyrings.alt", "keyring.backends.fail", "keyring.backends.null")
+"""Backends that keep secrets in plain files, or nowhere."""
+
+_log = logging.getLogger(__name__)
+
+
+class TokenStore:
+    """One access token for each hub. Safe from any thread.
+
+    Not for the window's thread: a keyring may ask the user for its password before it answers. Where there is no
+    keyring a token is kept in memory until Slipstream ends. HF_TOKEN is used where no other is kept, and never stored.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tokens: dict[str, str | None] = {}
+        self._in_keyring: set[str] = set()
+        self._memory_only = False
+
+    @property
+    def memory_only(self) -> bool:
+        """Whether the keyring failed, so that tokens are forgotten when Slipstream ends. Does not wait for it."""
+        return self._memory_only
+
+    def get(self, host: str) -> str | None:
+        """The token for a hub, as ``huggingface.co``; the keyring is asked once."""
+        with self._lock:
+            return self._own(host) or _from_environment()
+
+    def kept(self, host: str) -> Kept:
+        """Where the token `get` gives comes from."""
+        with self._lock:
+            if self._own(host) is not None:
+                return "keyring" if host in self._in_keyring else "memory"
+            return "environment" if _from_environment() else "nowhere"
+
+    def set(self, host: str, token: str) -> None:
+        """Keep a token, in place of an earlier one. Raises `KnownError` for what cannot be one."""
+        token = token.strip()
+        if not _TOKEN.fullmatch(token):
+            raise KnownError("This is no access token. Copy it again from your settings on Hugging Face.")
+        with self._lock:
+            self._tokens[host] = token
+            self._in_keyring.discard(host)
+            try:
+                _keyring().set_password(SERVICE, host, token)
+                self._in_keyring.add(host)
+                self._memory_only = False
+            except Exception as error:
+                self._failed(error)
+
+    def delete(self, host: str) -> None:
+        """Forget a token. Raises `KnownError` if the keyring keeps it; HF_TOKEN stays in the environment."""
+        with self._lock:
+            stored = self._own(host) is not None and host in self._in_keyring
+            self._tokens[host] = None
+            self._in_keyring.discard(host)
+            try:
+                _keyring().delete_password(SERVICE, host)
+            except Exception as error:
+                if stored:
+                    self._failed(error)
+                    raise KnownError(
+                        "The system's keyring did not let go of the access token. "
+                        f"Remove the entry {SERVICE} there yourself."
+                    ) from None
+
+    def _own(self, host: str) -> str | None:
+        if host not in self._tokens:
+            self._tokens[host] = None
+            try:
+                found = _keyring().get_password(SERVICE, host)
+            except Exception as error:
+                self._failed(error)
+                return None
+            if found and _TOKEN.fullmatch(found):
+                self._tokens[host] = found
+                self._in_keyring.add(host)
+        return self._tokens[host]
+
+    def _failed(self, error: Exception) -> None:
+        # Backends raise whatever their system's services do. Their texts stay out of the log: they may name secrets.
+        self._memory_only = True
+        _log.info("no keyring: %s", type(error).__name__)
+
+
+def _keyring() -> KeyringBackend:
+    """The system's keyring; raises anything where there is none."""
+    import keyring
+    from keyring.errors import NoKeyringError
+
+    chosen = keyring.get_keyring()
+    for backend in getattr(chosen, "backends", None) or [chosen]:
+        if not type(backend).__module__.startswith(_NOT_SAFE):
+            return backend  # type: ignore[no-any-return]
+    raise NoKeyringError
+
+
+def _from_environment() -> str | None:
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    return token if _TOKEN.fullmatch(token) else None
