@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from app.models.machine import Machine
+from app.models.text import size_text
+
 
 @dataclass(frozen=True)
 class FitBadge:
@@ -16,3 +19,17 @@ class FitBadge:
 
 
 UNKNOWN_FIT = FitBadge("–", detail="Not known yet.")
+
+
+def badge_for_size(needed: int, machine: Machine) -> FitBadge:
+    """By ``needed`` bytes alone, before a header is known."""
+    gpu = sum(device.free_bytes for device in machine.devices)
+    about = f"Needs about {size_text(needed)}"
+    if gpu and needed <= gpu:
+        return FitBadge("on the GPU", "good", f"{about}; {size_text(gpu)} are free on the GPU.")
+    if needed <= machine.memory_free:
+        detail = f"{about}; {size_text(machine.memory_free)} of memory are free."
+        return FitBadge("partly on the GPU", "warning", detail) if gpu else FitBadge("in memory", "good", detail)
+    if needed <= gpu + machine.memory_free:
+        return FitBadge("partly on the GPU", "warning", f"{about}, more than the GPU has free.")
+    return FitBadge("too large", "bad", f"{about}; {size_text(max(gpu, machine.memory_free))} are free.")

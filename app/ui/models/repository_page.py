@@ -18,8 +18,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.models.hub.drafts import DraftCandidate
 from app.models.hub.repository import RemoteModel, Repository
-from app.models.pairing import Verdict
 from app.models.text import printable, size_text
 from app.ui import theme
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
@@ -38,15 +38,18 @@ _GATED = {
 class DraftOffer:
     """A draft that was found for the chosen model, and whether it fits."""
 
-    repository: Repository
-    model: RemoteModel
-    verdict: Verdict
+    candidate: DraftCandidate
+
+    @property
+    def fits(self) -> bool:
+        return self.candidate.verdict.fits
 
     @property
     def sentence(self) -> str:
         """What is known about it, in one line."""
-        warning = f" {self.verdict.warning}" if self.verdict.warning else ""
-        return f"{self.verdict.reason}{warning}"
+        verdict = self.candidate.verdict
+        parts = (f"{printable(self.candidate.repository)}:", verdict.reason, verdict.warning, verdict.note)
+        return " ".join(part for part in parts if part)
 
 
 class RepositoryPage(QWidget):
@@ -119,23 +122,28 @@ class RepositoryPage(QWidget):
             self._facts.setText(f"{self._facts.text()}\nThere are no GGUF models in it.")
         self._refresh()
 
+    def show_local_target(self, title: str) -> None:
+        """Drafts are looked for, for a model that is on this computer."""
+        self.clear(f"Drafts for {printable(title, 120)}, which is in the library.")
+
+    def begin_drafts(self) -> None:
+        """A search for drafts begins."""
+        self._clear_drafts()
+        self.show_drafts_status("Looking for drafts: their vocabularies are read and compared …")
+
     def show_fit(self, model: RemoteModel, fit: FitBadge) -> None:
         """Whether this model fits has become known."""
         self._files.change(model, _row_of(model, fit))
 
     def add_draft(self, offer: DraftOffer) -> None:
         """A draft was found, whether it fits or not."""
-        name = printable(offer.model.name, 120)
-        mood = "warning" if offer.verdict.warning else "good"
-        row = _Row(
-            (name, size_text(offer.model.size), "yes" if offer.verdict.fits else "no"),
-            mood if offer.verdict.fits else "quiet",
-            f"{offer.repository.id}\n{offer.sentence}",
-            offer.verdict.fits,
-        )
+        model, verdict = offer.candidate.model, offer.candidate.verdict
+        mood = "quiet" if not offer.fits else "warning" if verdict.warning else "good"
+        cells = (printable(model.name, 120), size_text(model.size), "yes" if offer.fits else "no")
+        row = _Row(cells, mood, offer.sentence, offer.fits)
         self._drafts.add(offer, row)
         self._drafts.show()
-        if offer.verdict.fits and not self._drafts.selectedItems():
+        if offer.fits and not self._drafts.selectedItems():
             self._drafts.choose(offer)
 
     def show_drafts_status(self, text: str) -> None:
@@ -189,13 +197,17 @@ class RepositoryPage(QWidget):
         self._page.setVisible(self._repository is not None)
         self._token.setVisible(self._repository is not None and self._repository.gated != "no")
         self._find.setVisible(has_model)
-        self._get.setVisible(self._repository is not None)
-        self._get.setEnabled(has_model)
-        self._get.setText(f"Get with draft (+{size_text(offer.model.size)})" if offer else "Get")
+        self._get.setVisible(self._repository is not None or offer is not None)
+        self._get.setEnabled(has_model or offer is not None)
+        if offer is None:
+            self._get.setText("Get")
+        else:
+            size = size_text(offer.candidate.model.size)
+            self._get.setText(f"Get with draft (+{size})" if has_model else f"Get this draft ({size})")
 
     def _offer(self) -> DraftOffer | None:
         chosen = self._drafts.chosen()
-        return chosen if isinstance(chosen, DraftOffer) and chosen.verdict.fits else None
+        return chosen if isinstance(chosen, DraftOffer) and chosen.fits else None
 
     @Slot()
     def _on_page(self) -> None:
@@ -204,8 +216,6 @@ class RepositoryPage(QWidget):
 
     @Slot()
     def _on_find(self) -> None:
-        self._clear_drafts()
-        self.show_drafts_status("Looking for drafts …")
         self.drafts_requested.emit(self._repository, self._files.chosen())
 
     @Slot()

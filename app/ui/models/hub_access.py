@@ -1,0 +1,177 @@
+"""Hugging Face beside the window's thread: searches, repositories, drafts, the access token."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from PySide6.QtCore import QObject, Signal
+
+from app.errors import Cancelled, KnownError
+from app.models.downloads.item import Item
+from app.models.gguf import GgufHeader, read_header
+from app.models.hub.api import Hub, Sort
+from app.models.hub.catalog import CatalogPair, resolve
+from app.models.hub.drafts import DraftCandidate, find_drafts
+from app.models.hub.network import Network, NetworkSettings, Traffic
+from app.models.hub.remote_header import read_remote_header
+from app.models.hub.repository import RemoteModel, Repository, SearchResult
+from app.models.hub.tokens import Kept, TokenStore
+from app.settings import Settings
+from app.ui.background import Doorbell
+
+_AT_ONCE = 4
+
+T = TypeVar("T")
+Failed = Callable[[KnownError], None]
+
+
+class HubAccess(QObject):
+    """One for the app.
+
+    Attributes:
+        network: The one way to the network, which the downloads use too.
+
+    Signals:
+        draft_found: A `DraftCandidate` of the search for drafts that is running.
+    """
+
+    draft_found = Signal(object)
+
+    def __init__(self, values: Settings, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._values = values
+        self._tokens = TokenStore()
+        self.network = Network(_network_settings(values), self._token)
+        self._hub = Hub(self.network)
+        self._pool = ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="hub")
+        self._bell = Doorbell(self)
+        self._closed = threading.Event()
+        self._finding = threading.Event()
+        """Set to end the search for drafts that is running; each search has its own."""
+
+    def apply_settings(self) -> None:
+        """The settings of the network have changed."""
+        self.network.settings = _network_settings(self._values)
+
+    def endpoint_problem(self) -> str:
+        """Why the address in the settings cannot be used; empty where it can."""
+        try:
+            urlsplit(self.network.endpoint)
+        except KnownError as error:
+            return str(error)
+        return ""
+
+    def page(self, repository: str) -> str:
+        """The address of a repository's page."""
+        return f"{self.network.endpoint}/{repository}"
+
+    def traffic(self) -> list[Traffic]:
+        """What was asked of the network since the start, newest first."""
+        return self.network.traffic()
+
+    # ------------------------------------------------------------ questions
+
+    def search(self, words: str, sort: Sort, done: Callable[[list[SearchResult]], None], failed: Failed) -> None:
+        self._run(partial(self._hub.search, words, sort), done, failed)
+
+    def repository(self, repository: str, done: Callable[[Repository], None], failed: Failed) -> None:
+        self._run(partial(self._hub.repository, repository), done, failed)
+
+    def header(self, model: RemoteModel, done: Callable[[GgufHeader], None], failed: Failed) -> None:
+        """What a model is, before it is downloaded."""
+        self._run(partial(read_remote_header, self.network, model, self._closed.is_set), done, failed)
+
+    def resolve(self, pair: CatalogPair, done: Callable[[Item], None], failed: Failed) -> None:
+        """What is to be downloaded for a pair of the catalogue."""
+        self._run(partial(resolve, self._hub, pair), done, failed)
+
+    def find_drafts_for_file(self, path: Path, done: Callable[[int], None], failed: Failed) -> None:
+        """Drafts for a model on this computer. Each is told by `draft_found`; ``done`` gets how many there were."""
+        self._find(lambda: read_header(path), (), done, failed)
+
+    def find_drafts_for_remote(
+        self, repository: Repository, model: RemoteModel, done: Callable[[int], None], failed: Failed
+    ) -> None:
+        """The same for a model that is not downloaded."""
+        stopped = self._closed.is_set
+        self._find(lambda: read_remote_header(self.network, model, stopped), repository.base_models, done, failed)
+
+    def stop_finding(self) -> None:
+        """End the search for drafts."""
+        self._finding.set()
+
+    # ------------------------------------------------------------ the token
+
+    def token_kept(self, done: Callable[[Kept], None]) -> None:
+        """Where the access token is kept."""
+        self._run(lambda: self._tokens.kept(self._host()), done, None)
+
+    def set_token(self, token: str, done: Callable[[Kept], None], failed: Failed) -> None:
+        def keep() -> Kept:
+            self._tokens.set(self._host(), token)
+            return self._tokens.kept(self._host())
+
+        self._run(keep, done, failed)
+
+    def forget_token(self, done: Callable[[Kept], None], failed: Failed) -> None:
+        def forget() -> Kept:
+            self._tokens.delete(self._host())
+            return self._tokens.kept(self._host())
+
+        self._run(forget, done, failed)
+
+    def close(self) -> None:
+        """Answer nothing any more, and close all connections."""
+        self._closed.set()
+        self._finding.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.network.close()
+
+    # ------------------------------------------------------------ inside
+
+    def _find(
+        self, header: Callable[[], GgufHeader], bases: Sequence[str], done: Callable[[int], None], failed: Failed
+    ) -> None:
+        self._finding.set()
+        stop = self._finding = threading.Event()
+
+        def find() -> int:
+            found: Iterable[DraftCandidate] = find_drafts(self._hub, header(), bases, stop.is_set)
+            number = 0
+            for candidate in found:
+                if stop.is_set():
+                    raise Cancelled
+                self.draft_found.emit(candidate)  # from this thread: Qt queues it
+                number += 1
+            return number
+
+        self._run(find, done, failed)
+
+    def _run(self, function: Callable[[], T], done: Callable[[T], None] | None, failed: Failed | None) -> None:
+        def call() -> T:
+            try:
+                return function()
+            except Cancelled:
+                raise KnownError("Stopped.") from None
+
+        def unless_closed(call: Callable[[T], None] | None) -> Callable[[T], None] | None:
+            return None if call is None else lambda value: None if self._closed.is_set() else call(value)
+
+        if not self._closed.is_set():
+            self._bell.when_done(self._pool.submit(call), unless_closed(done), failed)
+
+    def _host(self) -> str:
+        return urlsplit(self.network.endpoint).hostname or ""
+
+    def _token(self) -> str | None:
+        return self._tokens.get(self._host())
+
+
+def _network_settings(values: Settings) -> NetworkSettings:
+    return NetworkSettings(endpoint=values.hub_endpoint, offline=values.offline, token_to_mirror=values.token_to_mirror)

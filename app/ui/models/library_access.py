@@ -1,0 +1,193 @@
+"""The library beside the window's thread: looking into folders, ranking drafts, checking, deleting and moving files."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from PySide6.QtCore import QObject, Signal
+
+from app import paths
+from app.errors import Cancelled, KnownError
+from app.models import trials as kept_trials
+from app.models import usage as kept_usage
+from app.models.folders import ModelFolder, found_folders
+from app.models.library import Library, LibraryEntry
+from app.models.moving import move_folder
+from app.models.origins import Origins
+from app.models.ranking import Judge, RankedDraft, rank_drafts
+from app.models.trials import Trials
+from app.models.usage import Usage
+from app.models.verifying import verify
+from app.settings import Settings
+from app.ui.background import Doorbell
+
+INDEX_NAME = "library.json"
+_PROGRESS_SHARE = 0.002
+"""A step of progress worth telling."""
+
+T = TypeVar("T")
+Failed = Callable[[KnownError], None]
+
+
+def models_folder(values: Settings) -> Path:
+    """Where downloaded models go."""
+    return Path(values.models_folder) if values.models_folder else paths.models_dir()
+
+
+class LibraryAccess(QObject):
+    """One for the app. Everything slow happens in one thread, in the order it was asked for.
+
+    Attributes:
+        origins, trials: What is known of downloaded files and of pairs; safe from any thread.
+
+    Signals:
+        scanned: The `LibraryEntry`s of the last look.
+        scan_failed: A `KnownError`.
+        progressed: How far a check or a move is, 0 to 1.
+    """
+
+    scanned = Signal(list)
+    scan_failed = Signal(object)
+    progressed = Signal(float)
+
+    def __init__(self, values: Settings, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        data = paths.data_dir()
+        self._values = values
+        self.origins = Origins(data / "origins.json")
+        self.trials = Trials(data / kept_trials.FILE_NAME)
+        self._usage = Usage(data / kept_usage.FILE_NAME)
+        self._library = self._make_library()
+        self._entries: list[LibraryEntry] = []
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="library")
+        self._bell = Doorbell(self)
+        self._stop = threading.Event()
+        self._closed = threading.Event()
+        self._told = 0.0
+
+    # ------------------------------------------------------------ what is there
+
+    def entries(self) -> list[LibraryEntry]:
+        """What the last look found."""
+        return list(self._entries)
+
+    def entry(self, path: str) -> LibraryEntry | None:
+        return next((entry for entry in self._entries if str(entry.path) == path), None)
+
+    def notices(self) -> list[str]:
+        """What the user should know about the last look."""
+        return list(self._library.notices)
+
+    def would_free(self, entry: LibraryEntry) -> int:
+        """Bytes."""
+        return self._library.would_free(entry)
+
+    # ------------------------------------------------------------ what takes time
+
+    def scan(self) -> None:
+        """Look into all folders, as the settings have them now; `scanned` or `scan_failed` answers."""
+        self._library = self._make_library()
+        self._run(partial(self._library.scan, self._closed.is_set), self._on_scanned, self.scan_failed.emit)
+
+    def find(self, done: Callable[[list[ModelFolder]], None]) -> None:
+        """Folders of other apps that are not looked into yet."""
+        known = {folder.path for folder in self._library.folders}
+        self._run(found_folders, lambda found: done([one for one in found if one.path not in known]), None)
+
+    def rank(self, target: LibraryEntry, done: Callable[[list[RankedDraft]], None]) -> None:
+        """All other models as drafts for ``target``, the most promising first."""
+        library, entries = self._library, self.entries()
+
+        def rank() -> list[RankedDraft]:
+            ranked = rank_drafts(target, entries, self.trials, Judge(library.differences))
+            library.save()
+            return ranked
+
+        self._run(rank, done, None)
+
+    def entry_at(self, path: str, done: Callable[[LibraryEntry], None], failed: Failed) -> None:
+        """A model anywhere on the disk."""
+        self._run(partial(self._library.entry_at, Path(path)), done, failed)
+
+    def verify(self, entry: LibraryEntry, done: Callable[[bool | None], None], failed: Failed) -> None:
+        """Whether its files are what was downloaded; `progressed` tells how far it is."""
+        self._begin()
+        self._run(lambda: verify(entry, self.origins, self._tell, self._is_stopped), done, failed)
+
+    def delete(self, entry: LibraryEntry, done: Callable[[int], None], failed: Failed) -> None:
+        """``done`` gets the bytes freed."""
+        self._run(partial(self._library.delete, entry), done, failed)
+
+    def move(self, new: Path, done: Callable[[list[Path]], None], failed: Failed) -> None:
+        """Move the models folder; ``done`` gets what could not be deleted in the old one."""
+        self._begin()
+        library, old = self._library, models_folder(self._values)
+
+        def move() -> list[Path]:
+            left = move_folder(old, new, self._tell, self._is_stopped)
+            self.origins.moved(old, new)
+            self._usage.moved(old, new)
+            library.moved(old, new)
+            return left
+
+        self._run(move, done, failed)
+
+    def note_use(self, *files: str) -> None:
+        """These were loaded just now."""
+        self._run(partial(self._usage.note, files), None, None)
+
+    def stop(self) -> None:
+        """End a check or a move; its ``failed`` is told so."""
+        self._stop.set()
+
+    def close(self) -> None:
+        """End everything; what was found out is kept."""
+        self._closed.set()
+        self._stop.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    # ------------------------------------------------------------ inside
+
+    def _make_library(self) -> Library:
+        extra = [Path(folder) for folder in self._values.extra_folders]
+        return Library(
+            models_folder(self._values),
+            extra,
+            paths.data_dir() / INDEX_NAME,
+            origins=self.origins,
+            usage=self._usage,
+        )
+
+    def _run(self, function: Callable[[], T], done: Callable[[T], None] | None, failed: Failed | None) -> None:
+        if self._closed.is_set():
+            return
+
+        def call() -> T:
+            try:
+                return function()
+            except Cancelled:
+                raise KnownError("Stopped.") from None
+
+        self._bell.when_done(self._pool.submit(call), done, failed)
+
+    def _on_scanned(self, entries: list[LibraryEntry]) -> None:
+        self._entries = entries
+        self.scanned.emit(entries)
+
+    def _begin(self) -> None:
+        self._stop.clear()
+        self._told = -1.0
+
+    def _tell(self, done: int, total: int) -> None:
+        share = done / total if total else 1.0
+        if share - self._told >= _PROGRESS_SHARE or share == 1.0:
+            self._told = share
+            self.progressed.emit(share)
+
+    def _is_stopped(self) -> bool:
+        return self._stop.is_set()
