@@ -234,7 +234,8 @@ def _check_together(path: Path, values: Mapping[str, Value], tensors: list[Tenso
     claimed = _whole(values, "split.tensors.count") or len(tensors)
     if claimed != len(tensors) or len({tensor.name for tensor in tensors}) != len(tensors):
         raise ModelFileError(
-            path, f"is damaged: its parts hold {len(tensors):,} tensors, not the {claimed:,} different ones of the model."
+            path,
+            f"is damaged: its parts hold {len(tensors):,} tensors, not the {claimed:,} different ones of the model.",
         )
 
 
