@@ -11,13 +11,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from app import __version__
-from app.commands import bench, compare, self_draft
+from app.commands import bench, compare, inspect, models, self_draft
 from app.commands.options import add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
 from app.engine.protocol import GenerationFinished, GenerationStarted, Message, PairLoaded, Round
@@ -60,7 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     bench.add(commands.add_parser("bench", help="measure plain against drafted decoding"))
     compare.add(commands.add_parser("compare", help="compare plain with drafted decoding by kind of text"))
     self_draft.add(commands.add_parser("self-draft", help="experimental: cut a draft from a target's first layers"))
-    _add_inspect(commands.add_parser("inspect", help="say what a GGUF file is, and whether two fit as a pair"))
+    inspect.add(commands.add_parser("inspect", help="say what a GGUF file is, and whether two fit as a pair"))
+    models.add(commands.add_parser("models", help="the models on this machine: list, pair, verify, remove …"))
     return parser
 
 
@@ -72,13 +72,6 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     add_sampling_options(parser, seed="drawn anew each time", max_tokens=1024)
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.set_defaults(command=_generate)
-
-
-def _add_inspect(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument("draft", type=Path, nargs="?", metavar="DRAFT", help="say whether this fits FILE as its draft")
-    parser.add_argument("--json", action="store_true")
-    parser.set_defaults(command=_inspect)
 
 
 # ---------------------------------------------------------------- commands
@@ -138,27 +131,6 @@ def _result(
             "drafters": msgspec.to_builtins(draft.drafters),
         },
     }
-
-
-def _inspect(options: argparse.Namespace) -> int:
-    from app.models import inspect, pairing
-    from app.models.gguf import read_header
-
-    header = read_header(options.file)
-    if options.draft is None:
-        print(_json(inspect.describe(header)) if options.json else inspect.readable(header))
-        return 0
-    draft = read_header(options.draft)
-    verdict = pairing.compare(header, draft)
-    if options.json:
-        print(_json(inspect.describe_pair(header, draft, verdict)))
-    else:
-        print(inspect.readable_pair(header, draft, verdict))
-    return 0 if verdict.fits else 1
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 # ---------------------------------------------------------------- helpers

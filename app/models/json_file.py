@@ -41,9 +41,11 @@ class JsonFile(Generic[T]):
         try:
             content = msgspec.json.decode(data, type=self._kind)
         except (msgspec.MsgspecError, RecursionError) as error:
-            return self._set_aside(str(error))
+            self._set_aside(str(error))
+            return None
         if content.version != self._version:
-            return self._set_aside(f"version {content.version}, not {self._version}")
+            self._set_aside(f"version {content.version}, not {self._version}")
+            return None
         return content
 
     def write(self, content: T) -> None:

@@ -1,0 +1,18 @@
+"""``slipstream models``: the models on this machine."""
+
+from __future__ import annotations
+
+import argparse
+
+from app.commands.models import inspect, listing, pair, remove, verify
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its commands."""
+    parser.epilog = "MODEL, TARGET and DRAFT are a file, or a part of a name in the library that only one model has."
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    listing.add(commands.add_parser("list", help="list the models of all folders"))
+    inspect.add(commands.add_parser("inspect", help="say what a model is, and whether two fit as a pair"))
+    pair.add(commands.add_parser("pair", help="say which drafts fit a target, the most promising first"))
+    verify.add(commands.add_parser("verify", help="check a model's files against their SHA-256"))
+    remove.add(commands.add_parser("remove", help="delete a model's files"))

@@ -1,0 +1,76 @@
+"""The library of a command, and the model that a word on the command line means."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app import paths
+from app.errors import KnownError
+from app.models.gguf import read_header
+from app.models.library import Library, open_library
+from app.models.library_entry import LibraryEntry
+from app.models.text import printable
+from app.settings import SettingsFile
+
+_SHOWN = 5
+
+
+def library() -> Library:
+    """As the settings want it. Raises `KnownError`."""
+    settings = SettingsFile(paths.settings_file())
+    if settings.notice:
+        print(f"slipstream: {settings.notice}", file=sys.stderr)
+    return open_library(settings.values.models_folder, settings.values.extra_folders)
+
+
+def model(of: Library, word: str, entries: Sequence[LibraryEntry] | None = None) -> LibraryEntry:
+    """The model that ``word`` means: a file, or the only one with it in its name. Raises `KnownError`.
+
+    ``entries`` are those of the library, where they are known already.
+    """
+    if Path(word).is_file():
+        return of.entry_at(Path(word))
+    entries = of.scan() if entries is None else entries
+    wanted = word.casefold()
+    found = [entry for entry in entries if wanted in (entry.title.casefold(), entry.where.casefold())]
+    found = found or [entry for entry in entries if wanted in entry.where.casefold()]
+    if not found:
+        if word.lower().endswith(".gguf"):
+            read_header(word)  # says why not
+        raise KnownError(f'No model is called "{printable(word)}". "slipstream models list" shows what there is.')
+    if len(found) > 1:
+        names = ", ".join(printable(entry.where) for entry in found[:_SHOWN])
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise KnownError(
+            f'{len(found)} models have "{printable(word)}" in their names: {names}{more}. Write more of it.'
+        )
+    return found[0]
+
+
+def described(entry: LibraryEntry) -> dict[str, Any]:
+    """An entry as data for JSON; what is not known is ``None``."""
+    facts = msgspec.to_builtins(entry.summary) if entry.summary else None
+    if facts:
+        del facts["shape"]
+    return {
+        "path": str(entry.path),
+        "parts": [str(part) for part in entry.parts],
+        "title": entry.title,
+        "name": entry.where,
+        "folder": str(entry.folder.path),
+        "folder_kind": entry.folder.kind.value,
+        "read_only": entry.read_only,
+        "available": entry.available,
+        "usable": entry.usable,
+        "problem": entry.problem or None,
+        "size": entry.size,
+        "modified": entry.modified,
+        "last_used": entry.last_used,
+        "licence": entry.licence or None,
+        "model": facts,
+    }

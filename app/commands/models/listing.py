@@ -1,0 +1,79 @@
+"""``slipstream models list``: what there is, where, and what cannot be used and why."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import get_args
+
+from app.commands.inspect import as_text
+from app.commands.models import choosing
+from app.models.folders import ModelFolder, found_folders
+from app.models.library import Library
+from app.models.library_entry import LibraryEntry
+from app.models.library_view import SortKey, in_order, matching
+from app.models.text import count_text, printable, size_text
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only models with all of these in their names")
+    parser.add_argument("--sort", choices=get_args(SortKey), default="name", help="default: name")
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry it out; returns the exit status."""
+    library = choosing.library()
+    entries = in_order(matching(library.scan(), " ".join(options.words)), options.sort)
+    offered = [folder for folder in found_folders() if folder.path not in [one.path for one in library.folders]]
+    if options.json:
+        print(as_text(_described(library, entries, offered)))
+    else:
+        print("\n".join([*_table(library, entries), *library.notices, *map(_offer, offered)]))
+    return 0
+
+
+def _described(library: Library, entries: Sequence[LibraryEntry], offered: Sequence[ModelFolder]) -> object:
+    return {
+        "models": [choosing.described(entry) for entry in entries],
+        "folders": [{"path": str(folder.path), "kind": folder.kind.value} for folder in library.folders],
+        "found_folders": [{"path": str(folder.path), "kind": folder.kind.value} for folder in offered],
+        "notices": library.notices,
+    }
+
+
+def _table(library: Library, entries: Sequence[LibraryEntry]) -> list[str]:
+    usable = [entry for entry in entries if entry.usable]
+    others = [entry for entry in entries if not entry.usable]
+    if not entries:
+        return [f"There are no such models in {', '.join(printable(str(one.path), 200) for one in library.folders)}."]
+    width = max((len(printable(entry.where, 60)) for entry in usable), default=0)
+    lines = [_row(entry, width) for entry in usable]
+    if others:
+        lines += ["", "These cannot be used:"] if usable else ["These cannot be used:"]
+        lines += [f"  {printable(entry.where, 60)}: {_reason(entry)}" for entry in others]
+    return lines
+
+
+def _row(entry: LibraryEntry, width: int) -> str:
+    summary = entry.summary
+    assert summary is not None  # it is usable
+    context = f"{summary.training_context:,}" if summary.training_context else "?"
+    used = time.strftime("%Y-%m-%d", time.localtime(entry.last_used)) if entry.last_used else "never used"
+    return (
+        f"{printable(entry.where, 60):<{width}}  {size_text(entry.size):>8}  {count_text(summary.parameters):>7}  "
+        f"{printable(summary.quantization, 10):<8} {context:>9} tokens  {used:<10}  {entry.folder.kind.label}"
+    )
+
+
+def _reason(entry: LibraryEntry) -> str:
+    if not entry.available:
+        return f"its folder, {printable(str(entry.folder.path), 200)}, is not there now."
+    return entry.problem
+
+
+def _offer(folder: ModelFolder) -> str:
+    return f"Models of another app ({folder.kind.label}) are in {printable(str(folder.path), 200)}: add it in Settings."

@@ -1,0 +1,80 @@
+"""``slipstream models pair``: whether a draft fits a target, or which of the library do, the most promising first."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from app import paths
+from app.commands.inspect import as_text
+from app.commands.models import choosing
+from app.models.library_entry import LibraryEntry
+from app.models.ranking import Judge, RankedDraft, rank_drafts
+from app.models.text import printable, size_text
+from app.models.trials import FILE_NAME, Trials
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.add_argument("target", metavar="TARGET")
+    parser.add_argument("draft", nargs="?", metavar="DRAFT", help="only this one (default: all of the library)")
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry it out; returns the exit status: 1 where nothing fits."""
+    library = choosing.library()
+    entries = library.scan()
+    target = choosing.model(library, options.target, entries)
+    candidates = [choosing.model(library, options.draft, entries)] if options.draft else entries
+    trials = Trials(paths.data_dir() / FILE_NAME)
+    ranked = rank_drafts(target, candidates, trials, Judge(library.differences))
+    library.save()
+    if options.json:
+        print(as_text({"target": choosing.described(target), "drafts": [_described(draft) for draft in ranked]}))
+    else:
+        print("\n".join(_lines(target, ranked)))
+    return 0 if any(draft.verdict.fits for draft in ranked) else 1
+
+
+def _described(draft: RankedDraft) -> dict[str, Any]:
+    verdict = draft.verdict
+    return {
+        "position": draft.position,
+        "draft": choosing.described(draft.entry),
+        "fits": verdict.fits,
+        "reason": verdict.reason,
+        "warning": verdict.warning,
+        "note": verdict.note,
+        "target_tokens": verdict.target_tokens,
+        "draft_tokens": verdict.draft_tokens,
+        "first_difference": verdict.first_difference,
+        "share": draft.share if draft.share < math.inf else None,
+        "same_family": draft.same_family,
+        "trial": {**msgspec.to_builtins(draft.trial), "speed_up": draft.trial.speed_up} if draft.trial else None,
+    }
+
+
+def _lines(target: LibraryEntry, ranked: Sequence[RankedDraft]) -> list[str]:
+    lines = [f"Drafts for {printable(target.where)} ({size_text(target.size)}):"]
+    for draft in ranked:
+        lines.append(f"{draft.position:>3}. {printable(draft.entry.where)} ({_size(draft)})")
+        measured = _measured(draft)
+        verdict = draft.verdict
+        lines += [f"     {line}" for line in (verdict.reason, measured, verdict.warning, verdict.note) if line]
+    return lines if ranked else ["There are no other models in the library."]
+
+
+def _size(draft: RankedDraft) -> str:
+    share = f", {draft.share:.0%} of the target" if draft.share < math.inf else ""
+    return size_text(draft.entry.size) + share
+
+
+def _measured(draft: RankedDraft) -> str:
+    trial = draft.trial
+    return f"Measured here: {trial.speed_up:.2f} × plain, {trial.acceptance_rate:.0%} kept." if trial else ""

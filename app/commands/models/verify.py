@@ -1,0 +1,37 @@
+"""``slipstream models verify``: whether a model's files are what was downloaded."""
+
+from __future__ import annotations
+
+import argparse
+
+from app.commands.inspect import as_text
+from app.commands.models import choosing
+from app.commands.session import show_progress
+from app.models.text import printable
+from app.models.verifying import verify
+
+_SENTENCES = {
+    True: "is what was downloaded: the SHA-256 is the same.",
+    False: "has changed or is damaged: the SHA-256 is another one. Download it again.",
+    None: "cannot be checked: its SHA-256 is not known.",
+}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry it out; returns the exit status: 0 only where the files are what they were."""
+    library = choosing.library()
+    entry = choosing.model(library, options.model)
+    same = verify(entry, library.origins, lambda done, total: show_progress(f"verifying {done / total:.0%}"))
+    show_progress("")
+    if options.json:
+        print(as_text({"path": str(entry.path), "same": same}))
+    else:
+        print(f"{printable(entry.where)} {_SENTENCES[same]}")
+    return 0 if same else 1

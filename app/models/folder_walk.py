@@ -1,0 +1,190 @@
+"""The model files in a folder, found without trusting the folder: bounded, without loops, whatever its rights are."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from app.errors import Cancelled
+from app.models.folders import FolderKind, ModelFolder
+from app.models.gguf import PART_NAME
+
+MAX_DEPTH = 8
+MAX_FILES = 10_000
+"""Model files of one folder."""
+MAX_ENTRIES = 200_000
+"""Files and folders that are looked at in one folder."""
+_MAX_MANIFEST_BYTES = 1_000_000
+_OLLAMA_MODEL = "application/vnd.ollama.image.model"
+_OLLAMA_REGISTRY = "registry.ollama.ai"
+_OLLAMA_LIBRARY = "library"
+_DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A file that may be a model, or a part of one."""
+
+    path: Path
+    title: str = ""
+    """What the other app calls it; empty where its own name says it."""
+    sha256: str = ""
+    """Where the file's place says it: the app that put it there has checked it."""
+
+
+@dataclass
+class Walk:
+    """What was found in a folder."""
+
+    files: list[FoundFile] = field(default_factory=list)
+    unreadable: list[Path] = field(default_factory=list)
+    """Folders that could not be opened and links that lead nowhere now."""
+    is_complete: bool = True
+    """False where there was more than the bounds allow."""
+
+
+def walk(folder: ModelFolder, stopped: Callable[[], bool] = lambda: False) -> Walk:
+    """Look through ``folder``. Raises `Cancelled` when told to stop."""
+    walker = _Walker(stopped)
+    if folder.kind is FolderKind.OLLAMA:
+        walker.look_for_manifests(folder.path)
+    elif folder.kind is FolderKind.HUGGING_FACE:
+        for repository in walker.entries(folder.path):
+            if repository.name.startswith("models--"):
+                walker.look(Path(repository.path) / "snapshots", _hugging_face_file)
+    else:
+        walker.look(folder.path, lambda entry: FoundFile(Path(entry.path)))
+    if walker.has_seen_nothing:  # an empty folder may be where a drive is mounted that is not there now
+        walker.found.unreadable.append(folder.path)
+    walker.found.files.sort(key=lambda file: str(file.path))
+    return walker.found
+
+
+class _Walker:
+    def __init__(self, stopped: Callable[[], bool]) -> None:
+        self._stopped = stopped
+        self._seen: set[tuple[int, int]] = set()
+        self._entries = 0
+        self.found = Walk()
+
+    @property
+    def has_seen_nothing(self) -> bool:
+        return self._entries == 0
+
+    def look(self, top: Path, make: Callable[[os.DirEntry[str]], FoundFile], suffix: str = ".gguf") -> None:
+        """Add what ``make`` makes of the files with ``suffix`` below ``top``."""
+        waiting = [(top, 0)]
+        while waiting:
+            folder, depth = waiting.pop()
+            for entry in self.entries(folder):
+                kind = self._kind(entry)
+                if kind == stat.S_IFDIR and depth < MAX_DEPTH:
+                    waiting.append((Path(entry.path), depth + 1))
+                elif kind == stat.S_IFREG and entry.name.lower().endswith(suffix):
+                    self._add(make(entry))
+
+    def look_for_manifests(self, top: Path) -> None:
+        """Add the models that Ollama's manifests name."""
+        named = _Walker(self._stopped)
+        named.look(top / "manifests", lambda entry: FoundFile(Path(entry.path)), suffix="")
+        manifests = [file.path for file in named.found.files]
+        self._entries = named._entries
+        self.found.unreadable, self.found.is_complete = named.found.unreadable, named.found.is_complete
+        # One file often has several names: the one that says most comes first.
+        for manifest in sorted(manifests, key=lambda path: (path.name == "latest", str(path))):
+            for digest in _model_digests(manifest):
+                blob = next((blob for blob in _blobs(top, digest) if blob.is_file()), None)
+                if blob is not None:
+                    self._add(FoundFile(blob, _ollama_name(manifest.relative_to(top / "manifests")), digest))
+
+    def entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
+        """What is in ``folder``, unless it was seen before; names with a dot in front are left out."""
+        if self._stopped():
+            raise Cancelled
+        try:
+            status = folder.stat()
+            if (status.st_dev, status.st_ino) in self._seen:
+                return
+            self._seen.add((status.st_dev, status.st_ino))
+            with os.scandir(folder) as scanned:
+                listed = list(self._bounded(scanned))
+        except (OSError, ValueError):
+            self.found.unreadable.append(folder)
+            return
+        yield from (entry for entry in listed if not entry.name.startswith("."))
+
+    def _bounded(self, scanned: Iterator[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+        for entry in scanned:
+            self._entries += 1
+            if self._entries > MAX_ENTRIES:
+                self.found.is_complete = False
+                return
+            yield entry
+
+    def _kind(self, entry: os.DirEntry[str]) -> int:
+        """The kind of what ``entry`` leads to; 0 where that is nothing."""
+        try:
+            if entry.is_dir():
+                return stat.S_IFDIR
+            if entry.is_file():
+                return stat.S_IFREG
+            if entry.is_symlink():
+                self.found.unreadable.append(Path(entry.path))
+        except OSError:  # a loop of links, or rights
+            self.found.unreadable.append(Path(entry.path))
+        return 0
+
+    def _add(self, file: FoundFile) -> None:
+        if len(self.found.files) < MAX_FILES:
+            self.found.files.append(file)
+        else:
+            self.found.is_complete = False
+
+
+def split_name(path: Path) -> tuple[str, int, int] | None:
+    """Stem, number and count of a part of a split model by its name; ``None`` for other files."""
+    match = PART_NAME.match(path.name)
+    return (match["stem"], int(match["number"]), int(match["count"])) if match else None
+
+
+def _hugging_face_file(entry: os.DirEntry[str]) -> FoundFile:
+    """A link into ``blobs``, where files are called by their hash; a copy where there are no links."""
+    try:
+        blob = Path(os.readlink(entry.path)).name if entry.is_symlink() else ""  # noqa: PTH115 - the same
+    except OSError:
+        blob = ""
+    return FoundFile(Path(entry.path), sha256=blob if _SHA256.fullmatch(blob) else "")
+
+
+def _model_digests(manifest: Path) -> list[str]:
+    """SHA-256 of the model layers; empty for what is no manifest."""
+    try:
+        with manifest.open("rb") as file:
+            content: Any = json.loads(file.read(_MAX_MANIFEST_BYTES))
+        layers = [layer for layer in content["layers"] if layer["mediaType"] == _OLLAMA_MODEL]
+        matches = [_DIGEST.fullmatch(layer["digest"]) for layer in layers]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return []
+    return [match[1] for match in matches if match]
+
+
+def _blobs(top: Path, digest: str) -> tuple[Path, Path]:
+    """Where a blob is, today and in early versions."""
+    return top / "blobs" / f"sha256-{digest}", top / "blobs" / f"sha256:{digest}"
+
+
+def _ollama_name(manifest: Path) -> str:
+    """``llama3.1:8b`` for ``registry.ollama.ai/library/llama3.1/8b``: what stands for itself is left out, as there."""
+    *places, model, tag = manifest.parts if len(manifest.parts) > 1 else ("", *manifest.parts)
+    if places[:1] == [_OLLAMA_REGISTRY]:
+        del places[0]
+        if places == [_OLLAMA_LIBRARY]:
+            del places[0]
+    return f"{'/'.join([*places, model])}:{tag}"

@@ -1,0 +1,37 @@
+"""Digests of large files, with progress and a way to stop."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from app.errors import Cancelled
+
+CHUNK = 4 * 1024 * 1024
+
+
+class Progress:
+    """Counts bytes and tells how many are done, and of how many."""
+
+    def __init__(self, total: int, tell: Callable[[int, int], None]) -> None:
+        self._total = total
+        self._tell = tell
+        self._done = 0
+
+    def add(self, count: int) -> None:
+        """So many more are done."""
+        self._done += count
+        self._tell(self._done, self._total)
+
+
+def sha256_of(path: Path, progress: Progress, stopped: Callable[[], bool]) -> str:
+    """The digest of a file, in hexadecimal. Raises `OSError` and `Cancelled`."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(CHUNK):
+            if stopped():
+                raise Cancelled
+            digest.update(chunk)
+            progress.add(len(chunk))
+    return digest.hexdigest()

@@ -1,0 +1,174 @@
+"""The models on this machine: in our own folder, in folders the user added, in those of other apps.
+
+Headers are read once and kept in an index, so that looking again is quick and a folder that is not there now forgets
+nothing. Only our own folder is ever written to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterable, MutableMapping
+from pathlib import Path
+
+from app import paths
+from app.errors import KnownError
+from app.models.folder_walk import FoundFile, split_name
+from app.models.folders import FolderKind, ModelFolder, extra_folder
+from app.models.gguf import read_header
+from app.models.library_entry import LibraryEntry, Origins, entry_of
+from app.models.library_index import FILE_NAME as INDEX_NAME
+from app.models.library_index import LibraryIndex
+from app.models.library_scan import Scan, read_record, stamps_of
+from app.models.pairing import Difference
+from app.models.text import printable
+from app.models.usage import FILE_NAME as USAGE_NAME
+from app.models.usage import Usage
+
+
+class Library:
+    """Looks for models and deletes them. May be used from several threads: one thing happens at a time."""
+
+    def __init__(
+        self,
+        models_folder: Path,
+        extra_folders: Iterable[Path],
+        index_file: Path,
+        *,
+        origins: Origins | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        self.folders = [ModelFolder(models_folder, FolderKind.OWN), *map(extra_folder, extra_folders)]
+        """In this order; a file that is in several of them is listed once."""
+        self.notices: list[str] = []
+        """What the user should know about the last scan, a sentence each."""
+        self._index = LibraryIndex(index_file)
+        self.origins = origins
+        self._usage = usage
+        self._lock = threading.Lock()
+
+    @property
+    def differences(self) -> MutableMapping[tuple[str, str], Difference | None]:
+        """Which vocabularies were compared token by token before, by fingerprints; for `app.models.ranking`."""
+        return self._index.differences
+
+    def save(self) -> None:
+        """Keep what was found out in the index; `scan`, `delete` and `forget` do that themselves."""
+        with self._lock:
+            self._index.save()
+
+    def scan(self, stopped: Callable[[], bool] = lambda: False) -> list[LibraryEntry]:
+        """All models, by title. Raises `Cancelled` when told to stop; headers that were read by then are kept."""
+        with self._lock:
+            scan = Scan(self._index, self.origins, self._used(), stopped)
+            try:
+                entries = scan.entries(self.folders)
+            finally:
+                self._index.save()
+            self.notices = scan.notices
+            return sorted(entries, key=lambda entry: entry.title.casefold())
+
+    def entry_at(self, path: Path) -> LibraryEntry:
+        """A model anywhere on the disk, for what takes entries. Raises `ModelFileError` when it is not there."""
+        path = path.absolute()
+        folder = next((one for one in self.folders if path.is_relative_to(one.path)), None)
+        group = [FoundFile(path)]
+        name = split_name(path)
+        if name is not None:
+            others = (path.with_name(f"{name[0]}-{part:05d}-of-{name[2]:05d}.gguf") for part in range(2, name[2] + 1))
+            group += [FoundFile(other) for other in others if name[1] == 1 and other.is_file()]
+        try:
+            stamps = stamps_of(group)
+        except (OSError, ValueError):
+            read_header(path)  # says what is wrong
+            raise
+        record = read_record(folder or ModelFolder(path.parent, FolderKind.EXTRA), group, stamps)
+        return entry_of(record, self.origins, last_used=self._used().get(str(path)))
+
+    def check_deletable(self, entry: LibraryEntry) -> None:
+        """Raise `KnownError` for what is not in our own folder."""
+        if entry.read_only:
+            raise KnownError(
+                f"{printable(entry.title)} is in a folder that is not Slipstream's ({entry.folder.kind.label}), where "
+                "nothing is deleted. Delete it there yourself."
+            )
+        top = entry.folder.path.resolve()
+        if not all(part.parent.resolve().is_relative_to(top) for part in entry.parts):
+            raise KnownError(
+                f"{printable(entry.title)} is outside the models folder, which only links to it. Delete it there."
+            )
+
+    def would_free(self, entry: LibraryEntry) -> int:
+        """Bytes that deleting ``entry`` would free: a file that has other names, or is elsewhere, frees nothing."""
+        return sum(map(_freed_by, entry.parts))
+
+    def delete(self, entry: LibraryEntry) -> int:
+        """Delete all its files, and the folders that are empty then; returns the bytes freed.
+
+        Raises `KnownError` for what is not in our own folder and what the system does not let us delete.
+        """
+        with self._lock:
+            self.check_deletable(entry)
+            freed = 0
+            for part in reversed(entry.parts):
+                freed += self._delete_file(part)
+            self._index.records.pop(str(entry.path), None)
+            self._index.save()
+            _remove_emptied(entry.path.parent, entry.folder.path.resolve())
+            return freed
+
+    def forget(self, entry: LibraryEntry) -> None:
+        """No longer list an entry whose folder is not there; it comes back with its folder."""
+        with self._lock:
+            self._index.records.pop(str(entry.path), None)
+            self._index.save()
+
+    def moved(self, old: Path, new: Path) -> None:
+        """The files of the folder ``old`` are in ``new`` now: what is known of them stays known."""
+        with self._lock:
+            self._index.moved(old, new)
+            self._index.save()
+            self.folders = [ModelFolder(new, one.kind) if one.path == old else one for one in self.folders]
+
+    def _used(self) -> dict[str, int]:
+        return self._usage.all() if self._usage else {}
+
+    def _delete_file(self, part: Path) -> int:
+        freed = _freed_by(part)
+        try:
+            part.unlink(missing_ok=True)
+        except OSError as error:
+            raise KnownError(
+                f"{printable(part.name)} could not be deleted: {error.strerror or error}. "
+                "If a model is loaded from it, open another one first."
+            ) from error
+        if self.origins:
+            self.origins.remove(part)
+        return freed
+
+
+def open_library(models_folder: str, extra_folders: Iterable[str]) -> Library:
+    """The library with its files in their places; the arguments are the settings of these names."""
+    return Library(
+        Path(models_folder) if models_folder else paths.models_dir(),
+        map(Path, extra_folders),
+        paths.data_dir() / INDEX_NAME,
+        usage=Usage(paths.data_dir() / USAGE_NAME),
+    )
+
+
+def _freed_by(file: Path) -> int:
+    try:
+        status = file.lstat()
+    except OSError:
+        return 0
+    return status.st_size if file.is_file() and not file.is_symlink() and status.st_nlink <= 1 else 0
+
+
+def _remove_emptied(folder: Path, top: Path) -> None:
+    """Remove ``folder`` and those above it up to ``top``, as far as they are empty."""
+    with contextlib.suppress(OSError):
+        while folder.resolve() != top and folder.resolve().is_relative_to(top):
+            os.rmdir(folder)  # noqa: PTH106 - never anything that is not empty
+            folder = folder.parent

@@ -1,0 +1,96 @@
+"""One model of the library, as lists show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from app.models.folders import FolderKind, ModelFolder
+from app.models.library_index import Record
+from app.models.summary import ModelSummary
+
+
+class Origin(Protocol):
+    """Where a downloaded file came from."""
+
+    @property
+    def sha256(self) -> str: ...
+    @property
+    def licence(self) -> str: ...
+
+
+class Origins(Protocol):
+    """What is known of downloaded files."""
+
+    def get(self, path: Path) -> Origin | None: ...
+    def remove(self, path: Path) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryEntry:
+    """One model, in one file or several. Bytes; seconds since 1970."""
+
+    path: Path
+    """Of its first part, which is what llama.cpp is given."""
+    parts: tuple[Path, ...]
+    """All that are there, the first included."""
+    folder: ModelFolder
+    title: str
+    """What its file is called, without what all names have; Ollama's own name there."""
+    size: int
+    """Of all parts."""
+    modified: float
+    available: bool = True
+    """False while the folder it is in is not there."""
+    summary: ModelSummary | None = field(default=None, repr=False)
+    """``None`` where even the header cannot be read."""
+    problem: str = ""
+    """Why it cannot be loaded, a sentence."""
+    sha256: str = ""
+    """Where the file's place says it."""
+    origin: Origin | None = None
+    last_used: float | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be loaded."""
+        return self.available and not self.problem
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it is in a folder that is not ours."""
+        return self.folder.read_only
+
+    @property
+    def licence(self) -> str:
+        """As its repository or the file names it; empty where neither does."""
+        return (self.origin.licence if self.origin else "") or (self.summary.licence if self.summary else "")
+
+    @property
+    def where(self) -> str:
+        """Its folders inside the folder that was searched, with its title: ``owner/repository/title``."""
+        if self.folder.kind is FolderKind.OLLAMA or not self.path.is_relative_to(self.folder.path):
+            return self.title
+        return (self.path.relative_to(self.folder.path).parent / self.title).as_posix()
+
+
+def entry_of(
+    record: Record, origins: Origins | None, *, available: bool = True, last_used: float | None = None
+) -> LibraryEntry:
+    """The entry of what is known of a model."""
+    path = Path(record.path)
+    return LibraryEntry(
+        path=path,
+        parts=tuple(Path(stamp.path) for stamp in record.stamps),
+        folder=ModelFolder(Path(record.folder), record.kind),
+        title=record.title,
+        size=sum(stamp.size for stamp in record.stamps),
+        modified=max((stamp.modified_ns for stamp in record.stamps), default=0) / 1e9,
+        available=available,
+        summary=record.summary,
+        problem=record.problem,
+        sha256=record.sha256,
+        origin=origins.get(path) if origins else None,
+        last_used=last_used,
+    )

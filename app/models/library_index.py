@@ -1,0 +1,112 @@
+"""What the library knows of model files, kept in one JSON file: headers need not be read again, and a folder that is
+not there now forgets nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import msgspec
+
+from app.models.folders import FolderKind
+from app.models.json_file import JsonFile, Versioned
+from app.models.pairing import Difference
+from app.models.summary import ModelSummary
+
+FILE_NAME = "library.json"
+READER = 1
+"""Counts up when headers are read or summed up otherwise than before; what an older one found is read again."""
+_VERSION = 1
+_MAX_BYTES = 64 * 1024 * 1024
+_MAX_DIFFERENCES = 2000
+
+_log = logging.getLogger(__name__)
+
+
+class Stamp(msgspec.Struct, frozen=True, array_like=True):
+    """By what a file is recognised as unchanged."""
+
+    path: str
+    size: int
+    modified_ns: int
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One model, in one file or several."""
+
+    path: str
+    """Of its first part."""
+    folder: str
+    kind: FolderKind
+    title: str
+    stamps: tuple[Stamp, ...]
+    """All parts that are there, in order."""
+    sha256: str = ""
+    """Where the file's place says it."""
+    reader: int = READER
+    hidden: bool = False
+    """It belongs to another model and is not listed."""
+    summary: ModelSummary | None = None
+    problem: str = ""
+
+
+class _Compared(msgspec.Struct, frozen=True, array_like=True):
+    target: str
+    """Fingerprints of the vocabularies."""
+    draft: str
+    difference: Difference | None
+
+
+class _File(Versioned, kw_only=True):
+    records: list[Record]
+    compared: list[_Compared]
+
+
+class LibraryIndex:
+    """The records by path, and which vocabularies were compared token by token. Read when it is made."""
+
+    def __init__(self, path: Path) -> None:
+        """A file that cannot be read costs the time to read all headers again."""
+        self._file = JsonFile(path, _File, version=_VERSION, max_bytes=_MAX_BYTES)
+        content = None
+        try:
+            content = self._file.read()
+        except OSError as error:
+            _log.warning("The library's index cannot be read: %s", error)
+        self.records: dict[str, Record] = {record.path: record for record in content.records} if content else {}
+        compared = content.compared if content else []
+        self.differences: dict[tuple[str, str], Difference | None] = {
+            (one.target, one.draft): one.difference for one in compared
+        }
+        """By the two fingerprints, the target's first."""
+        self._saved = (dict(self.records), dict(self.differences))
+
+    def save(self) -> None:
+        """Write the file where something has changed. A disk that does not let us costs time later, nothing else."""
+        state = (dict(self.records), dict(self.differences))
+        if state == self._saved:
+            return
+        latest = list(self.differences.items())[-_MAX_DIFFERENCES:]
+        compared = [_Compared(target, draft, difference) for (target, draft), difference in latest]
+        try:
+            self._file.write(_File(version=_VERSION, records=list(self.records.values()), compared=compared))
+        except OSError as error:
+            _log.warning("The library's index could not be kept: %s", error)
+            return
+        self._saved = state
+
+    def moved(self, old: Path, new: Path) -> None:
+        """The files of the folder ``old`` are in ``new`` now."""
+        self.records = {
+            record.path: record for record in (_moved(record, old, new) for record in self.records.values())
+        }
+
+
+def _moved(record: Record, old: Path, new: Path) -> Record:
+    def there(text: str) -> str:
+        path = Path(text)
+        return str(new / path.relative_to(old)) if path.is_relative_to(old) else text
+
+    stamps = tuple(Stamp(there(stamp.path), stamp.size, stamp.modified_ns) for stamp in record.stamps)
+    return msgspec.structs.replace(record, path=there(record.path), folder=there(record.folder), stamps=stamps)

@@ -1,0 +1,165 @@
+"""Moving the models folder, so that an interruption anywhere loses nothing and the same move can be asked for again.
+
+On one file system the folder gets another name. Elsewhere every file is copied, read back and compared before the
+first one is deleted; what an earlier attempt has copied is not copied again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from app.errors import Cancelled, KnownError
+from app.models.hashing import CHUNK, Progress, sha256_of
+from app.models.text import printable, size_text
+
+_COPYING = ".moving"
+"""Behind the name of a copy that is not complete."""
+_CLOCK_STEP = 2.0
+"""Seconds: FAT keeps times no better."""
+
+
+def move_folder(
+    old: Path,
+    new: Path,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[Path]:
+    """Move all files of the folder ``old`` into ``new``; returns those that were copied but could not be deleted.
+
+    ``progress`` is told the bytes that are done, and all. Raises `KnownError` where it cannot be done and `Cancelled`:
+    then ``old`` still has everything.
+    """
+    _check(old, new)
+    try:
+        if _renamed(old, new):
+            return []
+        files = _files(old)
+        _check_free(files, old, new)
+        told = Progress(2 * sum(map(_size, files)), progress)
+        for file in files:
+            _copy(file, new / file.relative_to(old), told, stopped)
+    except OSError as error:
+        raise KnownError(
+            f"The models could not be moved: {error.strerror or error}. They are still in {printable(str(old), 200)}."
+        ) from error
+    return _delete(files, old)
+
+
+def _check(old: Path, new: Path) -> None:
+    one, other = old.resolve(), new.resolve()
+    if not one.is_dir():
+        raise KnownError(f"The folder {printable(str(old), 200)} is not there, so nothing can be moved out of it.")
+    if one == other or one.is_relative_to(other) or other.is_relative_to(one):
+        raise KnownError("The models folder cannot be moved into itself or into a folder it is in. Choose another one.")
+
+
+def _renamed(old: Path, new: Path) -> bool:
+    """Whether another name was enough."""
+    new.parent.mkdir(parents=True, exist_ok=True)
+    if new.is_dir():
+        if any(new.iterdir()):
+            return False
+        new.rmdir()
+    try:
+        old.rename(new)
+    except OSError as error:
+        if error.errno in (errno.EXDEV, errno.EACCES, errno.EPERM, errno.EBUSY):  # Windows: a file is open
+            return False
+        raise
+    return True
+
+
+def _files(folder: Path) -> list[Path]:
+    """All below ``folder`` that are no folders, links not followed."""
+    found = [Path(top) / name for top, _, names in os.walk(folder, onerror=_raise) for name in names]
+    links = [Path(top) / name for top, names, _ in os.walk(folder) for name in names if (Path(top) / name).is_symlink()]
+    return sorted(path for path in [*found, *links] if not path.name.endswith(_COPYING))
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _check_free(files: list[Path], old: Path, new: Path) -> None:
+    """Whether there is space, and whether nothing else is in the way. Before anything is copied."""
+    new.mkdir(parents=True, exist_ok=True)
+    missing = [file for file in files if not _is_copied(file, new / file.relative_to(old))]
+    for file in missing:
+        there = new / file.relative_to(old)
+        if os.path.lexists(there):
+            raise KnownError(f"{printable(str(there), 200)} is there already and is another file. Move it away first.")
+    needed, free = sum(map(_size, missing)), shutil.disk_usage(new).free
+    if needed > free:
+        raise KnownError(
+            f"There is not enough space in {printable(str(new), 200)}: the models need {size_text(needed)}, "
+            f"{size_text(free)} are free."
+        )
+
+
+def _is_copied(file: Path, there: Path) -> bool:
+    """Whether an earlier attempt has copied it: it gets its time and its name only when it was compared."""
+    try:
+        one, other = file.lstat(), there.lstat()
+    except OSError:
+        return False
+    same_kind = stat.S_IFMT(one.st_mode) == stat.S_IFMT(other.st_mode)
+    return same_kind and one.st_size == other.st_size and abs(one.st_mtime - other.st_mtime) <= _CLOCK_STEP
+
+
+def _copy(file: Path, there: Path, progress: Progress, stopped: Callable[[], bool]) -> None:
+    if stopped():
+        raise Cancelled
+    if _is_copied(file, there):
+        progress.add(2 * _size(file))
+        return
+    there.parent.mkdir(parents=True, exist_ok=True)
+    part = there.with_name(there.name + _COPYING)
+    part.unlink(missing_ok=True)
+    try:
+        if file.is_symlink():
+            part.symlink_to(file.parent / file.readlink())
+        elif _copied_digest(file, part, progress, stopped) != sha256_of(part, progress, stopped):
+            raise KnownError(f"The copy of {printable(file.name)} is damaged: check the disk it was written to.")
+        shutil.copystat(file, part, follow_symlinks=False)
+        part.replace(there)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _copied_digest(file: Path, part: Path, progress: Progress, stopped: Callable[[], bool]) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb", buffering=0) as source, part.open("wb", buffering=0) as target:
+        while chunk := source.read(CHUNK):
+            if stopped():
+                raise Cancelled
+            target.write(chunk)
+            digest.update(chunk)
+            progress.add(len(chunk))
+        os.fsync(target.fileno())
+    return digest.hexdigest()
+
+
+def _delete(files: list[Path], old: Path) -> list[Path]:
+    left = []
+    for file in files:
+        try:
+            file.unlink()
+        except OSError:
+            left.append(file)
+    for top, _, _ in os.walk(old, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(top)  # noqa: PTH106 - never anything that is not empty
+    return left
+
+
+def _size(file: Path) -> int:
+    status = file.lstat()
+    return 0 if file.is_symlink() else status.st_size

@@ -1,0 +1,159 @@
+"""Which drafts suit a target: all that are there, the most promising first, those that do not fit last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.models.gguf import ModelFileError, read_header
+from app.models.library_entry import LibraryEntry
+from app.models.pairing import LARGE_DRAFT_SHARE, Difference, Verdict, first_difference, judge
+from app.models.tokenizer import Tokenizer
+from app.models.trials import FileKey, Trial, Trials
+
+SMALL_DRAFT_SHARE = 1 / 10
+"""Drafts up to this share of the target's size are the best guess."""
+_USUAL_SHARE = 1 / 30
+"""Of the pairs seen in the wild: a smaller draft is accepted less, a larger one costs more."""
+
+
+@dataclass(frozen=True)
+class RankedDraft:
+    """A candidate and what speaks for and against it."""
+
+    entry: LibraryEntry
+    verdict: Verdict
+    share: float
+    """Its size ÷ the target's."""
+    same_family: bool
+    trial: Trial | None
+    """The latest one of this pair on this machine."""
+    position: int
+    """From 1."""
+
+    @property
+    def warning(self) -> str | None:
+        """What speaks against it although it fits."""
+        return self.verdict.warning
+
+
+class Judge:
+    """Decides on pairs of entries: from their summaries, and from the tokens themselves only where it must."""
+
+    def __init__(self, known: MutableMapping[tuple[str, str], Difference | None] | None = None) -> None:
+        """``known`` is what comparing tokens brought before, by fingerprints; it is added to."""
+        self._known = {} if known is None else known
+        self._target: tuple[Path, Tokenizer] | None = None
+
+    def verdict(self, target: LibraryEntry, draft: LibraryEntry) -> Verdict:
+        """Whether ``draft`` can draft for ``target``, with the reason."""
+        for role, entry in (("target", target), ("draft", draft)):
+            if entry.problem:
+                return Verdict(False, entry.problem)
+            if not entry.available:
+                return Verdict(False, f"The {role} is in a folder that is not there now.")
+        assert target.summary is not None and draft.summary is not None  # or there was a problem
+        try:
+            return judge(target.summary, draft.summary, lambda: self._difference(target, draft))
+        except ModelFileError as error:
+            return Verdict(False, str(error))
+
+    def _difference(self, target: LibraryEntry, draft: LibraryEntry) -> Difference | None:
+        """Reads the tokens of both, unless such lists were compared before. Raises `ModelFileError`."""
+        key = _fingerprint(target), _fingerprint(draft)
+        if key not in self._known:
+            if self._target is None or self._target[0] != target.path:
+                self._target = target.path, _tokenizer(target.path)
+            self._known[key] = first_difference(self._target[1], _tokenizer(draft.path))
+        return self._known[key]
+
+
+def rank_drafts(
+    target: LibraryEntry, candidates: Iterable[LibraryEntry], trials: Trials | None = None, judge: Judge | None = None
+) -> list[RankedDraft]:
+    """All ``candidates`` but the target itself, best first.
+
+    What was measured comes before guesses: a pair that was quicker than plain first, one that was slower behind what
+    was not tried. Guesses go by size (`SMALL_DRAFT_SHARE`, `LARGE_DRAFT_SHARE`), then by family, then by how near the
+    size is to that of usual pairs. What does not fit comes last, with its reason.
+    """
+    judge = judge or Judge()
+    measured = _latest_trials(target, trials)
+    unordered = [
+        _candidate(target, entry, judge.verdict(target, entry), measured)
+        for entry in candidates
+        if entry.path != target.path
+    ]
+    ordered = sorted(unordered, key=_rank)
+    return [
+        RankedDraft(one.entry, one.verdict, one.share, one.same_family, one.trial, position)
+        for position, one in enumerate(ordered, 1)
+    ]
+
+
+def _candidate(
+    target: LibraryEntry, entry: LibraryEntry, verdict: Verdict, measured: Mapping[FileKey, Trial]
+) -> RankedDraft:
+    whole = _weights(target)
+    return RankedDraft(
+        entry=entry,
+        verdict=verdict,
+        share=_weights(entry) / whole if whole else math.inf,
+        same_family=_family(target) == _family(entry),
+        trial=_trial_of(entry, measured),
+        position=0,
+    )
+
+
+def _rank(draft: RankedDraft) -> tuple[int, float, int, bool, float, str]:
+    gain = draft.trial.speed_up if draft.trial else 0.0
+    distance = abs(math.log(draft.share / _USUAL_SHARE)) if 0 < draft.share < math.inf else math.inf
+    group = 3 if not draft.verdict.fits else 1 if draft.trial is None else 0 if gain > 1 else 2
+    return group, -gain, _size_band(draft.share), not draft.same_family, distance, draft.entry.title.casefold()
+
+
+def _size_band(share: float) -> int:
+    return 0 if share <= SMALL_DRAFT_SHARE else 1 if share <= LARGE_DRAFT_SHARE else 2
+
+
+def _latest_trials(target: LibraryEntry, trials: Trials | None) -> dict[FileKey, Trial]:
+    if trials is None or not target.available:
+        return {}
+    try:
+        history = trials.history(FileKey.of(target.path))
+    except ModelFileError:
+        return {}
+    return dict(reversed(history))
+
+
+def _trial_of(entry: LibraryEntry, measured: Mapping[FileKey, Trial]) -> Trial | None:
+    if not measured:
+        return None
+    try:
+        return measured.get(FileKey.of(entry.path))
+    except ModelFileError:
+        return None
+
+
+def _weights(entry: LibraryEntry) -> int:
+    return entry.summary.tensor_bytes if entry.summary else entry.size
+
+
+def _family(entry: LibraryEntry) -> str:
+    """Models of one family learnt from the same texts, with experts or without."""
+    architecture = entry.summary.architecture if entry.summary else ""
+    return architecture.removesuffix("moe").rstrip("-_")
+
+
+def _fingerprint(entry: LibraryEntry) -> str:
+    tokenizer = entry.summary.tokenizer if entry.summary else None
+    return tokenizer.fingerprint if tokenizer else ""
+
+
+def _tokenizer(path: Path) -> Tokenizer:
+    tokenizer = read_header(path).tokenizer
+    if tokenizer is None:
+        raise ModelFileError(path, "has changed: it has no tokenizer any more.")
+    return tokenizer

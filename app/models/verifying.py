@@ -1,0 +1,39 @@
+"""Whether a model's files are still what was downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from app.errors import KnownError
+from app.models.hashing import Progress, sha256_of
+from app.models.library_entry import LibraryEntry, Origins
+from app.models.text import printable
+
+
+def verify(
+    entry: LibraryEntry,
+    origins: Origins | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> bool | None:
+    """Whether the SHA-256 of all files is what it was; ``None`` where that is not known of all of them.
+
+    ``progress`` is told the bytes that are done, and all. Raises `KnownError` for a file that cannot be read, and
+    `Cancelled`.
+    """
+    known = {part: digest for part in entry.parts if (digest := _expected(entry, part, origins))}
+    try:
+        told = Progress(sum(part.stat().st_size for part in known), progress)
+        if any(sha256_of(part, told, stopped) != digest for part, digest in known.items()):
+            return False
+    except OSError as error:
+        raise KnownError(f"The files of {printable(entry.title)} cannot be read: {error.strerror or error}.") from error
+    return True if len(known) == len(entry.parts) else None
+
+
+def _expected(entry: LibraryEntry, part: Path, origins: Origins | None) -> str:
+    origin = origins.get(part) if origins else None
+    if origin is not None:
+        return origin.sha256
+    return entry.sha256 if len(entry.parts) == 1 else ""
