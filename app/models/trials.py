@@ -42,8 +42,8 @@ class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One trial of a pair. Speeds are decode speeds in tokens per second."""
 
-    acceptance_rate: float
-    """Accepted ÷ tested."""
+    acceptance_rate: float | None
+    """Accepted ÷ tested; ``None`` where nothing was tested."""
     plain_speed: float
     drafted_speed: float
     tokens: int
@@ -64,7 +64,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def is_sound(self) -> bool:
         """A file can hold anything that is well formed."""
         speeds = (self.plain_speed, self.drafted_speed)
-        return all(math.isfinite(speed) and speed > 0 for speed in speeds) and 0 <= self.acceptance_rate <= 1
+        return all(math.isfinite(speed) and speed > 0 for speed in speeds) and 0 <= (self.acceptance_rate or 0.0) <= 1
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,6 +6,7 @@ the trial at once, and it begins again when the engine is free.
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 
@@ -14,11 +15,15 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison
 from app.engine.protocol import Message, PairLoaded
-from app.models.trials import Trial, Trials
+from app.errors import KnownError
+from app.models.gguf import ModelFileError
+from app.models.trials import FileKey, Trial, Trials
 from app.ui.compare.runner import Compared, End, Runner, Task
 from app.ui.conversation import AnswerSettings
 from app.ui.engine_client import Engine, EngineState
 from app.ui.session import ChatSession
+
+_log = logging.getLogger(__name__)
 
 PROMPT = "Explain in a few sentences what a checksum is good for. Then write a short Python function that computes one."
 SECONDS = 3.0
@@ -69,8 +74,8 @@ class PairTrial(QObject):
     # ------------------------------------------------------------ inside
 
     def _is_known(self, pair: PairLoaded) -> bool:
-        assert pair.draft is not None
-        return self._trials.get(pair.target.path, pair.draft.path) is not None
+        keys = _keys(pair)
+        return keys is None or self._trials.get(*keys) is not None
 
     @Slot()
     def _wait(self) -> None:
@@ -94,18 +99,30 @@ class PairTrial(QObject):
 
     @Slot(object)
     def _on_compared(self, compared: Compared) -> None:
-        pair = self._pair
-        if pair is None or pair.draft is None:
-            return
+        keys = _keys(self._pair)
         trial = _measured(compared.comparison, self._engine.description())
-        if trial is not None:
-            self._trials.put(pair.target.path, pair.draft.path, trial)
-            self.tried.emit(trial)
+        if keys is None or trial is None:
+            return
+        try:
+            self._trials.put(*keys, trial)
+        except KnownError as error:
+            _log.warning("%s", error)  # it still counts until the end
+        self.tried.emit(trial)
 
     @Slot(object)
     def _on_ended(self, end: End) -> None:
         if end.kind != "stopped":
             self._pair = None  # tried, or it cannot be tried
+
+
+def _keys(pair: PairLoaded | None) -> tuple[FileKey, FileKey] | None:
+    """What the trial of a pair is kept under; ``None`` without a draft, and where a file is gone."""
+    if pair is None or pair.draft is None:
+        return None
+    try:
+        return FileKey.of(pair.target.path), FileKey.of(pair.draft.path)
+    except ModelFileError:
+        return None
 
 
 def _task(pair: PairLoaded, settings: AnswerSettings) -> Task:
@@ -122,8 +139,8 @@ def _measured(comparison: Comparison, engine: str) -> Trial | None:
         return None
     return Trial(
         acceptance_rate=drafted.draft.acceptance_rate,
-        plain_tokens_per_second=plain.decode_tokens_per_second,
-        drafted_tokens_per_second=drafted.decode_tokens_per_second,
+        plain_speed=plain.decode_tokens_per_second,
+        drafted_speed=drafted.decode_tokens_per_second,
         tokens=drafted.completion_tokens,
         engine=engine,
         measured_at=int(time.time()),

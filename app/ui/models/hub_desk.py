@@ -17,7 +17,7 @@ from app.models.hub.catalog import Catalog, CatalogPair, load_catalog
 from app.models.hub.drafts import DraftCandidate
 from app.models.hub.items import item_of
 from app.models.hub.repository import RemoteModel, Repository, SearchResult
-from app.models.library import LibraryEntry
+from app.models.library_entry import LibraryEntry
 from app.models.machine import Machine
 from app.models.text import printable, size_text
 from app.ui.models.fit_badge import FitBadge, badge_for_size

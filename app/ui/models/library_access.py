@@ -16,7 +16,8 @@ from app.errors import Cancelled, KnownError
 from app.models import trials as kept_trials
 from app.models import usage as kept_usage
 from app.models.folders import ModelFolder, found_folders
-from app.models.library import Library, LibraryEntry
+from app.models.library import Library
+from app.models.library_entry import LibraryEntry
 from app.models.moving import move_folder
 from app.models.origins import Origins
 from app.models.ranking import Judge, RankedDraft, rank_drafts

@@ -198,6 +198,7 @@ class _TrafficTable(QTreeWidget):
 
     def __init__(self) -> None:
         super().__init__()
+        self._rows: list[TrafficRow] | None = None
         self.setAccessibleName("Network traffic since the start")
         self.setColumnCount(4)
         self.setHeaderLabels(["Time", "Host", "What for", "Received"])
@@ -213,6 +214,9 @@ class _TrafficTable(QTreeWidget):
         header.setSectionResizeMode(2, QHeaderView.ResizeMode.Stretch)
 
     def show_rows(self, rows: Sequence[TrafficRow]) -> None:
+        if list(rows) == self._rows:
+            return
+        self._rows = list(rows)
         self.clear()
         for row in rows or [TrafficRow("–", "", "Nothing since Slipstream was started", 0)]:
             received = size_text(row.received) if row.received else ""
