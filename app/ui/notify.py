@@ -1,0 +1,41 @@
+"""Notifications of the operating system, for what is done while the user is elsewhere."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QApplication, QSystemTrayIcon
+
+from app.ui import icons
+
+SHOWN_MS = 10_000
+
+
+class Notifier(QObject):
+    """Tells only while no window of the app is active.
+
+    Signals:
+        clicked: The user clicked the notification.
+    """
+
+    clicked = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._icon: QSystemTrayIcon | None = None
+
+    def tell(self, title: str, text: str) -> None:
+        """Show a notification, where the system has them. Plain text."""
+        if QApplication.activeWindow() is not None or not QSystemTrayIcon.isSystemTrayAvailable():
+            return
+        if self._icon is None:
+            # Qt's way to the system's notifications; the icon itself is there as long as there is something to tell.
+            self._icon = QSystemTrayIcon(icons.application(), self)
+            self._icon.messageClicked.connect(self.clicked)
+            self._icon.activated.connect(lambda _reason: self.clicked.emit())
+        self._icon.show()
+        self._icon.showMessage(title, text, icons.application(), SHOWN_MS)
+
+    def clear(self) -> None:
+        """The user has seen it."""
+        if self._icon is not None:
+            self._icon.hide()
