@@ -15,6 +15,7 @@ from app.ui import notices
 from app.ui.chat_book import ChatBook
 from app.ui.engine_client import Engine, EngineState
 from app.ui.main_window import MainWindow
+from app.ui.models.in_window import ModelsInWindow
 from app.ui.notices import Action, NoticeBoard
 from app.ui.pair import PairKeeper
 from app.ui.session import ChatSession
@@ -45,6 +46,7 @@ class Commands(QObject):
         session: ChatSession,
         book: ChatBook,
         board: NoticeBoard,
+        models: ModelsInWindow,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
@@ -54,6 +56,7 @@ class Commands(QObject):
         self._session = session
         self._book = book
         self._board = board
+        self._models = models
         self._entries = self._make_entries()
         self._buttons = self._make_buttons()
 
@@ -103,6 +106,9 @@ class Commands(QObject):
             "new_chat": self.new_chat,
             "open_models": self.models_requested.emit,
             "load_guide": self._keeper.load_guide,
+            "show_library": self._models.door.show_library,
+            "get_models": self._models.door.show_recommended,
+            "show_settings": self._models.door.show_settings,
             "export_chat": self.export_chat,
             "quit": window.close,
             "copy": _copy,
@@ -134,6 +140,8 @@ class Commands(QObject):
             Action.ANSWER: self._session.regenerate,
             Action.SAVE_AGAIN: self._session.save_again,
             Action.MEASURE: self.measurement_requested.emit,
+            Action.LOAD_DOWNLOADED: self._models.load_downloaded,
+            Action.SHOW_DOWNLOADS: self._models.show_downloads,
         }
 
     def _stop(self) -> None:

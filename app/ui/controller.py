@@ -28,6 +28,7 @@ from app.ui.conversation import question_to_measure
 from app.ui.engine_client import Engine, EngineExit, EngineState
 from app.ui.main_window import MainWindow
 from app.ui.models.choice import OpenModelsChoice
+from app.ui.models.in_window import ModelsInWindow
 from app.ui.naming import files_title, pair_details, pair_title, recent_title
 from app.ui.notices import Notice, NoticeBoard
 from app.ui.pair import LoadingMarker, PairFiles, PairKeeper, is_guide
@@ -44,7 +45,7 @@ class Controller(QObject):
     """Owns what has no widgets and wires it to what has.
 
     Attributes:
-        session, keeper, book, board, compare, commands: The parts; tests look at them.
+        session, keeper, book, board, compare, models, commands: The parts; tests look at them.
     """
 
     def __init__(self, window: MainWindow, settings: SettingsFile, engine: Engine, worker: ChatWorker) -> None:
@@ -65,7 +66,8 @@ class Controller(QObject):
         self.session = ChatSession(engine, self.keeper, self._access, self.board, window.transcript, self)
         self.book = ChatBook(self._access, self.board, self)
         self.compare = CompareDoor(engine, self.keeper, self.session, self)
-        self.commands = Commands(window, engine, self.keeper, self.session, self.book, self.board, self)
+        self.models = ModelsInWindow(window, engine, self.keeper, self.session, self.board, settings, self)
+        self.commands = Commands(window, engine, self.keeper, self.session, self.book, self.board, self.models, self)
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)
         self._connect_engine()
@@ -82,6 +84,7 @@ class Controller(QObject):
             self.board.show(subject, notice)
         self.keeper.open_at_start(settings_in_use.files_at_start(self._settings.values))
         self._bell.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
+        self.models.begin()
 
     @Slot()
     def shut_down(self) -> None:
@@ -90,6 +93,7 @@ class Controller(QObject):
             return
         self._is_shut_down = True
         self.compare.close()
+        self.models.close()
         self.session.shutdown()
         self._settings.values.last_chat_id = self.session.chat_id()
         self._window.store(self._settings.values)
@@ -164,6 +168,9 @@ class Controller(QObject):
         window.panels_changed.connect(self._save_timer.start)
         window.closed.connect(self.shut_down)
         self.commands.models_requested.connect(self.open_models)
+        self.models.open_requested.connect(self.open_pair)
+        self.models.settings_changed.connect(self._save_timer.start)
+        self.models.plain_speed_measured.connect(self._on_plain_speed_measured)
         self.commands.measurement_requested.connect(self.measure_plain)
         self.commands.drafted_toggled.connect(self._set_show_drafted)
         self.commands.last_comparison_requested.connect(self.compare.compare_last)
@@ -174,14 +181,26 @@ class Controller(QObject):
     @Slot()
     def open_models(self) -> None:
         """Let the user choose the pair and how it is used."""
+        values, keeper = self._settings.values, self.keeper
+        self._show_open_dialog(settings_in_use.choice_in_use(values, keeper.files(), keeper.pair()))
+
+    @Slot(str, str)
+    def open_pair(self, target: str, draft: str) -> None:
+        """The same with these files chosen; ``draft`` is empty for none."""
+        files = PairFiles(target, draft or None, self._settings.values.load)
+        self._window.raise_window()
+        self._show_open_dialog(settings_in_use.choice_in_use(self._settings.values, files, None), is_loaded=False)
+
+    def _show_open_dialog(self, choice: OpenModelsChoice, *, is_loaded: bool = True) -> None:
         from app.ui.models.open_dialog import OpenModelsDialog  # not needed at the start
 
         dialog = OpenModelsDialog(
-            settings_in_use.choice_in_use(self._settings.values, self.keeper.files(), self.keeper.pair()),
+            choice,
             self._settings.values.recent_pairs,
             has_gpu=bool(self._engine.devices()),
-            is_loaded=self.keeper.pair() is not None,
+            is_loaded=is_loaded and self.keeper.pair() is not None,
             own_sampling=settings_in_use.own_sampling(self.keeper.pair()),
+            library=self.models.door.library(),
             parent=self._window,
         )
         dialog.accepted.connect(lambda: self._use(dialog.choice(), reload=dialog.needs_reload))

@@ -27,6 +27,8 @@ class Action(enum.StrEnum):
     ANSWER = "answer"
     SAVE_AGAIN = "save_again"
     MEASURE = "measure"
+    LOAD_DOWNLOADED = "load_downloaded"
+    SHOW_DOWNLOADS = "show_downloads"
     WAIT = "wait"
     DISMISS = "dismiss"
 
@@ -42,6 +44,8 @@ _LABELS = {
     Action.ANSWER: "Write the answer",
     Action.SAVE_AGAIN: "Save again",
     Action.MEASURE: "Measure plain speed",
+    Action.LOAD_DOWNLOADED: "Load it",
+    Action.SHOW_DOWNLOADS: "Show downloads",
     Action.WAIT: "Wait",
     Action.DISMISS: "Dismiss",
 }
@@ -155,6 +159,15 @@ def previous_crash() -> Notice:
 
 def exported(name: str) -> Notice:
     return Notice("info", f"The chat was exported to {name}.", (Action.DISMISS,))
+
+
+def downloaded(title: str) -> Notice:
+    text = f"{title} is downloaded, and its checksum is right."
+    return Notice("info", text, (Action.LOAD_DOWNLOADED, Action.DISMISS))
+
+
+def download_stopped(title: str, reason: str) -> Notice:
+    return Notice("warning", f"The download of {title} stopped. {reason}", (Action.SHOW_DOWNLOADS, Action.DISMISS))
 
 
 def busy_comparing() -> Notice:

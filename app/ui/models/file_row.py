@@ -9,6 +9,7 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QPushButton, QToolButton, QVBoxLayout, QWidget
 
 from app.ui import icons
+from app.ui.models.picker import ModelPicker
 from app.ui.theme import SPACING
 from app.ui.widgets import explain, label
 
@@ -28,8 +29,14 @@ class FileRow(QWidget):
     path_changed = Signal()
     """Not at every key: when the typing pauses."""
 
-    def __init__(self, title: str, help_text: str, *, can_be_empty: bool, start_folder: str = "") -> None:
-        """``start_folder`` is where the file dialog opens while there is no path."""
+    def __init__(
+        self, title: str, help_text: str, *, can_be_empty: bool, start_folder: str = "", picker: str = "Library"
+    ) -> None:
+        """``start_folder`` is where the file dialog opens while there is no path.
+
+        Attributes:
+            picker: Offers models of the library.
+        """
         super().__init__()
         self._title = title
         self._start_folder = start_folder
@@ -39,6 +46,8 @@ class FileRow(QWidget):
         self._choose = QPushButton("Choose…")
         self._choose.setAutoDefault(False)
         self._choose.setAccessibleName(f"Choose {title.lower()}")
+        self.picker = ModelPicker(picker, f"{title} from the library")
+        self.picker.chosen.connect(self.set_path)
         self._clear = QToolButton()
         icons.set_icon(self._clear, "close")
         self._clear.setAccessibleName(f"No {title.lower()}")
@@ -86,6 +95,7 @@ class FileRow(QWidget):
         row.setSpacing(2 * SPACING)
         row.addWidget(self._edit, 1)
         row.addWidget(self._clear)
+        row.addWidget(self.picker)
         row.addWidget(self._choose)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)

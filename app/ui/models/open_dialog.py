@@ -27,6 +27,8 @@ from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fields import AcceptRuleFields, MemoryFields, SamplingFields, SystemPromptField
 from app.ui.models.file_row import FileRow, dropped_files
 from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker
+from app.ui.models.library_access import LibraryAccess
+from app.ui.models.pair_picks import PairPicks
 from app.ui.models.section import Section
 from app.ui.naming import recent_title
 from app.ui.theme import SPACING
@@ -64,10 +66,12 @@ class OpenModelsDialog(QDialog):
         has_gpu: bool = False,
         is_loaded: bool = True,
         own_sampling: Sampling | None = None,
+        library: LibraryAccess | None = None,
         parent: QWidget | None = None,
     ) -> None:
-        """``is_loaded`` says whether the models of ``current`` are in use, so that there may be nothing to load.
+        """``library`` offers its models, and drafts for the chosen target.
 
+        ``is_loaded`` says whether the models of ``current`` are in use, so that there may be nothing to load.
         ``own_sampling`` is what the loaded target recommends; "Reset to defaults" goes back to it.
         """
         super().__init__(parent)
@@ -78,7 +82,10 @@ class OpenModelsDialog(QDialog):
         self._checker = PairChecker(self)
         folder = str(Path(recent[0].target).parent) if recent else ""
         self._target = FileRow("Target model", _TARGET_HELP, can_be_empty=False, start_folder=folder)
-        self._draft = FileRow("Draft model", _DRAFT_HELP, can_be_empty=True, start_folder=folder)
+        self._draft = FileRow("Draft model", _DRAFT_HELP, can_be_empty=True, start_folder=folder, picker="Drafts")
+        self._picks = PairPicks(self._target.picker, self._draft.picker, library, self) if library else None
+        for row in (self._target, self._draft):
+            row.picker.setVisible(library is not None)
         self._verdict = label(wraps=True)
         self._fields: list[tuple[Section, _Fields]] = []
         self._build(recent, has_gpu=has_gpu)
@@ -208,6 +215,8 @@ class OpenModelsDialog(QDialog):
     def _ask(self) -> None:
         """Have the two files judged."""
         self._on_checked(READING if self._target.path() else NO_TARGET)
+        if self._picks is not None:
+            self._picks.set_target(self._target.path())
         if self._target.path():
             self._checker.check(self._target.path(), self._draft.path() or None)
 

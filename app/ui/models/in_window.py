@@ -1,0 +1,178 @@
+"""What the main window has to do with models: the door to their windows, trials of new pairs, proposals, notices."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app.engine.protocol import PairLoaded
+from app.models.machine import Machine, machine_now
+from app.models.text import size_text
+from app.models.trials import Trial
+from app.settings import Pair, SettingsFile
+from app.ui import notices
+from app.ui.background import Doorbell
+from app.ui.engine_client import Engine
+from app.ui.main_window import MainWindow
+from app.ui.models.door import ModelsDoor
+from app.ui.notices import NoticeBoard
+from app.ui.pair import PairFiles, PairKeeper, is_guide
+from app.ui.session import ChatSession
+
+if TYPE_CHECKING:
+    from app.models.hub.catalog import CatalogPair
+    from app.ui.trial import PairTrial
+
+QUIET_MS = 3000
+"""After the start, before what can wait begins."""
+
+
+class ModelsInWindow(QObject):
+    """One for a main window.
+
+    Attributes:
+        door: The way to the windows.
+
+    Signals:
+        open_requested: Show a target, and a draft or an empty text, in the Open models dialog.
+        settings_changed: Something in the settings is to be saved.
+        plain_speed_measured: A trial measured the plain speed, tokens per second.
+    """
+
+    open_requested = Signal(str, str)
+    settings_changed = Signal()
+    plain_speed_measured = Signal(float)
+
+    def __init__(
+        self,
+        window: MainWindow,
+        engine: Engine,
+        keeper: PairKeeper,
+        session: ChatSession,
+        board: NoticeBoard,
+        settings: SettingsFile,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._window = window
+        self._engine = engine
+        self._keeper = keeper
+        self._session = session
+        self._board = board
+        self._values = settings.values
+        self._trial: PairTrial | None = None
+        self._proposal: CatalogPair | None = None
+        self._downloaded: Pair | None = None
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="imports")
+        self._bell = Doorbell(self)
+        self._quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
+        self._quiet.timeout.connect(self._on_quiet)
+        self.door = ModelsDoor(settings.values, self.machine, self._is_loaded, self)
+        self.door.open_requested.connect(self.open_requested)
+        self.door.pair_requested.connect(self.load)
+        self.door.settings_changed.connect(self.settings_changed)
+        self.door.downloaded.connect(self._on_downloaded)
+        self.door.needs_user.connect(self._on_needs_user)
+        keeper.pair_changed.connect(self._on_pair_changed)
+        window.transcript.proposal_accepted.connect(self._on_proposal_accepted)
+
+    def begin(self) -> None:
+        """The window is there: what can wait begins a little later."""
+        self._quiet.start()
+
+    def close(self) -> None:
+        """The main window is closed."""
+        self._quiet.stop()
+        if self._trial is not None:
+            self._trial.stop()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.door.close()
+
+    def machine(self) -> Machine:
+        """The memory as it is now."""
+        return machine_now(self._engine.devices())
+
+    @Slot(str, str)
+    def load(self, target: str, draft: str = "") -> None:
+        """Load a pair as the settings want it."""
+        self._keeper.load(PairFiles(target, draft or None, self._values.load))
+        self._window.raise_window()
+
+    def load_downloaded(self) -> None:
+        """Load what was downloaded last."""
+        self._board.remove("downloaded")
+        if self._downloaded is not None:
+            self.load(self._downloaded.target, self._downloaded.draft or "")
+
+    def show_downloads(self) -> None:
+        self._board.remove("download")
+        self.door.desk().show_downloads()
+
+    # ------------------------------------------------------------ pairs
+
+    @Slot(object)
+    def _on_pair_changed(self, pair: PairLoaded | None) -> None:
+        if self._trial is not None:
+            self._trial.set_pair(None)
+        if pair is None or is_guide(pair.target.path):
+            return
+        self.door.note_use(pair)
+        self._trials().set_pair(pair)
+        self._window.transcript.set_proposal("")
+
+    def _trials(self) -> PairTrial:
+        if self._trial is None:
+            from app.ui.trial import PairTrial
+
+            self._trial = PairTrial(self._engine, self._session, self.door.library().trials, self)
+            self._trial.tried.connect(self._on_tried)
+        return self._trial
+
+    @Slot(object)
+    def _on_tried(self, trial: Trial) -> None:
+        self.plain_speed_measured.emit(trial.plain_speed)
+        self.door.refresh()
+
+    def _is_loaded(self, path: str) -> bool:
+        pair = self._keeper.pair()
+        models = (pair.target, pair.draft) if pair else ()
+        return any(model is not None and Path(model.path) == Path(path) for model in models)
+
+    # ------------------------------------------------------------ the first start, and downloads
+
+    @Slot()
+    def _on_quiet(self) -> None:
+        self.door.go_on_downloading()
+        files = self._keeper.files()
+        if not self._values.guide_kept and files is not None and is_guide(files.target):
+            self._bell.when_done(self._pool.submit(self._propose), self._show_proposal)
+
+    def _propose(self) -> CatalogPair | None:
+        from app.models.hub.catalog import load_catalog
+
+        return load_catalog().propose(self.machine())
+
+    def _show_proposal(self, pair: CatalogPair | None) -> None:
+        files = self._keeper.files()
+        if pair is not None and files is not None and is_guide(files.target) and not self._values.guide_kept:
+            self._proposal = pair
+            self._window.transcript.set_proposal(f"{pair.title} ({size_text(pair.size)} to download)")
+
+    @Slot()
+    def _on_proposal_accepted(self) -> None:
+        if self._proposal is not None:
+            self.door.desk().get_pair(self._proposal)
+
+    @Slot(str, object)
+    def _on_downloaded(self, title: str, pair: Pair) -> None:
+        self._downloaded = pair
+        self._window.transcript.set_proposal("")
+        self._board.remove("download")
+        self._board.show("downloaded", notices.downloaded(title))
+
+    @Slot(str, str)
+    def _on_needs_user(self, title: str, message: str) -> None:
+        self._board.show("download", notices.download_stopped(title, message))
