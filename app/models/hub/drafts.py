@@ -13,7 +13,7 @@ from typing import NamedTuple
 from app.errors import Cancelled
 from app.models.gguf import GgufHeader, ModelFileError
 from app.models.hub.api import Hub
-from app.models.hub.refusals import GatedError, NotFoundError
+from app.models.hub.errors import GatedError, NotFoundError
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository, SearchResult
 from app.models.pairing import LARGE_DRAFT_SHARE, Verdict, compare
