@@ -63,7 +63,24 @@ def test_repositories(id: str) -> None:
 
 @pytest.mark.parametrize(
     "id",
-    ["", "gpt2", "a/b/c", "a/", "/b", "a/..", "../b", "a/b..c", "a b/c", "a/b?x=1", "a/b#c", "ä/b", "a/b\n", "a/b.git"],
+    [
+        "",
+        "gpt2",
+        "a/b/c",
+        "a/",
+        "/b",
+        "a/..",
+        "../b",
+        "a/b..c",
+        "a b/c",
+        "a/b?x=1",
+        "a/b#c",
+        "ä/b",
+        "a/b\n",
+        "a/b.git",
+        "a/b--c",
+        "a/b-",
+    ],
 )
 def test_no_repositories(id: str) -> None:
     assert not is_repository_id(id)
