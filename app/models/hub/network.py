@@ -22,6 +22,7 @@ import msgspec
 
 from app import __version__
 from app.errors import KnownError
+from app.models.hub.body import read_body
 from app.models.text import printable
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
 
 class RefusedError(KnownError):
     """A rule of Slipstream's forbids a request; trying again does not help."""
+
+
+class OfflineError(RefusedError):
+    """The user switched the network off."""
 
 
 class UnreachableError(KnownError):
@@ -115,6 +120,20 @@ class Network:
             self._own_client().stream(method, url, headers=headers) as response,
         ):
             yield response
+
+    def read_body(self, response: httpx2.Response, check: Callable[[int], None]) -> Iterator[bytes]:
+        """The content of a response of `stream`'s, fast; ``check`` as in `app.models.hub.body.read_body`."""
+        entry: _Entry = response.extensions["entry"]
+        received = 0
+
+        def counted(count: int) -> None:
+            nonlocal received
+            self.check_online()
+            received += count
+            entry.received = received
+            check(count)
+
+        return read_body(response, counted, self.settings.stall_s)
 
     def get(self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
         """Ask for something small and read all of it. Raises as `stream` does."""
@@ -196,6 +215,7 @@ class Network:
         entry = _Entry(host, _purpose.get())
         with self._lock:
             self._requests.append(entry)
+        response.extensions["entry"] = entry
         if response.headers.get("Content-Encoding", "identity") != "identity":
             # What a compressed answer grows to has no bound.
             raise RefusedError(f"{printable(host)} gave an answer in a form nobody asked for.")
@@ -210,7 +230,7 @@ class Network:
     def check_online(self) -> None:
         """Raise `RefusedError` in offline mode."""
         if self.settings.offline:
-            raise RefusedError("Slipstream is offline: the network is switched off in Settings.")
+            raise OfflineError("Slipstream is offline: the network is switched off in Settings.")
 
 
 @contextlib.contextmanager
