@@ -333,7 +333,8 @@ def test_engine_that_will_not_quit_is_killed(qtbot: QtBot, make_engine: MakeEngi
 
 def test_environment_carries_no_secrets() -> None:
     own = QProcessEnvironment()
-    for name in ("HF_TOKEN", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "https_proxy", "DB_PASSWORD", "PATH", "HOME"):
+    hub = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_TOKEN")
+    for name in (*hub, "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "https_proxy", "DB_PASSWORD", "PATH", "HOME"):
         own.insert(name, "x")
     assert sorted(child_environment(own).keys()) == ["HOME", "PATH", "PYINSTALLER_RESET_ENVIRONMENT"]
 

@@ -6,6 +6,7 @@ back is checked value by value, because a mirror may answer anything.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -36,6 +37,7 @@ _MAX_NUMBER = 2**50
 _MAX_TEXT_CHARS = 100
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 class Hub:
@@ -95,6 +97,7 @@ def _known(error: Exception, endpoint: str, repository: str) -> KnownError:
     if isinstance(error, HfHubHTTPError):
         return refused(error.response, endpoint, repository)
     # huggingface_hub breaks in any way on answers it did not expect.
+    _log.info("unexpected answer: %s: %s", type(error).__name__, printable(str(error)))
     host = endpoint.partition("//")[2]
     return RefusedError(f"{printable(host)} gave an answer that makes no sense. Check the address of the mirror.")
 

@@ -6,7 +6,7 @@ The file says what to get and about how large it is. Commits, sizes and checksum
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,10 +14,12 @@ from msgspec import Meta
 from app import paths
 from app.errors import KnownError
 from app.models.downloads.item import Item
-from app.models.hub.api import Hub
 from app.models.hub.items import item_of
 from app.models.hub.repository import RemoteModel, Repository
 from app.models.machine import Device, Machine
+
+if TYPE_CHECKING:
+    from app.models.hub.api import Hub  # the first start proposes a pair without the network
 
 BUFFER_BYTES = 600_000_000
 """What llama.cpp needs for computing, both models together; a guess on the large side."""

@@ -13,16 +13,16 @@ from typing import NamedTuple
 from app.errors import Cancelled
 from app.models.gguf import GgufHeader, ModelFileError
 from app.models.hub.api import Hub
-from app.models.hub.refusals import GatedError, NotFoundError
+from app.models.hub.errors import GatedError, NotFoundError
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository, SearchResult
 from app.models.pairing import LARGE_DRAFT_SHARE, Verdict, compare
 
 BEST_SHARE = 1 / 10
 """Of the target's size: smaller drafts cost next to nothing."""
-MAX_CHECKED = 8
+MAX_CHECKED = 6
 """Candidates whose header is read, some megabytes each."""
-_MAX_CHECKED_PER_SEARCH = 3
+_MAX_CHECKED_PER_SEARCH = 2
 """The others of a search are mostly the same model from somebody else."""
 _RESULTS_PER_SEARCH = 10
 _PREFERRED = ("Q8_0", "Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K")
@@ -72,12 +72,16 @@ def find_drafts(
     left = MAX_CHECKED
     seen: set[str] = set()
     for words in search_words([target.name, target.path.stem, *base_models]):
+        if stopped():
+            raise Cancelled
         found = _small(hub.search(words, "downloads", _RESULTS_PER_SEARCH), target.parameters, seen)
         judged = (_judged(hub, target, result, stopped) for result in found)
         fresh = (candidate for candidate in judged if candidate is not None)
         for candidate in islice(fresh, min(left, _MAX_CHECKED_PER_SEARCH)):
             left -= 1
             yield candidate
+        if left == 0:
+            return
 
 
 def in_order(candidates: Iterable[DraftCandidate]) -> list[DraftCandidate]:
@@ -91,17 +95,18 @@ def in_order(candidates: Iterable[DraftCandidate]) -> list[DraftCandidate]:
 
 
 def search_words(names: Iterable[str]) -> list[str]:
-    """What to search for, from the names of a model and of those it was made from."""
-    words: list[str] = []
+    """What to search for, from the names of a model and of those it was made from; known families first."""
+    known: list[str] = []
+    others: list[str] = []
     for name in names:
         plain = re.sub(r"[\s_]+", "-", name.rpartition("/")[2].strip()).lower()
         family = next((small for begin, small in _SMALL_MODELS if begin in plain), None)
         size = _SIZE.search(plain)
         if family is not None:
-            words += family
+            known += family
         elif size is not None and len(stem := plain[: size.start()].strip("-")) >= 3:
-            words += [f"{stem} draft", stem]
-    return list(dict.fromkeys(words))
+            others += [f"{stem} draft", stem]
+    return list(dict.fromkeys(known + others))
 
 
 def named_parameters(name: str) -> float | None:

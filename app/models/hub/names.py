@@ -16,8 +16,9 @@ _RESERVED_ON_WINDOWS = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9Â¹Â
 
 def is_repository_id(text: str) -> bool:
     """Whether this can name a model repository: ``owner/name``."""
-    # The hub allows neither of these, and both would mean something else in an address or a path.
-    return _REPOSITORY.fullmatch(text) is not None and ".." not in text and not text.endswith((".", ".git"))
+    # The hub allows none of these, and some would mean something else in an address or a path.
+    forbidden = ".." in text or "--" in text or text.endswith((".", "-", ".git"))
+    return _REPOSITORY.fullmatch(text) is not None and not forbidden
 
 
 def is_commit(text: str) -> bool:

@@ -215,12 +215,12 @@ class Network:
         entry = _Entry(host, _purpose.get())
         with self._lock:
             self._requests.append(entry)
+        response.extensions["entry"] = entry
         if response.headers.get("Content-Encoding", "identity") != "identity":
             # What a compressed answer grows to has no bound.
             raise RefusedError(f"{printable(host)} gave an answer in a form nobody asked for.")
         if response.has_redirect_location:
             limit = _MAX_REDIRECT
-        response.extensions["entry"] = entry
         assert isinstance(response.stream, httpx2.SyncByteStream)
         response.stream = _Counted(response.stream, entry, limit, self.check_online)
 

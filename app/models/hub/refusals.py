@@ -5,35 +5,11 @@ from __future__ import annotations
 import httpx2
 
 from app.errors import KnownError
+from app.models.hub.errors import GatedError, NotFoundError, TokenError
 from app.models.hub.network import UnreachableError
 from app.models.text import printable
 
 _MAX_WAIT_S = 24 * 3600
-
-
-class NotFoundError(KnownError):
-    """There is no such repository, version or file, or it is hidden from this user."""
-
-
-class TokenError(KnownError):
-    """The hub does not know the access token."""
-
-
-class GatedError(KnownError):
-    """A repository's terms must be accepted first."""
-
-    def __init__(self, repository: str, page: str, *, token_sent: bool) -> None:
-        super().__init__(
-            f"{printable(repository)} is gated, and your access token does not open it. Accept its terms on its page; "
-            "some owners then decide by hand."
-            if token_sent
-            else f"{printable(repository)} is gated: accept its terms on its page first, then give Slipstream an "
-            "access token."
-        )
-        self.repository = repository
-        self.page = page
-        """Where its terms are accepted."""
-        self.token_sent = token_sent
 
 
 def refused(response: httpx2.Response, endpoint: str, repository: str = "") -> KnownError:

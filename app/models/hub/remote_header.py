@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
 
 import httpx2
 
 from app.errors import Cancelled, KnownError
+from app.models.downloads.answers import file_url
 from app.models.gguf import GgufHeader, ModelFileError, check_loadable, read_header_from
 from app.models.hub.network import Network
 from app.models.hub.refusals import refused
@@ -49,11 +49,6 @@ def read_remote_pair(
     first = read_remote_header(network, target, stopped)
     second = read_remote_header(network, draft, stopped)
     return RemotePair(first, second, compare(first, second))
-
-
-def file_url(endpoint: str, file: RemoteFile) -> str:
-    """Where the hub has this file."""
-    return f"{endpoint}/{file.repository}/resolve/{file.commit}/{quote(file.path)}"
 
 
 class _Remote:
@@ -102,7 +97,7 @@ class _Pieces:
                 if self._stopped():
                     raise Cancelled
                 data += chunk
-                if len(data) >= size:
+                if len(data) > size:  # else to the end, and the connection serves the next piece
                     break
         return data[:size]
 

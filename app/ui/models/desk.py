@@ -10,13 +10,12 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from app import paths
 from app.models.downloads.item import Item, ItemProgress, ItemState
-from app.models.downloads.queue import DownloadQueue, QueueSettings
-from app.models.downloads.transfer import destination
+from app.models.downloads.queue import DownloadQueue
 from app.models.hub.catalog import CatalogModel, CatalogPair
 from app.models.library_entry import LibraryEntry
 from app.models.machine import Machine
 from app.models.text import printable
-from app.settings import Pair, Settings
+from app.settings import Settings
 from app.ui.models.downloads_desk import DownloadsDesk
 from app.ui.models.fit_badge import FitBadge, badge_for_size
 from app.ui.models.hub_access import HubAccess
@@ -39,7 +38,7 @@ class ModelsDesk(QObject):
         open_requested: Show this target, and this draft or an empty text, in the Open models dialog.
         pair_requested: Load this target with this draft, or an empty text.
         settings_changed: Something in the settings is to be saved.
-        downloaded: The title of what is complete, and its `Pair`.
+        downloaded: The title of what is complete, and its `app.settings.Pair`.
         needs_user: The title of a download that stopped, and why.
     """
 
@@ -65,10 +64,7 @@ class ModelsDesk(QObject):
         self.settings_window = SettingsWindow()
         self.library = library
         self.hub = HubAccess(values, self)
-        self._queue = DownloadQueue(
-            models_folder(values), paths.data_dir() / "downloads.json", self.hub.network, _queue_settings(values)
-        )
-        self.downloads = DownloadsDesk(self.window.downloads, self._queue, self)
+        self.downloads = DownloadsDesk(self.window.downloads, self._open_queue, self)
         self._library_desk = LibraryDesk(self.window.library, library, values, self.fit, is_loaded, self)
         self._hub_desk = HubDesk(
             self.window.recommended, self.window.search, self.hub, machine, self._state_of_pair, self
@@ -78,6 +74,7 @@ class ModelsDesk(QObject):
         )
         self._notifier = Notifier(self)
         self._connect()
+        self.downloads.begin()
         library.scan()
 
     def _connect(self) -> None:
@@ -98,7 +95,7 @@ class ModelsDesk(QObject):
         downloads.token_requested.connect(self._settings_desk.ask_for_token)
         self._notifier.clicked.connect(self.show_downloads)
         self._settings_desk.settings_changed.connect(self.settings_changed)
-        self._settings_desk.network_changed.connect(lambda: self._queue.apply(_queue_settings(self._values)))
+        self._settings_desk.network_changed.connect(self._apply_settings)
         self._settings_desk.folders_changed.connect(self._on_folders_changed)
 
     # ------------------------------------------------------------ windows
@@ -116,6 +113,7 @@ class ModelsDesk(QObject):
     @Slot()
     def show_downloads(self) -> None:
         self._notifier.clear()
+        self.downloads.begin()
         self.window.show_tab(self.window.downloads)
 
     @Slot()
@@ -139,7 +137,7 @@ class ModelsDesk(QObject):
         """The main window is closed. Downloads go on when Slipstream is started again."""
         self.window.close()
         self.settings_window.close()
-        self._queue.close()
+        self.downloads.close()
         self.hub.close()
 
     # ------------------------------------------------------------ getting
@@ -163,7 +161,7 @@ class ModelsDesk(QObject):
     def _on_finished(self, item: Item) -> None:
         self.library.scan()
         self._notifier.tell("Download complete", printable(item.title, 120))
-        self.downloaded.emit(item.title, self._pair_of(item))
+        self.downloaded.emit(item.title, self.downloads.pair_of(item))
 
     @Slot(object)
     def _on_failed(self, progress: ItemProgress) -> None:
@@ -172,13 +170,8 @@ class ModelsDesk(QObject):
 
     @Slot(object)
     def _on_open_item(self, item: Item) -> None:
-        pair = self._pair_of(item)
+        pair = self.downloads.pair_of(item)
         self.open_requested.emit(pair.target, pair.draft or "")
-
-    def _pair_of(self, item: Item) -> Pair:
-        folder = models_folder(self._values)
-        draft = str(destination(folder, item.draft[0])) if item.draft else None
-        return Pair(str(destination(folder, item.target[0])), draft)
 
     # ------------------------------------------------------------ what is where
 
@@ -213,9 +206,19 @@ class ModelsDesk(QObject):
 
     @Slot()
     def _on_folders_changed(self) -> None:
-        self._queue.use_folder(models_folder(self._values))
+        self._apply_settings()
         self._library_desk.scan()
 
+    def _apply_settings(self) -> None:
+        values = self._values
+        self.downloads.apply_settings(models_folder(values), values.parallel_downloads, values.download_limit)
 
-def _queue_settings(values: Settings) -> QueueSettings:
-    return QueueSettings(parallel=values.parallel_downloads, limit=values.download_limit)
+    def _open_queue(self) -> DownloadQueue:
+        values = self._values
+        return DownloadQueue(
+            self.hub.network,
+            paths.data_dir(),
+            models_folder(values),
+            parallel=values.parallel_downloads,
+            limit=values.download_limit,
+        )

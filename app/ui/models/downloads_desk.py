@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
@@ -12,6 +13,7 @@ from app.errors import KnownError
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
 from app.models.text import printable, size_text
+from app.settings import Pair
 from app.ui.models.downloads_tab import DownloadsTab
 
 REFRESH_MS = 250
@@ -35,41 +37,78 @@ class DownloadsDesk(QObject):
     open_requested = Signal(object)
     token_requested = Signal()
 
-    def __init__(self, tab: DownloadsTab, queue: DownloadQueue, parent: QObject | None = None) -> None:
+    def __init__(
+        self, tab: DownloadsTab, open_queue: Callable[[], DownloadQueue], parent: QObject | None = None
+    ) -> None:
+        """``open_queue`` raises `KnownError` while another process, such as the command line, has the queue."""
         super().__init__(parent)
         self._tab = tab
-        self._queue = queue
-        self._states: dict[str, ItemState] = {one.item.id: one.state for one in queue.progress()}
+        self._open_queue = open_queue
+        self._queue: DownloadQueue | None = None
+        self._states: dict[str, ItemState] = {}
         self._active = -1
         self._timer = QTimer(self, interval=REFRESH_MS)
         self._timer.timeout.connect(self.refresh)
-        tab.pause_requested.connect(self._calling(queue.pause))
-        tab.resume_requested.connect(self._calling(queue.resume))
-        tab.cancel_requested.connect(self._calling(queue.cancel))
-        tab.removal_requested.connect(self._calling(queue.remove))
+        tab.pause_requested.connect(self._calling(DownloadQueue.pause))
+        tab.resume_requested.connect(self._calling(DownloadQueue.resume))
+        tab.cancel_requested.connect(self._calling(DownloadQueue.cancel))
+        tab.removal_requested.connect(self._calling(DownloadQueue.remove))
         tab.discard_requested.connect(self._on_discard)
         tab.open_requested.connect(self._on_open)
         tab.page_requested.connect(lambda page: QDesktopServices.openUrl(QUrl(page)))
         tab.token_requested.connect(self.token_requested)
-        tab.all_paused.connect(lambda: self._change(queue.pause_all))
-        tab.all_resumed.connect(lambda: self._change(queue.resume_all))
+        tab.all_paused.connect(lambda: self._change(DownloadQueue.pause_all))
+        tab.all_resumed.connect(lambda: self._change(DownloadQueue.resume_all))
+
+    def begin(self) -> None:
+        """Take the queue up, if nobody else has it; what ran the last time goes on."""
+        if self._queue is None:
+            try:
+                self._queue = self._open_queue()
+            except KnownError as error:
+                self._tab.show_problem(str(error))
+                return
+            self._tab.show_problem(self._queue.notice or "")
+            self._states = {one.item.id: one.state for one in self._queue.progress()}
         self.refresh()
 
     def add(self, item: Item) -> None:
         """Download this; what is in the queue already goes on."""
-        self._change(lambda: self._queue.add(item))
+        self.begin()
+        self._change(lambda queue: queue.add(item))
+
+    def apply_settings(self, folder: Path, parallel: int, limit: int | None) -> None:
+        """What the settings say now; ``limit`` in bytes a second."""
+        if self._queue is not None:
+            self._queue.models_folder = folder
+            self._queue.set_parallel(parallel)
+            self._queue.set_limit(limit)
 
     def is_active(self) -> bool:
         """Whether anything is on its way."""
         return self._active > 0
 
-    def state_of(self, item_id: str) -> ItemState | None:
-        return self._states.get(item_id)
+    def progress(self) -> list[ItemProgress]:
+        """All items, in the order of the queue."""
+        return self._queue.progress() if self._queue is not None else []
+
+    def pair_of(self, item: Item) -> Pair:
+        """Where its models are, or will be."""
+        assert self._queue is not None
+        target, draft = self._queue.paths(item.id)
+        return Pair(str(target), str(draft) if draft is not None else None)
+
+    def close(self) -> None:
+        """Stop everything; it goes on at the next start."""
+        self._timer.stop()
+        if self._queue is not None:
+            self._queue.close()
+            self._queue = None
 
     @Slot()
     def refresh(self) -> None:
         """Bring the tab up to date, and tell what has changed."""
-        items = self._queue.progress()
+        items = self.progress()
         self._tab.show_progress(items)
         before, self._states = self._states, {one.item.id: one.state for one in items}
         for one in items:
@@ -92,12 +131,14 @@ class DownloadsDesk(QObject):
         elif progress.state is ItemState.FAILED or (progress.state is ItemState.PAUSED and progress.message):
             self.failed.emit(progress)
 
-    def _calling(self, function: Callable[[str], object]) -> Callable[[str], None]:
-        return lambda item_id: self._change(lambda: function(item_id))
+    def _calling(self, function: Callable[[DownloadQueue, str], object]) -> Callable[[str], None]:
+        return lambda item_id: self._change(lambda queue: function(queue, item_id))
 
-    def _change(self, function: Callable[[], object]) -> None:
+    def _change(self, function: Callable[[DownloadQueue], object]) -> None:
+        if self._queue is None:
+            return
         try:
-            function()
+            function(self._queue)
         except KnownError as error:
             box = QMessageBox(QMessageBox.Icon.Warning, "Downloads", str(error), parent=self._tab)
             box.setTextFormat(Qt.TextFormat.PlainText)
@@ -107,13 +148,13 @@ class DownloadsDesk(QObject):
 
     @Slot(str)
     def _on_open(self, item_id: str) -> None:
-        item = next((one.item for one in self._queue.progress() if one.item.id == item_id), None)
+        item = next((one.item for one in self.progress() if one.item.id == item_id), None)
         if item is not None:
             self.open_requested.emit(item)
 
     @Slot(str)
     def _on_discard(self, item_id: str) -> None:
-        progress = next((one for one in self._queue.progress() if one.item.id == item_id), None)
+        progress = next((one for one in self.progress() if one.item.id == item_id), None)
         if progress is None:
             return
         box = QMessageBox(
@@ -127,5 +168,5 @@ class DownloadsDesk(QObject):
         box.setTextFormat(Qt.TextFormat.PlainText)
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         discard = box.addButton("Discard", QMessageBox.ButtonRole.DestructiveRole)
-        discard.clicked.connect(lambda: self._change(lambda: self._queue.discard(item_id)))
+        discard.clicked.connect(lambda: self._change(lambda queue: queue.discard(item_id)))
         box.open()

@@ -51,6 +51,7 @@ class DownloadsTab(QWidget):
         self._resume_all = small_button("Resume all")
         self._pause_all.clicked.connect(self.all_paused)
         self._resume_all.clicked.connect(self.all_resumed)
+        self._problem = label(role="warning", wraps=True)
         self._empty = label(
             "No downloads. Get models under Recommended or Search; they appear here and survive a restart.",
             "quiet",
@@ -59,7 +60,13 @@ class DownloadsTab(QWidget):
         self._column = QVBoxLayout()
         self._column.setSpacing(3 * SPACING)
         self._lay_out()
+        self.show_problem("")
         self.show_progress([])
+
+    def show_problem(self, text: str) -> None:
+        """Why the queue cannot be used, or what the user should know about it."""
+        self._problem.setText(text)
+        self._problem.setVisible(bool(text))
 
     def show_progress(self, items: Sequence[ItemProgress]) -> None:
         """Bring the list up to date; called several times a second."""
@@ -89,6 +96,7 @@ class DownloadsTab(QWidget):
         column.setContentsMargins(5 * SPACING, 4 * SPACING, 5 * SPACING, 5 * SPACING)
         column.setSpacing(3 * SPACING)
         column.addLayout(top)
+        column.addWidget(self._problem)
         column.addWidget(self._empty)
         column.addLayout(self._column)
         column.addStretch(1)

@@ -1,0 +1,31 @@
+"""Refusals of the hub the user can do something about. Without httpx2, so that the window may know them."""
+
+from __future__ import annotations
+
+from app.errors import KnownError
+from app.models.text import printable
+
+
+class NotFoundError(KnownError):
+    """There is no such repository, version or file, or it is hidden from this user."""
+
+
+class TokenError(KnownError):
+    """The hub does not know the access token."""
+
+
+class GatedError(KnownError):
+    """A repository's terms must be accepted first."""
+
+    def __init__(self, repository: str, page: str, *, token_sent: bool) -> None:
+        super().__init__(
+            f"{printable(repository)} is gated, and your access token does not open it. Accept its terms on its page; "
+            "some owners then decide by hand."
+            if token_sent
+            else f"{printable(repository)} is gated: accept its terms on its page first, then give Slipstream an "
+            "access token."
+        )
+        self.repository = repository
+        self.page = page
+        """Where its terms are accepted."""
+        self.token_sent = token_sent

@@ -1,0 +1,277 @@
+"""Search and repositories, against a real server that is kind, strict or mad."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.errors import KnownError
+from app.models.hub.api import Hub
+from app.models.hub.errors import GatedError, NotFoundError, TokenError
+from app.models.hub.names import is_commit, is_repository_id, is_safe_path, is_sha256
+from app.models.hub.network import MAX_API_ANSWER, Network, NetworkSettings, RefusedError, UnreachableError
+from app.models.hub.refusals import refused
+from tests.support.hub_faults import Fault
+from tests.support.hub_server import HubServer
+
+ABOUT = "/api/models/maker/model"
+
+
+@pytest.fixture
+def hub(server: HubServer, network: Network) -> Hub:
+    server.add(
+        "maker/model",
+        {
+            "model-Q8_0.gguf": b"8" * 80,
+            "model-Q4_K_M.gguf": b"4" * 40,
+            "mmproj-F16.gguf": b"eyes",
+            "README.md": b"# Model",
+        },
+        downloads=7,
+        likes=3,
+        base_models=("family/Base-8B", "quantized:family/Base-8B"),
+    )
+    server.add("other/model-GGUF", {"m.gguf": b"m"}, downloads=9, gated="manual", modified="2026-05-06T07:08:09.000Z")
+    return Hub(network)
+
+
+def test_search(server: HubServer, hub: Hub) -> None:
+    first, second = hub.search("model", "downloads")
+    assert (first.id, first.downloads, first.gated) == ("other/model-GGUF", 9, "manual")
+    assert (second.id, second.likes, second.gated, second.licence) == ("maker/model", 3, "no", "apache-2.0")
+    assert second.modified == "2026-01-02T03:04:05Z"
+    assert second.base_models == ("family/Base-8B",)
+    assert [found.id for found in hub.search("maker")] == ["maker/model"]
+    assert hub.search("nothing like it") == []
+    assert "filter=gguf" in server.requests[0].path
+
+
+@pytest.mark.parametrize(
+    ("sort", "asked"), [("trending", "trendingScore"), ("likes", "likes"), ("newest", "createdAt")]
+)
+def test_sorting_is_the_hubs(server: HubServer, hub: Hub, sort: Any, asked: str) -> None:
+    hub.search("model", sort)
+    assert f"sort={asked}" in server.requests[-1].path
+
+
+def test_one_page_is_asked_for_and_no_more(server: HubServer, hub: Hub) -> None:
+    endless = json.dumps([{"id": "maker/model"}]).encode()
+    link = ("Link", f'<{server.endpoint}/api/models?again>; rel="next"')
+    server.faults.always("/api/models", Fault(content=endless, headers=(link,)), at="api")
+    assert len(hub.search("model", limit=30)) == 1
+    assert len(server.requests) == 1
+
+
+def test_repository(server: HubServer, hub: Hub) -> None:
+    repository = hub.repository("maker/model")
+    assert repository.commit == server.repositories["maker/model"].commit
+    assert [(model.name, model.size, model.quantization) for model in repository.models] == [
+        ("model-Q4_K_M.gguf", 40, "Q4_K_M"),
+        ("model-Q8_0.gguf", 80, "Q8_0"),
+    ]
+    assert repository.models[0].files == (server.remote_file("maker/model", "model-Q4_K_M.gguf"),)
+    assert (repository.licence, repository.gated, repository.downloads) == ("apache-2.0", "no", 7)
+    assert hub.repository("maker/model", repository.commit) == repository
+    assert hub.repository("other/model-GGUF").gated == "manual"
+
+
+def test_what_was_asked_is_listed(hub: Hub) -> None:
+    hub.search("model")
+    hub.repository("maker/model")
+    assert [entry.purpose for entry in hub.network.traffic()] == ["model page", "search"]
+
+
+def test_what_is_not_there(hub: Hub) -> None:
+    with pytest.raises(NotFoundError, match=r"^maker/gone is not on 127\.0\.0\.1, or is private and needs"):
+        hub.repository("maker/gone")
+    with pytest.raises(NotFoundError, match="does not have this version any more"):
+        hub.repository("maker/model", "0" * 40)
+    with pytest.raises(KnownError, match="no name of a repository"):
+        hub.repository("https://huggingface.co/maker/model")
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        (Fault(status=429), "asked too often. Try again in some minutes"),
+        (Fault(status=429, headers=(("Retry-After", "30"),)), "Try again in 30 s"),
+        (Fault(status=429, headers=(("Retry-After", "9" * 30),)), "Try again in some minutes"),
+        (Fault(status=503), "a problem of its own"),
+    ],
+)
+@pytest.mark.parametrize("question", ["search", "repository"])
+def test_a_busy_hub_is_asked_once(server: HubServer, hub: Hub, question: str, fault: Fault, sentence: str) -> None:
+    server.faults.always("/api/models", fault, at="api")
+    server.faults.always(ABOUT, fault, at="api")
+    with pytest.raises(UnreachableError, match=sentence):
+        hub.search("model") if question == "search" else hub.repository("maker/model")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(("status", "kind"), [(400, KnownError), (403, KnownError), (404, NotFoundError)])
+def test_other_refusals(server: HubServer, hub: Hub, status: int, kind: type[KnownError]) -> None:
+    server.faults.always("/api/models", Fault(status=status), at="api")
+    with pytest.raises(kind, match=r"127\.0\.0\.1"):
+        hub.search("model")
+
+
+def test_gated_with_and_without_a_token(server: HubServer) -> None:
+    server.add("maker/gated", {"m.gguf": b"m"}, gated="manual")
+    gated = (("X-Error-Code", "GatedRepo"),)
+    for token, sentence in ((None, "accept its terms on its page first"), ("hf_stranger", "does not open it")):
+        server.faults.add("/api/models/maker/gated", Fault(status=403 if token else 401, headers=gated), at="api")
+        hub = Hub(network_with(server, token))
+        with pytest.raises(GatedError, match=sentence) as caught:
+            hub.repository("maker/gated")
+        assert caught.value.page == f"{server.endpoint}/maker/gated"
+        assert caught.value.token_sent is (token is not None)
+
+
+def test_a_token_the_hub_does_not_know_is_not_shown(server: HubServer) -> None:
+    server.add("maker/model", {"m.gguf": b"m"})
+    hub = Hub(network_with(server, "hf_unknown_secret"))
+    with pytest.raises(TokenError, match="does not know the access token") as caught:
+        hub.repository("maker/model")
+    assert server.requests[-1].authorization == "Bearer hf_unknown_secret"
+    assert caught.value.__cause__ is None
+    assert "secret" not in str(caught.value) + repr(caught.value) + repr(hub) + repr(hub.network)
+
+
+def test_offline_nothing_is_asked(server: HubServer) -> None:
+    hub = Hub(Network(NetworkSettings(endpoint=server.endpoint, offline=True)))
+    with pytest.raises(RefusedError, match="offline"):
+        hub.search("model")
+    with pytest.raises(RefusedError, match="offline"):
+        hub.repository("maker/model")
+    assert server.requests == []
+
+
+def test_a_server_that_says_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        hub = Hub(Network(NetworkSettings(endpoint=endpoint, stall_s=0.2)))
+        with pytest.raises(UnreachableError, match="stopped answering"):
+            hub.search("model")
+        hub.network.settings = NetworkSettings(endpoint=endpoint, stall_s=0.2, offline=True)
+
+
+def test_nobody_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    with pytest.raises(UnreachableError, match="cannot be reached"):
+        Hub(Network(NetworkSettings(endpoint=endpoint))).search("model")
+
+
+def test_the_endpoint_may_change(server: HubServer, hub: Hub) -> None:
+    hub.search("model")
+    with HubServer() as another:
+        another.add("third/model", {"m.gguf": b"m"})
+        hub.network.settings = NetworkSettings(endpoint=another.endpoint)
+        assert [found.id for found in hub.search("model")] == ["third/model"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"<html>Sign in to the airport's network</html>",
+        b"[1, 2]",
+        b'{"error": "no"}',
+        b"null",
+        b"[" * 100_000,
+        b'[{"id": 7}]',
+        b'[{"id": "a/b", "lastModified": "yesterday"}]',
+        b'[{"id": "a/b", "tags": 7}]',
+        b"9" * 10_000,
+    ],
+)
+def test_answers_that_make_no_sense(server: HubServer, hub: Hub, answer: bytes) -> None:
+    server.faults.always("/api/models", Fault(content=answer), at="api")
+    server.faults.always(ABOUT, Fault(content=answer), at="api")
+    with pytest.raises(RefusedError, match=r"makes no sense. Check the address of the mirror"):
+        hub.search("model")
+    with pytest.raises(RefusedError, match="makes no sense"):
+        hub.repository("maker/model")
+
+
+def test_an_answer_without_an_end(server: HubServer, hub: Hub) -> None:
+    server.faults.add("/api/models", Fault(content=b" " * (MAX_API_ANSWER + 1_000_000)), at="api")
+    with pytest.raises(RefusedError, match="too long to be one"):
+        hub.search("model")
+
+
+def test_an_answer_that_would_grow(server: HubServer, hub: Hub) -> None:
+    packed = (("Content-Encoding", "gzip"),)
+    server.faults.add("/api/models", Fault(content=b"\x1f\x8b", headers=packed), at="api")
+    with pytest.raises(RefusedError, match="in a form nobody asked for"):
+        hub.search("model")
+
+
+def test_warnings_of_a_mirror_do_not_reach_the_log(server: HubServer, hub: Hub) -> None:
+    warning = (("X-HF-Warning", "topic; visit evil.example"),)
+    server.faults.add("/api/models", Fault(content=b"[]", headers=warning), at="api")
+    assert hub.search("model") == []
+
+
+def network_with(server: HubServer, token: str | None) -> Network:
+    return Network(NetworkSettings(endpoint=server.endpoint, token_to_mirror=True), lambda: token)
+
+
+# ---------------------------------------------------------------- anything at all
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = ["id", "sha", "lastModified", "gated", "downloads", "likes", "tags", "cardData", "siblings", "createdAt"]
+PATHS = st.sampled_from(["m-Q4_0.gguf", "../m.gguf", "/m.gguf", "a\\m.gguf", "nul.gguf", "m\x00.gguf"])
+LARGE = st.fixed_dictionaries(
+    {
+        "size": st.integers() | JSON,
+        "sha256": st.sampled_from(["0" * 64, "0" * 63, "G" * 64]) | JSON,
+        "pointerSize": JSON,
+    }
+)
+SIBLINGS = st.lists(st.fixed_dictionaries({"rfilename": PATHS | JSON, "size": JSON, "lfs": LARGE | JSON}), max_size=4)
+INFO = st.builds(
+    lambda changes, siblings, sha: {"id": "maker/model", "sha": sha, "siblings": siblings, **changes},
+    st.dictionaries(st.sampled_from(KEYS), JSON, max_size=3),
+    SIBLINGS,
+    st.sampled_from(["0" * 40, "main", "../" * 13 + "x"]),
+)
+
+
+def test_whatever_a_mirror_answers(server: HubServer, hub: Hub) -> None:
+    @settings(max_examples=60, deadline=None)
+    @given(INFO | JSON)
+    def try_one(answer: Any) -> None:
+        server.faults.always("/api/models", Fault(content=json.dumps([answer]).encode()), at="api")
+        server.faults.always(ABOUT, Fault(content=json.dumps(answer).encode()), at="api")
+        try:
+            assert all(is_repository_id(found.id) for found in hub.search("model"))
+            repository = hub.repository("maker/model")
+        except RefusedError as error:
+            assert len(str(error)) < 300
+            return
+        assert is_commit(repository.commit)
+        for model in repository.models:
+            for file in model.files:
+                assert is_safe_path(file.path)
+                assert is_sha256(file.sha256)
+                assert file.size > 0
+
+    try_one()
+
+
+def test_sentences_about_headers_nobody_sends() -> None:
+    import httpx2
+
+    request = httpx2.Request("GET", "https://hub.example/x")
+    error = refused(httpx2.Response(418, request=request), "https://hub.example")
+    assert str(error) == "hub.example gave an answer Slipstream does not understand (status 418)."

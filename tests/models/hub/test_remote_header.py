@@ -1,0 +1,179 @@
+"""Headers over HTTP: the same as from the disk, for a few megabytes, from servers of all kinds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.errors import Cancelled, KnownError
+from app.models.gguf import GgufHeader, ModelFileError, read_header
+from app.models.hub.errors import GatedError, NotFoundError
+from app.models.hub.grouping import group
+from app.models.hub.network import Network, NetworkSettings, RefusedError, UnreachableError
+from app.models.hub.remote_header import FIRST_PIECE, LARGEST_PIECE, read_remote_header, read_remote_pair
+from app.models.hub.repository import RemoteFile, RemoteModel
+from tests.support.gguf_files import make_model, make_vocabulary_file
+from tests.support.hub_faults import Fault
+from tests.support.hub_server import HubServer
+
+ID = "maker/model"
+FILE = "model-Q4_K_M.gguf"
+
+
+def hosted(server: HubServer, *paths: Path, **about: Any) -> RemoteModel:
+    """The files as one model of a repository."""
+    server.add(ID, {path.name: path for path in paths}, **about)
+    (model,) = group(server.remote_file(ID, path.name) for path in paths)
+    return model
+
+
+def header_bytes(header: GgufHeader) -> int:
+    """Where the data of the weights begins."""
+    return min(tensor.offset for tensor in header.tensors)
+
+
+def facts(header: GgufHeader) -> dict[str, Any]:
+    left_out = ("path", "tokenizer", "metadata", "split")
+    assert header.tokenizer is not None
+    own = {name: value for name, value in vars(header).items() if name not in left_out}
+    return own | {"tokens": header.tokenizer.fingerprint, "keys": list(header.metadata)}
+
+
+def test_a_large_vocabulary_costs_little_more_than_the_header(
+    tmp_path: Path, server: HubServer, network: Network
+) -> None:
+    path = make_model(tmp_path / FILE, tokenizer="gpt2", vocab_size=150_000, width=32, heads=1, layers=1)
+    local = read_header(path)
+    remote = read_remote_header(network, hosted(server, path))
+    assert facts(remote) == facts(local)
+    fetched = sum(request.sent for request in server.bodies())
+    needed = header_bytes(local)
+    assert 2_000_000 < needed <= fetched <= needed + LARGEST_PIECE
+    assert fetched < path.stat().st_size / 3
+    assert sum(entry.received for entry in network.traffic()) <= fetched
+    assert {entry.purpose for entry in network.traffic()} == {"model header"}
+
+
+def test_a_small_header_takes_one_small_piece(tmp_path: Path, server: HubServer, network: Network) -> None:
+    path = make_model(tmp_path / FILE, width=512)
+    assert facts(read_remote_header(network, hosted(server, path))) == facts(read_header(path))
+    assert [request.sent for request in server.bodies()] == [FIRST_PIECE]
+
+
+def test_all_parts_of_a_split_model(tmp_path: Path, server: HubServer, network: Network) -> None:
+    first = make_model(tmp_path / "split.gguf", max_tensors_per_file=8)
+    parts = sorted(tmp_path.glob("split-*.gguf"))
+    remote = read_remote_header(network, hosted(server, *parts))
+    assert facts(remote) == facts(read_header(first))
+    assert remote.file_size == sum(part.stat().st_size for part in parts)
+    assert remote.split is not None
+    assert not remote.split.missing
+
+
+def test_pairs_are_judged_before_the_download(tmp_path: Path, server: HubServer, network: Network) -> None:
+    def model(id: str, **options: Any) -> RemoteModel:
+        path = make_model(tmp_path / f"{id}.gguf", **options)
+        server.add(f"maker/{id}", {path.name: path})
+        return RemoteModel(files=(server.remote_file(f"maker/{id}", path.name),), quantization="F16")
+
+    target = model("target", width=128, layers=4)
+    pair = read_remote_pair(network, target, model("draft", width=32))
+    assert pair.verdict.fits
+    assert pair.draft.tensor_bytes < pair.target.tensor_bytes
+    other = read_remote_pair(network, target, model("other", vocab_size=900))
+    assert "512 tokens in the target and 900 in the draft" in other.verdict.reason
+
+
+def test_files_that_are_no_models_get_the_same_sentence(tmp_path: Path, server: HubServer, network: Network) -> None:
+    path = make_vocabulary_file(tmp_path / FILE)
+    with pytest.raises(ModelFileError, match="holds only a vocabulary"):
+        read_remote_header(network, hosted(server, path))
+    path.write_bytes(b"<html>no model" * 100)
+    with pytest.raises(ModelFileError, match="is a web page"):
+        read_remote_header(network, hosted(server, path))
+    path.write_bytes(make_model(tmp_path / "whole.gguf").read_bytes()[:5000])
+    with pytest.raises(ModelFileError, match="is cut off"):
+        read_remote_header(network, hosted(server, path))
+
+
+def test_a_server_that_ignores_ranges_does_not_send_it_all(tmp_path: Path, server: HubServer, network: Network) -> None:
+    path = tmp_path / FILE
+    with path.open("wb") as file:
+        file.truncate(300_000_000)
+    model = hosted(server, path)
+    server.faults.always(FILE, Fault(ignore_range=True))
+    with pytest.raises(KnownError, match=r"^localhost does not send parts of files"):
+        read_remote_header(network, model)
+    assert server.bodies()[0].sent < 50_000_000
+    assert network.traffic()[0].received == 0
+
+
+def test_a_size_that_is_not_true(tmp_path: Path, server: HubServer, network: Network) -> None:
+    path = make_model(tmp_path / FILE)
+    (file,) = hosted(server, path).files
+    for lie in (file.size - 1, file.size + 1, file.size * 1000):
+        said = RemoteFile(repository=ID, commit=file.commit, path=FILE, size=lie, sha256=file.sha256)
+        with pytest.raises(ModelFileError, match="is not as large as its page says"):
+            read_remote_header(network, RemoteModel(files=(said,), quantization=""))
+    server.faults.add(FILE, Fault(content=path.read_bytes() + b"more"))
+    with pytest.raises(ModelFileError, match="is not as large as its page says"):
+        read_remote_header(network, hosted(server, path))
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "sentence"),
+    [
+        (Fault(headers=(("Content-Range", "bytes 7-9/10"),)), ModelFileError, "not as large as its page says"),
+        (Fault(headers=(("Content-Range", ""),)), ModelFileError, "not as large as its page says"),
+        (Fault(headers=(("Content-Encoding", "gzip"),)), RefusedError, "in a form nobody asked for"),
+        (Fault(status=416), ModelFileError, "not as large as its page says"),
+        (Fault(status=429), UnreachableError, "asked too often"),
+        (Fault(status=500), UnreachableError, "a problem of its own"),
+        (Fault(cut_at=1000), UnreachableError, "broke"),
+    ],
+)
+def test_servers_that_misbehave(
+    tmp_path: Path, server: HubServer, network: Network, fault: Fault, kind: type[KnownError], sentence: str
+) -> None:
+    model = hosted(server, make_model(tmp_path / FILE))
+    server.faults.add(FILE, fault)
+    with pytest.raises(kind, match=sentence):
+        read_remote_header(network, model)
+
+
+def test_a_file_that_is_gone(tmp_path: Path, server: HubServer, network: Network) -> None:
+    model = hosted(server, make_model(tmp_path / FILE))
+    server.add(ID, {"other.gguf": b"other"}, commit=model.files[0].commit)
+    with pytest.raises(NotFoundError, match="does not have this file"):
+        read_remote_header(network, model)
+
+
+@pytest.mark.parametrize(
+    ("token", "sentence"), [(None, "accept its terms on its page first"), ("hf_stranger", "does not open it")]
+)
+def test_gated(tmp_path: Path, server: HubServer, token: str | None, sentence: str) -> None:
+    model = hosted(server, make_model(tmp_path / FILE), gated="auto")
+    settings = NetworkSettings(endpoint=server.endpoint, token_to_mirror=True)
+    with pytest.raises(GatedError, match=sentence) as caught:
+        read_remote_header(Network(settings, lambda: token), model)
+    assert caught.value.page == f"{server.endpoint}/{ID}"
+    assert caught.value.token_sent is (token is not None)
+    assert read_remote_header(Network(settings, lambda: "hf_good"), model).layers == 2
+
+
+def test_it_can_be_stopped_while_a_server_says_nothing_more(
+    tmp_path: Path, server: HubServer, network: Network
+) -> None:
+    model = hosted(server, make_model(tmp_path / FILE, width=512))
+    with pytest.raises(Cancelled):
+        read_remote_header(network, model, lambda: bool(server.bodies()))
+    assert len(server.bodies()) == 1
+
+
+def test_offline(tmp_path: Path, server: HubServer) -> None:
+    model = hosted(server, make_model(tmp_path / FILE))
+    with pytest.raises(RefusedError, match="offline"):
+        read_remote_header(Network(NetworkSettings(endpoint=server.endpoint, offline=True)), model)
+    assert server.requests == []

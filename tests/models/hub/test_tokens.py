@@ -1,0 +1,211 @@
+"""Access tokens: with a keyring, without one, and with one that fails."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import keyring
+import pytest
+from keyring.backend import KeyringBackend
+from keyring.backends import fail, null
+from keyring.errors import KeyringLocked, PasswordDeleteError
+
+from app.errors import KnownError
+from app.models.hub.network import Network, NetworkSettings
+from app.models.hub.tokens import SERVICE, TokenStore
+
+HOST = "huggingface.co"
+SECRET = "hf_aVerySecretToken"
+
+
+class MemoryKeyring(KeyringBackend):
+    """A working keyring that ends with the test."""
+
+    priority = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.entries: dict[tuple[str, str], str] = {}
+        self.asked = 0
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self.asked += 1
+        return self.entries.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.entries[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        if self.entries.pop((service, username), None) is None:
+            raise PasswordDeleteError(username)
+
+
+class LockedKeyring(MemoryKeyring):
+    """One whose owner does not want to type the password, and that tells too much."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self.asked += 1
+        raise KeyringLocked(f"{service} is locked, {username} has {SECRET}")
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise OSError(f"org.freedesktop.DBus.Error: {service} {username} {password}")
+
+    def delete_password(self, service: str, username: str) -> None:
+        raise RuntimeError(f"no bus for {service} {username} {SECRET}")
+
+
+class PlainFileKeyring(MemoryKeyring):
+    """What ``keyrings.alt`` installs: secrets in a file anybody can read."""
+
+
+PlainFileKeyring.__module__ = "keyrings.alt.file"
+
+
+class SeveralKeyrings(MemoryKeyring):
+    """As ``keyring.backends.chainer`` has them."""
+
+    def __init__(self, *backends: KeyringBackend) -> None:
+        super().__init__()
+        self.backends = backends
+
+
+@pytest.fixture(autouse=True)
+def _keyring_as_before() -> Iterator[None]:
+    before = keyring.get_keyring()
+    yield
+    keyring.set_keyring(before)
+
+
+def use(backend: KeyringBackend) -> None:
+    keyring.set_keyring(backend)
+
+
+def test_kept_in_the_keyring() -> None:
+    backend = MemoryKeyring()
+    use(backend)
+    store = TokenStore()
+    assert store.get(HOST) is None
+    assert store.kept(HOST) == "nowhere"
+    store.set(HOST, f" {SECRET}\n")
+    assert backend.entries == {(SERVICE, HOST): SECRET}
+    assert (store.get(HOST), store.kept(HOST), store.memory_only) == (SECRET, "keyring", False)
+    later = TokenStore()
+    assert (later.get(HOST), later.kept(HOST)) == (SECRET, "keyring")
+    assert later.get("mirror.example") is None
+    later.delete(HOST)
+    assert backend.entries == {}
+    assert later.get(HOST) is None
+    later.delete(HOST)
+
+
+def test_the_keyring_is_asked_once() -> None:
+    backend = MemoryKeyring()
+    use(backend)
+    store = TokenStore()
+    for _ in range(5):
+        store.get(HOST)
+    assert backend.asked == 1
+
+
+@pytest.mark.parametrize("backend", [fail.Keyring, null.Keyring, LockedKeyring, PlainFileKeyring])
+def test_without_a_keyring_only_memory(backend: type[KeyringBackend]) -> None:
+    made = backend()
+    use(made)
+    store = TokenStore()
+    assert store.get(HOST) is None
+    store.set(HOST, SECRET)
+    assert (store.get(HOST), store.kept(HOST), store.memory_only) == (SECRET, "memory", True)
+    assert getattr(made, "entries", {}) == {}
+    assert TokenStore().get(HOST) is None
+    store.delete(HOST)
+    assert (store.get(HOST), store.kept(HOST)) == (None, "nowhere")
+
+
+def test_of_several_keyrings_one_that_is_safe() -> None:
+    unsafe, safe = PlainFileKeyring(), MemoryKeyring()
+    use(SeveralKeyrings(unsafe, safe))
+    TokenStore().set(HOST, SECRET)
+    assert (unsafe.entries, safe.entries) == ({}, {(SERVICE, HOST): SECRET})
+
+
+def test_a_locked_keyring_is_not_asked_again_and_again() -> None:
+    backend = LockedKeyring()
+    use(backend)
+    store = TokenStore()
+    for _ in range(5):
+        assert store.get(HOST) is None
+    assert backend.asked == 1
+    use(MemoryKeyring())
+    store.set(HOST, SECRET)
+    assert (store.kept(HOST), store.memory_only) == ("keyring", False)
+
+
+def test_a_token_that_stays_in_the_keyring_is_said() -> None:
+    use(MemoryKeyring())
+    store = TokenStore()
+    store.set(HOST, SECRET)
+    use(LockedKeyring())
+    with pytest.raises(KnownError, match="did not let go of the access token") as caught:
+        store.delete(HOST)
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert store.get(HOST) is None
+
+
+def test_the_environments_token_is_used_and_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = MemoryKeyring()
+    use(backend)
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    store = TokenStore()
+    assert (store.get(HOST), store.kept(HOST)) == (SECRET, "environment")
+    assert backend.entries == {}
+    store.set(HOST, "hf_own")
+    assert (store.get(HOST), store.kept(HOST)) == ("hf_own", "keyring")
+    store.delete(HOST)
+    assert (store.get(HOST), store.kept(HOST)) == (SECRET, "environment")
+
+
+@pytest.mark.parametrize("text", ["", "  ", "hf_a b", "hf_a\nX-Header: b", "hf_ä", "x" * 2000])
+def test_what_cannot_be_a_token(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(MemoryKeyring())
+    store = TokenStore()
+    with pytest.raises(KnownError, match="This is no access token") as caught:
+        store.set(HOST, text)
+    assert not text.strip() or text not in str(caught.value)
+    assert store.get(HOST) is None
+    monkeypatch.setenv("HF_TOKEN", text)
+    assert store.get(HOST) is None
+
+
+def test_nothing_in_logs_or_texts(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    for backend in (MemoryKeyring(), LockedKeyring()):
+        use(backend)
+        store = TokenStore()
+        store.set(HOST, SECRET)
+        network = Network(NetworkSettings(), partial(store.get, HOST))
+        assert SECRET not in repr(store) + str(store) + repr(network) + str(network)
+    assert SECRET not in caplog.text
+
+
+def test_from_several_threads() -> None:
+    backend = MemoryKeyring()
+    use(backend)
+    store = TokenStore()
+    start = threading.Barrier(4)
+
+    def change(number: int) -> None:
+        start.wait()
+        for _ in range(50):
+            store.set(HOST, f"hf_{number}")
+            assert store.get(HOST) is not None
+
+    threads = [threading.Thread(target=change, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.get(HOST) == backend.entries[SERVICE, HOST]
