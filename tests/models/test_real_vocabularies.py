@@ -1,8 +1,8 @@
 """The vocabularies of llama.cpp's tree: what we read of them, and which fit, is what llama.cpp itself says.
 
 They are too large to be kept here. With SLIPSTREAM_VOCABULARIES naming a folder that has them (see
-`tests.support.vocabularies`) they are read and compared with llama.cpp; what came of it is in ``tests/data``, from which
-the verdicts are made again without them.
+`tests.support.vocabularies`) they are read and compared with llama.cpp; what came of it is in ``tests/data``, from
+which the verdicts are made again without them.
 """
 
 from __future__ import annotations
