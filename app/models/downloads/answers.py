@@ -1,0 +1,124 @@
+"""What a server's answer to the request for a file means."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from app.errors import KnownError
+from app.models.downloads.failures import NoAccessError, RetryLaterError, WrongContentError, retry_after
+from app.models.hub.repository import RemoteFile
+from app.models.text import printable
+
+if TYPE_CHECKING:
+    import httpx2
+
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_HOPELESS_TRIES = 6
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class NoRangesError(RetryLaterError):
+    """The server cannot send a file from its middle; asked for all of it, it may."""
+
+
+def file_url(endpoint: str, file: RemoteFile) -> str:
+    """Where the hub gives out a file, pinned to its commit."""
+    return f"{endpoint}/{quote(file.repository)}/resolve/{quote(file.commit, safe='')}/{quote(file.path)}"
+
+
+def check_answer(response: httpx2.Response, file: RemoteFile, endpoint: str, start: int) -> int:
+    """Where in the file the content of this answer begins, when ``start`` was asked for.
+
+    Raises `NoAccessError`, `RetryLaterError`, `WrongContentError` or another `KnownError` when it is not its content.
+    """
+    _check_linked(response, file)
+    if response.status_code == 206:
+        return _check_range(response, file, start)
+    if response.status_code == 200:
+        length = response.headers.get("Content-Length")
+        if length is not None and int(length) != file.size:
+            raise _wrong_size(file, int(length))
+        return 0
+    raise _failure(response, file, endpoint)
+
+
+def is_known_content(response: httpx2.Response, file: RemoteFile) -> bool:
+    """Whether the hub itself says that this answer's content has our checksum."""
+    return _linked(response, "X-Linked-ETag") == file.sha256
+
+
+def etag(response: httpx2.Response) -> str:
+    """The name of the content at the server that sends it, for comparing."""
+    value: str = response.headers.get("ETag", "")
+    return "" if value.startswith("W/") else value.strip('"')
+
+
+def _check_linked(response: httpx2.Response, file: RemoteFile) -> None:
+    size, digest = _linked(response, "X-Linked-Size"), _linked(response, "X-Linked-ETag")
+    if size.isdigit() and int(size) != file.size:
+        raise _wrong_size(file, int(size))
+    if _SHA256.fullmatch(digest) and digest != file.sha256:
+        raise WrongContentError(
+            f"{_name(file)} is not the file any more that was chosen: the hub has another checksum for it. "
+            "Look for the model again."
+        )
+
+
+def _linked(response: httpx2.Response, header: str) -> str:
+    values = [one.headers[header] for one in (*response.history, response) if header in one.headers]
+    return str(values[-1]).strip('"') if values else ""
+
+
+def _check_range(response: httpx2.Response, file: RemoteFile, start: int) -> int:
+    match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    if match is None or int(match[1]) != start:
+        raise NoRangesError(f"{_host(response)} sent another part of {_name(file)} than it was asked for.", tries=3)
+    if match[3] != "*" and int(match[3]) != file.size:
+        raise _wrong_size(file, int(match[3]))
+    return start
+
+
+def _failure(response: httpx2.Response, file: RemoteFile, endpoint: str) -> KnownError:
+    status, host = response.status_code, _host(response)
+    if status == 416:
+        return NoRangesError(f"{host} does not have the part of {_name(file)} that is missing.", tries=3)
+    if status in (408, 429) or status >= 500:
+        reason = "asks to come back later" if status == 429 else f"has trouble (status {status})"
+        return RetryLaterError(f"{host} {reason}.", after=retry_after(response.headers.get("Retry-After")))
+    if response.history and not str(response.url).startswith(endpoint):
+        # The address came from the hub and is good for some time only; the next attempt gets a fresh one.
+        return RetryLaterError(f"{host} does not give out {_name(file)} (status {status}).", tries=_HOPELESS_TRIES)
+    return _refusal(response, file, endpoint)
+
+
+def _refusal(response: httpx2.Response, file: RemoteFile, endpoint: str) -> KnownError:
+    code, page = response.headers.get("X-Error-Code", ""), f"{endpoint}/{quote(file.repository)}"
+    repository = printable(file.repository)
+    if code == "GatedRepo":
+        todo = (
+            "Accept its terms on its page and give Slipstream your access token."
+            if response.status_code == 401
+            else "Your access token is fine, but its terms are not accepted yet, or its owner has not let you in yet."
+        )
+        return NoAccessError(f"{repository} is gated. {todo}", page)
+    if "Invalid credentials" in response.headers.get("X-Error-Message", ""):
+        return NoAccessError("The hub does not accept your access token. Make a new one on its page.", page)
+    if code == "EntryNotFound" or code == "RevisionNotFound":
+        return KnownError(f"{_name(file)} is not in {repository} any more. Look for the model again.")
+    if response.status_code in (401, 403, 404):
+        return NoAccessError(f"{repository} does not exist any more, or is private.", page)
+    return KnownError(f"{_host(response)} refuses {_name(file)} (status {response.status_code}).")
+
+
+def _wrong_size(file: RemoteFile, size: int) -> WrongContentError:
+    return WrongContentError(f"{_name(file)} should have {file.size} bytes, but the server's has {size}.")
+
+
+def _name(file: RemoteFile) -> str:
+    return printable(file.path.rsplit("/", 1)[-1])
+
+
+def _host(response: httpx2.Response) -> str:
+    return printable(response.url.host)

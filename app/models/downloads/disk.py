@@ -1,0 +1,94 @@
+"""Where a file goes, whether it may, and whether there is room."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from app.errors import KnownError
+from app.models.downloads.failures import DiskFullError
+from app.models.hub.repository import RemoteFile
+from app.models.text import printable, size_text
+
+RESERVE_BYTES = 1024**3
+"""What downloads leave free."""
+_MAX_NAME = 200
+_FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"|?*\\]')
+_RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])\s*(\..*)?", re.IGNORECASE)
+
+
+def destination(models_folder: Path, file: RemoteFile) -> Path:
+    """Where a downloaded file goes: ``<models folder>/<owner>/<repository>/<path>``.
+
+    The names come from the network: those that could lead elsewhere, or that some system does not allow, raise
+    `KnownError` on every system.
+    """
+    parts = [*file.repository.split("/"), *file.path.split("/")]
+    for part in parts:
+        if not _is_safe(part):
+            name = printable(f"{file.repository}/{file.path}", 200)
+            raise KnownError(f"{name} is not downloaded: {printable(part) or 'an empty name'} is no safe file name.")
+    return models_folder.joinpath(*parts)
+
+
+def _is_safe(part: str) -> bool:
+    return not (
+        part.strip(". ") == ""
+        or part[-1] in ". "
+        or len(part.encode("utf-8", "surrogatepass")) > _MAX_NAME
+        or not part.isprintable()
+        or _FORBIDDEN.search(part)
+        or _RESERVED.fullmatch(part)
+    )
+
+
+def free_bytes(folder: Path) -> int:
+    """What can be written below ``folder``, which need not exist yet. Raises `KnownError` where the disk is gone."""
+    for place in (folder, *folder.parents):
+        try:
+            return shutil.disk_usage(place).free
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise KnownError(f"{printable(str(folder), 200)} cannot be used: {error.strerror or error}.") from error
+    raise KnownError(f"{printable(str(folder), 200)} is not there.")
+
+
+def check_room(folder: Path, needed: int, reserve: int) -> None:
+    """Raise `DiskFullError` unless ``needed`` bytes more can be written and ``reserve`` is left."""
+    free = free_bytes(folder)
+    if free < needed + reserve:
+        raise DiskFullError(
+            f"The disk is too full: {size_text(needed)} are still to come and {size_text(reserve)} stay free, "
+            f"but only {size_text(free)} are free. Make room, then press Resume."
+        )
+
+
+def write_failure(error: OSError, path: Path, size: int) -> KnownError:
+    """What to tell the user when a file of ``size`` bytes could not be written."""
+    name = printable(path.name)
+    if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+        free = free_bytes(path.parent)
+        text = f"The disk is full: {name} takes {size_text(size)}, and {size_text(free)} are free."
+        return DiskFullError(f"{text} Make room, then press Resume.")
+    if error.errno == errno.EFBIG:
+        return KnownError(
+            f"{name} with its {size_text(size)} is too large for this disk's file system (FAT holds 4 GB at most). "
+            "Choose a models folder on another disk."
+        )
+    return KnownError(f"{name} cannot be written in {path.parent}: {error.strerror or error}.")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder safe against a power cut, where the system can."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

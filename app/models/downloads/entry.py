@@ -1,0 +1,122 @@
+"""An item of the queue while the process runs: its files, what works at them, and how far they are."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.models.downloads.control import Control
+from app.models.downloads.disk import destination
+from app.models.downloads.item import Item, ItemProgress, ItemState
+from app.models.downloads.part import bytes_on_disk
+from app.models.downloads.queue_file import SavedItem
+from app.models.downloads.rate import SpeedMeter
+from app.models.downloads.transfer import Transfer
+
+_WANTED = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
+
+
+@dataclass
+class Job:
+    """A file of an item that is being downloaded."""
+
+    index: int
+    transfer: Transfer
+    control: Control
+    thread: threading.Thread
+
+
+class Entry:
+    """The queue's lock protects it, but for what `progress` reads of the transfers."""
+
+    def __init__(
+        self, item: Item, folder: Path, state: ItemState = ItemState.QUEUED, message: str = "", page: str = ""
+    ) -> None:
+        """``folder`` is the models folder the item goes to."""
+        self.item = item
+        self.folder = folder
+        self.state = state
+        self.message = message
+        self.page = page
+        self.jobs: list[Job] = []
+        self.finished: set[int] = set(range(len(item.files))) if state is ItemState.DONE else set()
+        self.file_done = [bytes_on_disk(destination(folder, file), file) for file in item.files]
+        self.discarded = False
+        self.meter = SpeedMeter()
+        self.notified_at = 0.0
+        self._shown: object = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it should go on: neither the user nor a failure stopped it."""
+        return self.state in _WANTED
+
+    @property
+    def done(self) -> int:
+        """Bytes on disk, of all files."""
+        running = {job.index: job.transfer.done for job in self.jobs}
+        return sum(running.get(index, count) for index, count in enumerate(self.file_done))
+
+    def set(self, state: ItemState, message: str = "", page: str = "") -> None:
+        """Another state, and why."""
+        self.state, self.message, self.page = state, message, page
+
+    def stop(self) -> None:
+        """End all transfers soon."""
+        for job in self.jobs:
+            job.control.stop()
+
+    def stop_waiting(self) -> None:
+        """End the transfers that wait; the queue starts them anew."""
+        for job in self.jobs:
+            if job.transfer.retry_at is not None:
+                job.control.stop()
+
+    def next_file(self) -> int | None:
+        """The first file that nobody works at and that is not complete."""
+        taken = self.finished | {job.index for job in self.jobs}
+        return next((index for index in range(len(self.item.files)) if index not in taken), None)
+
+    def changed_what_shows(self) -> bool:
+        """Whether anything but the number of bytes is different from the last time this was asked."""
+        before = self._shown
+        self._shown = [
+            (job.transfer.message, job.transfer.notice, job.transfer.retry_at, job.transfer.checking)
+            for job in self.jobs
+        ]
+        return before != self._shown
+
+    def saved(self) -> SavedItem:
+        """What outlives the process."""
+        return SavedItem(
+            item=self.item, folder=str(self.folder), state=self.state, message=self.message, page=self.page
+        )
+
+    def progress(self) -> ItemProgress:
+        """How far it is."""
+        transfers = [job.transfer for job in self.jobs] if self.is_wanted else []
+        waiting = [transfer for transfer in transfers if transfer.retry_at is not None]
+        moving = len(waiting) < len(transfers)
+        speed = self.meter.speed() if moving else None
+        messages = [transfer.message for transfer in waiting] + [transfer.notice for transfer in transfers]
+        now = time.monotonic()
+        return ItemProgress(
+            item=self.item,
+            state=self._state_with(moving=moving, waiting=bool(waiting)),
+            done=self.done,
+            speed=speed,
+            seconds_left=(self.item.size - self.done) / speed if speed else None,
+            attempt=max((transfer.failures for transfer in waiting), default=0),
+            retry_in=min((max(0.0, (one.retry_at or now) - now) for one in waiting), default=None),
+            message=self.message or next(filter(None, messages), ""),
+            page=self.page,
+        )
+
+    def _state_with(self, *, moving: bool, waiting: bool) -> ItemState:
+        if not self.is_wanted:
+            return self.state
+        if moving:
+            return ItemState.RUNNING
+        return ItemState.WAITING if waiting else ItemState.QUEUED

@@ -1,0 +1,247 @@
+"""A file that is not complete: its bytes, what they belong to, and their checksum as it grows.
+
+``<file>.part`` holds the bytes, ``<file>.part.json`` what they belong to (written before the first of them), and
+``<file>.part.lock`` keeps two processes apart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+
+import filelock
+import msgspec
+
+from app.errors import KnownError
+from app.files import write_whole
+from app.models.downloads.disk import sync_folder, write_failure
+from app.models.hub.repository import RemoteFile
+from app.models.text import printable
+
+SYNC_BYTES = 64 * 1024 * 1024
+_READ_BYTES = 1024 * 1024
+_PENDING = 2
+
+
+class PartInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What the bytes of a part belong to."""
+
+    file: RemoteFile
+    etag: str = ""
+    """Of the content, as its server gave it."""
+
+
+def part_path(destination: Path) -> Path:
+    """Where the bytes are while a file is not complete."""
+    return destination.with_name(f"{destination.name}.part")
+
+
+def bytes_on_disk(destination: Path, file: RemoteFile) -> int:
+    """How much of a file is there, complete or not."""
+    for path in (destination, part_path(destination)):
+        with contextlib.suppress(OSError):
+            return min(path.stat().st_size, file.size)
+    return 0
+
+
+def discard(destination: Path) -> None:
+    """Delete what there is of an incomplete file. Raises `KnownError` while another process works at it."""
+    if not destination.parent.is_dir():
+        return
+    lock = _locked(destination)
+    try:
+        for path in (part_path(destination), _info_path(destination)):
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise KnownError(f"{printable(destination.name)} cannot be deleted: {error.strerror or error}.") from error
+    finally:
+        _unlock(destination, lock)
+
+
+class Part:
+    """The incomplete file at ``destination``, from ``with`` to its end; nobody else can have it meanwhile.
+
+    Writing and hashing run at the same time in two threads. Failures of the disk are `KnownError`.
+    """
+
+    def __init__(self, destination: Path, file: RemoteFile) -> None:
+        self.destination = destination
+        self.file = file
+        self.path = part_path(destination)
+        self.size = 0
+        """Bytes that are there."""
+        self.etag = ""
+        self._hash = hashlib.sha256()
+        self._hashing: deque[Future[None]] = deque()
+        self._syncing: Future[None] | None = None
+        self._unsynced = 0
+
+    def __enter__(self) -> Part:
+        try:
+            self.destination.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise write_failure(error, self.destination, self.file.size) from error
+        self._lock = _locked(self.destination)
+        try:
+            self._open()
+        except BaseException:
+            _unlock(self.destination, self._lock, keep=True)
+            raise
+        self._hasher, self._syncer = ThreadPoolExecutor(1, "hash"), ThreadPoolExecutor(1, "sync")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._hasher.shutdown(cancel_futures=True)
+        self._syncer.shutdown()
+        self._close()
+        _unlock(self.destination, self._lock, keep=self.path.exists())
+
+    def _open(self) -> None:
+        info = self._read_info()
+        try:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+        except OSError as error:
+            raise write_failure(error, self.path, self.file.size) from error
+        size = os.fstat(self._descriptor).st_size
+        if info is not None and _same_content(info.file, self.file) and size <= self.file.size:
+            self.size, self.etag = size, info.etag
+            self._write_info()
+        else:
+            self.restart()
+
+    def hash_what_is_there(self, check: Callable[[], None]) -> None:
+        """Bring the checksum up to what is on disk; ``check`` may raise to stop."""
+        self._hash = hashlib.sha256()
+        left = self.size
+        try:
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            while left > 0 and (data := os.read(self._descriptor, min(_READ_BYTES, left))):
+                check()
+                self._hash.update(data)
+                left -= len(data)
+        except OSError as error:
+            raise KnownError(f"{printable(self.path.name)} cannot be read: {error.strerror or error}.") from error
+        self.size -= left
+
+    def restart(self) -> None:
+        """Throw away what is there."""
+        self._settle()
+        self.size, self.etag, self._unsynced = 0, "", 0
+        self._hash = hashlib.sha256()
+        try:
+            os.ftruncate(self._descriptor, 0)
+        except OSError as error:
+            raise write_failure(error, self.path, self.file.size) from error
+        self._write_info()
+
+    def remember_etag(self, etag: str) -> None:
+        """The content's server names it so."""
+        if etag != self.etag:
+            self.etag = etag
+            self._write_info()
+
+    def write(self, data: bytes) -> None:
+        """Add bytes at the end."""
+        self._hashing.append(self._hasher.submit(self._hash.update, data))
+        try:
+            os.lseek(self._descriptor, self.size, os.SEEK_SET)
+            view = memoryview(data)
+            while view:
+                written = os.write(self._descriptor, view)
+                view = view[written:]
+                self.size += written
+        except OSError as error:
+            # The checksum may be ahead of the file now.
+            self._settle()
+            raise write_failure(error, self.path, self.file.size) from error
+        if len(self._hashing) > _PENDING:
+            self._hashing.popleft().result()
+        self._unsynced += len(data)
+        if self._unsynced >= SYNC_BYTES and (self._syncing is None or self._syncing.done()):
+            self._unsynced = 0
+            self._syncing = self._syncer.submit(os.fsync, self._descriptor)
+
+    def sha256(self) -> str:
+        """Of what is there, 64 hexadecimal digits."""
+        self._settle()
+        return self._hash.hexdigest()
+
+    def complete(self) -> None:
+        """Make it the file at the destination, safe against a power cut."""
+        self._settle()
+        try:
+            os.fsync(self._descriptor)
+            self._close()  # Windows does not rename what is open
+            self.path.replace(self.destination)
+            sync_folder(self.destination.parent)
+            _info_path(self.destination).unlink(missing_ok=True)
+        except OSError as error:
+            raise write_failure(error, self.destination, self.file.size) from error
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _settle(self) -> None:
+        while self._hashing:
+            self._hashing.popleft().result()
+        if self._syncing is not None:
+            with contextlib.suppress(OSError):  # the sync at the end tells
+                self._syncing.result()
+            self._syncing = None
+
+    def _read_info(self) -> PartInfo | None:
+        try:
+            return msgspec.json.decode(_info_path(self.destination).read_bytes(), type=PartInfo)
+        except (OSError, msgspec.MsgspecError, RecursionError):
+            return None
+
+    def _write_info(self) -> None:
+        content = msgspec.json.encode(PartInfo(file=self.file, etag=self.etag))
+        try:
+            write_whole(_info_path(self.destination), msgspec.json.format(content, indent=1))
+        except OSError as error:
+            raise write_failure(error, self.path, self.file.size) from error
+
+
+def _same_content(one: RemoteFile, other: RemoteFile) -> bool:
+    return (one.sha256, one.size) == (other.sha256, other.size)
+
+
+def _info_path(destination: Path) -> Path:
+    return destination.with_name(f"{destination.name}.part.json")
+
+
+def _lock_path(destination: Path) -> Path:
+    return destination.with_name(f"{destination.name}.part.lock")
+
+
+def _locked(destination: Path) -> filelock.BaseFileLock:
+    lock = filelock.FileLock(_lock_path(destination), blocking=False, thread_local=False)
+    try:
+        lock.acquire()
+    except (filelock.Timeout, RuntimeError):
+        text = f"{printable(destination.name)} is being downloaded already, perhaps by another Slipstream."
+        raise KnownError(text) from None
+    except OSError as error:
+        raise write_failure(error, _lock_path(destination), 0) from error
+    return lock
+
+
+def _unlock(destination: Path, lock: filelock.BaseFileLock, *, keep: bool = False) -> None:
+    # On Windows it cannot be deleted while it is open; elsewhere it must be, or somebody else may hold it already.
+    if not keep and os.name != "nt":
+        _lock_path(destination).unlink(missing_ok=True)
+    lock.release()
+    if not keep and os.name == "nt":
+        with contextlib.suppress(OSError):
+            _lock_path(destination).unlink(missing_ok=True)

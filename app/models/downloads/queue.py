@@ -1,0 +1,314 @@
+"""The download queue: what is downloaded in which order, in threads of its own, over restarts."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import filelock
+
+from app.errors import Cancelled, KnownError
+from app.models.downloads import part
+from app.models.downloads.control import Control
+from app.models.downloads.disk import RESERVE_BYTES, check_room, destination
+from app.models.downloads.entry import Entry, Job
+from app.models.downloads.failures import Backoff, DiskFullError, NoAccessError
+from app.models.downloads.item import Item, ItemProgress, ItemState
+from app.models.downloads.queue_file import FILE_NAME, read_queue, write_queue
+from app.models.downloads.rate import RateLimiter
+from app.models.downloads.transfer import Transfer
+from app.models.hub.network import Network
+from app.models.origins import FILE_NAME as ORIGINS_FILE
+from app.models.origins import Origins
+
+_NOTIFY_S = 0.1
+_CLOSE_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class DownloadQueue:
+    """All downloads of the application. Every method returns at once and can be called from any thread.
+
+    Files are taken in the queue's order, ``parallel`` at a time. An item is done with its last file.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        data_folder: Path,
+        models_folder: Path,
+        *,
+        parallel: int = 2,
+        limit: int | None = None,
+        reserve: int = RESERVE_BYTES,
+        backoff: Backoff | None = None,
+        on_change: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Read the queue of ``data_folder`` and go on with what ran.
+
+        ``limit`` is bytes a second of all together, ``reserve`` bytes that stay free on the disk. ``on_change`` is
+        called with an item's id, from any thread, at each change of its state and ten times a second while it moves.
+        Raises `KnownError` if another process works at this queue or its file cannot be read.
+        """
+        self.models_folder = models_folder
+        """Where items go that are added from now on."""
+        self.origins = Origins(data_folder / ORIGINS_FILE)
+        self._network = network
+        self._file = data_folder / FILE_NAME
+        self._parallel = parallel
+        self._limiter = RateLimiter(limit)
+        self._reserve = reserve
+        self._backoff = backoff
+        self._on_change = on_change
+        self._lock = threading.RLock()
+        self._closed = False
+        self._process_lock = _only_one(data_folder)
+        try:
+            saved, self.notice = read_queue(self._file)
+        except BaseException:
+            self._process_lock.release()
+            raise
+        self._entries = {
+            one.item.id: Entry(one.item, Path(one.folder), one.state, one.message, one.page) for one in saved
+        }
+        self._start_some()
+
+    # --- what the user does
+
+    def add(self, item: Item) -> None:
+        """Put an item at the end; one of the same id that was there is resumed instead.
+
+        Raises `KnownError` for names of files that are not safe.
+        """
+        for file in item.files:
+            destination(self.models_folder, file)
+        with self._lock:
+            if item.id not in self._entries:
+                self._entries[item.id] = Entry(item, self.models_folder)
+        self.resume(item.id)
+
+    def pause(self, id: str) -> None:
+        """Stop an item; it goes on with `resume`."""
+        self._stop(id, ItemState.PAUSED)
+
+    def cancel(self, id: str) -> None:
+        """Stop an item for good; what came of it is kept until `discard`."""
+        self._stop(id, ItemState.CANCELLED)
+
+    def resume(self, id: str) -> None:
+        """Go on with an item that is paused, cancelled or failed, or try at once what waits."""
+        with self._lock:
+            entry = self._entries[id]
+            if entry.state is ItemState.DONE:
+                return
+            entry.stop_waiting()
+            entry.set(ItemState.QUEUED)
+        self._after_change(id)
+
+    def discard(self, id: str) -> None:
+        """Take an item off the queue and delete what is not complete of it. Finished files stay."""
+        with self._lock:
+            entry = self._entries.pop(id)
+            entry.set(ItemState.CANCELLED)
+            entry.stop()
+            entry.discarded = True
+            if not entry.jobs:
+                self._delete_parts(entry)
+        self._after_change(id)
+
+    def remove(self, id: str) -> None:
+        """Take an item that does not run off the queue; its files stay, complete or not."""
+        with self._lock:
+            self._entries[id].stop()
+            del self._entries[id]
+        self._after_change(id)
+
+    def remove_finished(self) -> None:
+        """Take all that is done off the queue."""
+        with self._lock:
+            done = [id for id, entry in self._entries.items() if entry.state is ItemState.DONE]
+        for id in done:
+            self.remove(id)
+
+    def pause_all(self) -> None:
+        """Pause what runs, waits or is queued."""
+        for progress in self.progress():
+            if progress.state in (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING):
+                self.pause(progress.item.id)
+
+    def resume_all(self) -> None:
+        """Go on with what is paused."""
+        for progress in self.progress():
+            if progress.state is ItemState.PAUSED:
+                self.resume(progress.item.id)
+
+    def progress(self) -> list[ItemProgress]:
+        """How far all items are, in the queue's order. Cheap."""
+        with self._lock:
+            return [entry.progress() for entry in self._entries.values()]
+
+    def paths(self, id: str) -> tuple[Path, Path | None]:
+        """Where an item's target and draft are, or will be: what is opened, the first file of a split model."""
+        with self._lock:
+            entry = self._entries[id]
+        target = destination(entry.folder, entry.item.target[0])
+        return target, destination(entry.folder, entry.item.draft[0]) if entry.item.draft else None
+
+    # --- settings
+
+    def set_parallel(self, parallel: int) -> None:
+        """How many files at a time, from now on; what runs goes on."""
+        with self._lock:
+            self._parallel = parallel
+            self._start_some()
+
+    def set_limit(self, limit: int | None) -> None:
+        """Bytes a second of all together, from now on."""
+        self._limiter.limit = limit
+
+    def close(self) -> None:
+        """Stop all threads and keep everything; what ran goes on at the next start."""
+        with self._lock:
+            self._closed = True
+            threads = [job.thread for entry in self._entries.values() for job in entry.jobs]
+            for entry in self._entries.values():
+                entry.stop()
+        deadline = time.monotonic() + _CLOSE_S
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._save()
+        self._process_lock.release()
+
+    # --- inside
+
+    def _stop(self, id: str, state: ItemState) -> None:
+        with self._lock:
+            entry = self._entries[id]
+            if entry.state is ItemState.DONE:
+                return
+            entry.set(state)
+            entry.stop()
+        self._after_change(id)
+
+    def _after_change(self, id: str) -> None:
+        """After an item's state changed: keep it, use the free place, tell."""
+        with self._lock:
+            self._start_some()
+            self._save()
+        self._on_change(id)
+
+    def _save(self) -> None:
+        with self._lock:
+            items = [entry.saved() for entry in self._entries.values()]
+            try:
+                write_queue(self._file, items)
+            except OSError as error:
+                _log.warning("The list of downloads could not be kept: %s", error.strerror or error)
+
+    def _start_some(self) -> None:
+        with self._lock:
+            running = sum(len(entry.jobs) for entry in self._entries.values())
+            needed: dict[Path, int] = {}
+            for entry in list(self._entries.values()):
+                if self._closed or not entry.is_wanted:
+                    continue
+                needed[entry.folder] = needed.get(entry.folder, 0) + entry.item.size - entry.done
+                while running < self._parallel and (index := entry.next_file()) is not None:
+                    if not self._has_room(entry, needed[entry.folder]):
+                        break
+                    self._start(entry, index)
+                    running += 1
+
+    def _has_room(self, entry: Entry, needed: int) -> bool:
+        try:
+            check_room(entry.folder, needed, self._reserve)
+        except KnownError as error:
+            entry.set(ItemState.PAUSED, str(error))
+            return False
+        return True
+
+    def _start(self, entry: Entry, index: int) -> None:
+        file = entry.item.files[index]
+        control = Control()
+        transfer = Transfer(
+            self._network,
+            file,
+            destination(entry.folder, file),
+            origins=self.origins,
+            licence=entry.item.licence,
+            control=control,
+            limiter=self._limiter,
+            backoff=self._backoff,
+            reserve=self._reserve,
+            on_bytes=entry.meter.add,
+            on_change=lambda: self._moved(entry),
+        )
+        transfer.done = entry.file_done[index]
+        thread = threading.Thread(
+            target=self._run, args=(entry, index, transfer), name=f"download {index}", daemon=True
+        )
+        entry.jobs.append(Job(index, transfer, control, thread))
+        entry.state = ItemState.RUNNING
+        thread.start()
+
+    def _run(self, entry: Entry, index: int, transfer: Transfer) -> None:
+        outcome, message, page = ItemState.DONE, "", ""
+        try:
+            transfer.run()
+        except Cancelled:
+            outcome = ItemState.CANCELLED
+        except DiskFullError as error:
+            outcome, message = ItemState.PAUSED, str(error)
+        except NoAccessError as error:
+            outcome, message, page = ItemState.FAILED, str(error), error.page
+        except KnownError as error:
+            outcome, message = ItemState.FAILED, str(error)
+        except BaseException:
+            self._ended(entry, index, transfer, ItemState.FAILED, "A bug of Slipstream's ended this download.", "")
+            raise
+        self._ended(entry, index, transfer, outcome, message, page)
+
+    def _ended(self, entry: Entry, index: int, transfer: Transfer, outcome: ItemState, message: str, page: str) -> None:
+        with self._lock:
+            entry.jobs = [job for job in entry.jobs if job.transfer is not transfer]
+            entry.file_done[index] = transfer.done
+            if outcome is ItemState.DONE:
+                entry.finished.add(index)
+                if len(entry.finished) == len(entry.item.files):
+                    entry.set(ItemState.DONE)
+            elif outcome is not ItemState.CANCELLED and entry.is_wanted:
+                entry.set(outcome, message, page)
+                entry.stop()
+            if entry.discarded and not entry.jobs:
+                self._delete_parts(entry)
+            closed = self._closed
+        if not closed:
+            self._after_change(entry.item.id)
+
+    def _delete_parts(self, entry: Entry) -> None:
+        for file in entry.item.files:
+            try:
+                part.discard(destination(entry.folder, file))
+            except KnownError as error:
+                _log.warning("%s", error)
+
+    def _moved(self, entry: Entry) -> None:
+        now = time.monotonic()
+        if entry.changed_what_shows() or now - entry.notified_at >= _NOTIFY_S:
+            entry.notified_at = now
+            self._on_change(entry.item.id)
+
+
+def _only_one(data_folder: Path) -> filelock.BaseFileLock:
+    lock = filelock.FileLock(data_folder / f"{FILE_NAME}.lock", blocking=False, thread_local=False)
+    try:
+        lock.acquire()
+    except (filelock.Timeout, RuntimeError):
+        raise KnownError("Another Slipstream works at the downloads. Use that one, or end it first.") from None
+    except OSError as error:
+        raise KnownError(f"The list of downloads cannot be used: {error.strerror or error}.") from error
+    return lock

@@ -1,0 +1,276 @@
+"""The one way to the network: who may be asked, with which token, through which proxy, and a list of what was asked.
+
+Proxies come from the environment or the system's settings, trust in certificates from the system's store; both are
+httpx2's own defaults. ``huggingface_hub`` goes through here too (`Network.hub_api`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+import httpx2
+import msgspec
+
+from app import __version__
+from app.errors import KnownError
+from app.models.hub.body import read_body
+from app.models.text import printable
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+HUGGING_FACE = "https://huggingface.co"
+ENDPOINT_VARIABLE = "HF_ENDPOINT"
+USER_AGENT = f"Slipstream/{__version__}"
+MAX_TRAFFIC = 200
+_CONNECT_S = 15.0
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+_purpose: ContextVar[str] = ContextVar("purpose", default="Hugging Face")
+
+
+class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the network may be used."""
+
+    endpoint: str = ""
+    """A mirror's address; empty is the variable HF_ENDPOINT, or huggingface.co."""
+    offline: bool = False
+    token_to_mirror: bool = False
+    """Send the access token to ``endpoint`` even if it is not huggingface.co."""
+    stall_s: float = 20.0
+    """Without a byte for so long a connection is given up."""
+
+
+class Traffic(msgspec.Struct, frozen=True, kw_only=True):
+    """One request."""
+
+    at: float
+    """Seconds since 1970, UTC."""
+    host: str
+    purpose: str
+    """For people: ``search``, ``download``."""
+    received: int
+    """Bytes of content so far."""
+
+
+class RefusedError(KnownError):
+    """A rule of Slipstream's forbids a request; trying again does not help."""
+
+
+class OfflineError(RefusedError):
+    """The user switched the network off."""
+
+
+class UnreachableError(KnownError):
+    """The network failed; trying again may help."""
+
+
+class Network:
+    """All requests of one process. Safe from any thread; the settings may change while requests run."""
+
+    def __init__(self, settings: NetworkSettings, token: Callable[[], str | None] = lambda: None) -> None:
+        """``token`` is asked at each request to the endpoint."""
+        self.settings = settings
+        self._token = token
+        self._lock = threading.Lock()
+        self._client: httpx2.Client | None = None
+        self._requests: deque[_Entry] = deque(maxlen=MAX_TRAFFIC)
+
+    @property
+    def endpoint(self) -> str:
+        """Where the hub is, without a slash at the end. Raises `RefusedError` for an address that is not safe."""
+        text = (self.settings.endpoint or os.environ.get(ENDPOINT_VARIABLE, "") or HUGGING_FACE).strip().rstrip("/")
+        try:
+            url = httpx2.URL(text)
+        except httpx2.InvalidURL:
+            url = httpx2.URL()
+        if not url.host or not (url.scheme == "https" or (url.scheme == "http" and url.host in _LOOPBACK)):
+            raise RefusedError(f"The hub's address {printable(text)} is not safe to use. It must begin with https://.")
+        return text
+
+    @property
+    def is_mirror(self) -> bool:
+        """Whether the endpoint is not huggingface.co itself."""
+        return self.endpoint != HUGGING_FACE
+
+    @contextlib.contextmanager
+    def stream(
+        self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None, method: str = "GET"
+    ) -> Iterator[httpx2.Response]:
+        """Ask for ``url``; the content is read from the response, as it comes, inside the ``with``.
+
+        Redirects are followed. Statuses are the caller's to judge. Raises `RefusedError` and `UnreachableError`, also
+        while reading.
+        """
+        with self.purpose(purpose), translated(httpx2.URL(url).host):
+            identity = {"Accept-Encoding": "identity", **(headers or {})}
+            with self._own_client().stream(method, url, headers=identity) as response:
+                yield response
+
+    def read_body(self, response: httpx2.Response, check: Callable[[int], None]) -> Iterator[bytes]:
+        """The content of a response of `stream`'s, fast; ``check`` as in `app.models.hub.body.read_body`."""
+        entry: _Entry = response.extensions["entry"]
+        received = 0
+
+        def counted(count: int) -> None:
+            nonlocal received
+            self.check_online()
+            received += count
+            entry.received = received
+            check(count)
+
+        return read_body(response, counted, self.settings.stall_s)
+
+    def get(self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
+        """Ask for something small and read all of it. Raises as `stream` does."""
+        with self.stream(url, purpose=purpose, headers=headers) as response:
+            response.read()
+            return response
+
+    @contextlib.contextmanager
+    def purpose(self, purpose: str) -> Iterator[None]:
+        """What this thread's requests are for, in `traffic`; for calls of `hub_api`'s."""
+        before = _purpose.set(purpose)
+        try:
+            yield
+        finally:
+            _purpose.reset(before)
+
+    def hub_api(self) -> HfApi:
+        """``huggingface_hub``'s API through this network: without telemetry and without its own token.
+
+        It raises its own errors and httpx2's, besides `RefusedError`; see `translated`.
+        """
+        os.environ["HF_HUB_DISABLE_TELEMETRY"] = os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
+        from huggingface_hub import HfApi, set_client_factory
+
+        set_client_factory(self._new_client)
+        return HfApi(endpoint=self.endpoint, token=False)
+
+    def traffic(self) -> list[Traffic]:
+        """The last `MAX_TRAFFIC` requests, newest first."""
+        with self._lock:
+            entries = list(self._requests)
+        return [entry.as_traffic() for entry in reversed(entries)]
+
+    def close(self) -> None:
+        """Close all connections. It can be used again afterwards."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _own_client(self) -> httpx2.Client:
+        with self._lock:
+            if self._client is None:
+                self._client = self._new_client()
+            return self._client
+
+    def _new_client(self) -> httpx2.Client:
+        # The hooks see each request of a chain of redirects.
+        hooks: dict[str, list[Callable[..., None]]] = {"request": [self._before], "response": [self._after]}
+        return httpx2.Client(event_hooks=hooks, follow_redirects=True, max_redirects=10, timeout=self._timeout())
+
+    def _timeout(self) -> httpx2.Timeout:
+        return httpx2.Timeout(self.settings.stall_s, connect=min(_CONNECT_S, self.settings.stall_s), pool=None)
+
+    def _before(self, request: httpx2.Request) -> None:
+        self.check_online()
+        endpoint = httpx2.URL(self.endpoint)
+        if request.url.scheme != "https" and not {request.url.host, endpoint.host} <= _LOOPBACK:
+            raise RefusedError(
+                f"{printable(request.url.host)} would be asked without encryption, which Slipstream does not do."
+            )
+        request.headers["User-Agent"] = USER_AGENT
+        request.headers.pop("Authorization", None)
+        token = self._token() if _origin(request.url) == _origin(endpoint) and self._trusts_endpoint() else None
+        if token:
+            request.headers["Authorization"] = f"Bearer {token}"
+        # huggingface_hub asks without any limit of time.
+        request.extensions["timeout"] = self._timeout().as_dict()
+
+    def _after(self, response: httpx2.Response) -> None:
+        entry = _Entry(response.url.host, _purpose.get())
+        with self._lock:
+            self._requests.append(entry)
+        response.extensions["entry"] = entry
+        assert isinstance(response.stream, httpx2.SyncByteStream)
+        response.stream = _Counted(response.stream, entry, self.check_online)
+
+    def _trusts_endpoint(self) -> bool:
+        return self.settings.token_to_mirror or not self.is_mirror
+
+    def check_online(self) -> None:
+        """Raise `RefusedError` in offline mode."""
+        if self.settings.offline:
+            raise OfflineError("Slipstream is offline: the network is switched off in Settings.")
+
+
+@contextlib.contextmanager
+def translated(host: str) -> Iterator[None]:
+    """Raise httpx2's failures of the network as `UnreachableError`, with a sentence about ``host``."""
+    try:
+        yield
+    except httpx2.TooManyRedirects as error:
+        raise RefusedError(f"{printable(host)} sends from one address to the next without an end.") from error
+    except (httpx2.TransportError, httpx2.StreamError) as error:
+        raise UnreachableError(_reason(error, printable(host))) from error
+    except httpx2.InvalidURL as error:
+        raise RefusedError(
+            f"{printable(host)} gave an address that cannot be used: {printable(str(error))}."
+        ) from error
+
+
+def _reason(error: Exception, host: str) -> str:
+    detail = printable(str(error), 200)
+    if "CERTIFICATE_VERIFY_FAILED" in detail or "certificate" in detail.lower():
+        return f"This computer does not trust the certificate of {host}: {detail}. A proxy may stand in between."
+    if isinstance(error, httpx2.ProxyError):
+        return f"The proxy did not let {host} be reached: {detail}. Check the system's proxy settings."
+    if isinstance(error, httpx2.ConnectTimeout | httpx2.ConnectError):
+        return f"{host} cannot be reached. Check the connection to the internet."
+    if isinstance(error, httpx2.TimeoutException):
+        return f"{host} stopped answering."
+    return f"The connection to {host} broke."
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+class _Entry:
+    """One request as it runs."""
+
+    def __init__(self, host: str, purpose: str) -> None:
+        self.at = time.time()
+        self.host = host
+        self.purpose = purpose
+        self.received = 0
+
+    def as_traffic(self) -> Traffic:
+        return Traffic(at=self.at, host=self.host, purpose=self.purpose, received=self.received)
+
+
+class _Counted(httpx2.SyncByteStream):
+    """A response's content, counted, and ended when Slipstream goes offline."""
+
+    def __init__(self, stream: httpx2.SyncByteStream, entry: _Entry, check: Callable[[], None]) -> None:
+        self._stream = stream
+        self._entry = entry
+        self._check = check
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._stream:
+            self._check()
+            self._entry.received += len(chunk)
+            yield chunk
+
+    def close(self) -> None:
+        self._stream.close()

@@ -1,0 +1,208 @@
+"""The rules of the network, against real servers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app import __version__
+from app.models.hub.network import Network, NetworkSettings, RefusedError, UnreachableError, translated
+from tests.support.hub_faults import Fault
+from tests.support.hub_server import HubServer
+
+FILE = "model-Q4_K_M.gguf"
+
+
+@pytest.fixture
+def hub() -> Iterator[HubServer]:
+    with HubServer() as server:
+        server.add("maker/model", {FILE: b"weights " * 1000})
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "HF_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+def network(hub: HubServer, *, token: str | None = None, to_mirror: bool = False, stall_s: float = 20.0) -> Network:
+    settings = NetworkSettings(endpoint=hub.endpoint, token_to_mirror=to_mirror, stall_s=stall_s)
+    return Network(settings, lambda: token)
+
+
+def url(hub: HubServer) -> str:
+    return f"{hub.endpoint}/maker/model/resolve/{hub.repositories['maker/model'].commit}/{FILE}"
+
+
+def test_content_and_who_we_are(hub: HubServer) -> None:
+    response = network(hub).get(url(hub), purpose="download")
+    assert (response.status_code, response.content) == (200, b"weights " * 1000)
+    assert [request.host for request in hub.requests] == ["hub", "cdn"]
+    assert {request.headers["user-agent"] for request in hub.requests} == {f"Slipstream/{__version__}"}
+    assert {request.headers["accept-encoding"] for request in hub.requests} == {"identity"}
+
+
+def test_the_token_goes_to_the_hub_and_not_to_the_cdn(hub: HubServer) -> None:
+    network(hub, token="hf_good", to_mirror=True).get(url(hub), purpose="download")
+    assert [(request.host, request.authorization) for request in hub.requests] == [
+        ("hub", "Bearer hf_good"),
+        ("cdn", None),
+    ]
+
+
+def test_no_token_for_a_mirror_unless_asked(hub: HubServer) -> None:
+    one = network(hub, token="hf_good")
+    one.get(url(hub), purpose="download")
+    headers = {"Authorization": "Bearer hf_good"}
+    one.get(url(hub), purpose="download", headers=headers)
+    assert {request.authorization for request in hub.requests} == {None}
+
+
+def test_a_redirect_to_another_host_and_back_does_not_leak(hub: HubServer) -> None:
+    with HubServer(cdn=False) as other:
+        other.add("maker/model", {FILE: b"other"}, commit=hub.repositories["maker/model"].commit)
+        hub.faults.add(FILE, Fault(redirect=url(other)), at="resolve")
+        response = network(hub, token="hf_good", to_mirror=True).get(url(hub), purpose="download")
+        assert response.content == b"other"
+        assert [request.authorization for request in other.requests] == [None]
+
+
+def test_offline_asks_nobody(hub: HubServer) -> None:
+    one = network(hub)
+    one.settings = NetworkSettings(endpoint=hub.endpoint, offline=True)
+    with pytest.raises(RefusedError, match="offline"):
+        one.get(url(hub), purpose="download")
+    with pytest.raises(RefusedError, match="offline"):
+        one.hub_api().model_info("maker/model")
+    assert hub.requests == [] and one.traffic() == []
+
+
+def test_going_offline_ends_what_runs(hub: HubServer) -> None:
+    hub.faults.add(FILE, Fault(stall_at=1000))
+    one = network(hub)
+    with pytest.raises(RefusedError, match="offline"), one.stream(url(hub), purpose="download") as response:
+        chunks = response.iter_raw()
+        next(chunks)
+        one.settings = NetworkSettings(endpoint=hub.endpoint, offline=True)
+        hub.release()
+        list(chunks)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://example.org", "ftp://example.org", "example.org", "https://", "http://[::bad"]
+)
+def test_only_safe_endpoints(address: str) -> None:
+    with pytest.raises(RefusedError, match="not safe"):
+        _ = Network(NetworkSettings(endpoint=address)).endpoint
+
+
+def test_where_the_endpoint_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Network(NetworkSettings())
+    assert (one.endpoint, one.is_mirror) == ("https://huggingface.co", False)
+    monkeypatch.setenv("HF_ENDPOINT", "https://mirror.example/")
+    assert (one.endpoint, one.is_mirror) == ("https://mirror.example", True)
+    assert Network(NetworkSettings(endpoint="https://own.example")).endpoint == "https://own.example"
+
+
+def test_never_on_without_encryption(hub: HubServer) -> None:
+    hub.faults.add(FILE, Fault(redirect="http://example.org/file"), at="resolve")
+    with pytest.raises(RefusedError, match="without encryption"):
+        network(hub).get(url(hub), purpose="download")
+    outside = Network(NetworkSettings(endpoint="https://mirror.example"))
+    with pytest.raises(RefusedError, match="without encryption"):
+        outside.get(url(hub), purpose="download")
+
+
+def test_redirects_without_an_end(hub: HubServer) -> None:
+    hub.faults.always(FILE, Fault(redirect=url(hub)), at="resolve")
+    with pytest.raises(RefusedError, match="without an end"):
+        network(hub).get(url(hub), purpose="download")
+
+
+def test_nobody_there_and_lines_that_break(hub: HubServer) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    one = Network(NetworkSettings(endpoint=f"http://127.0.0.1:{port}"))
+    with pytest.raises(UnreachableError, match=r"cannot be reached"):
+        one.get(f"{one.endpoint}/x", purpose="search")
+    hub.faults.add(FILE, Fault(cut_at=100), Fault(stall_at=100))
+    with pytest.raises(UnreachableError, match="broke"):
+        network(hub).get(url(hub), purpose="download")
+    with pytest.raises(UnreachableError, match="stopped answering"):
+        network(hub, stall_s=0.2).get(url(hub), purpose="download")
+
+
+def test_what_was_asked_is_listed(hub: HubServer) -> None:
+    one = network(hub)
+    with one.purpose("search"):
+        assert [model.id for model in one.hub_api().list_models(search="model")] == ["maker/model"]
+    one.get(url(hub), purpose="download")
+    newest, redirect, search = one.traffic()
+    assert (newest.host, newest.purpose, newest.received) == ("localhost", "download", 8000)
+    assert (redirect.host, redirect.received) == ("127.0.0.1", 0)
+    assert search.purpose == "search" and search.received > 100
+
+
+def test_huggingface_hub_goes_the_same_way(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_of_the_user")
+    api = network(hub, token="hf_good", to_mirror=True).hub_api()
+    info = api.model_info("maker/model", files_metadata=True)
+    assert info.siblings is not None and info.siblings[0].lfs is not None
+    file = hub.remote_file("maker/model", FILE)
+    assert (info.sha, info.siblings[0].size, info.siblings[0].lfs.sha256) == (file.commit, file.size, file.sha256)
+    assert [entry.path for entry in api.list_repo_tree("maker/model", recursive=True)] == [FILE]
+    assert {request.authorization for request in hub.requests} == {"Bearer hf_good"}
+    assert {request.headers["user-agent"] for request in hub.requests} == {f"Slipstream/{__version__}"}
+
+
+def test_huggingface_hub_does_not_wait_for_ever(hub: HubServer) -> None:
+    import httpx2
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        api = Network(NetworkSettings(endpoint=endpoint, stall_s=0.2)).hub_api()
+        with pytest.raises(httpx2.ReadTimeout):
+            api.model_info("maker/model")
+        with pytest.raises(UnreachableError, match="stopped answering"), translated("127.0.0.1"):
+            api.model_info("maker/model")
+
+
+class Proxy:
+    """A proxy that answers whatever it is asked for by itself."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._server.getsockname()[1]}"
+        self.asked = b""
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        connection, _ = self._server.accept()
+        with connection:
+            while b"\r\n\r\n" not in self.asked:
+                self.asked += connection.recv(4096)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nproxy")
+
+    def close(self) -> None:
+        self._server.close()
+        self._thread.join(5)
+
+
+def test_the_proxy_of_the_environment_is_used(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = Proxy()
+    monkeypatch.setenv("HTTP_PROXY", proxy.address)
+    try:
+        assert network(hub).get(url(hub), purpose="download").content == b"proxy"
+    finally:
+        proxy.close()
+    assert proxy.asked.startswith(f"GET {url(hub)} HTTP/1.1".encode()) and hub.requests == []
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
+    assert network(hub).get(url(hub), purpose="download").content == b"weights " * 1000
