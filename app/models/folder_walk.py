@@ -92,17 +92,18 @@ class _Walker:
 
     def look_for_manifests(self, top: Path) -> None:
         """Add the models that Ollama's manifests name."""
-        named = _Walker(self._stopped)
-        named.look(top / "manifests", lambda entry: FoundFile(Path(entry.path)), suffix="")
-        manifests = [file.path for file in named.found.files]
-        self._entries = named._entries
-        self.found.unreadable, self.found.is_complete = named.found.unreadable, named.found.is_complete
+        self.look(top / "manifests", lambda entry: FoundFile(Path(entry.path)), suffix="")
+        manifests = [file.path for file in self.found.files]
+        self.found.files = []
         # One file often has several names: the one that says most comes first.
+        named: dict[str, Path] = {}
         for manifest in sorted(manifests, key=lambda path: (path.name == "latest", str(path))):
             for digest in _model_digests(manifest):
-                blob = next((blob for blob in _blobs(top, digest) if blob.is_file()), None)
-                if blob is not None:
-                    self._add(FoundFile(blob, _ollama_name(manifest.relative_to(top / "manifests")), digest))
+                named.setdefault(digest, manifest)
+        for digest, manifest in named.items():
+            blob = next((blob for blob in _blobs(top, digest) if blob.is_file()), None)
+            if blob is not None:
+                self._add(FoundFile(blob, _ollama_name(manifest.relative_to(top / "manifests")), digest))
 
     def entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
         """What is in ``folder``, unless it was seen before; names with a dot in front are left out."""

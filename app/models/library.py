@@ -39,7 +39,8 @@ class Library:
         origins: Origins | None = None,
         usage: Usage | None = None,
     ) -> None:
-        self.folders = [ModelFolder(models_folder, FolderKind.OWN), *map(extra_folder, extra_folders)]
+        own = ModelFolder(models_folder.expanduser().absolute(), FolderKind.OWN)
+        self.folders = [own, *(extra_folder(path.expanduser().absolute()) for path in extra_folders)]
         """In this order; a file that is in several of them is listed once."""
         self.notices: list[str] = []
         """What the user should know about the last scan, a sentence each."""
@@ -61,7 +62,8 @@ class Library:
     def scan(self, stopped: Callable[[], bool] = lambda: False) -> list[LibraryEntry]:
         """All models, by title. Raises `Cancelled` when told to stop; headers that were read by then are kept."""
         with self._lock:
-            scan = Scan(self._index, self.origins, self._used(), stopped)
+            origins = self.origins.all() if self.origins else {}
+            scan = Scan(self._index, origins, self._used(), stopped)
             try:
                 entries = scan.entries(self.folders)
             finally:
@@ -84,7 +86,8 @@ class Library:
             read_header(path)  # says what is wrong
             raise
         record = read_record(folder or ModelFolder(path.parent, FolderKind.EXTRA), group, stamps)
-        return entry_of(record, self.origins, last_used=self._used().get(str(path)))
+        origin = self.origins.get(path) if self.origins else None
+        return entry_of(record, origin, last_used=self._used().get(str(path)))
 
     def check_deletable(self, entry: LibraryEntry) -> None:
         """Raise `KnownError` for what is not in our own folder."""

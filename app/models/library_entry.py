@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +25,7 @@ class Origins(Protocol):
     """What is known of downloaded files."""
 
     def get(self, path: Path) -> Origin | None: ...
+    def all(self) -> Mapping[Path, Origin]: ...
     def remove(self, path: Path) -> None: ...
 
 
@@ -76,12 +78,11 @@ class LibraryEntry:
 
 
 def entry_of(
-    record: Record, origins: Origins | None, *, available: bool = True, last_used: float | None = None
+    record: Record, origin: Origin | None = None, *, available: bool = True, last_used: float | None = None
 ) -> LibraryEntry:
     """The entry of what is known of a model."""
-    path = Path(record.path)
     return LibraryEntry(
-        path=path,
+        path=Path(record.path),
         parts=tuple(Path(stamp.path) for stamp in record.stamps),
         folder=ModelFolder(Path(record.folder), record.kind),
         title=record.title,
@@ -91,6 +92,6 @@ def entry_of(
         summary=record.summary,
         problem=record.problem,
         sha256=record.sha256,
-        origin=origins.get(path) if origins else None,
+        origin=origin,
         last_used=last_used,
     )

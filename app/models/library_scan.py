@@ -10,7 +10,7 @@ from app.models.architectures import is_part_of_model
 from app.models.folder_walk import FoundFile, split_name, walk
 from app.models.folders import ModelFolder
 from app.models.gguf import ModelFileError, check_loadable, read_header
-from app.models.library_entry import LibraryEntry, Origins, entry_of
+from app.models.library_entry import LibraryEntry, Origin, entry_of
 from app.models.library_index import READER, LibraryIndex, Record, Stamp
 from app.models.summary import summary_of
 from app.models.text import printable
@@ -20,7 +20,11 @@ class Scan:
     """Looks through folders once."""
 
     def __init__(
-        self, index: LibraryIndex, origins: Origins | None, used: Mapping[str, float], stopped: Callable[[], bool]
+        self,
+        index: LibraryIndex,
+        origins: Mapping[Path, Origin],
+        used: Mapping[str, float],
+        stopped: Callable[[], bool],
     ) -> None:
         """``used``: when models were used, by path."""
         self._index = index
@@ -53,7 +57,8 @@ class Scan:
         return entries
 
     def _listed(self, record: Record, available: bool = True) -> LibraryEntry:
-        return entry_of(record, self._origins, available=available, last_used=self._used.get(record.path))
+        origin, used = self._origins.get(Path(record.path)), self._used.get(record.path)
+        return entry_of(record, origin, available=available, last_used=used)
 
     def _missing(self, folder: ModelFolder, unreadable: Sequence[Path]) -> list[Record]:
         """What is known from earlier of places that cannot be looked into now."""

@@ -44,7 +44,11 @@ def move_folder(
         _check_free(files, old, new)
         told = Progress(2 * sum(map(_size, files)), progress)
         for file in files:
-            _copy(file, new / file.relative_to(old), told, stopped)
+            there = new / file.relative_to(old)
+            if file.is_symlink():
+                _link(file, there, old, new)
+            else:
+                _copy(file, there, told, stopped)
     except OSError as error:
         raise KnownError(
             f"The models could not be moved: {error.strerror or error}. They are still in {printable(str(old), 200)}."
@@ -109,8 +113,10 @@ def _is_copied(file: Path, there: Path) -> bool:
         one, other = file.lstat(), there.lstat()
     except OSError:
         return False
-    same_kind = stat.S_IFMT(one.st_mode) == stat.S_IFMT(other.st_mode)
-    return same_kind and one.st_size == other.st_size and abs(one.st_mtime - other.st_mtime) <= _CLOCK_STEP
+    if stat.S_IFMT(one.st_mode) != stat.S_IFMT(other.st_mode):
+        return False
+    same_time = abs(one.st_mtime - other.st_mtime) <= _CLOCK_STEP
+    return file.is_symlink() or (one.st_size == other.st_size and same_time)
 
 
 def _copy(file: Path, there: Path, progress: Progress, stopped: Callable[[], bool]) -> None:
@@ -123,15 +129,22 @@ def _copy(file: Path, there: Path, progress: Progress, stopped: Callable[[], boo
     part = there.with_name(there.name + _COPYING)
     part.unlink(missing_ok=True)
     try:
-        if file.is_symlink():
-            part.symlink_to(file.parent / file.readlink())
-        elif _copied_digest(file, part, progress, stopped) != sha256_of(part, progress, stopped):
+        if _copied_digest(file, part, progress, stopped) != sha256_of(part, progress, stopped):
             raise KnownError(f"The copy of {printable(file.name)} is damaged: check the disk it was written to.")
-        shutil.copystat(file, part, follow_symlinks=False)
+        shutil.copystat(file, part)
         part.replace(there)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _link(link: Path, there: Path, old: Path, new: Path) -> None:
+    """Make ``there`` lead to where ``link`` leads, also after the folder it is in has moved."""
+    goal = link.resolve()
+    inside = goal.relative_to(old.resolve()) if goal.is_relative_to(old.resolve()) else None
+    there.parent.mkdir(parents=True, exist_ok=True)
+    there.unlink(missing_ok=True)
+    there.symlink_to(goal if inside is None else new.absolute() / inside, target_is_directory=goal.is_dir())
 
 
 def _copied_digest(file: Path, part: Path, progress: Progress, stopped: Callable[[], bool]) -> str:

@@ -1,0 +1,155 @@
+"""Which drafts come first, from real files in a real library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.models import ranking
+from app.models.gguf import GgufHeader, read_header
+from app.models.library_entry import LibraryEntry
+from app.models.library_view import in_order, matching
+from app.models.ranking import Judge, RankedDraft, rank_drafts
+from app.models.trials import FILE_NAME, FileKey, Trial, Trials
+from tests.models.library_parts import library, small_model, titles
+from tests.support.gguf_files import make_model, spm_vocabulary
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> LibraryEntry:
+    """32 times as wide as `small_model`, in F32."""
+    path = make_model(tmp_path / "target.gguf", architecture="qwen3", width=512, heads=8, layers=1, weights="F32")
+    return library(tmp_path).entry_at(path)
+
+
+def rank(tmp_path: Path, target: LibraryEntry, trials: Trials | None = None) -> list[RankedDraft]:
+    return rank_drafts(target, library(tmp_path).scan(), trials)
+
+
+def order(ranked: list[RankedDraft]) -> list[str]:
+    assert [draft.position for draft in ranked] == list(range(1, len(ranked) + 1))
+    return titles([draft.entry for draft in ranked])
+
+
+def measured(target: LibraryEntry, tmp_path: Path, **speed_ups: float) -> Trials:
+    trials = Trials(tmp_path / FILE_NAME)
+    for name, speed_up in speed_ups.items():
+        one = Trial(acceptance_rate=0.5, plain_speed=10, drafted_speed=10 * speed_up, tokens=9, measured_at=1)
+        trials.put(FileKey.of(target.path), FileKey.of(tmp_path / f"models/{name}.gguf"), one)
+    return trials
+
+
+def test_small_ones_of_the_family_come_first_and_what_does_not_fit_last(tmp_path: Path, target: LibraryEntry) -> None:
+    models = tmp_path / "models"
+    small_model(models / "family.gguf", architecture="qwen3moe")
+    small_model(models / "other.gguf")
+    small_model(models / "tiny.gguf", architecture="qwen3", vocab_size=400)
+    make_model(models / "medium.gguf", architecture="qwen3", width=160, weights="F32", layers=2)
+    make_model(models / "large.gguf", architecture="qwen3", width=320, heads=4, weights="F32", layers=1)
+    small_model(models / "another-vocabulary.gguf", architecture="qwen3", tokenizer="gpt2")
+    (models / "broken.gguf").write_bytes(b"no")
+    ranked = rank(tmp_path, target)
+    assert order(ranked) == ["family", "tiny", "other", "medium", "large", "another-vocabulary", "broken"]
+    by_title = {draft.entry.title: draft for draft in ranked}
+    assert by_title["family"].share < 0.1 < by_title["medium"].share < 1 / 3 < by_title["large"].share
+    assert [draft.entry.title for draft in ranked if draft.warning] == ["large"]
+    assert [draft.same_family for draft in ranked[:3]] == [True, True, False]
+    assert by_title["another-vocabulary"].verdict.reason.startswith("The vocabularies are of different kinds")
+    assert by_title["broken"].verdict.reason == "broken.gguf is not a GGUF model file."
+
+
+def test_what_was_measured_comes_before_guesses_and_losses_behind(tmp_path: Path, target: LibraryEntry) -> None:
+    for name in ("guess", "good", "better", "slower"):
+        small_model(tmp_path / f"models/{name}.gguf", architecture="qwen3")
+    trials = measured(target, tmp_path, good=1.2, better=1.9, slower=0.8)
+    ranked = rank(tmp_path, target, trials)
+    assert order(ranked) == ["better", "good", "guess", "slower"]
+    assert [draft.trial and draft.trial.speed_up for draft in ranked] == [1.9, 1.2, None, 0.8]
+
+
+def test_a_measured_pair_whose_file_has_changed_is_a_guess(tmp_path: Path, target: LibraryEntry) -> None:
+    small_model(tmp_path / "models/good.gguf")
+    trials = measured(target, tmp_path, good=1.2)
+    small_model(tmp_path / "models/good.gguf", vocab_size=400)
+    assert [draft.trial for draft in rank(tmp_path, target, trials)] == [None]
+
+
+def test_a_target_is_not_its_own_draft(tmp_path: Path) -> None:
+    small_model(tmp_path / "models/one.gguf")
+    (entry,) = library(tmp_path).scan()
+    assert rank_drafts(entry, [entry]) == []
+
+
+def test_a_draft_whose_folder_is_missing_does_not_fit_now(tmp_path: Path, target: LibraryEntry) -> None:
+    small_model(tmp_path / "models/one.gguf")
+    library(tmp_path).scan()
+    (tmp_path / "models").rename(tmp_path / "away")
+    (draft,) = rank(tmp_path, target)
+    assert (draft.verdict.fits, draft.verdict.reason) == (False, "The draft is in a folder that is not there now.")
+
+
+def test_a_running_state_is_noted(tmp_path: Path, target: LibraryEntry) -> None:
+    small_model(tmp_path / "models/one.gguf", architecture="lfm2")
+    (draft,) = rank(tmp_path, target)
+    assert draft.verdict.note == (
+        "The draft is a hybrid model: whether it can take back rejected guesses is tried out when it is loaded."
+    )
+
+
+def test_tokens_are_read_only_where_nothing_else_decides_and_once(
+    tmp_path: Path, target: LibraryEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models, tokens = tmp_path / "models", spm_vocabulary(512).tokens
+    small_model(models / "same.gguf")
+    small_model(models / "smaller.gguf", vocab_size=400)
+    small_model(models / "kind.gguf", tokenizer="gpt2")
+    small_model(models / "size.gguf", vocab_size=700)
+    small_model(models / "token.gguf", tokens=[*tokens[:139], "▁▁", *tokens[140:]])
+    read: list[str] = []
+
+    def reading(path: Path) -> GgufHeader:
+        read.append(path.name)
+        return read_header(path)
+
+    monkeypatch.setattr(ranking, "read_header", reading)
+    shown = library(tmp_path)
+    entries = shown.scan()
+    verdicts = {entry.title: Judge(shown.differences).verdict(target, entry) for entry in entries}
+    assert {title for title, verdict in verdicts.items() if verdict.fits} == {"same", "smaller"}
+    assert verdicts["token"].reason.startswith('The vocabularies differ: token 139 is "')
+    assert verdicts["token"].first_difference == 139
+    assert sorted(set(read)) == ["smaller.gguf", "target.gguf", "token.gguf"]
+    shown.save()
+    read.clear()
+    again = library(tmp_path)
+    assert {entry.title: Judge(again.differences).verdict(target, entry) for entry in again.scan()} == verdicts
+    assert read == []
+
+
+def test_a_file_that_went_meanwhile_is_said(tmp_path: Path, target: LibraryEntry) -> None:
+    path = small_model(tmp_path / "models/one.gguf", vocab_size=400)
+    (entry,) = library(tmp_path).scan()
+    path.unlink()
+    assert "is not there any more" in Judge().verdict(target, entry).reason
+
+
+# ---------------------------------------------------------------- searching and sorting
+
+
+def test_searching_and_sorting(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    small_model(models / "owner/Zebra.gguf", name="The striped one", context_length=64)
+    small_model(models / "owner/ant.gguf", weights="Q8_0", context_length=4096)
+    small_model(models / "bee.gguf", weights="F32", architecture="qwen2")
+    (models / "broken.gguf").write_bytes(b"no")
+    entries = library(tmp_path).scan()
+    assert titles(matching(entries, "OWNER stri")) == ["Zebra"]
+    assert titles(matching(entries, "qwen2")) == ["bee"]
+    assert titles(matching(entries, "")) == titles(entries) == ["ant", "bee", "broken", "Zebra"]
+    assert titles(in_order(entries, "name")) == ["ant", "bee", "Zebra", "broken"]
+    assert titles(in_order(entries, "name", reverse=True)) == ["Zebra", "bee", "ant", "broken"]
+    assert titles(in_order(entries, "size")) == ["bee", "Zebra", "ant", "broken"]
+    assert titles(in_order(entries, "context")) == ["ant", "bee", "Zebra", "broken"]
+    assert titles(in_order(entries, "quantization")) == ["Zebra", "bee", "ant", "broken"]
+    assert titles(in_order(entries, "last used")) == ["ant", "bee", "Zebra", "broken"]
