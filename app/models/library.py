@@ -17,10 +17,12 @@ from app.errors import KnownError
 from app.models.folder_walk import FoundFile, split_name
 from app.models.folders import FolderKind, ModelFolder, extra_folder
 from app.models.gguf import read_header
-from app.models.library_entry import LibraryEntry, Origins, entry_of
+from app.models.library_entry import LibraryEntry, entry_of
 from app.models.library_index import FILE_NAME as INDEX_NAME
 from app.models.library_index import LibraryIndex
 from app.models.library_scan import Scan, read_record, stamps_of
+from app.models.origins import FILE_NAME as ORIGINS_NAME
+from app.models.origins import Origins
 from app.models.pairing import Difference
 from app.models.text import printable
 from app.models.usage import FILE_NAME as USAGE_NAME
@@ -157,6 +159,7 @@ def open_library(models_folder: str, extra_folders: Iterable[str]) -> Library:
         Path(models_folder) if models_folder else paths.models_dir(),
         map(Path, extra_folders),
         paths.data_dir() / INDEX_NAME,
+        origins=Origins(paths.data_dir() / ORIGINS_NAME),
         usage=Usage(paths.data_dir() / USAGE_NAME),
     )
 

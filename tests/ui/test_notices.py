@@ -31,6 +31,8 @@ ALL = [
     notices.chats_unavailable("The chats are newer."),
     notices.previous_crash(),
     notices.exported("chat.md"),
+    notices.downloaded("Qwen3 8B with draft"),
+    notices.download_stopped("Qwen3 8B with draft", "The disk is full."),
     notices.busy_comparing(),
     notices.plain_text("Something."),
 ]

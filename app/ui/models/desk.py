@@ -182,7 +182,7 @@ class ModelsDesk(QObject):
     def _state_of_pair(self, pair: CatalogPair) -> str:
         if self._has(pair.target) and self._has(pair.draft):
             return "in the library"
-        repositories = {one.item.target[0].repository: one.state for one in self._queue.progress() if one.item.draft}
+        repositories = {one.item.target[0].repository: one.state for one in self.downloads.progress() if one.item.draft}
         state = repositories.get(pair.target.repository)
         return "" if state in (None, ItemState.DONE) else "in Downloads"
 

@@ -93,7 +93,7 @@ class ModelsInWindow(QObject):
 
     def machine(self) -> Machine:
         """The memory as it is now."""
-        return machine_now(self._engine.devices())
+        return machine_now()
 
     @Slot(str, str)
     def load(self, target: str, draft: str = "") -> None:

@@ -18,7 +18,9 @@ from app.models import usage as kept_usage
 from app.models.folders import ModelFolder, found_folders
 from app.models.library import Library
 from app.models.library_entry import LibraryEntry
+from app.models.library_index import FILE_NAME as INDEX_FILE
 from app.models.moving import move_folder
+from app.models.origins import FILE_NAME as ORIGINS_FILE
 from app.models.origins import Origins
 from app.models.ranking import Judge, RankedDraft, rank_drafts
 from app.models.trials import Trials
@@ -27,7 +29,6 @@ from app.models.verifying import verify
 from app.settings import Settings
 from app.ui.background import Doorbell
 
-INDEX_NAME = "library.json"
 _PROGRESS_SHARE = 0.002
 """A step of progress worth telling."""
 
@@ -60,7 +61,7 @@ class LibraryAccess(QObject):
         super().__init__(parent)
         data = paths.data_dir()
         self._values = values
-        self.origins = Origins(data / "origins.json")
+        self.origins = Origins(data / ORIGINS_FILE)
         self.trials = Trials(data / kept_trials.FILE_NAME)
         self._usage = Usage(data / kept_usage.FILE_NAME)
         self._library = self._make_library()
@@ -159,7 +160,7 @@ class LibraryAccess(QObject):
         return Library(
             models_folder(self._values),
             extra,
-            paths.data_dir() / INDEX_NAME,
+            paths.data_dir() / INDEX_FILE,
             origins=self.origins,
             usage=self._usage,
         )
