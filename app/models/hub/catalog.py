@@ -27,7 +27,6 @@ _KEPT_FREE_BYTES = 1_000_000_000
 """Of the system's memory, for what else is running."""
 _USABLE_SHARE = 0.95
 """Of a GPU whose free memory is not known."""
-
 _LEAST_GB = 900_000_000
 """Bytes a memory of "1 GB" has at least, as systems report it: they keep some for themselves."""
 
