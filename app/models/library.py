@@ -17,10 +17,12 @@ from app.errors import KnownError
 from app.models.folder_walk import FoundFile, split_name
 from app.models.folders import FolderKind, ModelFolder, extra_folder
 from app.models.gguf import read_header
-from app.models.library_entry import LibraryEntry, Origins, entry_of
+from app.models.library_entry import LibraryEntry, entry_of
 from app.models.library_index import FILE_NAME as INDEX_NAME
 from app.models.library_index import LibraryIndex
 from app.models.library_scan import Scan, read_record, stamps_of
+from app.models.origins import FILE_NAME as ORIGINS_NAME
+from app.models.origins import Origins
 from app.models.pairing import Difference
 from app.models.text import printable
 from app.models.usage import FILE_NAME as USAGE_NAME
@@ -128,10 +130,17 @@ class Library:
             self._index.save()
 
     def moved(self, old: Path, new: Path) -> None:
-        """The files of the folder ``old`` are in ``new`` now: what is known of them stays known."""
+        """The files of the folder ``old`` are in ``new`` now: what is known of them stays known.
+
+        To be called after `app.models.moving.move_folder`. Raises `KnownError` if the disk does not let us keep it.
+        """
         with self._lock:
             self._index.moved(old, new)
             self._index.save()
+            if self.origins:
+                self.origins.moved(old, new)
+            if self._usage:
+                self._usage.moved(old, new)
             self.folders = [ModelFolder(new, one.kind) if one.path == old else one for one in self.folders]
 
     def _used(self) -> dict[str, int]:
@@ -157,6 +166,7 @@ def open_library(models_folder: str, extra_folders: Iterable[str]) -> Library:
         Path(models_folder) if models_folder else paths.models_dir(),
         map(Path, extra_folders),
         paths.data_dir() / INDEX_NAME,
+        origins=Origins(paths.data_dir() / ORIGINS_NAME),
         usage=Usage(paths.data_dir() / USAGE_NAME),
     )
 

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from app.models.folders import FolderKind, ModelFolder
 from app.models.library_index import Record
+from app.models.origins import Origin
 from app.models.summary import ModelSummary
-
-
-class Origin(Protocol):
-    """Where a downloaded file came from."""
-
-    @property
-    def sha256(self) -> str: ...
-    @property
-    def licence(self) -> str: ...
-
-
-class Origins(Protocol):
-    """What is known of downloaded files."""
-
-    def get(self, path: Path) -> Origin | None: ...
-    def all(self) -> Mapping[Path, Origin]: ...
-    def remove(self, path: Path) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from app.errors import KnownError
 from app.models.hashing import Progress, sha256_of
-from app.models.library_entry import LibraryEntry, Origins
+from app.models.library_entry import LibraryEntry
+from app.models.origins import Origins
 from app.models.text import printable
 
 
