@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
+import psutil
+
+_CONTROL_GROUPS = Path("/sys/fs/cgroup")
+_OWN_CONTROL_GROUP = Path("/proc/self/cgroup")
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,3 +34,76 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     memory_free: int
     """What can be taken without swapping."""
     devices: list[Device] = []
+
+
+def machine_now(devices: Sequence[Device] = (), *, released: int = 0, released_gpu: int = 0) -> Machine:
+    """This machine as it is now; ``devices`` as the engine reported them just before.
+
+    What the loaded pair holds counts as free, because the next load gives it up first: ``released`` bytes of system
+    memory (`app.engine.protocol.MemoryRead.own_bytes`), and ``released_gpu`` bytes on the GPUs, the estimate the pair
+    was loaded with. In a container with a limit on memory (cgroup v2) that limit is the machine's memory.
+    """
+    memory = psutil.virtual_memory()
+    total, free = memory.total, memory.available
+    for limit, room in _container_limits():
+        total, free = min(total, limit), min(free, room)
+    return Machine(
+        memory_total=total,
+        memory_free=min(free + released, total),
+        devices=_with_released(devices, released_gpu),
+    )
+
+
+def private_bytes() -> int:
+    """Bytes of memory only this process holds, without the pages of files it reads."""
+    memory = psutil.Process().memory_info()
+    if sys.platform == "win32":
+        return int(memory.private)
+    return int(memory.rss - getattr(memory, "shared", 0))
+
+
+def _with_released(devices: Sequence[Device], released: int) -> list[Device]:
+    """Where it was is not known: it is spread over the devices as what they have in use is."""
+    used = [max(device.total_bytes - device.free_bytes, 0) for device in devices]
+    released = min(released, sum(used))
+    if not released:
+        return list(devices)
+    return [
+        msgspec.structs.replace(device, free_bytes=device.free_bytes + released * part // sum(used))
+        for device, part in zip(devices, used, strict=True)
+    ]
+
+
+def _container_limits(root: Path = _CONTROL_GROUPS, own: Path = _OWN_CONTROL_GROUP) -> Iterator[tuple[int, int]]:
+    """The limit of each control group (v2) this process is in, and what is left of it. Bytes."""
+    try:
+        lines = own.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return
+    path = next((line[3:] for line in lines if line.startswith("0::/")), None)
+    if path is None:
+        return
+    group = root / path.strip("/")
+    while group.is_relative_to(root):
+        if (limit := _number(group / "memory.max")) is not None:
+            in_use = (_number(group / "memory.current") or 0) - _file_pages(group)
+            yield limit, max(limit - max(in_use, 0), 0)
+        group = group.parent
+
+
+def _number(path: Path) -> int | None:
+    try:
+        text = path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None  # "max" is no limit
+
+
+def _file_pages(group: Path) -> int:
+    """Bytes the group has in its page cache, which the system gives up first."""
+    try:
+        lines = (group / "memory.stat").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return 0
+    pairs = (line.split() for line in lines)
+    return sum(int(words[1]) for words in pairs if len(words) == 2 and words[0] in ("inactive_file", "active_file"))
