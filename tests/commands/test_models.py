@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from app import cli
+from app.commands.models import plan
+from app.models.machine import Machine
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origin, Origins
 from app.models.trials import FILE_NAME, FileKey, Trial, Trials
@@ -118,7 +120,7 @@ def test_inspect_knows_names_and_files(models: Path, capsys: Shown) -> None:
     ("word", "message"),
     [
         ("nothing", 'No model is called "nothing". "slipstream models list" shows what there is.'),
-        ("owner", '"owner" is in 2 names: owner/Big-GGUF/Big-F32, owner/Small-GGUF/Small-F16. '),
+        ("owner", '2 models have "owner" in their names: owner/Big-GGUF/Big-F32, owner/Small-GGUF/Small-F16. '),
         ("gone.gguf", "gone.gguf is not there any more"),
         ("\x1b[31m", 'No model is called "\\x1b[31m".'),
     ],
@@ -163,6 +165,45 @@ def test_pair_without_other_models(home: Path, capsys: Shown) -> None:
     small_model(home / "models/one.gguf")
     assert call("pair", "one") == 1
     assert capsys.readouterr().out == "There are no other models in the library.\n"
+
+
+# ---------------------------------------------------------------- plan
+
+
+def test_plan_of_a_pair(models: Path, capsys: Shown) -> None:
+    assert call("plan", "big", "small", "--context", "256") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "takes" in lines[0]
+    labels = [line[:14].strip() for line in lines]
+    assert labels[3:10] == ["target", "its KV cache", "draft", "its KV cache", "to compute", "together", "of"]
+    assert lines[-1].startswith("context 256 tokens, KV cache in f16")
+
+
+def test_plan_as_json_is_what_fits(models: Path, capsys: Shown) -> None:
+    planned = as_json(capsys, "plan", "big", "--kv-type", "q8_0")
+    assert (planned["plan"]["fits"], planned["plan"]["with_draft"], planned["plan"]["kv_type"]) == (True, False, "q8_0")
+    assert (
+        planned["plan"]["estimate"]["system"]["target_weights"]
+        + planned["plan"]["estimate"]["gpu"].get("target_weights", 0)
+        >= 10**6
+    )
+    assert planned["machine"]["memory_total"] > planned["plan"]["system_room"] > 0
+    assert planned["alternatives"] == []
+
+
+def test_a_plan_that_does_not_fit_says_what_would(models: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Machine(memory_total=64 * 10**6, memory_free=40 * 10**6)
+    monkeypatch.setattr(plan, "_machine", lambda: small)
+    assert call("plan", "big", "--context", "1000000") == 1
+    printed = capsys.readouterr().out
+    assert "The target needs" in printed and "What would fit:\n  " in printed
+
+
+def test_there_is_no_plan_for_what_does_not_fit(models: Path, capsys: Shown) -> None:
+    assert call("plan", "big", "foreign") == 1
+    assert "it does not fit. The vocabularies are of different kinds" in capsys.readouterr().err
+    assert call("plan", "broken") == 1
+    assert "broken.gguf is not a GGUF model file." in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- verify, remove
@@ -230,4 +271,4 @@ def test_a_command_is_needed(capsys: Shown) -> None:
     assert ended.value.code == 2
     with pytest.raises(SystemExit):
         call("--help")
-    assert {"list", "inspect", "pair", "verify", "remove"} <= set(capsys.readouterr().out.split())
+    assert {"list", "inspect", "pair", "plan", "verify", "remove"} <= set(capsys.readouterr().out.split())
