@@ -128,7 +128,8 @@ def _show(done: int, total: int, what: str, begun: float) -> None:
 
 
 def _setup(options: argparse.Namespace, pair: PairLoaded, command: Generate, file: Path) -> Setup:
-    from app.engine.llama import engine_name, gpu_devices
+    from app.engine.llama import engine_name
+    from app.engine.llama_devices import gpu_devices
 
     return setup.setup_of(
         engine=engine_name(),

@@ -1,4 +1,7 @@
-"""Calls llama.cpp: models, contexts and logits behind two small classes. Only `llama_memory` does as well."""
+"""Calls llama.cpp: models, contexts and logits behind two small classes.
+
+Only `llama_memory` and `llama_devices` do as well.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,6 @@ os.environ["GGML_NO_BACKTRACE"] = "1"  # or ggml forks debuggers when it aborts,
 
 import llama_cpp
 import numpy as np
-from llama_cpp import _ggml
 
 from app.engine.cache import State
 from app.engine.llama_memory import SEQUENCE, WHOLE, Memory
@@ -35,7 +37,6 @@ _KV_TYPES: dict[KvType, int] = {
     "q8_0": llama_cpp.GGML_TYPE_Q8_0,
     "q4_0": llama_cpp.GGML_TYPE_Q4_0,
 }
-_DEVICE_GPU, _DEVICE_INTEGRATED_GPU = 1, 2
 _LOG_WARN, _LOG_ERROR = 3, 4
 _ABORTED = 2
 _NO_SLOT = 1
@@ -73,20 +74,6 @@ def start() -> None:
 def engine_name() -> str:
     """What computes, for About and reports."""
     return f"llama.cpp (llama-cpp-python {llama_cpp.__version__})"
-
-
-def gpu_devices() -> list[str]:
-    """Descriptions of the GPUs this build of llama.cpp can offload to; empty on a CPU build."""
-    ggml = _ggml.libggml
-    ggml.ggml_backend_dev_count.restype = ctypes.c_size_t
-    ggml.ggml_backend_dev_get.restype = ctypes.c_void_p
-    ggml.ggml_backend_dev_get.argtypes = [ctypes.c_size_t]
-    ggml.ggml_backend_dev_type.argtypes = [ctypes.c_void_p]
-    ggml.ggml_backend_dev_description.argtypes = [ctypes.c_void_p]
-    ggml.ggml_backend_dev_description.restype = ctypes.c_char_p
-    devices = [ggml.ggml_backend_dev_get(i) for i in range(ggml.ggml_backend_dev_count())]
-    gpus = [d for d in devices if ggml.ggml_backend_dev_type(d) in (_DEVICE_GPU, _DEVICE_INTEGRATED_GPU)]
-    return [ggml.ggml_backend_dev_description(device).decode("utf-8", "replace") for device in gpus]
 
 
 def quantize(

@@ -24,6 +24,7 @@ from app.engine.driver import driver_name
 from app.engine.history import PairHistory, Remembered
 from app.engine.kept import Keeper, KeptCaches
 from app.engine.kept_files import KeptFiles
+from app.engine.llama_devices import gpu_devices
 from app.engine.prompt import PromptBuilder
 from app.engine.protocol import (
     DEFAULT_DRAFT_LENGTH,
@@ -188,7 +189,7 @@ class Loader:
                 "context": (context.length, settings.kv_type, settings.batch_size, settings.micro_batch_size),
                 "gpu_layers": gpu_layers,
                 "engine": llama.engine_name(),
-                "devices": llama.gpu_devices(),
+                "devices": gpu_devices(),
                 "machine": platform.machine(),
             }
         )
@@ -233,7 +234,7 @@ def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopp
     facts = {"settings": msgspec.to_builtins(target.settings), "snapshots": target.context.rolling_back.snapshots}
     key = key_of({**_pair(target, draft, threads), **facts})
     kept = store.get(key)
-    build = Build(llama.engine_name(), driver_name(llama.gpu_devices()))
+    build = Build(llama.engine_name(), driver_name(gpu_devices()))
 
     def measured() -> Costs:
         target.keeper.before_measuring()
@@ -374,7 +375,7 @@ def _info(header: GgufHeader, model: llama.Model, gpu_layers: int) -> ModelInfo:
 
 
 def _layers_on_gpu(model: llama.Model, wanted: int) -> int:
-    if not llama.gpu_devices():
+    if not gpu_devices():
         return 0
     return model.layers if wanted < 0 else min(wanted, model.layers)
 

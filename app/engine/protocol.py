@@ -12,7 +12,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-PROTOCOL_VERSION = 1
+from app.models.machine import Device
+
+PROTOCOL_VERSION = 2
 
 MAX_DRAFT_LENGTH = 16
 DEFAULT_DRAFT_LENGTH = 5
@@ -153,11 +155,15 @@ class Ping(_Struct, frozen=True, kw_only=True, tag="ping"):
     """Answered at once from a thread of its own, also while the engine computes."""
 
 
+class ReadMemory(_Struct, frozen=True, kw_only=True, tag="read_memory"):
+    """How much memory the engine and its GPUs use now; answered at once like `Ping`."""
+
+
 class Quit(_Struct, frozen=True, kw_only=True, tag="quit"):
     pass
 
 
-Command = Load | Generate | MeasurePlain | ScoreTokens | Forget | Cancel | Ping | Quit
+Command = Load | Generate | MeasurePlain | ScoreTokens | Forget | Cancel | Ping | ReadMemory | Quit
 
 
 # ---------------------------------------------------------------- events: engine to window
@@ -169,8 +175,8 @@ class Hello(_Struct, frozen=True, kw_only=True, tag="hello"):
     protocol: int
     engine: str
     """For example ``llama.cpp (llama-cpp-python 0.3.36)``."""
-    devices: list[str] = []
-    """GPUs the engine can offload to, by description; empty on a CPU build."""
+    devices: list[Device] = []
+    """GPUs the engine can offload to; empty on a CPU build."""
 
 
 class LoadProgressed(_Struct, frozen=True, kw_only=True, tag="load_progressed"):
@@ -409,6 +415,13 @@ class Pong(_Struct, frozen=True, kw_only=True, tag="pong"):
     """Time since the computation last moved; grows without bound when it hangs."""
 
 
+class MemoryRead(_Struct, frozen=True, kw_only=True, tag="memory_read"):
+    devices: list[Device] = []
+    """As in `Hello`, with their memory as it is now."""
+    own_bytes: int = 0
+    """System memory the engine holds more than right after its start, files left out: the next load gets it back."""
+
+
 Event = (
     Hello
     | LoadProgressed
@@ -422,4 +435,5 @@ Event = (
     | PlainMeasured
     | TokensScored
     | Pong
+    | MemoryRead
 )

@@ -21,7 +21,8 @@ from typing import BinaryIO
 from app.engine.engine import Engine
 from app.engine.framing import FrameReader, ProtocolError, decode_command, encode_frame
 from app.engine.kept import KeptCaches
-from app.engine.llama import engine_name, gpu_devices
+from app.engine.llama import engine_name
+from app.engine.llama_devices import devices
 from app.engine.loading import kept_files
 from app.engine.protocol import (
     PROTOCOL_VERSION,
@@ -35,14 +36,17 @@ from app.engine.protocol import (
     Load,
     LoadFailed,
     MeasurePlain,
+    MemoryRead,
     Ping,
     Pong,
     Quit,
+    ReadMemory,
     Round,
     RoundsReceived,
     ScoreTokens,
 )
 from app.errors import Cancelled, KnownError
+from app.models.machine import private_bytes
 
 log = logging.getLogger("slipstream.worker")
 
@@ -65,12 +69,14 @@ class Worker:
         self._received = 0
         self._cancelled = 0
         """A Cancel means every command received before it, also one that has not begun."""
+        self._bytes_at_start = 0
         self._kept = KeptCaches(kept_files())
         self._engine = Engine(self._kept)
 
     def run(self) -> None:
         """Serve until Quit or the end of the input."""
-        self._send(Hello(protocol=PROTOCOL_VERSION, engine=engine_name(), devices=gpu_devices()))
+        self._send(Hello(protocol=PROTOCOL_VERSION, engine=engine_name(), devices=devices()))
+        self._bytes_at_start = private_bytes()
         threading.Thread(target=self._read, name="commands", daemon=True).start()
         while True:
             number, command = self._queue.get()
@@ -109,6 +115,9 @@ class Worker:
             case Ping():
                 idle = time.monotonic() - self._engine.last_progress if self._busy else 0.0
                 self._send(Pong(busy=self._busy, seconds_since_progress=max(idle, 0.0)))
+            case ReadMemory():
+                own = max(private_bytes() - self._bytes_at_start, 0)
+                self._send(MemoryRead(devices=devices(), own_bytes=own))
             case Cancel():
                 self._cancel()
             case Quit():

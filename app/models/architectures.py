@@ -35,6 +35,40 @@ HYBRID = frozenset(
 )
 """Models of which some layers keep a recurrent state instead of a KV cache."""
 
+KEEPS_STATES = frozenset(
+    {
+        "bailingmoe3",
+        "deepseek4",
+        "glm5-next",
+        "kimi-k3",
+        "lfm2",
+        "lfm2moe",
+        "nemotron_h",
+        "nemotron_h_moe",
+        "qwen35",
+        "qwen35moe",
+        "qwen4exp",
+    }
+)
+"""Architectures of which llama.cpp can keep snapshots of the running state (``llm_arch_supports_rs_rollback``)."""
+
+LARGE_GRAPHS = frozenset(
+    {
+        "bailingmoe3",
+        "deepseek4",
+        "hy_v4",
+        "kimi-linear",
+        "minimax-01",
+        "minimax-m3",
+        "nanbeige",
+        "qwen35",
+        "qwen35moe",
+        "qwen3next",
+        "qwen4exp",
+    }
+)
+"""Architectures whose graphs grow with the batch (``llama_context::graph_max_nodes``)."""
+
 _STATE_KEYS = ("ssm.", "wkv.", "shortconv.", "kda.")
 """Metadata only models with a recurrent state have; for architectures younger than the lists above."""
 

@@ -130,10 +130,17 @@ class Library:
             self._index.save()
 
     def moved(self, old: Path, new: Path) -> None:
-        """The files of the folder ``old`` are in ``new`` now: what is known of them stays known."""
+        """The files of the folder ``old`` are in ``new`` now: what is known of them stays known.
+
+        To be called after `app.models.moving.move_folder`. Raises `KnownError` if the disk does not let us keep it.
+        """
         with self._lock:
             self._index.moved(old, new)
             self._index.save()
+            if self.origins:
+                self.origins.moved(old, new)
+            if self._usage:
+                self._usage.moved(old, new)
             self.folders = [ModelFolder(new, one.kind) if one.path == old else one for one in self.folders]
 
     def _used(self) -> dict[str, int]:

@@ -1,7 +1,224 @@
-"""How much memory a pair takes once it is loaded."""
+"""How much memory a pair takes once it is loaded, worked out from its headers.
+
+What is counted was read off llama.cpp of October 2026 and then measured: ``docs/memory.md``. What the draft takes
+follows the same rules; its context is as long as the target's.
+"""
 
 from __future__ import annotations
 
-from app.models.shape import ModelShape, shape_of
+import platform
+from typing import Literal
 
-__all__ = ["ModelShape", "shape_of"]
+import msgspec
+
+from app.models.architectures import KEEPS_STATES, LARGE_GRAPHS
+from app.models.shape import Layer, ModelShape, shape_of
+
+__all__ = ["ALL_LAYERS", "KvType", "MemoryEstimate", "ModelShape", "Parts", "estimate", "shape_of", "takes_kv_type"]
+
+KvType = Literal["f16", "q8_0", "q4_0"]
+
+ALL_LAYERS = -1
+"""As a number of GPU layers."""
+DEFAULT_BATCH = 512
+"""Tokens of a prompt that are computed at once."""
+_KV_BLOCKS: dict[KvType, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}
+"""Numbers that are stored together, and the bytes they take."""
+_CELLS = 256
+"""llama.cpp rounds a cache up to a multiple of so many tokens."""
+_TARGET_OUTPUTS, _DRAFT_OUTPUTS = 17, 1
+"""Positions whose logits are asked at once (`app.engine.loading`)."""
+_FLOAT, _HALF = 4, 2
+_BYTES_PER_TOKEN, _BYTES_PER_MERGE = 240, 140
+"""Of a vocabulary in memory, llama.cpp's and the engine's copy together: six real ones took within a tenth of that."""
+_BYTES_PER_NODE = 1255
+"""llama.cpp keeps room for three graphs: a tensor (368 bytes), pointers and hash tables for each node it might need."""
+_LEAST_NODES, _NODES_PER_TENSOR = 1024, 8
+_MORE_NODES_PER_TOKEN, _MORE_NODES_PER_TENSOR = 40, 32
+_PROCESS_BYTES = 4 * 1024 * 1024
+"""What the engine process itself takes more once something is loaded: threads, arrays, libraries in use."""
+_MOST_SNAPSHOTS, _LEAST_SNAPSHOTS, _SNAPSHOT_SHARE = 8, 2, 8
+"""As `app.engine.loading` chooses them."""
+_MARKS = 2
+"""Copies of a running state: one while guesses are out, one of an earlier question."""
+_REPACKED_X86 = frozenset({"Q4_0", "Q4_K", "IQ4_NL", "MXFP4"})
+_REPACKED_ARM = _REPACKED_X86 | {"Q5_K", "Q6_K", "Q8_0"}
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """Who takes memory, in one place. Bytes."""
+
+    target_weights: int = 0
+    target_kv: int = 0
+    """KV cache or running state, with its copies."""
+    draft_weights: int = 0
+    draft_kv: int = 0
+    compute: int = 0
+    """Buffers and tables of both models, and of the engine."""
+
+    @property
+    def total(self) -> int:
+        return self.target_weights + self.target_kv + self.draft_weights + self.draft_kv + self.compute
+
+
+class MemoryEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """What a loaded pair takes. Bytes."""
+
+    system: Parts
+    gpu: Parts = Parts()
+    """Of all GPUs together."""
+    repacked: int = 0
+    """Pages of the model files that were read once, rearranged for the processor, and are not needed any more. They
+    count as resident until the system drops them, which it does before memory gets short."""
+
+    @property
+    def resident(self) -> int:
+        """What the system reports for the process, at most."""
+        return self.system.total + self.repacked
+
+
+class _Place(msgspec.Struct):
+    """What one model takes in one place."""
+
+    weights: int = 0
+    kv: int = 0
+    compute: int = 0
+
+
+def estimate(
+    target: ModelShape,
+    draft: ModelShape | None = None,
+    *,
+    context_length: int,
+    kv_type: KvType = "f16",
+    target_gpu_layers: int = 0,
+    draft_gpu_layers: int = 0,
+    batch_size: int = DEFAULT_BATCH,
+) -> MemoryEstimate:
+    """What a pair takes with ``context_length`` tokens (at least 1) of cache for each of its models.
+
+    GPU layers are counted as llama.cpp counts them: the output first, then layers from the last to the first;
+    `ALL_LAYERS` is all of them.
+    """
+    cells = _rounded(max(context_length, 1))
+    batch = min(batch_size, cells)
+    model = _Model(target, cells, batch, kv_type, _TARGET_OUTPUTS, target_gpu_layers)
+    system, gpu = model.system(), model.gpu()
+    system.kv += _kept_states(target)
+    repacked = model.repacked()
+    draft_system, draft_gpu = _Place(), _Place()
+    if draft is not None:
+        second = _Model(draft, cells, batch, kv_type, _DRAFT_OUTPUTS, draft_gpu_layers)
+        draft_system, draft_gpu = second.system(), second.gpu()
+        repacked += second.repacked()
+    system.compute += _PROCESS_BYTES
+    return MemoryEstimate(system=_parts(system, draft_system), gpu=_parts(gpu, draft_gpu), repacked=repacked)
+
+
+def takes_kv_type(shape: ModelShape, kv_type: KvType) -> bool:
+    """Whether llama.cpp can keep this model's keys and values so: heads have to be whole blocks."""
+    block = _KV_BLOCKS[kv_type][0]
+    return shape.key_length % block == 0 and shape.value_length % block == 0
+
+
+def _parts(target: _Place, draft: _Place) -> Parts:
+    return Parts(
+        target_weights=target.weights,
+        target_kv=target.kv,
+        draft_weights=draft.weights,
+        draft_kv=draft.kv,
+        compute=target.compute + draft.compute,
+    )
+
+
+class _Model:
+    """One model of the pair as it would be loaded."""
+
+    def __init__(
+        self, shape: ModelShape, cells: int, batch: int, kv_type: KvType, outputs: int, gpu_layers: int
+    ) -> None:
+        self._shape = shape
+        self._cells = cells
+        self._batch = batch
+        self._block = _KV_BLOCKS[kv_type]
+        self._outputs = outputs
+        slots = shape.gpu_slots
+        self._on_gpu = slots if gpu_layers < 0 else min(gpu_layers, slots)
+        first = slots - self._on_gpu
+        self._system_layers, self._gpu_layers = shape.layers[:first], shape.layers[first:]
+
+    def system(self) -> _Place:
+        """What it takes in system memory."""
+        shape = self._shape
+        output = 0 if self._on_gpu or shape.tied else shape.output_weights
+        weights = shape.input_weights + output + sum(layer.weights for layer in self._system_layers)
+        return _Place(weights, self._kv(self._system_layers), self._buffers() + self._tables())
+
+    def gpu(self) -> _Place:
+        """What it takes on GPUs."""
+        if not self._on_gpu:
+            return _Place()
+        weights = self._shape.output_weights + sum(layer.weights for layer in self._gpu_layers)
+        return _Place(weights, self._kv(self._gpu_layers), self._graph())
+
+    def repacked(self) -> int:
+        """Bytes of weights that are rearranged for the processor; the file's pages of them stay mapped."""
+        kinds = _REPACKED_X86 if platform.machine().lower() in ("x86_64", "amd64") else _REPACKED_ARM
+        found = sum(size for kind, size in self._shape.by_type.items() if kind in kinds)
+        return found * len(self._system_layers) // max(len(self._shape.layers), 1)
+
+    def _kv(self, layers: list[Layer]) -> int:
+        numbers, size = self._block
+        return sum(
+            self._cells_of(layer) * (layer.keys + layer.values) * size // numbers + layer.state for layer in layers
+        )
+
+    def _cells_of(self, layer: Layer) -> int:
+        """Tokens kept. Beside a running state windows are kept whole, or it could not be gone back to."""
+        if not layer.window or self._shape.kept_state:
+            return self._cells
+        return _rounded(min(self._cells, layer.window + self._batch))
+
+    def _buffers(self) -> int:
+        """Compute buffers in system memory: the whole graph where layers are there, else what is handed to the GPU."""
+        if self._system_layers:
+            return self._graph() + self._logits() + self._batch * self._shape.feed_forward * _HALF
+        return self._masks() + self._batch * self._shape.width * _FLOAT + self._logits()
+
+    def _graph(self) -> int:
+        """llama.cpp's buffer for a graph over a whole batch: its widest point and the attention masks."""
+        shape = self._shape
+        width, hidden = shape.width, shape.feed_forward
+        beside = (4 if hidden >= 3 * width else 3) * width
+        routed = max(2 * shape.experts_used - 1, 0) * width if shape.experts else 0
+        widest = max(3 * hidden + beside + routed, 6 * width, 15 * shape.inner // 2)
+        return max(widest * self._batch * _FLOAT + self._masks(), self._logits())
+
+    def _masks(self) -> int:
+        sizes = {self._cells_of(layer) for layer in self._shape.layers if layer.keys}
+        return sum(sizes) * self._batch * _HALF
+
+    def _logits(self) -> int:
+        return self._outputs * self._shape.vocabulary * _FLOAT
+
+    def _tables(self) -> int:
+        shape = self._shape
+        if shape.architecture in LARGE_GRAPHS:
+            nodes = max(self._batch * _MORE_NODES_PER_TOKEN, shape.tensors * _MORE_NODES_PER_TENSOR)
+        else:
+            nodes = max(_LEAST_NODES, shape.tensors * _NODES_PER_TENSOR)
+        return nodes * _BYTES_PER_NODE + shape.vocabulary * _BYTES_PER_TOKEN + shape.merges * _BYTES_PER_MERGE
+
+
+def _kept_states(target: ModelShape) -> int:
+    """Bytes of the snapshots and copies of a running state the engine keeps beside it."""
+    state = sum(layer.state for layer in target.layers)
+    if not state:
+        return 0
+    most = target.weights // _SNAPSHOT_SHARE // state if target.architecture in KEEPS_STATES else 0
+    snapshots = min(most, _MOST_SNAPSHOTS) if most >= _LEAST_SNAPSHOTS else 0
+    return (snapshots + _MARKS) * state
+
+
+def _rounded(tokens: int) -> int:
+    return -(-tokens // _CELLS) * _CELLS

@@ -97,6 +97,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     """Matrices by quantization, of those that are multiplied and have rows in groups of eight."""
     skipped: int = 0
     """In the file, but not loaded."""
+    tensors: int = 0
     vocabulary: int = 0
     """Tokens."""
     merges: int = 0
@@ -152,6 +153,7 @@ def shape_of(header: GgufHeader) -> ModelShape:
         tied=tied,
         by_type=_by_type([*loaded, *outside], tied),
         skipped=sum(tensor.size for number in range(facts.trunk, facts.layers) for tensor in names.get(number, [])),
+        tensors=len(header.tensors),
         vocabulary=_vocabulary(header, outside),
         merges=_count(header.metadata.get("tokenizer.ggml.merges")),
         training_context=header.training_context,
@@ -205,9 +207,9 @@ class _Facts:
         return self.window if layer < len(self._windowed) and self._windowed[layer] else 0
 
     def feed_forward(self) -> int:
-        used = self.number("expert_used_count")
-        experts = self.number("expert_feed_forward_length") * used
-        return max(self.number("feed_forward_length"), min(experts, MAX_DIMENSION))
+        dense = self.number("feed_forward_length")
+        expert = self.number("expert_feed_forward_length", dense)
+        return max(dense, min(expert * self.number("expert_used_count"), MAX_DIMENSION))
 
     def kv(self, layer: int) -> tuple[int, int]:
         """Numbers of keys and of values for each token."""

@@ -127,6 +127,7 @@ class Engine(QObject):
 
     Signals:
         state_changed: The new `EngineState`.
+        memory_read: A `MemoryRead`, when the engine has started and after each `read_memory`.
         engine_exited: An `EngineExit`; only for ends nobody asked for.
         engine_stalled: Seconds without a sign of life; at most once a request.
     """
@@ -142,6 +143,7 @@ class Engine(QObject):
     generation_failed = Signal(object)
     plain_measured = Signal(object)
     tokens_scored = Signal(object)
+    memory_read = Signal(object)
     engine_exited = Signal(object)
     engine_stalled = Signal(float)
 
@@ -154,6 +156,10 @@ class Engine(QObject):
 
     def devices(self) -> list[str]:
         """GPUs it can offload to, by description."""
+        raise NotImplementedError
+
+    def read_memory(self) -> None:
+        """Ask how much memory there is now, in every state; nothing comes of it where the engine does not run."""
         raise NotImplementedError
 
     def start(self) -> None:

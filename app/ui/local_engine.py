@@ -30,11 +30,13 @@ from app.engine.protocol import (
     LoadFailed,
     LoadSettings,
     MeasurePlain,
+    MemoryRead,
     Message,
     Ping,
     Pong,
     Propose,
     Quit,
+    ReadMemory,
     RoundsReceived,
     Sampling,
     ScoreTokens,
@@ -100,7 +102,11 @@ class LocalEngine(Engine):
         return self._hello.engine if self._hello else ""
 
     def devices(self) -> list[str]:
-        return list(self._hello.devices) if self._hello else []
+        return [device.description for device in self._hello.devices] if self._hello else []
+
+    def read_memory(self) -> None:
+        if self._hello is not None:
+            self._send(ReadMemory())
 
     def process_id(self) -> int:
         """The child's process id; 0 when there is none."""
@@ -290,6 +296,8 @@ class LocalEngine(Engine):
             raise ProtocolError(f"{type(event).__name__} before Hello")
         elif isinstance(event, Pong):
             self._on_pong(event)
+        elif isinstance(event, MemoryRead):
+            self.memory_read.emit(event)
         elif event.request == self._current:
             self._deliver(event)
 
@@ -299,7 +307,8 @@ class LocalEngine(Engine):
         if hello.protocol != PROTOCOL_VERSION:
             raise ProtocolError(f"the engine speaks protocol {hello.protocol}, the window {PROTOCOL_VERSION}")
         self._hello = hello
-        _log.info("engine: %s, devices: %s", hello.engine, ", ".join(hello.devices) or "CPU only")
+        _log.info("engine: %s, devices: %s", hello.engine, ", ".join(self.devices()) or "CPU only")
+        self.memory_read.emit(MemoryRead(devices=hello.devices))
         frames, self._waiting = self._waiting, []
         if self._forgets:
             self._forgets = False

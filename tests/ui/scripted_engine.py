@@ -31,6 +31,7 @@ from app.engine.protocol import (
     LoadFailed,
     LoadProgressed,
     MeasurePlain,
+    MemoryRead,
     ModelInfo,
     PairLoaded,
     Piece,
@@ -38,13 +39,16 @@ from app.engine.protocol import (
     PlainMeasured,
     Pong,
     Quit,
+    ReadMemory,
     Round,
     RoundsReceived,
     ScoreTokens,
     SpeedChange,
     TokensScored,
 )
+from app.models.machine import Device
 
+DEVICES = [Device(name="CUDA0", description="Scripted GPU", total_bytes=8_000, free_bytes=6_000)]
 PLAIN_WORDS = ("Hello", " there", ",", " my", " friend", ".")
 OTHER_WORDS = ("Hello", " there", ",", " my", " foe", ".")
 DRAFT_FIGURES = DraftFigures(
@@ -113,10 +117,15 @@ class ScriptedEngine:
                 log("forgotten")
             case Ping():
                 self.pong()
+            case ReadMemory():
+                send(MemoryRead(devices=DEVICES, own_bytes=123))
             case Quit():
-                if self.way == "stubborn":
-                    hang()
-                sys.exit(0)
+                self.quit()
+
+    def quit(self) -> None:
+        if self.way == "stubborn":
+            hang()
+        sys.exit(0)
 
     def pong(self) -> None:
         if self.way != "silent":

@@ -1,0 +1,116 @@
+"""``slipstream models plan``: what a pair takes in memory, and how it would be loaded on this machine now."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import get_args
+
+import msgspec
+
+from app.commands.inspect import as_text
+from app.commands.models import choosing
+from app.commands.options import whole
+from app.engine.protocol import MAX_CONTEXT_LENGTH
+from app.errors import KnownError
+from app.models.library_entry import LibraryEntry
+from app.models.machine import Machine, machine_now
+from app.models.memory import ALL_LAYERS, KvType, ModelShape
+from app.models.plan import Plan, Wishes, alternatives, make_plan
+from app.models.ranking import Judge
+from app.models.text import printable, size_text
+
+_PARTS = {
+    "target_weights": "target",
+    "target_kv": "its KV cache",
+    "draft_weights": "draft",
+    "draft_kv": "its KV cache",
+    "compute": "to compute",
+}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.add_argument("target", metavar="TARGET")
+    parser.add_argument("draft", nargs="?", metavar="DRAFT")
+    wishes = parser.add_argument_group("wishes (default: what fits best)")
+    wishes.add_argument("--context", type=whole(1, MAX_CONTEXT_LENGTH), metavar="N", help="context length in tokens")
+    wishes.add_argument("--kv-type", choices=get_args(KvType), help="type of the KV cache")
+    wishes.add_argument("--gpu-layers", type=whole(-1), metavar="N", help="layers on the GPU; -1 is all")
+    wishes.add_argument("--draft-gpu-layers", type=whole(-1), metavar="N", help="those of the draft")
+    wishes.add_argument("--keep-draft", action="store_true", help="rather no plan than one without the draft")
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry it out; returns the exit status: 1 where nothing fits."""
+    target, draft = _shapes(options)
+    machine = _machine()
+    wishes = Wishes(
+        context_length=options.context,
+        kv_type=options.kv_type,
+        target_gpu_layers=options.gpu_layers,
+        draft_gpu_layers=options.draft_gpu_layers,
+        keep_draft=options.keep_draft,
+    )
+    plan = make_plan(target, draft, machine, wishes)
+    others = [] if plan.fits else alternatives(target, draft, machine, wishes)
+    if options.json:
+        described = {"machine": machine, "plan": plan, "alternatives": others}
+        print(as_text(msgspec.to_builtins(described)))
+    else:
+        print("\n".join(_lines(plan, others, machine)))
+    return 0 if plan.fits else 1
+
+
+def _shapes(options: argparse.Namespace) -> tuple[ModelShape, ModelShape | None]:
+    library = choosing.library()
+    entries = library.scan()
+    target = choosing.model(library, options.target, entries)
+    if options.draft is None:
+        return _shape(target), None
+    draft = choosing.model(library, options.draft, entries)
+    shapes = _shape(target), _shape(draft)
+    verdict = Judge(library.differences).verdict(target, draft)
+    library.save()
+    if not verdict.fits:
+        raise KnownError(f"There is no plan for this pair, for it does not fit. {verdict.reason}")
+    return shapes
+
+
+def _shape(entry: LibraryEntry) -> ModelShape:
+    if entry.summary is None or not entry.usable:
+        raise KnownError(entry.problem or f"{printable(entry.where)} is in a folder that is not there now.")
+    return entry.summary.shape
+
+
+def _machine() -> Machine:
+    from app.engine.llama_devices import devices
+
+    return machine_now(devices())
+
+
+def _lines(plan: Plan, others: Sequence[Plan], machine: Machine) -> list[str]:
+    lines = [plan.sentence, ""]
+    places = [("memory", plan.estimate.system, plan.system_room)]
+    if machine.devices:
+        places.append(("GPU", plan.estimate.gpu, plan.gpu_room))
+    lines.append(f"{'':<14}" + "".join(f"{name:>10}" for name, _, _ in places))
+    for field, label in _PARTS.items():
+        sizes = [getattr(parts, field) for _, parts, _ in places]
+        if any(sizes):
+            lines.append(f"{label:<14}" + "".join(f"{size_text(size):>10}" for size in sizes))
+    lines.append(f"{'together':<14}" + "".join(f"{size_text(parts.total):>10}" for _, parts, _ in places))
+    lines.append(f"{'of':<14}" + "".join(f"{size_text(room):>10}" for _, _, room in places))
+    lines += ["", f"context {plan.context_length:,} tokens, KV cache in {plan.kv_type}{_layers(plan, machine)}"]
+    return lines + (["", "What would fit:", *(f"  {other.sentence}" for other in others)] if others else [])
+
+
+def _layers(plan: Plan, machine: Machine) -> str:
+    if not machine.devices:
+        return ""
+    target, draft = (
+        "all" if layers == ALL_LAYERS else str(layers) for layers in (plan.target_gpu_layers, plan.draft_gpu_layers)
+    )
+    return f", layers on the GPU: {target} of the target" + (f", {draft} of the draft" if plan.with_draft else "")

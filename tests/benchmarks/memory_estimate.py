@@ -1,0 +1,263 @@
+"""How far the memory estimate is from what loading really takes.
+
+    python -m tests.benchmarks.memory_estimate [--folder DIR] [--only NAME ...] [--json FILE]
+
+Makes models of several architectures, sizes and quantizations in a temporary folder, loads each in a fresh engine
+process at three context lengths, and compares `app.models.memory.estimate` with what the process then holds more than
+before (its resident set, all pages of the file it has mapped among them). Measured after one long prompt and a short
+answer: the weights, the cache and the compute buffers were in use by then. Linux only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import cycle
+from pathlib import Path
+
+import gguf
+import numpy as np
+import psutil
+
+from app import paths
+from app.engine import llama
+from app.engine.engine import default_threads
+from app.engine.protocol import (
+    Generate,
+    GenerationFailed,
+    GenerationFinished,
+    GenerationStarted,
+    Hello,
+    KvType,
+    Load,
+    LoadFailed,
+    LoadSettings,
+    Message,
+    PairLoaded,
+    Quantization,
+    Sampling,
+)
+from app.models.gguf import read_header
+from app.models.memory import estimate, shape_of
+from tests.benchmarks.inflate import inflated, vocabulary_pair
+from tests.support.architectures import make
+from tests.support.engine_process import EngineProcess
+from tests.support.gguf_files import RandomWeights, Shape, Tensors, llama_weights, make_model
+
+MIB = 1024 * 1024
+CONTEXTS = (1024, 4096, 8192)
+KV_TYPES: tuple[KvType, ...] = ("f16", "q8_0", "q4_0")
+SHORT_PROMPT = 2048
+"""Tokens, for models over `LARGE`: a full context of theirs takes minutes and touches no other page."""
+LARGE = 300 * MIB
+_ROOM_FOR_ANSWER = 64
+
+
+@dataclass(frozen=True)
+class Pair:
+    name: str
+    target: Path
+    draft: Path | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """Bytes."""
+
+    name: str
+    file: int
+    context: int
+    kv_type: str
+    estimated: int
+    measured: int
+
+    @property
+    def error(self) -> float:
+        """Share of what was measured by which the estimate is too high (or, negative, too low)."""
+        return self.estimated / self.measured - 1
+
+
+# ---------------------------------------------------------------- models
+
+
+def _guide(_folder: Path) -> Pair:
+    target, draft = (paths.resource("guide", f"guide-{part}.gguf") for part in ("target", "draft"))
+    return Pair("guide with draft", target, draft)
+
+
+def _vocabulary(folder: Path) -> Pair:
+    return Pair("152,000 tokens, with draft", *vocabulary_pair(folder))
+
+
+def _inflated(quantization: Quantization | None, with_draft: bool) -> Callable[[Path], Pair]:
+    def made(folder: Path) -> Pair:
+        target = inflated(folder=folder, quantization=quantization)
+        kind = (quantization or "f16").upper()
+        draft = paths.resource("guide", "guide-draft.gguf") if with_draft else None
+        return Pair(f"llama 0.6B {kind}{' with draft' if draft else ''}", target, draft)
+
+    return made
+
+
+def _grouped(folder: Path) -> Pair:
+    full, path = folder / "grouped-f16.gguf", folder / "grouped-q4_0.gguf"
+    make_model(
+        full, width=1024, heads=16, kv_heads=4, layers=16, feed_forward=3072, vocab_size=8192, context_length=16384
+    )
+    llama.quantize(full, path, "q4_0", default_threads())
+    full.unlink()
+    return Pair("llama, grouped heads, Q4_0", path)
+
+
+def _windows(folder: Path) -> Pair:
+    path = folder / "windows.gguf"
+    make(path, "gemma3", width=768, heads=8, kv_heads=4, layers=16, feed_forward=3072, weights="F16", vocab_size=512)
+    return Pair("gemma3, sliding windows, F16", path)
+
+
+def _hybrid(folder: Path) -> Pair:
+    path = folder / "hybrid.gguf"
+    make(path, "qwen35", width=768, heads=8, kv_heads=2, layers=12, feed_forward=2304, weights="Q8_0")
+    return Pair("qwen35, hybrid, Q8_0", path)
+
+
+def _recurrent(folder: Path) -> Pair:
+    path = folder / "recurrent.gguf"
+    make(path, "mamba", width=768, layers=16, weights="F16")
+    return Pair("mamba, recurrent, F16", path)
+
+
+_EXPERTS, _EXPERTS_USED = 8, 2
+
+
+def _experts(folder: Path) -> Pair:
+    def metadata(writer: gguf.GGUFWriter) -> None:
+        writer.add_expert_count(_EXPERTS)
+        writer.add_expert_used_count(_EXPERTS_USED)
+
+    path = folder / "experts.gguf"
+    make_model(path, width=512, heads=8, layers=8, feed_forward=1024, edit=metadata, tensors=_expert_tensors)
+    return Pair("llama, 8 experts, F16", path)
+
+
+def _expert_tensors(shape: Shape, random: RandomWeights) -> Tensors:
+    tensors = llama_weights(shape, random)
+    for layer in range(shape.layers):
+        for part in ("gate", "up", "down"):
+            matrix = tensors.pop(f"blk.{layer}.ffn_{part}.weight")
+            tensors[f"blk.{layer}.ffn_{part}_exps.weight"] = np.stack([matrix] * _EXPERTS)
+        tensors[f"blk.{layer}.ffn_gate_inp.weight"] = random.matrix(_EXPERTS, shape.width, shape.width**-0.5)
+    return tensors
+
+
+MODELS: dict[str, Callable[[Path], Pair]] = {
+    "guide": _guide,
+    "vocabulary": _vocabulary,
+    "f16": _inflated(None, with_draft=False),
+    "q8_0": _inflated("q8_0", with_draft=True),
+    "q4_k_m": _inflated("q4_k_m", with_draft=False),
+    "grouped": _grouped,
+    "windows": _windows,
+    "hybrid": _hybrid,
+    "recurrent": _recurrent,
+    "experts": _experts,
+}
+
+# ---------------------------------------------------------------- measuring
+
+
+def measured(pair: Pair, settings: LoadSettings) -> int:
+    """Bytes a fresh engine process holds more once the pair is loaded and has answered."""
+    with EngineProcess() as engine:
+        engine.until(Hello)
+        process = psutil.Process(engine.process.pid)
+        before = process.memory_info().rss
+        engine.send(
+            Load(request=1, target=str(pair.target), draft=str(pair.draft) if pair.draft else None, settings=settings)
+        )
+        while not isinstance(event := engine.next(300), PairLoaded):
+            if isinstance(event, LoadFailed):
+                raise SystemExit(f"{pair.name}: {event.message}")
+        if pair.draft and not event.draft:
+            raise SystemExit(f"{pair.name}: {event.draft_refused}")
+        _answer(engine, _prompt_tokens(pair, event.context_length))
+        return process.memory_info().rss - before
+
+
+def _prompt_tokens(pair: Pair, context: int) -> int:
+    room = context - _ROOM_FOR_ANSWER
+    return min(room, SHORT_PROMPT) if pair.target.stat().st_size > LARGE else room
+
+
+def _answer(engine: EngineProcess, tokens: int) -> None:
+    """Have the pair answer a prompt of nearly ``tokens`` tokens; how many a text has is tried out first."""
+    probe = 256
+    used = _ask(engine, 2, "1" * probe)
+    _ask(engine, 3, "2" * (tokens * probe // used - probe // 8))
+
+
+def _ask(engine: EngineProcess, request: int, text: str) -> int:
+    messages = [Message(role="user", content=text)]
+    sampling = Sampling(temperature=0)
+    engine.send(Generate(request=request, messages=messages, sampling=sampling, max_tokens=16, raw=True))
+    tokens = 0
+    while not isinstance(event := engine.next(600), GenerationFinished):
+        if isinstance(event, GenerationStarted):
+            tokens = event.prompt_tokens
+        if isinstance(event, GenerationFailed):
+            raise SystemExit(event.message)
+    return tokens
+
+
+def results(pair: Pair, kv_types: Iterator[KvType]) -> Iterator[Result]:
+    target, draft = (shape_of(read_header(path)) if path else None for path in (pair.target, pair.draft))
+    assert target is not None
+    files = sum(path.stat().st_size for path in (pair.target, pair.draft) if path)
+    for context in CONTEXTS:
+        kv_type = next(kv_types)
+        settings = LoadSettings(context_length=context, kv_type=kv_type, kept_cache_mib=0, threads=default_threads())
+        expected = estimate(target, draft, context_length=context, kv_type=kv_type)
+        yield Result(pair.name, files, context, kv_type, expected.resident, measured(pair, settings))
+
+
+def table(found: Sequence[Result]) -> str:
+    lines = ["| model | file | context | KV | estimated | measured | error |", "|---|---|---|---|---|---|---|"]
+    for r in found:
+        sizes = (
+            f"{r.file / MIB:,.0f} | {r.context:,} | {r.kv_type} | {r.estimated / MIB:,.1f} | {r.measured / MIB:,.1f}"
+        )
+        lines.append(f"| {r.name} | {sizes} | {r.error:+.1%} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="How far the memory estimate is from what loading takes")
+    parser.add_argument("--folder", type=Path, help="where the models are made; kept if given, else temporary")
+    parser.add_argument("--only", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--json", type=Path, help="write the figures there as well")
+    options = parser.parse_args()
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="slipstream-memory-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    llama.start()
+    found: list[Result] = []
+    try:
+        for index, name in enumerate(options.only):
+            kinds = cycle(KV_TYPES[index % 3 :] + KV_TYPES[: index % 3])
+            for result in results(MODELS[name](folder), kinds):
+                found.append(result)
+                print(table([result]).splitlines()[-1], flush=True)
+    finally:
+        if options.folder is None:
+            shutil.rmtree(folder)
+    worst = max(found, key=lambda result: abs(result.error))
+    print(table(found), f"\nworst: {worst.error:+.1%} ({worst.name}, context {worst.context:,})", sep="\n")
+    if options.json:
+        options.json.write_text(json.dumps([asdict(result) for result in found], indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""``slipstream models``: what it prints, what it leaves, its exit status."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import cli
+from app.commands.models import plan
+from app.models.machine import Machine
+from app.models.origins import FILE_NAME as ORIGINS_NAME
+from app.models.origins import Origin, Origins
+from app.models.trials import FILE_NAME, FileKey, Trial, Trials
+from app.models.usage import Usage
+from tests.models.library_parts import small_model
+from tests.support.command_line import slipstream
+from tests.support.gguf_files import make_model
+
+Shown = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def no_other_apps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path / "user"))
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "OLLAMA_MODELS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def models(home: Path) -> Path:
+    """A target with a draft that fits and one that does not, and a file that is no model."""
+    folder = home / "models"
+    make_model(_made(folder / "owner/Big-GGUF") / "Big-F32.gguf", width=256, heads=4, weights="F32", name="Big")
+    small_model(folder / "owner/Small-GGUF/Small-F16.gguf")
+    small_model(folder / "other/Foreign.gguf", tokenizer="gpt2")
+    (folder / "broken.gguf").write_bytes(b"no")
+    return folder
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def call(*arguments: str | Path) -> int:
+    return cli.run(["models", *map(str, arguments)])
+
+
+def as_json(capsys: Shown, *arguments: str | Path) -> Any:
+    call(*arguments, "--json")
+    return json.loads(capsys.readouterr().out)
+
+
+# ---------------------------------------------------------------- list
+
+
+def test_list(models: Path, home: Path, capsys: Shown) -> None:
+    Usage(home / "usage.json").note([models / "owner/Small-GGUF/Small-F16.gguf"])
+    assert call("list", "--sort", "size") == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = ["owner/Big-GGUF/Big-F32", "owner/Small-GGUF/Small-F16", "other/Foreign"]
+    assert sorted(line.split()[0] for line in lines[:3]) == sorted(names) and lines[0].startswith(names[0])
+    assert "F32" in lines[0] and "512 tokens" in lines[0] and "never used" in lines[0]
+    (small,) = [line for line in lines if names[1] in line]
+    assert "never used" not in small and small.endswith("models folder")
+    assert lines[3:] == ["", "These cannot be used:", "  broken: broken.gguf is not a GGUF model file."]
+
+
+def test_list_some_as_json(models: Path, capsys: Shown) -> None:
+    listed = as_json(capsys, "list", "small", "OWNER")
+    (one,) = listed["models"]
+    assert (one["title"], one["name"]) == ("Small-F16", "owner/Small-GGUF/Small-F16")
+    assert (one["usable"], one["read_only"], one["problem"], one["folder_kind"]) == (True, False, None, "own")
+    assert one["model"]["quantization"] == "F16" and one["model"]["tokenizer"]["size"] == 512
+    assert listed["folders"] == [{"path": str(models), "kind": "own"}]
+    assert (listed["found_folders"], listed["notices"]) == ([], [])
+
+
+def test_an_empty_library_and_folders_of_other_apps(home: Path, tmp_path: Path, capsys: Shown) -> None:
+    studio = _made(tmp_path / "user/.lmstudio/models")
+    assert call("list") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"There are no such models in {home / 'models'}.",
+        f"Models of another app (LM Studio) are in {studio}: add it in Settings.",
+    ]
+
+
+def test_folders_of_the_settings(home: Path, tmp_path: Path, capsys: Shown) -> None:
+    extra = small_model(tmp_path / "extra/one.gguf").parent
+    small_model(tmp_path / "mine/two.gguf")
+    home.mkdir()
+    settings = {"version": 1, "models_folder": str(tmp_path / "mine"), "extra_folders": [str(extra)]}
+    (home / "settings.json").write_text(json.dumps(settings))
+    found = {one["title"]: one["folder_kind"] for one in as_json(capsys, "list")["models"]}
+    assert found == {"one": "extra", "two": "own"}
+    (tmp_path / "extra").rename(tmp_path / "away")
+    assert call("list") == 0
+    assert f"one: its folder, {extra}, is not there now." in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- names, inspect
+
+
+def test_inspect_knows_names_and_files(models: Path, capsys: Shown) -> None:
+    file = models / "owner/Big-GGUF/Big-F32.gguf"
+    assert as_json(capsys, "inspect", "big-f32") == as_json(capsys, "inspect", file)
+    cli.run(["inspect", str(file), "--json"])
+    assert json.loads(capsys.readouterr().out)["name"] == "Big"
+    assert call("inspect", "big", "foreign") == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith("The vocabularies are of different kinds")
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("nothing", 'No model is called "nothing". "slipstream models list" shows what there is.'),
+        ("owner", '2 models have "owner" in their names: owner/Big-GGUF/Big-F32, owner/Small-GGUF/Small-F16. '),
+        ("gone.gguf", "gone.gguf is not there any more"),
+        ("\x1b[31m", 'No model is called "\\x1b[31m".'),
+    ],
+)
+def test_names_that_say_too_little(models: Path, capsys: Shown, word: str, message: str) -> None:
+    assert call("inspect", word) == 1
+    told = capsys.readouterr()
+    assert message in told.err and told.err.count("\n") == 1 and not told.out
+
+
+# ---------------------------------------------------------------- pair
+
+
+def test_pair_with_one_draft(models: Path, capsys: Shown) -> None:
+    assert call("pair", "big", "small") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("  1. owner/Small-GGUF/Small-F16 (") and lines[1].endswith("% of the target)")
+    assert lines[2:] == ["     Fits: same vocabulary of 512 tokens."]
+    assert call("pair", "big", models / "other/Foreign.gguf") == 1
+    assert "The vocabularies are of different kinds" in capsys.readouterr().out
+
+
+def test_pair_ranks_the_library(models: Path, home: Path, capsys: Shown) -> None:
+    target, draft = models / "owner/Big-GGUF/Big-F32.gguf", models / "owner/Small-GGUF/Small-F16.gguf"
+    trial = Trial(acceptance_rate=0.61, plain_speed=10, drafted_speed=15, tokens=99, measured_at=1)
+    Trials(home / FILE_NAME).put(FileKey.of(target), FileKey.of(draft), trial)
+    assert call("pair", "big") == 0
+    printed = capsys.readouterr().out
+    assert "     Measured here: 1.50 × plain, 61% kept." in printed.splitlines()
+    ranked = as_json(capsys, "pair", "big")
+    assert ranked["target"]["title"] == "Big-F32"
+    assert [(one["position"], one["draft"]["title"], one["fits"]) for one in ranked["drafts"]] == [
+        (1, "Small-F16", True),
+        (2, "Foreign", False),
+        (3, "broken", False),
+    ]
+    assert ranked["drafts"][0]["trial"]["speed_up"] == 1.5
+    assert ranked["drafts"][2]["reason"] == "broken.gguf is not a GGUF model file."
+
+
+def test_pair_without_other_models(home: Path, capsys: Shown) -> None:
+    small_model(home / "models/one.gguf")
+    assert call("pair", "one") == 1
+    assert capsys.readouterr().out == "There are no other models in the library.\n"
+
+
+# ---------------------------------------------------------------- plan
+
+
+def test_plan_of_a_pair(models: Path, capsys: Shown) -> None:
+    assert call("plan", "big", "small", "--context", "256") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "takes" in lines[0]
+    labels = [line[:14].strip() for line in lines]
+    assert labels[3:10] == ["target", "its KV cache", "draft", "its KV cache", "to compute", "together", "of"]
+    assert lines[-1].startswith("context 256 tokens, KV cache in f16")
+
+
+def test_plan_as_json_is_what_fits(models: Path, capsys: Shown) -> None:
+    planned = as_json(capsys, "plan", "big", "--kv-type", "q8_0")
+    assert (planned["plan"]["fits"], planned["plan"]["with_draft"], planned["plan"]["kv_type"]) == (True, False, "q8_0")
+    assert (
+        planned["plan"]["estimate"]["system"]["target_weights"]
+        + planned["plan"]["estimate"]["gpu"].get("target_weights", 0)
+        >= 10**6
+    )
+    assert planned["machine"]["memory_total"] > planned["plan"]["system_room"] > 0
+    assert planned["alternatives"] == []
+
+
+def test_a_plan_that_does_not_fit_says_what_would(models: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Machine(memory_total=64 * 10**6, memory_free=40 * 10**6)
+    monkeypatch.setattr(plan, "_machine", lambda: small)
+    assert call("plan", "big", "--context", "1000000") == 1
+    printed = capsys.readouterr().out
+    assert "The target needs" in printed and "What would fit:\n  " in printed
+
+
+def test_there_is_no_plan_for_what_does_not_fit(models: Path, capsys: Shown) -> None:
+    assert call("plan", "big", "foreign") == 1
+    assert "it does not fit. The vocabularies are of different kinds" in capsys.readouterr().err
+    assert call("plan", "broken") == 1
+    assert "broken.gguf is not a GGUF model file." in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- verify, remove
+
+
+def test_verify(models: Path, home: Path, capsys: Shown) -> None:
+    assert call("verify", "small") == 1
+    assert capsys.readouterr().out.endswith("cannot be checked: its SHA-256 is not known.\n")
+    origin = Origin(repository="owner/x", commit="", path="", sha256="0" * 64, size=1)
+    Origins(home / ORIGINS_NAME).put(models / "owner/Small-GGUF/Small-F16.gguf", origin)
+    assert call("verify", "small") == 1
+    assert "has changed or is damaged" in capsys.readouterr().out
+    assert as_json(capsys, "verify", "small")["same"] is False
+
+
+def test_verify_a_file_that_is_as_it_was(tmp_path: Path, home: Path, capsys: Shown) -> None:
+    path = small_model(home / "models/one.gguf")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    Origins(home / ORIGINS_NAME).put(path, Origin(repository="", commit="", path="", sha256=digest, size=1))
+    assert call("verify", "one") == 0
+    assert capsys.readouterr().out == "one is what was downloaded: the SHA-256 is the same.\n"
+
+
+def test_remove_says_what_it_frees(models: Path, capsys: Shown) -> None:
+    path = models / "owner/Small-GGUF/Small-F16.gguf"
+    size = path.stat().st_size
+    assert as_json(capsys, "remove", "small", "--yes") == {"deleted": [str(path)], "freed": size}
+    assert not path.parent.exists() and (models / "owner").is_dir()
+
+
+class Terminal(io.StringIO):
+    """Somebody who types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 130), ("\n", 130), ("", 130)])
+def test_remove_asks(models: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch, answer: str, status: int) -> None:
+    path = models / "owner/Small-GGUF/Small-F16.gguf"
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    assert call("remove", "small") == status
+    asked = capsys.readouterr().err
+    assert str(path) in asked and "Delete owner/Small-GGUF/Small-F16 and free" in asked
+    assert path.exists() is (status != 0)
+
+
+def test_remove_where_nobody_can_answer(models: Path) -> None:
+    result = slipstream("models", "remove", "small", typed="y\n")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "Add --yes to delete without asking" in result.stderr
+    assert (models / "owner/Small-GGUF/Small-F16.gguf").exists()
+
+
+def test_remove_leaves_folders_of_others_alone(tmp_path: Path, models: Path, capsys: Shown) -> None:
+    path = small_model(tmp_path / "elsewhere/one.gguf")
+    assert call("remove", path, "--yes") == 1
+    assert "where nothing is deleted" in capsys.readouterr().err
+    assert path.exists()
+
+
+def test_a_command_is_needed(capsys: Shown) -> None:
+    with pytest.raises(SystemExit) as ended:
+        call()
+    assert ended.value.code == 2
+    with pytest.raises(SystemExit):
+        call("--help")
+    assert {"list", "inspect", "pair", "plan", "verify", "remove"} <= set(capsys.readouterr().out.split())

@@ -1,0 +1,83 @@
+"""Whether files are still what was downloaded, and what is known of where they came from."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from pathlib import Path
+
+import pytest
+
+from app.errors import Cancelled, KnownError
+from app.models.library import open_library
+from app.models.library_entry import LibraryEntry
+from app.models.moving import move_folder
+from app.models.origins import FILE_NAME, Origin, Origins
+from app.models.verifying import verify
+from tests.models.library_parts import small_model
+
+
+@pytest.fixture
+def origins(home: Path) -> Origins:
+    home.mkdir()
+    return Origins(home / FILE_NAME)
+
+
+@pytest.fixture
+def split(home: Path) -> LibraryEntry:
+    small_model(home / "models/owner/split.gguf", max_tensors_per_file=4)
+    (entry,) = open_library("", []).scan()
+    return entry
+
+
+def downloaded(origins: Origins, *parts: Path) -> None:
+    for part in parts:
+        digest = hashlib.sha256(part.read_bytes()).hexdigest()
+        origins.put(
+            part,
+            Origin(repository="owner/x", commit="0" * 40, path=part.name, sha256=digest, size=1, licence="apache-2.0"),
+        )
+
+
+def test_all_parts_are_compared(origins: Origins, split: LibraryEntry) -> None:
+    assert verify(split, origins) is None
+    downloaded(origins, *split.parts[:-1])
+    assert verify(split, origins) is None
+    downloaded(origins, *split.parts)
+    told: list[tuple[int, int]] = []
+    assert verify(split, origins, lambda done, total: told.append((done, total))) is True
+    assert told[-1] == (split.size, split.size)
+    with split.parts[1].open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\xff")
+    assert verify(split, origins) is False
+
+
+def test_stopping_and_files_that_went(origins: Origins, split: LibraryEntry) -> None:
+    downloaded(origins, *split.parts)
+    answers = itertools.chain([False], itertools.repeat(True))
+    with pytest.raises(Cancelled):
+        verify(split, origins, stopped=lambda: next(answers))
+    split.parts[-1].unlink()
+    with pytest.raises(KnownError, match="The files of split cannot be read: No such file"):
+        verify(split, origins)
+
+
+def test_the_licence_is_the_repositorys_or_the_files(home: Path, origins: Origins) -> None:
+    path = small_model(home / "models/one.gguf", edit=lambda writer: writer.add_license("mit"))
+    (entry,) = open_library("", []).scan()
+    assert (entry.origin, entry.licence) == (None, "mit")
+    downloaded(origins, path)
+    (entry,) = open_library("", []).scan()
+    assert entry.origin is not None and (entry.origin.repository, entry.licence) == ("owner/x", "apache-2.0")
+
+
+def test_origins_go_with_the_files(home: Path, origins: Origins, split: LibraryEntry, tmp_path: Path) -> None:
+    downloaded(origins, *split.parts)
+    library = open_library("", [])
+    move_folder(home / "models", tmp_path / "new")
+    library.moved(home / "models", tmp_path / "new")
+    (moved,) = library.scan()
+    assert moved.path == tmp_path / "new/owner" / split.path.name and verify(moved, origins) is True
+    library.delete(moved)
+    assert origins.all() == {}
