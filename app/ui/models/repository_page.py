@@ -175,6 +175,7 @@ class RepositoryPage(QWidget):
         column.addWidget(self._drafts_status)
         column.addWidget(self._drafts, 1)
         column.addWidget(self._reason)
+        column.addStretch(0)
         column.addLayout(buttons)
         self.setMinimumWidth(300)
 

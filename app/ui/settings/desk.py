@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
-from PySide6.QtWidgets import QMessageBox
+from PySide6.QtWidgets import QMessageBox, QWidget
 
 from app.errors import KnownError
 from app.models.folders import ModelFolder
@@ -80,14 +80,13 @@ class SettingsDesk(QObject):
 
     def show_models(self) -> None:
         """Show the page with the folders."""
-        self._refresh()
-        self._window.show_page(self._window.models)
+        self._show(self._window.models)
 
     def show_network(self) -> None:
-        self._refresh()
-        self._window.show_page(self._window.network)
+        self._show(self._window.network)
 
-    def _refresh(self) -> None:
+    def _show(self, page: QWidget) -> None:
+        self._window.show_page(page)
         self._refresh_folders()
         self._window.network.show_settings(self._values)
         self._window.network.show_endpoint_problem(self._hub.endpoint_problem())
