@@ -12,12 +12,10 @@ from app import paths
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
 from app.models.hub.catalog import CatalogModel, CatalogPair
-from app.models.library_entry import LibraryEntry
 from app.models.machine import Machine
 from app.models.text import printable
 from app.settings import Settings
 from app.ui.models.downloads_desk import DownloadsDesk
-from app.ui.models.fit_badge import FitBadge, badge_for_size
 from app.ui.models.hub_access import HubAccess
 from app.ui.models.hub_desk import HubDesk
 from app.ui.models.library_access import LibraryAccess, models_folder
@@ -59,13 +57,12 @@ class ModelsDesk(QObject):
         """``machine`` is the memory as it is now; ``is_loaded`` says whether the engine has this file."""
         super().__init__(parent)
         self._values = values
-        self._machine = machine
         self.window = ModelsWindow()
         self.settings_window = SettingsWindow()
         self.library = library
         self.hub = HubAccess(values, self)
         self.downloads = DownloadsDesk(self.window.downloads, self._open_queue, self)
-        self._library_desk = LibraryDesk(self.window.library, library, values, self.fit, is_loaded, self)
+        self._library_desk = LibraryDesk(self.window.library, library, values, machine, is_loaded, self)
         self._hub_desk = HubDesk(
             self.window.recommended, self.window.search, self.hub, machine, self._state_of_pair, self
         )
@@ -97,6 +94,7 @@ class ModelsDesk(QObject):
         self._settings_desk.settings_changed.connect(self.settings_changed)
         self._settings_desk.network_changed.connect(self._apply_settings)
         self._settings_desk.folders_changed.connect(self._on_folders_changed)
+        self._settings_desk.folder_moved.connect(self.downloads.folder_moved)
 
     # ------------------------------------------------------------ windows
 
@@ -123,11 +121,6 @@ class ModelsDesk(QObject):
     @Slot()
     def show_settings(self) -> None:
         self._settings_desk.show_models()
-
-    def show_model(self, path: str) -> None:
-        """Show a model of the library."""
-        self.show_library()
-        self._library_desk.show_model(path)
 
     def refresh_library(self) -> None:
         """What is known of pairs or of memory has changed."""
@@ -174,10 +167,6 @@ class ModelsDesk(QObject):
         self.open_requested.emit(pair.target, pair.draft or "")
 
     # ------------------------------------------------------------ what is where
-
-    def fit(self, entry: LibraryEntry) -> FitBadge:
-        """Whether a model fits this machine."""
-        return badge_for_size(entry.size, self._machine())
 
     def _state_of_pair(self, pair: CatalogPair) -> str:
         if self._has(pair.target) and self._has(pair.draft):

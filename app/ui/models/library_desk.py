@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
@@ -12,11 +13,12 @@ from PySide6.QtWidgets import QMessageBox
 
 from app.errors import KnownError
 from app.models.library_entry import LibraryEntry
+from app.models.machine import Machine
 from app.models.ranking import RankedDraft
 from app.models.text import printable, size_text
 from app.settings import Settings
 from app.ui.models import library_wording as wording
-from app.ui.models.fit_badge import FitBadge
+from app.ui.models.fit_badge import badge_for_size
 from app.ui.models.library_access import LibraryAccess, models_folder
 from app.ui.models.library_tab import LibraryTab
 from app.ui.models.reveal import reveal
@@ -44,20 +46,22 @@ class LibraryDesk(QObject):
         tab: LibraryTab,
         access: LibraryAccess,
         values: Settings,
-        fit: Callable[[LibraryEntry], FitBadge],
+        machine: Callable[[], Machine],
         is_loaded: Callable[[str], bool],
         parent: QObject | None = None,
     ) -> None:
-        """``fit`` says whether a model fits this machine, ``is_loaded`` whether the engine has this file."""
+        """``machine`` is the memory as it is now; ``is_loaded`` says whether the engine has this file."""
         super().__init__(parent)
         self._tab = tab
         self._page = tab.page
         self._access = access
         self._values = values
-        self._fit = fit
+        self._machine = machine
         self._is_loaded = is_loaded
         self._checked = ""
         """The path of the model being checked."""
+        self._deleted = ""
+        """What was deleted last, until another model is chosen."""
         access.scanned.connect(self.refresh)
         access.scan_failed.connect(self._on_scan_failed)
         access.progressed.connect(self._on_progressed)
@@ -82,17 +86,13 @@ class LibraryDesk(QObject):
     @Slot()
     def refresh(self) -> None:
         """Show what is known now: after a look, a trial, or when memory has changed."""
-        entries, now = self._access.entries(), time.time()
+        entries, machine, now = self._access.entries(), self._machine(), time.time()
         text = wording.summary(entries, _free(models_folder(self._values)))
         self._tab.show_rows(
-            [wording.row_of(entry, self._fit(entry), now) for entry in entries],
+            [wording.row_of(entry, badge_for_size(entry.size, machine), now) for entry in entries],
             "\n".join([text, *self._access.notices()]),
         )
         self._show_page()
-
-    def show_model(self, path: str) -> None:
-        """Select a model."""
-        self._tab.list.select(path)
 
     # ------------------------------------------------------------ the page
 
@@ -103,9 +103,11 @@ class LibraryDesk(QObject):
     def _show_page(self) -> None:
         entry = self._access.entry(self._tab.list.path())
         if entry is None:
-            self._page.clear()
+            self._page.clear(self._deleted)
             return
-        self._page.show_model(wording.details_of(entry, self._fit(entry), self._access.would_free(entry)))
+        self._deleted = ""
+        fit = badge_for_size(entry.size, self._machine())
+        self._page.show_model(wording.details_of(entry, fit, self._access.would_free(entry)))
         if entry.usable:
             path = str(entry.path)
             self._access.rank(entry, lambda ranked: self._on_ranked(path, ranked))
@@ -181,11 +183,13 @@ class LibraryDesk(QObject):
         delete = question.addButton("Delete", QMessageBox.ButtonRole.DestructiveRole)
         question.setDefaultButton(QMessageBox.StandardButton.Cancel)
         question.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        delete.clicked.connect(lambda: self._access.delete(entry, self._on_deleted, self._on_delete_failed))
+        delete.clicked.connect(
+            lambda: self._access.delete(entry, partial(self._on_deleted, entry.title), self._on_delete_failed)
+        )
         question.open()
 
-    def _on_deleted(self, freed: int) -> None:
-        self._page.show_status(f"Deleted; {size_text(freed)} are free again.")
+    def _on_deleted(self, title: str, freed: int) -> None:
+        self._deleted = f"{printable(title, 120)} is deleted; {size_text(freed)} are free again."
         self.scan()
 
     def _on_delete_failed(self, error: KnownError) -> None:
