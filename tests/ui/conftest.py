@@ -52,9 +52,7 @@ def kept() -> Iterator[MemoryKeyring]:
 
 
 @pytest.fixture
-def closed_rooms(
-    qtbot: QtBot, server: HubServer, user: Path, kept: MemoryKeyring, tmp_path: Path
-) -> Iterator[Rooms]:
+def closed_rooms(qtbot: QtBot, server: HubServer, user: Path, kept: MemoryKeyring, tmp_path: Path) -> Iterator[Rooms]:
     """To be opened by the test, when it has set what it needs."""
     rooms = Rooms(qtbot, server, tmp_path)
     yield rooms
@@ -72,7 +70,7 @@ def pages() -> Iterator[Pages]:
     """What is opened in the browser."""
     browser = Pages()
     for scheme in ("http", "https", "file"):
-        QDesktopServices.setUrlHandler(scheme, browser, "open")
+        QDesktopServices.setUrlHandler(scheme, browser, b"open")
     yield browser
     for scheme in ("http", "https", "file"):
         QDesktopServices.unsetUrlHandler(scheme)

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from PySide6.QtCore import QObject, QUrl, Slot
-from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QLabel, QMessageBox, QTreeWidget, QTreeWidgetItem, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QDialog,
+    QLabel,
+    QMessageBox,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
 from app.models.downloads.item import Item
@@ -79,7 +88,7 @@ class Rooms:
     # --- the library
 
     @property
-    def list(self) -> LibraryList:
+    def models_list(self) -> LibraryList:
         return self.window.library.list
 
     @property
@@ -95,11 +104,11 @@ class Rooms:
 
     def titles(self) -> list[str]:
         """What the list shows, from top to bottom."""
-        return column(self.list, 0)
+        return column(self.models_list, 0)
 
     def choose(self, path: Path) -> None:
         """Select a model and wait for its drafts."""
-        self.list.select(str(path))
+        self.models_list.select(str(path))
         assert self.model_page.path() == str(path)
         self.library_idle()
 

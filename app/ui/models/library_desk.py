@@ -12,7 +12,6 @@ from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtWidgets import QMessageBox
 
 from app.errors import KnownError
-from app.models.library_entry import LibraryEntry
 from app.models.machine import Machine
 from app.models.ranking import RankedDraft
 from app.models.text import printable, size_text

@@ -14,8 +14,8 @@ _TEXT = (
     "your account. A token that may only read is enough."
 )
 _KEPT = (
-    "It is kept in the system's keyring, or where there is none in memory until Slipstream ends. It is never written to "
-    "a file, and is sent to {host} only."
+    "It is kept in the system's keyring, or where there is none in memory until Slipstream ends. It is never written "
+    "to a file, and is sent to {host} only."
 )
 _WIDTH = 440
 

@@ -203,7 +203,7 @@ class SettingsDesk(QObject):
     @Slot()
     def ask_for_token(self) -> None:
         """Let the user enter the access token."""
-        if problem := self._hub.endpoint_problem():
+        if self._hub.endpoint_problem():
             self.show_network()
             return
         dialog = TokenDialog(self._hub.network.endpoint, QApplication.activeWindow())

@@ -77,7 +77,9 @@ def test_paused_resumed_done_and_opened(rooms: Rooms, content: bytes) -> None:
         button(tab, "Open…: A model").click()
     assert opened.args == [str(path), ""]
     button(tab, "Remove from list: A model").click()
-    assert texts(tab) == ["No downloads. Get models under Recommended or Search; they appear here and survive a restart."]
+    assert texts(tab) == [
+        "No downloads. Get models under Recommended or Search; they appear here and survive a restart."
+    ]
     assert path.exists()
 
 
@@ -116,7 +118,9 @@ def test_a_gated_model_shows_its_page_and_takes_a_token(rooms: Rooms, pages: Pag
     assert pages.opened == [f"{rooms.server.endpoint}/{NAME}"]
     button(tab, "Enter a token…").click()
     dialog = open_dialog(TokenDialog)
-    dialog.findChild(QLineEdit).setText(" hf_good ")
+    line = dialog.findChild(QLineEdit)
+    assert isinstance(line, QLineEdit)
+    line.setText(" hf_good ")
     button(dialog, "Keep").click()
     rooms.until(lambda: rooms.desk.hub._token() == "hf_good")
     button(tab, "Try again").click()
@@ -189,7 +193,7 @@ def test_it_goes_on_after_a_restart(rooms: Rooms, content: bytes) -> None:
     begun(rooms)
     rooms.close()
     rooms.open()
-    rooms.until(lambda: (rooms.models / NAME / PATH).exists())
+    rooms.until((rooms.models / NAME / PATH).exists)
     rooms.desk.show_downloads()
     rooms.says("complete, checksum right")
     assert (rooms.models / NAME / PATH).read_bytes() == content
@@ -218,7 +222,10 @@ ITEM = Item(id="1", title="It", target=(FILE,))
             "1.2 GB of 5 GB · 34 MB/s · 2\u00a0min left",
         ),
         ({"state": ItemState.WAITING, "attempt": 1}, "0 bytes of 5 GB · tries again (attempt 2)"),
-        ({"state": ItemState.WAITING, "attempt": 2, "retry_in": 8.2}, "0 bytes of 5 GB · tries again in 8\u00a0s (attempt 3)"),
+        (
+            {"state": ItemState.WAITING, "attempt": 2, "retry_in": 8.2},
+            "0 bytes of 5 GB · tries again in 8\u00a0s (attempt 3)",
+        ),
         ({"state": ItemState.FAILED}, "0 bytes of 5 GB · stopped"),
         ({"state": ItemState.DONE, "done": 5_000_000_000}, "5 GB · complete, checksum right"),
     ],
@@ -229,7 +236,15 @@ def test_figures(progress: dict[str, object], expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
-    [(0.2, "1 s"), (40, "40 s"), (59.4, "59 s"), (59.6, "1 min"), (3580, "1 h"), (4800, "1 h 20 min"), (36_000, "10 h")],
+    [
+        (0.2, "1 s"),
+        (40, "40 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min"),
+        (3580, "1 h"),
+        (4800, "1 h 20 min"),
+        (36_000, "10 h"),
+    ],
 )
 def test_durations_are_coarse(seconds: float, expected: str) -> None:
     assert wording.duration(seconds).replace("\u00a0", " ") == expected

@@ -29,7 +29,9 @@ NOTHING = "Choose a model to see what it is and which drafts fit it."
 @pytest.fixture
 def stocked(rooms: Rooms) -> Rooms:
     """Three models, one of another vocabulary, and a file that is none."""
-    small_model(rooms.models / "a" / "big.gguf", name="Big One", feed_forward=4096, context_length=4096, architecture="qwen3")
+    small_model(
+        rooms.models / "a" / "big.gguf", name="Big One", feed_forward=4096, context_length=4096, architecture="qwen3"
+    )
     small_model(rooms.models / "b" / "small.gguf", name="Small One")
     small_model(rooms.models / "c" / "other.gguf", vocab_size=700, weights="Q8_0")
     (rooms.models / "broken.gguf").write_bytes(b"not a model")
@@ -68,16 +70,19 @@ def test_nothing_yet(rooms: Rooms) -> None:
 
 
 def test_rows(stocked: Rooms) -> None:
-    stocked.list.sortByColumn(0, Qt.SortOrder.AscendingOrder)
+    stocked.models_list.sortByColumn(0, Qt.SortOrder.AscendingOrder)
     assert stocked.titles() == ["big", "other", "small", "broken"]
-    assert column(stocked.list, 1) == ["F16", "Q8_0", "F16", "–"]
-    assert column(stocked.list, 3) == ["4,096", "512", "512", "–"]
-    assert column(stocked.list, 4) == ["never"] * 4
-    assert column(stocked.list, 5) == ["on the GPU"] * 3 + ["cannot be loaded"]
+    assert column(stocked.models_list, 1) == ["F16", "Q8_0", "F16", "–"]
+    assert column(stocked.models_list, 3) == ["4,096", "512", "512", "–"]
+    assert column(stocked.models_list, 4) == ["never"] * 4
+    assert column(stocked.models_list, 5) == ["on the GPU"] * 3 + ["cannot be loaded"]
     sizes = [size_text(path(stocked, name).stat().st_size) for name in stocked.titles()]
-    assert column(stocked.list, 2) == sizes
+    assert column(stocked.models_list, 2) == sizes
     summary = f"4 models, {size_text(sum(file.stat().st_size for file in stocked.models.rglob('*.gguf')))} · "
-    assert any(text.startswith(summary) and text.endswith("free in the models folder") for text in texts(stocked.window.library))
+    assert any(
+        text.startswith(summary) and text.endswith("free in the models folder")
+        for text in texts(stocked.window.library)
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,13 +98,13 @@ def test_rows(stocked: Rooms) -> None:
 def test_sorted_by_each_column_and_what_cannot_be_used_last(stocked: Rooms, place: int, ascending: list[str]) -> None:
     stocked.library.note_use(str(path(stocked, "other")))
     stocked.scanned()
-    stocked.list.sortByColumn(0, Qt.SortOrder.AscendingOrder)
-    stocked.list.sortByColumn(place, Qt.SortOrder.AscendingOrder)
+    stocked.models_list.sortByColumn(0, Qt.SortOrder.AscendingOrder)
+    stocked.models_list.sortByColumn(place, Qt.SortOrder.AscendingOrder)
     first = stocked.titles()
-    stocked.list.sortByColumn(place, Qt.SortOrder.DescendingOrder)
+    stocked.models_list.sortByColumn(place, Qt.SortOrder.DescendingOrder)
     last = stocked.titles()
     assert first[-1] == last[-1] == "broken"
-    keys = {row.cells[0]: row.sort_keys[place] for row in stocked.list._rows._all}
+    keys = {row.cells[0]: row.sort_keys[place] for row in stocked.models_list._rows._all}
     assert [keys[name] for name in first[:-1]] == [keys[name] for name in ascending]
     assert [keys[name] for name in last[:-1]] == [keys[name] for name in reversed(ascending)]
 
@@ -109,7 +114,7 @@ def test_words_filter_and_the_selection_stays(stocked: Rooms) -> None:
     search = stocked.window.library._search
     search.setText("ONE")
     assert sorted(stocked.titles()) == ["big", "small"]
-    assert stocked.list.path() == str(path(stocked, "small"))
+    assert stocked.models_list.path() == str(path(stocked, "small"))
     search.setText("one qwen3")
     assert stocked.titles() == ["big"]
     search.setText("nowhere")
@@ -123,11 +128,11 @@ def test_words_filter_and_the_selection_stays(stocked: Rooms) -> None:
 def test_the_selection_survives_sorting_and_another_look(stocked: Rooms) -> None:
     stocked.choose(path(stocked, "small"))
     for place in range(len(COLUMNS)):
-        stocked.list.sortByColumn(place, Qt.SortOrder.AscendingOrder)
-        assert stocked.list.path() == str(path(stocked, "small"))
+        stocked.models_list.sortByColumn(place, Qt.SortOrder.AscendingOrder)
+        assert stocked.models_list.path() == str(path(stocked, "small"))
     small_model(stocked.models / "z" / "another.gguf")
     stocked.scanned()
-    assert stocked.list.path() == stocked.model_page.path() == str(path(stocked, "small"))
+    assert stocked.models_list.path() == stocked.model_page.path() == str(path(stocked, "small"))
     assert "another" in stocked.titles()
 
 
@@ -139,18 +144,18 @@ def test_a_folder_that_is_gone_greys_and_forgets_nothing(stocked: Rooms, tmp_pat
     extra.rename(away)
     stocked.scanned()
     place = stocked.titles().index("far")
-    index = stocked.list.model().index(place, 0)
+    index = stocked.models_list.model().index(place, 0)
     assert index.data(Qt.ItemDataRole.ForegroundRole).color() == theme.LIGHT.quiet
     theme.override(theme.DARK)
     assert index.data(Qt.ItemDataRole.ForegroundRole).color() == theme.DARK.quiet
-    assert column(stocked.list, 5)[place] == "folder missing"
+    assert column(stocked.models_list, 5)[place] == "folder missing"
     assert any("1 in folders that are not there" in text for text in texts(stocked.window.library))
-    stocked.list.select(str(extra / "far.gguf"))
+    stocked.models_list.select(str(extra / "far.gguf"))
     assert "The folder it is in is not there at the moment." in texts(stocked.model_page)
     assert not button(stocked.model_page, "Open…").isEnabled()
     away.rename(extra)
     stocked.scanned()
-    assert column(stocked.list, 5)[stocked.titles().index("far")] == "on the GPU"
+    assert column(stocked.models_list, 5)[stocked.titles().index("far")] == "on the GPU"
     assert button(stocked.model_page, "Open…").isEnabled()
 
 
@@ -158,14 +163,24 @@ def test_a_double_click_opens_what_can_be_loaded(stocked: Rooms) -> None:
     opened: list[str] = []
     stocked.desk.open_requested.connect(lambda target, _draft: opened.append(target))
     for name in ("broken", "small"):
-        stocked.list.select(str(path(stocked, name)))
-        stocked.list.activated.emit(stocked.list.currentIndex())
+        stocked.models_list.select(str(path(stocked, name)))
+        stocked.models_list.activated.emit(stocked.models_list.currentIndex())
     assert opened == [str(path(stocked, "small"))]
+
+
+def test_no_figure_is_cut(stocked: Rooms, dressed: None) -> None:
+    stocked.window.resize(1400, 600)
+    stocked.scanned()
+    model = stocked.models_list.model()
+    for row in range(model.rowCount()):
+        for place in range(1, len(COLUMNS)):
+            needed = stocked.models_list.sizeHintForIndex(model.index(row, place)).width()
+            assert stocked.models_list.columnWidth(place) >= needed
 
 
 def test_columns_make_room_in_a_narrow_list(stocked: Rooms) -> None:
     def shown() -> list[str]:
-        return [name for place, name in enumerate(COLUMNS) if not stocked.list.isColumnHidden(place)]
+        return [name for place, name in enumerate(COLUMNS) if not stocked.models_list.isColumnHidden(place)]
 
     stocked.window.resize(1400, 600)
     assert shown() == list(COLUMNS)
@@ -179,7 +194,9 @@ def test_columns_make_room_in_a_narrow_list(stocked: Rooms) -> None:
 
 def test_facts(stocked: Rooms) -> None:
     file = path(stocked, "big")
-    origin = Origin(repository="owner/Big-GGUF", commit="abcdef12" * 5, path="big.gguf", sha256="0" * 64, size=1, licence="mit")
+    origin = Origin(
+        repository="owner/Big-GGUF", commit="abcdef12" * 5, path="big.gguf", sha256="0" * 64, size=1, licence="mit"
+    )
     stocked.library.origins.put(file, origin)
     stocked.scanned()
     stocked.choose(file)
@@ -192,7 +209,7 @@ def test_facts(stocked: Rooms) -> None:
 
 
 def test_a_problem_is_said_and_nothing_is_offered(stocked: Rooms) -> None:
-    stocked.list.select(str(path(stocked, "broken")))
+    stocked.models_list.select(str(path(stocked, "broken")))
     shown = texts(stocked.model_page)
     assert "broken.gguf is not a GGUF model file." in shown
     assert "Drafts for it" not in shown
@@ -217,11 +234,11 @@ def test_drafts_with_their_reasons(stocked: Rooms) -> None:
 
 
 def test_a_trial_stands_with_its_draft(stocked: Rooms) -> None:
-    pair = [FileKey.of(path(stocked, name)) for name in ("big", "small")]
+    target, draft = [FileKey.of(path(stocked, name)) for name in ("big", "small")]
     trial = Trial(acceptance_rate=0.68, plain_speed=40.0, drafted_speed=72.0, tokens=64, measured_at=int(time.time()))
     stocked.choose(path(stocked, "big"))
     assert not [text for text in texts(stocked.model_page) if text.startswith("Measured here")]
-    stocked.library.trials.put(*pair, trial)
+    stocked.library.trials.put(target, draft, trial)
     stocked.desk.refresh_library()
     stocked.library_idle()
     measured = next(text for text in texts(stocked.model_page) if text.startswith("Measured here"))
@@ -321,7 +338,7 @@ def test_delete(stocked: Rooms) -> None:
     assert not file.parent.exists()
     assert f"small is deleted; {freed} are free again." in texts(tab)
     stocked.choose(path(stocked, "big"))
-    stocked.list.clearSelection()
+    stocked.models_list.clearSelection()
     assert NOTHING in texts(tab)
 
 

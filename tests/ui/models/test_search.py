@@ -117,7 +117,10 @@ def test_drafts_that_fit_and_that_do_not(hub: Rooms) -> None:
     assert good.foreground(0) == QBrush()
     assert drafts.selectedItems() == [good]
     drafts.setCurrentItem(bad)
-    assert f"{OTHER}: The vocabularies differ in size: 512 tokens in the target and 900 in the draft" in texts(hub.page)[-1]
+    assert (
+        f"{OTHER}: The vocabularies differ in size: 512 tokens in the target and 900 in the draft"
+        in texts(hub.page)[-1]
+    )
     assert "Get" in buttons(hub.page)
     drafts.setCurrentItem(good)
     button(hub.page, "Get with draft (+50 KB)").click()
@@ -244,7 +247,9 @@ def test_a_gated_repository_says_so(hub: Rooms) -> None:
     hub.search("closed")
     hub.until(lambda: hub.results() == ["owner/closed  (gated)"])
     hub.show_repository("owner/closed  (gated)")
-    assert "Gated: its owner decides who may download it. Ask on its page, then enter an access token." in texts(hub.page)
+    assert "Gated: its owner decides who may download it. Ask on its page, then enter an access token." in texts(
+        hub.page
+    )
     assert "Enter a token…" in buttons(hub.page)
     assert "Enter a token…" not in start_buttons(hub)
 
@@ -255,7 +260,6 @@ def start_buttons(rooms: Rooms) -> list[str]:
 
 
 # ------------------------------------------------------------ recommended
-
 
 
 def card(rooms: Rooms, title: str) -> QWidget:

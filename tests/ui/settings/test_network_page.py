@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyring
 import pytest
+from keyring.backends import fail
 from PySide6.QtWidgets import QCheckBox, QLineEdit, QSpinBox, QWidget
 
 from app.models.hub.tokens import SERVICE
@@ -25,7 +26,11 @@ def page(rooms: Rooms) -> NetworkPage:
 
 def show(rooms: Rooms) -> None:
     rooms.desk._settings_desk.show_network()
-    rooms.until(lambda: any("token" in text.lower() for text in texts(rooms.settings.network) if "No token" in text or "kept" in text))
+    rooms.until(
+        lambda: any(
+            "token" in text.lower() for text in texts(rooms.settings.network) if "No token" in text or "kept" in text
+        )
+    )
 
 
 def check(page: QWidget, text: str) -> QCheckBox:
@@ -104,7 +109,9 @@ def test_an_address_that_is_not_safe(rooms: Rooms, page: NetworkPage) -> None:
     assert sentence not in texts(page)
 
 
-def test_a_token_is_kept_in_the_keyring_and_removed(rooms: Rooms, page: NetworkPage, kept: MemoryKeyring, pages: Pages) -> None:
+def test_a_token_is_kept_in_the_keyring_and_removed(
+    rooms: Rooms, page: NetworkPage, kept: MemoryKeyring, pages: Pages
+) -> None:
     assert "No token. Repositories that need one say so." in texts(page)
     assert "Remove" not in buttons(page)
     button(page, "Enter a token…").click()
@@ -141,7 +148,7 @@ def test_a_token_that_is_none_is_refused_and_said_so(rooms: Rooms) -> None:
 
 
 def test_without_a_keyring_it_is_kept_in_memory_and_says_so(rooms: Rooms, page: NetworkPage) -> None:
-    keyring.set_keyring(keyring.backends.fail.Keyring())
+    keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
     rooms.desk.hub.set_token(SECRET, rooms.desk._settings_desk._show_token, lambda error: None)
     rooms.until(lambda: any("in memory until Slipstream ends" in text for text in texts(page)))
 
