@@ -13,6 +13,7 @@ from typing import NamedTuple
 from app.errors import Cancelled
 from app.models.gguf import GgufHeader, ModelFileError
 from app.models.hub.api import Hub
+from app.models.hub.grouping import quantization
 from app.models.hub.errors import GatedError, NotFoundError
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository, SearchResult
@@ -104,9 +105,14 @@ def search_words(names: Iterable[str]) -> list[str]:
         size = _SIZE.search(plain)
         if family is not None:
             known += family
-        elif size is not None and len(stem := plain[: size.start()].strip("-")) >= 3:
+        elif len(stem := _without_quantization(plain[: size.start()] if size else plain)) >= 3:
             others += [f"{stem} draft", stem]
     return list(dict.fromkeys(known + others))
+
+
+def _without_quantization(name: str) -> str:
+    named = quantization(f"{name}.gguf").lower()
+    return name.removesuffix(named).strip("-") if named else name.strip("-")
 
 
 def named_parameters(name: str) -> float | None:

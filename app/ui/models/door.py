@@ -51,7 +51,7 @@ class ModelsDoor(QObject):
         if self._library is None:
             from app.ui.models.library_access import LibraryAccess
 
-            self._library = LibraryAccess(self._values, self)
+            self._library = LibraryAccess(self._values, self._machine, self)
         return self._library
 
     def desk(self) -> ModelsDesk:

@@ -12,7 +12,7 @@ from app.models.machine import Machine
 from app.models.memory import Parts
 from app.models.plan import Plan
 from app.models.shape import ModelShape
-from app.models.text import printable
+from app.models.text import printable, size_text
 from app.ui import theme
 from app.ui.models.memory_bar import MemoryBar, Segment
 from app.ui.theme import SPACING
@@ -107,7 +107,8 @@ class MemoryPart(QWidget):
         if machine.devices:
             names = ", ".join(printable(device.description, 60) for device in machine.devices)
             self._gpu.show_memory(names, _segments(plan.estimate.gpu), plan.gpu_room)
-        self._system.show_memory("Memory", _segments(plan.estimate.system), plan.system_room)
+        kept_free = size_text(max(machine.memory_free - plan.system_room, 0))
+        self._system.show_memory(f"Memory ({kept_free} kept free)", _segments(plan.estimate.system), plan.system_room)
 
     def _show_context(self, context: int, longest: int) -> None:
         self._longest = max(longest, LEAST_CONTEXT + 1)
