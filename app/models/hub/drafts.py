@@ -100,7 +100,7 @@ def search_words(names: Iterable[str]) -> list[str]:
     known: list[str] = []
     others: list[str] = []
     for name in names:
-        plain = re.sub(r"[\s_]+", "-", name.rpartition("/")[2].strip()).lower()
+        plain = re.sub(r"[\s_()]+", "-", name.rpartition("/")[2].strip()).lower()
         family = next((small for begin, small in _SMALL_MODELS if begin in plain), None)
         size = _SIZE.search(plain)
         if family is not None:
