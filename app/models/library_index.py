@@ -42,8 +42,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     stamps: tuple[Stamp, ...]
     """All parts that are there, in order."""
-    sha256: str = ""
-    """Where the file's place says it."""
+    sha256: tuple[str, ...] = ()
+    """Of each part; empty texts where the file's place does not say it."""
     reader: int = READER
     hidden: bool = False
     """It belongs to another model and is not listed."""

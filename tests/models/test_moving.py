@@ -14,7 +14,7 @@ import pytest
 from app.errors import Cancelled, KnownError
 from app.models import library_scan
 from app.models.moving import move_folder
-from tests.models.library_parts import library, small_model, titles
+from tests.support.library_parts import library, small_model, titles
 
 Moved = dict[str, bytes]
 
