@@ -16,7 +16,10 @@ from app.models.summary import ModelSummary
 
 FILE_NAME = "library.json"
 READER = 1
-"""Counts up when headers are read or summed up otherwise than before; what an older one found is read again."""
+"""Counts up when headers are read or summed up otherwise than before; what an older one found is read again.
+
+Fields that a summary or a shape gets later need defaults, or the file of an older version is not understood.
+"""
 _VERSION = 1
 _MAX_BYTES = 64 * 1024 * 1024
 _MAX_DIFFERENCES = 2000
