@@ -203,7 +203,7 @@ class HubServer:
         """The answers so far that sent the content of files, in order; all or one file's."""
         with self.changed:
             mine = [request for request in self.requests if request.method == "GET" and request.status in (200, 206)]
-        return [request for request in mine if "/api/" not in request.path and unquote(request.path).endswith(path)]
+        return [one for one in mine if "/api/" not in one.path and unquote(urlsplit(one.path).path).endswith(path)]
 
     def note(self, request: Request | None = None) -> None:
         with self.changed:
