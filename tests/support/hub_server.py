@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -394,6 +395,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _piece(self, file: HostedFile, start: int, end: int, fault: Fault) -> None:
         step = PIECE if fault.bytes_per_second else _SEND
+        if fault.bytes_per_second:
+            # What waits in buffers has been sent, but has not arrived anywhere.
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PIECE)
         source = None if isinstance(file.content, bytes) else file.content.open("rb")
         try:
             while start < end:
