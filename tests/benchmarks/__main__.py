@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ["engine", "transcript", "startup", "ngram", "controller", "second_turn"]
+BENCHMARKS = ["engine", "transcript", "startup", "ngram", "controller", "second_turn", "download"]
 
 
 def main() -> int:

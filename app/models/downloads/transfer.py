@@ -141,7 +141,7 @@ class Transfer:
             skip = part.size - begins
             if skip < 0:
                 raise NoRangesError("What was on disk has been given up.")
-            for data in self._network.read_body(response, self._received):
+            for data in self._network.read_body(response, self._received, self._limiter.piece):
                 skip = self._add(part, data, skip)
         if part.size < self.file.size:
             raise RetryLaterError(f"The connection ended before {self._name} did.")
@@ -157,13 +157,19 @@ class Transfer:
             part.write(fresh)
             self.failures = 0
             self._changed(done=part.size, clear=True)
-        self._limiter.take(len(data), self._control.wait)
+        self._limiter.take(len(data), self._pause)
         return max(0, skip - len(data))
 
     def _received(self, count: int) -> None:
         self._control.check()
         if count:
             self._on_bytes(count)
+        else:
+            self._on_change()
+
+    def _pause(self, seconds: float) -> None:
+        self._control.wait(seconds)
+        self._on_change()
 
     def _compare_etag(self, part: Part, name: str, *, known: bool) -> None:
         """Whether what comes can be put behind what is there: the same content at the server, or our checksum."""

@@ -20,7 +20,7 @@ import msgspec
 
 from app import __version__
 from app.errors import KnownError
-from app.models.hub.body import read_body
+from app.models.hub.body import READ_BYTES, read_body
 from app.models.text import printable
 
 if TYPE_CHECKING:
@@ -114,8 +114,10 @@ class Network:
             with self._own_client().stream(method, url, headers=identity) as response:
                 yield response
 
-    def read_body(self, response: httpx2.Response, check: Callable[[int], None]) -> Iterator[bytes]:
-        """The content of a response of `stream`'s, fast; ``check`` as in `app.models.hub.body.read_body`."""
+    def read_body(
+        self, response: httpx2.Response, check: Callable[[int], None], most: Callable[[], int] = lambda: READ_BYTES
+    ) -> Iterator[bytes]:
+        """The content of a response of `stream`'s, fast; ``check`` and ``most`` as in `hub.body.read_body`."""
         entry: _Entry = response.extensions["entry"]
         received = 0
 
@@ -126,7 +128,7 @@ class Network:
             entry.received = received
             check(count)
 
-        return read_body(response, counted, self.settings.stall_s)
+        return read_body(response, counted, most, self.settings.stall_s)
 
     def get(self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
         """Ask for something small and read all of it. Raises as `stream` does."""

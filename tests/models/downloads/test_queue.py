@@ -192,7 +192,8 @@ def test_one_process_at_a_time(pair: Item, opens: Opens, tmp_path: Path) -> None
         "try: _only_one(Path(sys.argv[1]))\n"
         "except KnownError as error: print(error)"
     )
-    output = subprocess.run([sys.executable, "-c", code, str(tmp_path / "data")], capture_output=True, text=True)
+    command = [sys.executable, "-c", code, str(tmp_path / "data")]
+    output = subprocess.run(command, check=True, capture_output=True, text=True)
     assert "Another Slipstream" in output.stdout
 
 

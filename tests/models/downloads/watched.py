@@ -22,8 +22,8 @@ class Watched:
         folder.mkdir(exist_ok=True)
         self.changed = threading.Condition()
         self.changes: list[str] = []
-        options = {"reserve": 0, "backoff": Backoff(first_s=0.001, cap_s=0.002)} | options
-        self.queue = DownloadQueue(network, folder, folder / "models", on_change=self._on_change, **options)
+        chosen: dict[str, Any] = {"reserve": 0, "backoff": Backoff(first_s=0.001, cap_s=0.002)} | options
+        self.queue = DownloadQueue(network, folder, folder / "models", on_change=self._on_change, **chosen)
 
     def _on_change(self, id: str) -> None:
         with self.changed:
