@@ -78,14 +78,15 @@ class DownloadQueue:
     # --- what the user does
 
     def add(self, item: Item) -> None:
-        """Put an item at the end; one of the same id that was there is resumed instead.
+        """Put an item at the end; one of the same id that is there and not done is resumed instead.
 
         Raises `KnownError` for names of files that are not safe.
         """
         for file in item.files:
             destination(self.models_folder, file)
         with self._lock:
-            if item.id not in self._entries:
+            there = self._entries.get(item.id)
+            if there is None or there.state is ItemState.DONE:
                 self._entries[item.id] = Entry(item, self.models_folder)
         self.resume(item.id)
 

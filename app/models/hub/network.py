@@ -7,6 +7,7 @@ httpx2's own defaults. ``huggingface_hub`` goes through here too (`Network.hub_a
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -32,6 +33,9 @@ USER_AGENT = f"Slipstream/{__version__}"
 MAX_TRAFFIC = 200
 _CONNECT_S = 15.0
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+# httpx2 logs addresses, and those of a CDN are signed.
+logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 _purpose: ContextVar[str] = ContextVar("purpose", default="Hugging Face")
 

@@ -82,6 +82,19 @@ def test_a_target_with_its_draft(
     assert watched.queue.progress() == [] and target.exists()
 
 
+def test_what_was_deleted_can_be_had_again(hub: HubServer, opens: Opens, files: dict[str, bytes]) -> None:
+    watched = opens()
+    watched.queue.add(item(hub, NOTES))
+    watched.wait_for(NOTES, ItemState.DONE)
+    path, draft = watched.queue.paths(NOTES)
+    assert draft is None
+    path.unlink()
+    watched.queue.add(item(hub, NOTES))
+    watched.wait(lambda: path.exists())
+    watched.wait_for(NOTES, ItemState.DONE)
+    assert len(hub.bodies(NOTES)) == 2
+
+
 def test_several_at_once_and_not_more(hub: HubServer, pair: Item, opens: Opens) -> None:
     for name in (TARGET, DRAFT):
         hub.faults.add(name, Fault(stall_at=1000))

@@ -162,6 +162,19 @@ def test_416_for_a_sound_part_asks_for_all(fetching: Fetching) -> None:
     assert [request.range for request in fetching.hub.requests if request.host == "cdn"][1:] == [f"bytes={MIB}-", None]
 
 
+def test_after_a_416_ranges_are_used_again(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    fetching.hub.faults.add(FILE, Fault(status=416), Fault(cut_at=2 * MIB))
+    fetching.transfer().run()
+    assert is_complete(fetching) and fetching.hub.bodies(FILE)[-1].start == 2 * MIB
+
+
+def test_many_failures_of_the_network_before_a_refusal(fetching: Fetching) -> None:
+    fetching.hub.faults.add(FILE, *[Fault(status=502)] * 20, Fault(status=403))
+    fetching.transfer().run()
+    assert is_complete(fetching)
+
+
 def test_416_for_ever_ends(fetching: Fetching) -> None:
     interrupted(fetching, MIB)
     fetching.hub.faults.always(FILE, Fault(status=416))
