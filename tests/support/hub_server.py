@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -63,6 +64,8 @@ class HubServer:
     tokens: set[str] = field(default_factory=lambda: {"hf_good"})
     strangers: set[str] = field(default_factory=lambda: {"hf_stranger"})
     """Sound tokens of users who did not accept any terms."""
+    certificate: Path | None = None
+    """A PEM file with a key and a certificate, to speak TLS."""
 
     def __post_init__(self) -> None:
         self.repositories: dict[str, HostedRepository] = {}
@@ -93,12 +96,16 @@ class HubServer:
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._servers[0].server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._servers[0].server_port}"
 
     @property
     def cdn_endpoint(self) -> str:
         """The same machine by another name: another host for who keeps a token from others."""
-        return f"http://localhost:{self._servers[1].server_port}"
+        return f"{self._scheme}://localhost:{self._servers[1].server_port}"
+
+    @property
+    def _scheme(self) -> str:
+        return "https" if self.certificate else "http"
 
     def add(self, id: str, files: Mapping[str, bytes | Path], **about: Any) -> HostedRepository:
         """Host a repository, in place of an earlier one of that name; ``about`` as in `HostedRepository`."""
@@ -147,6 +154,10 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, hub: HubServer, host: Literal["hub", "cdn"]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        if hub.certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(hub.certificate)
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.hub = hub
         self.host: Literal["hub", "cdn"] = host
 
@@ -326,7 +337,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             while start < end:
                 count = min(step, end - start)
-                if source is not None and hasattr(os, "sendfile"):
+                if source is not None and hasattr(os, "sendfile") and self.server.hub.certificate is None:
                     self.wfile.flush()
                     count = os.sendfile(self.connection.fileno(), source.fileno(), start, count)
                 elif source is not None:

@@ -90,7 +90,7 @@ def test_what_was_deleted_can_be_had_again(hub: HubServer, opens: Opens, files: 
     assert draft is None
     path.unlink()
     watched.queue.add(item(hub, NOTES))
-    watched.wait(lambda: path.exists())
+    watched.wait(path.exists)
     watched.wait_for(NOTES, ItemState.DONE)
     assert len(hub.bodies(NOTES)) == 2
 
