@@ -146,11 +146,12 @@ class LibraryAccess(QObject):
         library, old = self._library, models_folder(self._values)
 
         def move() -> list[Path]:
-            left = move_folder(old, new, self._tell, self._is_stopped)
-            self.origins.moved(old, new)
-            self._usage.moved(old, new)
-            library.moved(old, new)
-            return left
+            def switch() -> None:
+                self.origins.moved(old, new)
+                self._usage.moved(old, new)
+                library.moved(old, new)
+
+            return move_folder(old, new, switch, self._tell, self._is_stopped)
 
         self._run(move, done, failed)
 
