@@ -13,8 +13,8 @@ from typing import NamedTuple
 from app.errors import Cancelled
 from app.models.gguf import GgufHeader, ModelFileError
 from app.models.hub.api import Hub
-from app.models.hub.grouping import quantization
 from app.models.hub.errors import GatedError, NotFoundError
+from app.models.hub.grouping import quantization
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository, SearchResult
 from app.models.pairing import LARGE_DRAFT_SHARE, Verdict, compare
@@ -152,8 +152,8 @@ def best_draft(repository: Repository, target_bytes: int) -> RemoteModel | None:
     """The model to draft with for a target of this size: of the best quantization that is small enough."""
     for limit in (BEST_SHARE * target_bytes, LARGE_DRAFT_SHARE * target_bytes):
         small = [model for model in repository.models if model.size <= limit]
-        for quantization in _PREFERRED:
-            named = [model for model in small if model.quantization == quantization]
+        for preferred in _PREFERRED:
+            named = [model for model in small if model.quantization == preferred]
             if named:
                 return named[0]
     return next((model for model in repository.models if model.size <= LARGE_DRAFT_SHARE * target_bytes), None)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import logging
+import math
 import os
 import threading
 import time

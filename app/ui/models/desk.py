@@ -52,9 +52,13 @@ class ModelsDesk(QObject):
         library: LibraryAccess,
         machine: Callable[[], Machine],
         is_loaded: Callable[[str], bool],
+        save: Callable[[], None],
         parent: QObject | None = None,
     ) -> None:
-        """``machine`` is the memory as it is now; ``is_loaded`` says whether the engine has this file."""
+        """``machine`` is the memory as it is now; ``is_loaded`` says whether the engine has this file.
+
+        ``save`` keeps the settings now.
+        """
         super().__init__(parent)
         self._values = values
         self._machine = machine
@@ -68,7 +72,7 @@ class ModelsDesk(QObject):
             self.window.recommended, self.window.search, self.hub, machine, self._state_of_pair, self
         )
         self._settings_desk = SettingsDesk(
-            self.settings_window, values, library, self.hub, self.downloads.is_active, self
+            self.settings_window, values, library, self.hub, self.downloads.is_active, save, self
         )
         self._notifier = Notifier(self)
         self._connect()

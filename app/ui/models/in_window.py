@@ -75,7 +75,7 @@ class ModelsInWindow(QObject):
         self.memory = MemoryWatch(engine, self)
         self._planner = LoadPlanner(self.memory, self)
         keeper.plan_with(self._planner.plan)
-        self.door = ModelsDoor(settings.values, self.memory.machine, self._is_loaded, self)
+        self.door = ModelsDoor(settings, self.memory.machine, self._is_loaded, self)
         self.door.open_requested.connect(self.open_requested)
         self.door.pair_requested.connect(self.load)
         self.door.settings_changed.connect(self.settings_changed)

@@ -113,7 +113,7 @@ class LibraryAccess(QObject):
 
     def find(self, done: Callable[[list[ModelFolder]], None]) -> None:
         """Folders of other apps that are not looked into yet."""
-        known = {folder.path for folder in self._library.folders}
+        known = {folder.path for folder in self._library.folders()}
         self._run(found_folders, lambda found: done([one for one in found if one.path not in known]), None)
 
     def rank(self, target: LibraryEntry, done: Callable[[list[RankedDraft]], None]) -> None:
@@ -140,16 +140,19 @@ class LibraryAccess(QObject):
         """``done`` gets the bytes freed."""
         self._run(partial(self._library.delete, entry), done, failed)
 
-    def move(self, new: Path, done: Callable[[list[Path]], None], failed: Failed) -> None:
-        """Move the models folder; ``done`` gets what could not be deleted in the old one."""
+    def move(self, new: Path, save: Callable[[], None], done: Callable[[list[Path]], None], failed: Failed) -> None:
+        """Move the models folder; ``done`` gets what could not be deleted in the old one.
+
+        ``save`` keeps the settings, called in another thread before anything is deleted.
+        """
         self._begin()
         library, old = self._library, models_folder(self._values)
 
         def move() -> list[Path]:
             def switch() -> None:
-                self.origins.moved(old, new)
-                self._usage.moved(old, new)
                 library.moved(old, new)
+                self._values.models_folder = str(new)
+                save()
 
             return move_folder(old, new, switch, self._tell, self._is_stopped)
 
