@@ -31,8 +31,8 @@ class LibraryEntry:
     """``None`` where even the header cannot be read."""
     problem: str = ""
     """Why it cannot be loaded, a sentence."""
-    sha256: str = ""
-    """Where the file's place says it."""
+    sha256: tuple[str, ...] = ()
+    """Of each part; empty texts where the file's place does not say it."""
     origin: Origin | None = None
     last_used: float | None = None
 

@@ -85,8 +85,8 @@ class Scan:
         known = self._index.records.get(path)
         if known is None or not _is_valid(known, folder, group, stamps):
             known = read_record(folder, group, stamps)
-            if not _is_unchanged(group, stamps) or not _is_text(path):
-                return known  # for now
+            if known.summary is None or not _is_unchanged(group, stamps) or not _is_text(path):
+                return known  # for now: next time it may be readable, complete, or called otherwise
             self._index.records[path] = known
         self._kept[path] = known
         return known
@@ -121,7 +121,7 @@ def read_record(folder: ModelFolder, group: Sequence[FoundFile], stamps: tuple[S
         kind=folder.kind,
         title=title,
         stamps=stamps,
-        sha256=first.sha256,
+        sha256=tuple(file.sha256 for file in group),
         hidden=hidden,
         summary=summary,
         problem=problem,
@@ -157,7 +157,8 @@ def _is_unchanged(group: Iterable[FoundFile], stamps: tuple[Stamp, ...]) -> bool
 
 
 def _is_valid(known: Record, folder: ModelFolder, group: Sequence[FoundFile], stamps: tuple[Stamp, ...]) -> bool:
-    said = (READER, stamps, str(folder.path), folder.kind, _title(group[0]), group[0].sha256)
+    digests = tuple(file.sha256 for file in group)
+    said = (READER, stamps, str(folder.path), folder.kind, _title(group[0]), digests)
     return said == (known.reader, known.stamps, known.folder, known.kind, known.title, known.sha256)
 
 

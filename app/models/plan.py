@@ -37,6 +37,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     keep_draft: bool = False
     """Rather no plan than one without the draft."""
     batch_size: int = DEFAULT_BATCH
+    """`LoadSettings.micro_batch_size`."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,7 @@
-"""Where downloaded files came from: kept, found again, shared with other processes."""
+"""Where files came from, over restarts and moves."""
 
 from __future__ import annotations
 
-import json
 import threading
 from pathlib import Path
 
@@ -14,39 +13,36 @@ from app.models import origins as module
 from app.models.origins import FILE_NAME, Origin, Origins
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / FILE_NAME
+def origin(path: str = "a.gguf") -> Origin:
+    return Origin(repository="maker/model", commit="0" * 40, path=path, sha256="1" * 64, size=5, licence="mit")
 
 
-def origin(name: str) -> Origin:
-    return Origin(repository="owner/name", commit="0" * 40, path=name, sha256="0" * 64, size=1, licence="mit")
+def test_kept_over_restarts(tmp_path: Path) -> None:
+    origins = Origins(tmp_path / FILE_NAME)
+    model = tmp_path / "a.gguf"
+    assert origins.get(model) is None
+    origins.put(model, origin())
+    assert Origins(tmp_path / FILE_NAME).get(model) == origin()
+    assert Origins(tmp_path / FILE_NAME).all() == {model: origin()}
+    origins.remove(model)
+    origins.remove(model)
+    assert origins.get(model) is None
 
 
-def test_what_was_put_is_there_for_others_until_it_is_removed(file: Path, tmp_path: Path) -> None:
-    one, other = Origins(file), Origins(file)
-    path = tmp_path / "a.gguf"
-    assert other.get(path) is None
-    one.put(path, origin("a"))
-    assert other.get(path) == origin("a")
-    other.put(tmp_path / "b.gguf", origin("b"))
-    assert one.all() == {path: origin("a"), tmp_path / "b.gguf": origin("b")}
-    one.remove(path)
-    one.remove(path)
-    assert (other.get(path), other.get(tmp_path / "b.gguf")) == (None, origin("b"))
+def test_two_processes_see_what_the_other_writes(tmp_path: Path) -> None:
+    one, other = Origins(tmp_path / FILE_NAME), Origins(tmp_path / FILE_NAME)
+    for path in ("a", "b", "c"):
+        one.put(tmp_path / path, origin(path))
+        assert other.get(tmp_path / path) == origin(path)
+        other.put(tmp_path / "same", origin(path))
+    assert {found.path for found in one.all().values()} == {"a", "b", "c"}
+    (tmp_path / FILE_NAME).unlink()
+    assert one.all() == {}
 
 
-def test_a_folder_that_moved(file: Path, tmp_path: Path) -> None:
-    origins = Origins(file)
-    for name in ("old/a.gguf", "old/in/b.gguf", "older/c.gguf"):
-        origins.put(tmp_path / name, origin(name))
-    origins.moved(tmp_path / "old", tmp_path / "new")
-    moved = {path.relative_to(tmp_path).as_posix(): found.path for path, found in Origins(file).all().items()}
-    assert moved == {"new/a.gguf": "old/a.gguf", "new/in/b.gguf": "old/in/b.gguf", "older/c.gguf": "older/c.gguf"}
-
-
-def test_the_file_is_read_once_for_each_change(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Origins(file).put(tmp_path / "a.gguf", origin("a"))
+def test_the_file_is_read_once_for_each_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / FILE_NAME
+    Origins(file).put(tmp_path / "0.gguf", origin("first"))
     read: list[Path] = []
     whole = Path.read_bytes
 
@@ -59,57 +55,82 @@ def test_the_file_is_read_once_for_each_change(file: Path, tmp_path: Path, monke
     for number in range(300):
         origins.get(tmp_path / f"{number}.gguf")
     assert read == [file]
-    Origins(file).put(tmp_path / "a.gguf", origin("b"))
+    Origins(file).put(tmp_path / "0.gguf", origin("other"))
     read.clear()
-    assert origins.get(tmp_path / "a.gguf") == origin("b")
+    assert origins.get(tmp_path / "0.gguf") == origin("other")
     assert read == [file]
-    file.unlink()
-    assert origins.all() == {}
 
 
-def test_nothing_is_lost_when_many_write(file: Path, tmp_path: Path) -> None:
-    def put(number: int) -> None:
-        Origins(file).put(tmp_path / str(number), origin(str(number)))
+def test_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    origins = Origins(tmp_path / FILE_NAME)
+    monkeypatch.chdir(tmp_path)
+    origins.put(Path("a.gguf"), origin())
+    assert origins.get(tmp_path / "folder" / ".." / "a.gguf") == origin()
 
-    threads = [threading.Thread(target=put, args=(number,)) for number in range(12)]
+
+def test_a_moved_folder(tmp_path: Path) -> None:
+    origins = Origins(tmp_path / FILE_NAME)
+    inside, beside = tmp_path / "models" / "m" / "a.gguf", tmp_path / "models-2" / "a.gguf"
+    origins.put(inside, origin())
+    origins.put(beside, origin())
+    origins.moved(tmp_path / "models", tmp_path / "new")
+    assert set(origins.all()) == {tmp_path / "new" / "m" / "a.gguf", beside}
+
+
+@pytest.mark.allow_logs
+@pytest.mark.parametrize("content", [b"", b"no json", b"[" * 100_000, b'{"version": 1}'])
+def test_a_broken_file_is_put_aside(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / FILE_NAME
+    file.write_bytes(content)
+    origins = Origins(file)
+    assert origins.get(tmp_path / "a.gguf") is None
+    origins.put(tmp_path / "a.gguf", origin())
+    assert [path.read_bytes() for path in tmp_path.glob("origins.broken-*")] == [content]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_those_who_write_at_once_lose_nothing(tmp_path: Path, shared: bool) -> None:
+    """Threads with `Origins` of their own are to each other as processes are."""
+    origins = Origins(tmp_path / FILE_NAME)
+    threads = [
+        threading.Thread(
+            target=(origins if shared else Origins(tmp_path / FILE_NAME)).put,
+            args=(tmp_path / f"{number}.gguf", origin()),
+        )
+        for number in range(20)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found.path for found in Origins(file).all().values()) == sorted(map(str, range(12)))
+    assert len(origins.all()) == 20
 
 
 @pytest.mark.allow_logs
-def test_a_broken_file_is_moved_aside(file: Path, tmp_path: Path) -> None:
-    file.write_text("no")
-    origins = Origins(file)
-    assert origins.all() == {}
-    assert [path.read_text() for path in tmp_path.glob("origins.broken-*")] == ["no"]
-    origins.put(tmp_path / "a", origin("a"))
-    assert len(json.loads(file.read_text())["origins"]) == 1
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "data"
+    in_the_way.write_bytes(b"")
+    with pytest.raises(KnownError, match="could not be kept"):
+        Origins(in_the_way / FILE_NAME).put(tmp_path / "a.gguf", origin())
+
+
+def test_somebody_who_does_not_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOCK_S", 0.0)
+    file = tmp_path / FILE_NAME
+    with filelock.FileLock(f"{file}.lock"), pytest.raises(KnownError, match="could not be kept"):
+        Origins(file).put(tmp_path / "a.gguf", origin())
 
 
 @pytest.mark.allow_logs
-def test_a_file_that_cannot_be_read_is_not_written_over(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Origins(file).put(tmp_path / "a", origin("a"))
-    before = file.read_text()
-
+def test_a_file_that_cannot_be_read_is_not_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(path: Path) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    origins = Origins(file)
+    Origins(tmp_path / FILE_NAME).put(tmp_path / "a.gguf", origin())
+    origins = Origins(tmp_path / FILE_NAME)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", refused)
-        assert origins.get(tmp_path / "a") is None
+        assert origins.get(tmp_path / "a.gguf") is None
         with pytest.raises(KnownError, match=r"could not be kept: Permission denied\."):
-            origins.put(tmp_path / "b", origin("b"))
-    assert file.read_text() == before
-    assert origins.get(tmp_path / "a") == origin("a")
-
-
-def test_somebody_who_does_not_let_go(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOCK_S", 0.0)
-    with filelock.FileLock(f"{file}.lock"), pytest.raises(KnownError, match="could not be kept"):
-        Origins(file).put(tmp_path / "a", origin("a"))
+            origins.put(tmp_path / "b.gguf", origin())
+    assert origins.all() == {tmp_path / "a.gguf": origin()}

@@ -14,7 +14,7 @@ from app.models.library_entry import LibraryEntry
 from app.models.moving import move_folder
 from app.models.origins import FILE_NAME, Origin, Origins
 from app.models.verifying import verify
-from tests.models.library_parts import small_model
+from tests.support.library_parts import small_model
 
 
 @pytest.fixture

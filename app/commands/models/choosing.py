@@ -58,6 +58,12 @@ def model(of: Library, word: str, entries: Sequence[LibraryEntry] | None = None)
     return found[0]
 
 
+def check_usable(entry: LibraryEntry) -> None:
+    """Raise `KnownError` for what cannot be loaded now."""
+    if not entry.usable:
+        raise KnownError(entry.problem or f"{printable(entry.where)} is in a folder that is not there now.")
+
+
 def described(entry: LibraryEntry) -> dict[str, Any]:
     """An entry as data for JSON; what is not known is ``None``."""
     facts = msgspec.to_builtins(entry.summary) if entry.summary else None

@@ -31,6 +31,7 @@ def run(options: argparse.Namespace) -> int:
     library = choosing.library()
     entries = library.scan()
     target = choosing.model(library, options.target, entries)
+    choosing.check_usable(target)
     candidates = [choosing.model(library, options.draft, entries)] if options.draft else entries
     trials = Trials(paths.data_dir() / FILE_NAME)
     ranked = rank_drafts(target, candidates, trials, Judge(library.differences))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from app.errors import KnownError
-from app.models.downloads.failures import NoAccessError, RetryLaterError, WrongContentError, retry_after
+from app.models.downloads.failures import NoAccessError, RetryLaterError, retry_after
 from app.models.hub.repository import RemoteFile
 from app.models.text import printable
 
@@ -31,15 +31,17 @@ def file_url(endpoint: str, file: RemoteFile) -> str:
 def check_answer(response: httpx2.Response, file: RemoteFile, endpoint: str, start: int) -> int:
     """Where in the file the content of this answer begins, when ``start`` was asked for.
 
-    Raises `NoAccessError`, `RetryLaterError`, `WrongContentError` or another `KnownError` when it is not its content.
+    Raises `NoAccessError`, `RetryLaterError` or another `KnownError` when it is not its content.
     """
     _check_linked(response, file)
     if response.status_code == 206:
         return _check_range(response, file, start)
     if response.status_code == 200:
-        length = response.headers.get("Content-Length")
-        if length is not None and int(length) != file.size:
+        length = response.headers.get("Content-Length", "")
+        if length.isdigit() and int(length) != file.size:
             raise _wrong_size(file, int(length))
+        if response.headers.get("Content-Type", "").startswith("text/html"):
+            raise RetryLaterError(f"{_host(response)} sends a web page in place of {_name(file)}.", tries=3)
         return 0
     raise _failure(response, file, endpoint)
 
@@ -60,7 +62,7 @@ def _check_linked(response: httpx2.Response, file: RemoteFile) -> None:
     if size.isdigit() and int(size) != file.size:
         raise _wrong_size(file, int(size))
     if _SHA256.fullmatch(digest) and digest != file.sha256:
-        raise WrongContentError(
+        raise KnownError(
             f"{_name(file)} is not the file any more that was chosen: the hub has another checksum for it. "
             "Look for the model again."
         )
@@ -112,8 +114,9 @@ def _refusal(response: httpx2.Response, file: RemoteFile, endpoint: str) -> Know
     return KnownError(f"{_host(response)} refuses {_name(file)} (status {response.status_code}).")
 
 
-def _wrong_size(file: RemoteFile, size: int) -> WrongContentError:
-    return WrongContentError(f"{_name(file)} should have {file.size} bytes, but the server's has {size}.")
+def _wrong_size(file: RemoteFile, size: int) -> RetryLaterError:
+    # What is on disk stays: it may be the login page of a network in between that answers.
+    return RetryLaterError(f"{_name(file)} should have {file.size} bytes, but what comes has {size}.", tries=3)
 
 
 def _name(file: RemoteFile) -> str:

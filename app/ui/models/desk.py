@@ -12,12 +12,10 @@ from app import paths
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
 from app.models.hub.catalog import CatalogModel, CatalogPair
-from app.models.library_entry import LibraryEntry
 from app.models.machine import Machine
 from app.models.text import printable
 from app.settings import Settings
 from app.ui.models.downloads_desk import DownloadsDesk
-from app.ui.models.fit_badge import FitBadge, badge_for_size
 from app.ui.models.hub_access import HubAccess
 from app.ui.models.hub_desk import HubDesk
 from app.ui.models.library_access import LibraryAccess, models_folder
@@ -54,9 +52,13 @@ class ModelsDesk(QObject):
         library: LibraryAccess,
         machine: Callable[[], Machine],
         is_loaded: Callable[[str], bool],
+        save: Callable[[], None],
         parent: QObject | None = None,
     ) -> None:
-        """``machine`` is the memory as it is now; ``is_loaded`` says whether the engine has this file."""
+        """``machine`` is the memory as it is now; ``is_loaded`` says whether the engine has this file.
+
+        ``save`` keeps the settings now.
+        """
         super().__init__(parent)
         self._values = values
         self._machine = machine
@@ -65,12 +67,12 @@ class ModelsDesk(QObject):
         self.library = library
         self.hub = HubAccess(values, self)
         self.downloads = DownloadsDesk(self.window.downloads, self._open_queue, self)
-        self._library_desk = LibraryDesk(self.window.library, library, values, self.fit, is_loaded, self)
+        self._library_desk = LibraryDesk(self.window.library, library, values, is_loaded, self)
         self._hub_desk = HubDesk(
             self.window.recommended, self.window.search, self.hub, machine, self._state_of_pair, self
         )
         self._settings_desk = SettingsDesk(
-            self.settings_window, values, library, self.hub, self.downloads.is_active, self
+            self.settings_window, values, library, self.hub, self.downloads.is_active, save, self
         )
         self._notifier = Notifier(self)
         self._connect()
@@ -130,7 +132,7 @@ class ModelsDesk(QObject):
         self._library_desk.show_model(path)
 
     def refresh_library(self) -> None:
-        """What is known of pairs or of memory has changed."""
+        """What is known of pairs has changed."""
         self._library_desk.refresh()
 
     def close(self) -> None:
@@ -175,10 +177,6 @@ class ModelsDesk(QObject):
 
     # ------------------------------------------------------------ what is where
 
-    def fit(self, entry: LibraryEntry) -> FitBadge:
-        """Whether a model fits this machine."""
-        return badge_for_size(entry.size, self._machine())
-
     def _state_of_pair(self, pair: CatalogPair) -> str:
         if self._has(pair.target) and self._has(pair.draft):
             return "in the library"
@@ -202,7 +200,7 @@ class ModelsDesk(QObject):
         if tab is self.window.recommended:
             self._hub_desk.refresh()
         elif tab is self.window.library:
-            self._library_desk.refresh()
+            self.library.judge_again()
 
     @Slot()
     def _on_folders_changed(self) -> None:

@@ -19,6 +19,7 @@ from app.models.folders import ModelFolder, found_folders
 from app.models.library import Library
 from app.models.library_entry import LibraryEntry
 from app.models.library_index import FILE_NAME as INDEX_FILE
+from app.models.machine import Machine
 from app.models.moving import move_folder
 from app.models.origins import FILE_NAME as ORIGINS_FILE
 from app.models.origins import Origins
@@ -28,6 +29,7 @@ from app.models.usage import Usage
 from app.models.verifying import verify
 from app.settings import Settings
 from app.ui.background import Doorbell
+from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge, badge_for
 
 _PROGRESS_SHARE = 0.002
 """A step of progress worth telling."""
@@ -57,8 +59,11 @@ class LibraryAccess(QObject):
     scan_failed = Signal(object)
     progressed = Signal(float)
 
-    def __init__(self, values: Settings, parent: QObject | None = None) -> None:
+    def __init__(self, values: Settings, machine: Callable[[], Machine], parent: QObject | None = None) -> None:
+        """``machine`` is the memory as it is now; asked from another thread."""
         super().__init__(parent)
+        self._machine = machine
+        self._fits: dict[str, FitBadge] = {}
         data = paths.data_dir()
         self._values = values
         self.origins = Origins(data / ORIGINS_FILE)
@@ -81,6 +86,10 @@ class LibraryAccess(QObject):
     def entry(self, path: str) -> LibraryEntry | None:
         return next((entry for entry in self._entries if str(entry.path) == path), None)
 
+    def fit(self, entry: LibraryEntry) -> FitBadge:
+        """Whether a model fit the memory there was at the last look."""
+        return self._fits.get(str(entry.path), UNKNOWN_FIT)
+
     def notices(self) -> list[str]:
         """What the user should know about the last look."""
         return list(self._library.notices)
@@ -94,11 +103,17 @@ class LibraryAccess(QObject):
     def scan(self) -> None:
         """Look into all folders, as the settings have them now; `scanned` or `scan_failed` answers."""
         self._library = self._make_library()
-        self._run(partial(self._library.scan, self._closed.is_set), self._on_scanned, self.scan_failed.emit)
+        library = self._library
+        self._run(lambda: self._judged(library.scan(self._closed.is_set)), self._on_scanned, self.scan_failed.emit)
+
+    def judge_again(self) -> None:
+        """See which models fit the memory there is now; `scanned` answers."""
+        entries = self.entries()
+        self._run(lambda: self._judged(entries), self._on_scanned, None)
 
     def find(self, done: Callable[[list[ModelFolder]], None]) -> None:
         """Folders of other apps that are not looked into yet."""
-        known = {folder.path for folder in self._library.folders}
+        known = {folder.path for folder in self._library.folders()}
         self._run(found_folders, lambda found: done([one for one in found if one.path not in known]), None)
 
     def rank(self, target: LibraryEntry, done: Callable[[list[RankedDraft]], None]) -> None:
@@ -125,17 +140,21 @@ class LibraryAccess(QObject):
         """``done`` gets the bytes freed."""
         self._run(partial(self._library.delete, entry), done, failed)
 
-    def move(self, new: Path, done: Callable[[list[Path]], None], failed: Failed) -> None:
-        """Move the models folder; ``done`` gets what could not be deleted in the old one."""
+    def move(self, new: Path, save: Callable[[], None], done: Callable[[list[Path]], None], failed: Failed) -> None:
+        """Move the models folder; ``done`` gets what could not be deleted in the old one.
+
+        ``save`` keeps the settings, called in another thread before anything is deleted.
+        """
         self._begin()
         library, old = self._library, models_folder(self._values)
 
         def move() -> list[Path]:
-            left = move_folder(old, new, self._tell, self._is_stopped)
-            self.origins.moved(old, new)
-            self._usage.moved(old, new)
-            library.moved(old, new)
-            return left
+            def switch() -> None:
+                library.moved(old, new)
+                self._values.models_folder = str(new)
+                save()
+
+            return move_folder(old, new, switch, self._tell, self._is_stopped)
 
         self._run(move, done, failed)
 
@@ -177,9 +196,17 @@ class LibraryAccess(QObject):
 
         self._bell.when_done(self._pool.submit(call), done, failed)
 
-    def _on_scanned(self, entries: list[LibraryEntry]) -> None:
-        self._entries = entries
-        self.scanned.emit(entries)
+    def _judged(self, entries: list[LibraryEntry]) -> tuple[list[LibraryEntry], dict[str, FitBadge]]:
+        machine = self._machine()
+        return entries, {
+            str(entry.path): badge_for(entry.summary.shape, machine)
+            for entry in entries
+            if entry.usable and entry.summary is not None
+        }
+
+    def _on_scanned(self, found: tuple[list[LibraryEntry], dict[str, FitBadge]]) -> None:
+        self._entries, self._fits = found
+        self.scanned.emit(self._entries)
 
     def _begin(self) -> None:
         self._stop.clear()

@@ -11,12 +11,10 @@ from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtWidgets import QMessageBox
 
 from app.errors import KnownError
-from app.models.library_entry import LibraryEntry
 from app.models.ranking import RankedDraft
 from app.models.text import printable, size_text
 from app.settings import Settings
 from app.ui.models import library_wording as wording
-from app.ui.models.fit_badge import FitBadge
 from app.ui.models.library_access import LibraryAccess, models_folder
 from app.ui.models.library_tab import LibraryTab
 from app.ui.models.reveal import reveal
@@ -44,17 +42,15 @@ class LibraryDesk(QObject):
         tab: LibraryTab,
         access: LibraryAccess,
         values: Settings,
-        fit: Callable[[LibraryEntry], FitBadge],
         is_loaded: Callable[[str], bool],
         parent: QObject | None = None,
     ) -> None:
-        """``fit`` says whether a model fits this machine, ``is_loaded`` whether the engine has this file."""
+        """``is_loaded`` says whether the engine has this file."""
         super().__init__(parent)
         self._tab = tab
         self._page = tab.page
         self._access = access
         self._values = values
-        self._fit = fit
         self._is_loaded = is_loaded
         self._checked = ""
         """The path of the model being checked."""
@@ -85,7 +81,7 @@ class LibraryDesk(QObject):
         entries, now = self._access.entries(), time.time()
         text = wording.summary(entries, _free(models_folder(self._values)))
         self._tab.show_rows(
-            [wording.row_of(entry, self._fit(entry), now) for entry in entries],
+            [wording.row_of(entry, self._access.fit(entry), now) for entry in entries],
             "\n".join([text, *self._access.notices()]),
         )
         self._show_page()
@@ -105,7 +101,7 @@ class LibraryDesk(QObject):
         if entry is None:
             self._page.clear()
             return
-        self._page.show_model(wording.details_of(entry, self._fit(entry), self._access.would_free(entry)))
+        self._page.show_model(wording.details_of(entry, self._access.fit(entry), self._access.would_free(entry)))
         if entry.usable:
             path = str(entry.path)
             self._access.rank(entry, lambda ranked: self._on_ranked(path, ranked))

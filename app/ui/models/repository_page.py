@@ -57,12 +57,14 @@ class RepositoryPage(QWidget):
 
     Signals:
         get_requested: The `Repository`, the `RemoteModel`, and the `DraftOffer` to get with it or ``None``.
+        model_chosen: A `RemoteModel` was selected.
         drafts_requested: Find drafts for this `RemoteModel` of this `Repository`.
         page_requested: Open the page of the repository with this id in the browser.
         token_requested: The user wants to enter an access token.
     """
 
     get_requested = Signal(object, object, object)
+    model_chosen = Signal(object)
     drafts_requested = Signal(object, object)
     page_requested = Signal(str)
     token_requested = Signal()
@@ -188,6 +190,8 @@ class RepositoryPage(QWidget):
         self._clear_drafts()
         self.show_drafts_status("")
         self._refresh()
+        if (model := self._files.chosen()) is not None:
+            self.model_chosen.emit(model)
 
     @Slot()
     def _refresh(self) -> None:

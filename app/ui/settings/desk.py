@@ -51,15 +51,17 @@ class SettingsDesk(QObject):
         library: LibraryAccess,
         hub: HubAccess,
         is_downloading: Callable[[], bool],
+        save: Callable[[], None],
         parent: QObject | None = None,
     ) -> None:
-        """``is_downloading``: whether files are being written to the models folder."""
+        """``is_downloading``: whether files are being written to the models folder; ``save`` keeps the settings now."""
         super().__init__(parent)
         self._window = window
         self._values = values
         self._library = library
         self._hub = hub
         self._is_downloading = is_downloading
+        self._save = save
         self._new_folder: Path | None = None
         """Where the models are being moved to."""
         self._timer = QTimer(self, interval=TRAFFIC_INTERVAL_MS)
@@ -156,7 +158,7 @@ class SettingsDesk(QObject):
         self._new_folder = new
         self._window.models.show_status(f"Moving the models to {printable(str(new), 200)} …")
         self._window.models.show_moving(0.0)
-        self._library.move(new, self._on_moved, self._on_move_failed)
+        self._library.move(new, self._save, self._on_moved, self._on_move_failed)
 
     def _on_moved(self, left: list[Path]) -> None:
         new, self._new_folder = self._new_folder, None
