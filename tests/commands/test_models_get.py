@@ -24,11 +24,11 @@ from app.models.hub.catalog import load_catalog
 from app.models.hub.repository import Sort
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origins
-from tests.models.library_parts import small_model
 from tests.support.command_line import ROOT, slipstream
 from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer
+from tests.support.library_parts import small_model
 
 Shown = pytest.CaptureFixture[str]
 

@@ -28,9 +28,9 @@ def settings() -> Settings:
     return file.values
 
 
-def library(values: Settings | None = None) -> Library:
+def library() -> Library:
     """As the settings want it. Raises `KnownError`."""
-    values = settings() if values is None else values
+    values = settings()
     return open_library(values.models_folder, values.extra_folders)
 
 

@@ -7,6 +7,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+from app import paths
 from app.commands.session import show_progress
 from app.errors import KnownError
 from app.models.downloads.failures import NoAccessError
@@ -14,14 +15,16 @@ from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
 from app.models.downloads.wording import figures
 from app.models.hub.network import Network
-from app.models.library import Library
+from app.models.library import own_folder
+from app.models.origins import FILE_NAME as ORIGINS_NAME
+from app.models.origins import Origins
 from app.settings import Settings
 
 _ACTIVE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
 _REFRESH_S = 0.25
 
 
-def fetch(network: Network, item: Item, values: Settings, library: Library) -> tuple[Path, Path | None]:
+def fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path | None]:
     """Download ``item`` into the models folder; returns where its target and draft are.
 
     The queue is the command's own: nothing the window left in its queue goes on, and the window may be open. A file
@@ -32,10 +35,10 @@ def fetch(network: Network, item: Item, values: Settings, library: Library) -> t
         queue = DownloadQueue(
             network,
             Path(folder),
-            library.folders[0].path,
+            own_folder(values.models_folder),
             parallel=values.parallel_downloads,
             limit=values.download_limit,
-            origins=library.origins,
+            origins=Origins(paths.data_dir() / ORIGINS_NAME),
             on_change=lambda _: changed.set(),
         )
         try:

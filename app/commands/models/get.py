@@ -48,11 +48,10 @@ def run(options: argparse.Namespace) -> int:
     from app.models.hub.access import Access, network_settings
 
     values = choosing.settings()
-    library = choosing.library(values)
     access = Access(network_settings(values))
     try:
         item = _item(access.hub, options.wanted, with_draft=options.with_draft)
-        target, draft = fetch(access.network, item, values, library)
+        target, draft = fetch(access.network, item, values)
     except (GatedError, NoAccessError) as error:
         raise KnownError(f"{error} Its page: {error.page}\n{_TOKEN}") from None
     finally:
