@@ -181,18 +181,21 @@ class _Planner:
     def _with_most_layers(self, ways: _Ways, draft_layers: int) -> Plan:
         if ways.target_layers is not None:
             return self._plan(ways, ways.target_layers, draft_layers)
-        if not self._devices:
-            return self._plan(ways, ALL_LAYERS, draft_layers)
-        low, high = 0, self._target.gpu_slots
+        whole = self._plan(ways, ALL_LAYERS, draft_layers)
+        if not self._devices or self._has_room(whole.estimate):
+            return whole
+        low, high = 0, self._target.gpu_slots - 1
         while low < high:
             middle = (low + high + 1) // 2
-            if self._gpu_fits(self._estimate(ways, middle, draft_layers)):
+            if self._has_room(self._estimate(ways, middle, draft_layers)):
                 low = middle
             else:
                 high = middle - 1
-        plan = self._plan(ways, ALL_LAYERS if low == self._target.gpu_slots else low, draft_layers)
-        # Where the GPU's memory is the system's, what does not fit beside a GPU may fit without it.
-        return plan if plan.fits or not self._shared or not low else self._plan(ways, 0, draft_layers)
+        return self._plan(ways, low, draft_layers)
+
+    def _has_room(self, found: MemoryEstimate) -> bool:
+        """Whether so many layers can be on the GPU. Where its memory is the system's, all of it has to fit there."""
+        return self._fits(found) if self._shared else self._gpu_fits(found)
 
     def _plan(self, ways: _Ways, target_layers: int, draft_layers: int) -> Plan:
         found = self._estimate(ways, target_layers, draft_layers)

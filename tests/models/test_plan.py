@@ -214,6 +214,7 @@ def test_no_alternatives_where_it_fits() -> None:
 # ---------------------------------------------------------------- whatever the machine is
 
 GIBS = st.floats(0.1, 24.0)
+KINDS = st.sampled_from(["gpu", "integrated"])
 WISHES = st.builds(
     Wishes,
     context_length=st.none() | st.integers(256, 65536),
@@ -225,14 +226,15 @@ WISHES = st.builds(
 
 
 @settings(max_examples=200, deadline=None)
-@given(free=GIBS, gpus=st.lists(GIBS, max_size=2), more=GIBS, on_gpu=st.booleans())
-def test_more_memory_is_never_worse(free: float, gpus: list[float], more: float, on_gpu: bool) -> None:
-    larger = machine(free, *[gpu + more for gpu in gpus]) if on_gpu else machine(free + more, *gpus)
-    assert rank(make_plan(TARGET, DRAFT, larger)) >= rank(make_plan(TARGET, DRAFT, machine(free, *gpus)))
+@given(free=GIBS, gpus=st.lists(GIBS, max_size=2), kind=KINDS, more=GIBS, on_gpu=st.booleans())
+def test_more_memory_is_never_worse(free: float, gpus: list[float], kind: str, more: float, on_gpu: bool) -> None:
+    grown = [gpu + more for gpu in gpus] if on_gpu else gpus
+    larger = machine(free if on_gpu else free + more, *grown, kind=kind)
+    assert rank(make_plan(TARGET, DRAFT, larger)) >= rank(make_plan(TARGET, DRAFT, machine(free, *gpus, kind=kind)))
 
 
 @settings(max_examples=200, deadline=None)
-@given(free=GIBS, gpus=st.lists(GIBS, max_size=2), kind=st.sampled_from(["gpu", "integrated"]), wishes=WISHES)
+@given(free=GIBS, gpus=st.lists(GIBS, max_size=2), kind=KINDS, wishes=WISHES)
 def test_what_fits_is_within_the_budget(free: float, gpus: list[float], kind: str, wishes: Wishes) -> None:
     here = machine(free, *gpus, kind=kind)
     plan = make_plan(TARGET, DRAFT, here, wishes)
