@@ -170,12 +170,17 @@ class Library:
 def open_library(models_folder: str, extra_folders: Iterable[str]) -> Library:
     """The library with its files in their places; the arguments are the settings of these names."""
     return Library(
-        Path(models_folder) if models_folder else paths.models_dir(),
+        own_folder(models_folder),
         map(Path, extra_folders),
         paths.data_dir() / INDEX_NAME,
         origins=Origins(paths.data_dir() / ORIGINS_NAME),
         usage=Usage(paths.data_dir() / USAGE_NAME),
     )
+
+
+def own_folder(models_folder: str) -> Path:
+    """Where downloaded models go; the argument is the setting of this name."""
+    return Path(models_folder).expanduser() if models_folder else paths.models_dir()
 
 
 def _freed_by(file: Path) -> int:

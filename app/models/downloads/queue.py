@@ -46,17 +46,19 @@ class DownloadQueue:
         limit: int | None = None,
         reserve: int = RESERVE_BYTES,
         backoff: Backoff | None = None,
+        origins: Origins | None = None,
         on_change: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Read the queue of ``data_folder`` and go on with what ran.
 
-        ``limit`` is bytes a second of all together, ``reserve`` bytes that stay free on the disk. ``on_change`` is
-        called with an item's id, from any thread, at each change of its state and ten times a second while it moves.
+        ``limit`` is bytes a second of all together, ``reserve`` bytes that stay free on the disk. ``origins`` are
+        those of ``data_folder`` unless others are named. ``on_change`` is called with an item's id, from any thread,
+        at each change of its state and ten times a second while it moves.
         Raises `KnownError` if another process works at this queue or its file cannot be read.
         """
         self.models_folder = models_folder
         """Where items go that are added from now on."""
-        self.origins = Origins(data_folder / ORIGINS_FILE)
+        self.origins = origins or Origins(data_folder / ORIGINS_FILE)
         self._network = network
         self._file = data_folder / FILE_NAME
         self._parallel = parallel

@@ -12,11 +12,10 @@ from PySide6.QtGui import QDesktopServices
 
 from app.errors import KnownError
 from app.models.downloads.item import Item
-from app.models.hub.api import Sort
 from app.models.hub.catalog import Catalog, CatalogPair, load_catalog
 from app.models.hub.drafts import DraftCandidate
 from app.models.hub.items import item_of
-from app.models.hub.repository import RemoteModel, Repository, SearchResult
+from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
 from app.models.library_entry import LibraryEntry
 from app.models.machine import Machine
 from app.models.shape import shape_of
