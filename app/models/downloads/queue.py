@@ -295,7 +295,7 @@ class DownloadQueue:
                 entry.finished.add(index)
                 if len(entry.finished) == len(entry.item.files):
                     entry.set(ItemState.DONE)
-            elif outcome is not ItemState.CANCELLED and entry.is_wanted:
+            elif entry.is_wanted and not transfer.stopped:
                 entry.set(outcome, message, page)
                 entry.stop()
             if entry.discarded and not entry.jobs:

@@ -74,6 +74,11 @@ class Transfer:
         self._ranges = True
         self._refusals = 0
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it was told to stop, so that how it ended says nothing."""
+        return self._control.stopped
+
     def run(self) -> None:
         """Come back when the file is at its destination.
 

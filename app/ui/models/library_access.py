@@ -140,6 +140,11 @@ class LibraryAccess(QObject):
         """``done`` gets the bytes freed."""
         self._run(partial(self._library.delete, entry), done, failed)
 
+    def forget(self, entry: LibraryEntry) -> None:
+        """No longer list a model whose folder is not there; `scanned` answers."""
+        self._run(partial(self._library.forget, entry), None, None)
+        self.scan()
+
     def move(self, new: Path, save: Callable[[], None], done: Callable[[list[Path]], None], failed: Failed) -> None:
         """Move the models folder; ``done`` gets what could not be deleted in the old one.
 

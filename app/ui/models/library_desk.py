@@ -162,6 +162,9 @@ class LibraryDesk(QObject):
         entry = self._access.entry(path)
         if entry is None:
             return
+        if not entry.available:
+            self._access.forget(entry)  # nothing is deleted, and it comes back with its folder
+            return
         if any(self._is_loaded(str(part)) for part in entry.parts):
             self._page.show_status("This model is loaded. Open another one first, then delete it.", "warning")
             return
