@@ -1,4 +1,4 @@
-"""``slipstream models``: the models on this machine."""
+"""``slipstream models``: the models on this machine, and how to get more."""
 
 from __future__ import annotations
 

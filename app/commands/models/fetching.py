@@ -10,10 +10,10 @@ from pathlib import Path
 from app import paths
 from app.commands.session import show_progress
 from app.errors import KnownError
-from app.models.downloads.failures import NoAccessError
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
 from app.models.downloads.wording import figures
+from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
 from app.models.library import own_folder
 from app.models.origins import FILE_NAME as ORIGINS_NAME

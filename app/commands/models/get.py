@@ -11,7 +11,7 @@ from app.commands.inspect import as_text
 from app.commands.models import choosing
 from app.commands.session import show_progress
 from app.errors import KnownError
-from app.models.hub.errors import GatedError
+from app.models.hub.errors import NoAccessError
 from app.models.hub.repository import RemoteFile, RemoteModel, Repository
 from app.models.text import printable, size_text
 
@@ -44,7 +44,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status."""
     from app.commands.models.fetching import fetch
-    from app.models.downloads.failures import NoAccessError
     from app.models.hub.access import Access, network_settings
 
     values = choosing.settings()
@@ -52,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         item = _item(access.hub, options.wanted, with_draft=options.with_draft)
         target, draft = fetch(access.network, item, values)
-    except (GatedError, NoAccessError) as error:
+    except NoAccessError as error:
         raise KnownError(f"{error} Its page: {error.page}\n{_TOKEN}") from None
     finally:
         show_progress("")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from app.errors import KnownError
-from app.models.downloads.failures import NoAccessError, RetryLaterError, retry_after
+from app.models.downloads.failures import RetryLaterError, retry_after
+from app.models.hub.refusals import refused
 from app.models.hub.repository import RemoteFile
 from app.models.text import printable
 
@@ -92,26 +93,7 @@ def _failure(response: httpx2.Response, file: RemoteFile, endpoint: str) -> Know
     if response.history and not str(response.url).startswith(endpoint):
         # The address came from the hub and is good for some time only; the next attempt gets a fresh one.
         return RetryLaterError(f"{host} does not give out {_name(file)} (status {status}).", tries=_HOPELESS_TRIES)
-    return _refusal(response, file, endpoint)
-
-
-def _refusal(response: httpx2.Response, file: RemoteFile, endpoint: str) -> KnownError:
-    code, page = response.headers.get("X-Error-Code", ""), f"{endpoint}/{quote(file.repository)}"
-    repository = printable(file.repository)
-    if code == "GatedRepo":
-        todo = (
-            "Accept its terms on its page and give Slipstream your access token."
-            if response.status_code == 401
-            else "Your access token is fine, but its terms are not accepted yet, or its owner has not let you in yet."
-        )
-        return NoAccessError(f"{repository} is gated. {todo}", page)
-    if "Invalid credentials" in response.headers.get("X-Error-Message", ""):
-        return NoAccessError("The hub does not accept your access token. Make a new one on its page.", page)
-    if code == "EntryNotFound" or code == "RevisionNotFound":
-        return KnownError(f"{_name(file)} is not in {repository} any more. Look for the model again.")
-    if response.status_code in (401, 403, 404):
-        return NoAccessError(f"{repository} does not exist any more, or is private.", page)
-    return KnownError(f"{_host(response)} refuses {_name(file)} (status {response.status_code}).")
+    return refused(response, endpoint, file.repository)
 
 
 def _wrong_size(file: RemoteFile, size: int) -> RetryLaterError:

@@ -15,11 +15,12 @@ from app.models.downloads import part
 from app.models.downloads.control import Control
 from app.models.downloads.disk import RESERVE_BYTES, check_room, destination
 from app.models.downloads.entry import Entry, Job
-from app.models.downloads.failures import Backoff, DiskFullError, NoAccessError
+from app.models.downloads.failures import Backoff, DiskFullError
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue_file import FILE_NAME, read_queue, write_queue
 from app.models.downloads.rate import RateLimiter
 from app.models.downloads.transfer import Transfer
+from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
 from app.models.origins import FILE_NAME as ORIGINS_FILE
 from app.models.origins import Origins

@@ -17,9 +17,10 @@ import pytest
 
 from app.errors import Cancelled, KnownError
 from app.models.downloads.control import Control
-from app.models.downloads.failures import Backoff, DiskFullError, NoAccessError
+from app.models.downloads.failures import Backoff, DiskFullError
 from app.models.downloads.part import discard
 from app.models.downloads.transfer import Transfer
+from app.models.hub.errors import NoAccessError
 from app.models.hub.network import NetworkSettings
 from tests.models.downloads.fetching import FILE, MIB, REPOSITORY, Fetching
 from tests.support.hub_faults import Fault
@@ -359,7 +360,7 @@ def test_a_cdn_that_never_gives_it_out_ends(fetching: Fetching) -> None:
         fetching.transfer().run()
 
 
-@pytest.mark.parametrize(("token", "says"), [(None, "Accept its terms"), ("hf_stranger", "not accepted yet")])
+@pytest.mark.parametrize(("token", "says"), [(None, "accept its terms"), ("hf_stranger", "does not open it")])
 def test_a_gated_repository_says_so_once(fetching: Fetching, token: str | None, says: str) -> None:
     fetching.hub.repositories[REPOSITORY].gated = "manual"
     fetching.network._token = lambda: token
@@ -374,13 +375,13 @@ def test_a_gated_repository_says_so_once(fetching: Fetching, token: str | None, 
 
 def test_what_is_gone_or_private_is_said(fetching: Fetching) -> None:
     fetching.network._token = lambda: "hf_wrong"
-    with pytest.raises(NoAccessError, match="does not accept your access token"):
+    with pytest.raises(NoAccessError, match="does not know the access token"):
         fetching.transfer().run()
     fetching.network._token = lambda: None
     for change, says in (
-        ({"repository": "maker/gone"}, "does not exist any more, or is private"),
-        ({"path": "gone.gguf"}, "is not in maker/model-GGUF any more"),
-        ({"commit": "0" * 40}, "is not in maker/model-GGUF any more"),
+        ({"repository": "maker/gone"}, "is not on 127.0.0.1, or is private"),
+        ({"path": "gone.gguf"}, "maker/model-GGUF does not have this file"),
+        ({"commit": "0" * 40}, "maker/model-GGUF does not have this version any more"),
     ):
         with pytest.raises(KnownError, match=says):
             fetching.transfer(msgspec.structs.replace(fetching.file, **change)).run()
