@@ -180,7 +180,7 @@ def open_library(models_folder: str, extra_folders: Iterable[str]) -> Library:
 
 def own_folder(models_folder: str) -> Path:
     """Where downloaded models go; the argument is the setting of this name."""
-    return Path(models_folder).expanduser() if models_folder else paths.models_dir()
+    return Path(models_folder).expanduser().absolute() if models_folder else paths.models_dir()
 
 
 def _freed_by(file: Path) -> int:

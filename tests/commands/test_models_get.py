@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import signal
@@ -24,6 +25,7 @@ from app.models.hub.catalog import load_catalog
 from app.models.hub.repository import Sort
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origins
+from app.models.text import size_text
 from tests.support.command_line import ROOT, slipstream
 from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
@@ -250,6 +252,32 @@ def test_trouble_that_passes_is_told(server: HubServer, tmp_path: Path, capsys: 
     assert call("get", "owner/one") == 0
     told = capsys.readouterr()
     assert told.err == "slipstream: 127.0.0.1 has trouble (status 503). It is tried again.\n"
+
+
+class Terminal(io.StringIO):
+    """Somebody who looks."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_one_line_of_a_terminal(
+    server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
+) -> None:
+    path = make_model(tmp_path / "one.gguf", width=256, layers=4)
+    server.add("owner/one", {"one.gguf": path})
+    server.faults.add("one.gguf", Fault(bytes_per_second=20_000_000, cut_at=path.stat().st_size // 2))
+    monkeypatch.setenv("COLUMNS", "30")
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    assert call("get", "owner/one") == 0
+    shown = terminal.getvalue().split("\r\x1b[K")
+    (told,) = [line for line in shown if line.endswith("\n")]
+    assert told == "slipstream: The connection to 127.0.0.1 broke. It is tried again.\n"
+    shown.remove(told)
+    assert all(len(line) < 30 and "\n" not in line for line in shown)
+    assert any(f" of {size_text(path.stat().st_size)}" in line for line in shown)
+    assert shown[-1] == ""
 
 
 def test_another_file_in_its_place(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:

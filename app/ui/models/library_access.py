@@ -16,7 +16,7 @@ from app.errors import Cancelled, KnownError
 from app.models import trials as kept_trials
 from app.models import usage as kept_usage
 from app.models.folders import ModelFolder, found_folders
-from app.models.library import Library
+from app.models.library import Library, own_folder
 from app.models.library_entry import LibraryEntry
 from app.models.library_index import FILE_NAME as INDEX_FILE
 from app.models.machine import Machine
@@ -40,7 +40,7 @@ Failed = Callable[[KnownError], None]
 
 def models_folder(values: Settings) -> Path:
     """Where downloaded models go."""
-    return Path(values.models_folder) if values.models_folder else paths.models_dir()
+    return own_folder(values.models_folder)
 
 
 class LibraryAccess(QObject):
