@@ -162,6 +162,14 @@ class DownloadQueue:
 
     # --- settings
 
+    def folder_moved(self, old: Path, new: Path) -> None:
+        """All files of the models folder ``old`` are in ``new`` now, unfinished ones too. Nothing may run meanwhile."""
+        with self._lock:
+            for entry in self._entries.values():
+                if entry.folder == old:
+                    entry.folder = new
+            self._save()
+
     def set_parallel(self, parallel: int) -> None:
         """How many files at a time, from now on; what runs goes on."""
         with self._lock:

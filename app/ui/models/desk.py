@@ -61,7 +61,6 @@ class ModelsDesk(QObject):
         """
         super().__init__(parent)
         self._values = values
-        self._machine = machine
         self.window = ModelsWindow()
         self.settings_window = SettingsWindow()
         self.library = library
@@ -99,6 +98,7 @@ class ModelsDesk(QObject):
         self._settings_desk.settings_changed.connect(self.settings_changed)
         self._settings_desk.network_changed.connect(self._apply_settings)
         self._settings_desk.folders_changed.connect(self._on_folders_changed)
+        self._settings_desk.folder_moved.connect(self.downloads.folder_moved)
 
     # ------------------------------------------------------------ windows
 
@@ -125,11 +125,6 @@ class ModelsDesk(QObject):
     @Slot()
     def show_settings(self) -> None:
         self._settings_desk.show_models()
-
-    def show_model(self, path: str) -> None:
-        """Show a model of the library."""
-        self.show_library()
-        self._library_desk.show_model(path)
 
     def refresh_library(self) -> None:
         """What is known of pairs has changed."""

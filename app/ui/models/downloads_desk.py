@@ -84,6 +84,12 @@ class DownloadsDesk(QObject):
             self._queue.set_parallel(parallel)
             self._queue.set_limit(limit)
 
+    @Slot(object, object)
+    def folder_moved(self, old: Path, new: Path) -> None:
+        """All files of the models folder ``old``, unfinished ones too, are in ``new`` now."""
+        if self._queue is not None:
+            self._queue.folder_moved(old, new)
+
     def is_active(self) -> bool:
         """Whether anything is on its way."""
         return self._active > 0

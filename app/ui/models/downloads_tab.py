@@ -81,7 +81,7 @@ class DownloadsTab(QWidget):
         self._empty.setVisible(not items)
         self._summary.setText(wording.summary(items))
         self._pause_all.setVisible(sum(one.state in _CAN_PAUSE for one in items) > 1)
-        self._resume_all.setVisible(sum(one.state in _CAN_RESUME for one in items) > 1)
+        self._resume_all.setVisible(sum(one.state is ItemState.PAUSED for one in items) > 1)
 
     # ------------------------------------------------------------ inside
 
@@ -146,7 +146,7 @@ class _Card(QFrame):
         _set(self._title, printable(item.title, 200))
         self._bar.setValue(round(_STEPS * progress.done / max(item.size, 1)))
         self._bar.setVisible(state is not ItemState.DONE)
-        self._bar.setAccessibleName(f"Progress of {item.title}")
+        self._bar.setAccessibleName(f"Progress of {self._title.text()}")
         _set(self._figures, wording.figures(progress))
         _set(self._message, progress.message)
         self._message.setVisible(bool(progress.message))
@@ -162,10 +162,10 @@ class _Card(QFrame):
             "open": state is ItemState.DONE,
             "remove": state is ItemState.DONE,
         }
+        self._buttons["resume"].setText("Try again" if state is ItemState.FAILED else "Resume")
         for name, button in self._buttons.items():
             button.setVisible(shown[name])
-            button.setAccessibleName(f"{button.text()}: {item.title}")
-        self._buttons["resume"].setText("Try again" if state is ItemState.FAILED else "Resume")
+            button.setAccessibleName(f"{button.text()}: {self._title.text()}")
 
     def _button(self, text: str, slot: object) -> QPushButton:
         button = small_button(text)

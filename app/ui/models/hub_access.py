@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Qt, Signal, Slot
 
 from app.errors import Cancelled, KnownError
 from app.models.downloads.item import Item
@@ -37,10 +37,11 @@ class HubAccess(QObject):
         network: The one way to the network, which the downloads use too.
 
     Signals:
-        draft_found: A `DraftCandidate` of the search for drafts that is running.
+        draft_found: A `DraftCandidate` of the search for drafts that is running. One that was stopped says nothing.
     """
 
     draft_found = Signal(object)
+    _judged = Signal(object, object)
 
     def __init__(self, values: Settings, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -52,6 +53,7 @@ class HubAccess(QObject):
         self._closed = threading.Event()
         self._finding = threading.Event()
         """Set to end the search for drafts that is running; each search has its own."""
+        self._judged.connect(self._on_judged, Qt.ConnectionType.QueuedConnection)
 
     def apply_settings(self) -> None:
         """The settings of the network have changed."""
@@ -66,7 +68,7 @@ class HubAccess(QObject):
         return ""
 
     def page(self, repository: str) -> str:
-        """The address of a repository's page."""
+        """The address of a repository's page. Raises `KnownError` where there is an `endpoint_problem`."""
         return f"{self.network.endpoint}/{repository}"
 
     def traffic(self) -> list[Traffic]:
@@ -145,11 +147,19 @@ class HubAccess(QObject):
             for candidate in found:
                 if stop.is_set():
                     raise Cancelled
-                self.draft_found.emit(candidate)  # from this thread: Qt queues it
+                self._judged.emit(stop, candidate)
                 number += 1
             return number
 
-        self._run(find, done, failed)
+        def unless_stopped(call: Callable[[T], None]) -> Callable[[T], None]:
+            return lambda value: None if stop.is_set() else call(value)
+
+        self._run(find, unless_stopped(done), unless_stopped(failed))
+
+    @Slot(object, object)
+    def _on_judged(self, stop: threading.Event, candidate: DraftCandidate) -> None:
+        if not stop.is_set():
+            self.draft_found.emit(candidate)
 
     def _run(self, function: Callable[[], T], done: Callable[[T], None] | None, failed: Failed | None) -> None:
         def call() -> T:

@@ -56,9 +56,8 @@ class HubDesk(QObject):
         self._machine = machine
         self._state_of = state_of
         self._catalog: Catalog = load_catalog()
-        self._asked = 0
-        """Number of the latest search or choice; answers to earlier ones are dropped."""
-        self._target_size = 0
+        self._searched = self._looked = 0
+        """Numbers of the latest search and of the latest repository; answers to earlier ones are dropped."""
         self._offers = 0
         recommended.get_requested.connect(self._on_get_pair)
         recommended.details_requested.connect(self._on_pair_details)
@@ -68,6 +67,7 @@ class HubDesk(QObject):
         self._page.get_requested.connect(self._on_get)
         self._page.model_chosen.connect(self._on_model_chosen)
         self._page.drafts_requested.connect(self._on_drafts_requested)
+        self._page.file_chosen.connect(access.stop_finding)
         self._page.page_requested.connect(self.open_page)
         access.draft_found.connect(self._on_draft_found)
 
@@ -92,8 +92,12 @@ class HubDesk(QObject):
 
     def get_pair(self, pair: CatalogPair) -> None:
         """Look a pair up and have it downloaded."""
+        self._recommended.show_status(f"Looking up the files of {pair.title} …")
+        self._access.resolve(pair, self._on_resolved, lambda error: self._recommended.show_status(str(error), "bad"))
+
+    def _on_resolved(self, item: Item) -> None:
         self._recommended.show_status("")
-        self._access.resolve(pair, self._want, lambda error: self._recommended.show_status(str(error)))
+        self._want(item)
 
     def _recommendation(self, pair: CatalogPair, machine: Machine) -> Recommendation:
         licences = dict.fromkeys((pair.target.licence, pair.draft.licence))
@@ -123,38 +127,40 @@ class HubDesk(QObject):
 
     @Slot(str, str)
     def _on_search(self, words: str, sort: str) -> None:
-        number = self._next()
+        self._searched += 1
+        number = self._searched
         self._search.show_status("Searching …")
         self._access.search(
             words, cast(Sort, sort), partial(self._on_found, number), partial(self._on_search_failed, number)
         )
 
     def _on_found(self, number: int, results: list[SearchResult]) -> None:
-        if number == self._asked:
-            self._search.show_results([_found(result) for result in results])
+        if number == self._searched:
+            self._turn_page()
             self._page.clear()
+            self._search.show_results([_found(result) for result in results])
 
     def _on_search_failed(self, number: int, error: KnownError) -> None:
-        if number == self._asked:
+        if number == self._searched:
             self._search.show_status(str(error), "bad")
 
     @Slot(str)
     def show_repository(self, repository: str) -> None:
         """Look a repository up and show its files."""
-        number = self._next()
+        number = self._turn_page()
         self._page.clear(f"Looking into {printable(repository)} …")
         self._access.repository(
             repository, partial(self._on_repository, number), partial(self._on_repository_failed, number)
         )
 
     def _on_repository(self, number: int, repository: Repository) -> None:
-        if number == self._asked:
+        if number == self._looked:
             machine = self._machine()
             fits = {model: self._fit(model, machine) for model in repository.models}
             self._search.show_repository(repository, fits)
 
     def _on_repository_failed(self, number: int, error: KnownError) -> None:
-        if number == self._asked:
+        if number == self._looked:
             self._page.clear(str(error))
 
     def _fit(self, model: RemoteModel, machine: Machine) -> FitBadge:
@@ -173,19 +179,18 @@ class HubDesk(QObject):
 
     def find_drafts_for(self, entry: LibraryEntry) -> None:
         """Look for drafts for a model of the library; they appear on the page of the tab "Search"."""
-        self._next()
+        self._turn_page()
         self.search_shown.emit()
         self._page.show_local_target(entry.title)
-        self._begin_finding(entry.size)
+        self._begin_finding()
         self._access.find_drafts_for_file(Path(entry.path), self._on_drafts_done, self._on_drafts_failed)
 
     @Slot(object, object)
     def _on_drafts_requested(self, repository: Repository, model: RemoteModel) -> None:
-        self._begin_finding(model.size)
+        self._begin_finding()
         self._access.find_drafts_for_remote(repository, model, self._on_drafts_done, self._on_drafts_failed)
 
-    def _begin_finding(self, target_size: int) -> None:
-        self._target_size = target_size
+    def _begin_finding(self) -> None:
         self._offers = 0
         self._page.begin_drafts()
 
@@ -227,12 +232,16 @@ class HubDesk(QObject):
     @Slot(str)
     def open_page(self, repository: str) -> None:
         """Open a repository's page in the browser."""
+        if problem := self._access.endpoint_problem():
+            self._page.clear(problem)
+            return
         QDesktopServices.openUrl(QUrl(self._access.page(repository)))
 
-    def _next(self) -> int:
-        self._asked += 1
+    def _turn_page(self) -> int:
+        """Something else is to be shown of one repository."""
+        self._looked += 1
         self._access.stop_finding()
-        return self._asked
+        return self._looked
 
 
 _BESIDE_WEIGHTS = 1_000_000_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
@@ -54,6 +55,8 @@ class LibraryDesk(QObject):
         self._is_loaded = is_loaded
         self._checked = ""
         """The path of the model being checked."""
+        self._deleted = ""
+        """What was deleted last, until another model is chosen."""
         access.scanned.connect(self.refresh)
         access.scan_failed.connect(self._on_scan_failed)
         access.progressed.connect(self._on_progressed)
@@ -86,10 +89,6 @@ class LibraryDesk(QObject):
         )
         self._show_page()
 
-    def show_model(self, path: str) -> None:
-        """Select a model."""
-        self._tab.list.select(path)
-
     # ------------------------------------------------------------ the page
 
     @Slot(str)
@@ -99,8 +98,9 @@ class LibraryDesk(QObject):
     def _show_page(self) -> None:
         entry = self._access.entry(self._tab.list.path())
         if entry is None:
-            self._page.clear()
+            self._page.clear(self._deleted)
             return
+        self._deleted = ""
         self._page.show_model(wording.details_of(entry, self._access.fit(entry), self._access.would_free(entry)))
         if entry.usable:
             path = str(entry.path)
@@ -180,11 +180,13 @@ class LibraryDesk(QObject):
         delete = question.addButton("Delete", QMessageBox.ButtonRole.DestructiveRole)
         question.setDefaultButton(QMessageBox.StandardButton.Cancel)
         question.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        delete.clicked.connect(lambda: self._access.delete(entry, self._on_deleted, self._on_delete_failed))
+        delete.clicked.connect(
+            lambda: self._access.delete(entry, partial(self._on_deleted, entry.title), self._on_delete_failed)
+        )
         question.open()
 
-    def _on_deleted(self, freed: int) -> None:
-        self._page.show_status(f"Deleted; {size_text(freed)} are free again.")
+    def _on_deleted(self, title: str, freed: int) -> None:
+        self._deleted = f"{printable(title, 120)} is deleted; {size_text(freed)} are free again."
         self.scan()
 
     def _on_delete_failed(self, error: KnownError) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from PySide6.QtCore import (
     QAbstractTableModel,
     QItemSelection,
     QModelIndex,
     QPersistentModelIndex,
-    QSortFilterProxyModel,
     Qt,
     Signal,
     Slot,
@@ -20,12 +20,14 @@ from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTreeView,
 
 from app.ui import theme
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
+from app.ui.theme import SPACING
 from app.ui.widgets import plain_tooltip
 
 COLUMNS = ("Model", "Quantization", "Size", "Context", "Last used", "Fits")
 _LEAST_WIDTHS = {1: 460, 3: 620, 4: 540, 5: 380}
 """In a narrower list a column makes room for those that matter most."""
 _FIT = 5
+_SORT_ARROW, _CELL_MARGIN = 20, 2 * SPACING
 _FITS_ORDER = {"good": 0, "warning": 1, "bad": 2, "quiet": 3}
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -47,27 +49,43 @@ class LibraryRow:
 
 
 class LibraryModel(QAbstractTableModel):
-    """Rows for a view."""
+    """Rows for a view, sorted and filtered here: with a proxy, each comparison would be a call from Qt."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._rows: list[LibraryRow] = []
+        self._all: list[LibraryRow] = []
+        self._shown: list[LibraryRow] = []
         self._places: dict[str, int] = {}
+        self._words: list[str] = []
+        self._column = 0
+        self._is_descending = False
 
     def set_rows(self, rows: Sequence[LibraryRow]) -> None:
-        self.beginResetModel()
-        self._rows = list(rows)
-        self._places = {row.path: place for place, row in enumerate(self._rows)}
-        self.endResetModel()
+        self._all = list(rows)
+        self._arrange()
+
+    def set_words(self, text: str) -> None:
+        """Show only rows with all these words."""
+        self._words = text.lower().split()
+        self._arrange()
+
+    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+        self._column, self._is_descending = column, order is Qt.SortOrder.DescendingOrder
+        self._arrange()
 
     def row(self, place: int) -> LibraryRow:
-        return self._rows[place]
+        return self._shown[place]
 
     def place(self, path: str) -> int | None:
+        """Where a model is shown."""
         return self._places.get(path)
 
+    def texts(self, column: int) -> set[str]:
+        """What stands in a column, of all rows."""
+        return {_text(row, column) for row in self._all}
+
     def rowCount(self, parent: AnyIndex = QModelIndex()) -> int:  # noqa: B008 - Qt's own default
-        return 0 if parent.isValid() else len(self._rows)
+        return 0 if parent.isValid() else len(self._shown)
 
     def columnCount(self, parent: AnyIndex = QModelIndex()) -> int:  # noqa: B008, N802
         return 0 if parent.isValid() else len(COLUMNS)
@@ -82,9 +100,9 @@ class LibraryModel(QAbstractTableModel):
         return _alignment(section) if role == Qt.ItemDataRole.TextAlignmentRole else None
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        row, column = self._rows[index.row()], index.column()
+        row, column = self._shown[index.row()], index.column()
         if role == Qt.ItemDataRole.DisplayRole:
-            return row.fit.text if column == _FIT else row.cells[column]
+            return _text(row, column)
         if role == Qt.ItemDataRole.ToolTipRole:
             return plain_tooltip(row.fit.detail if column == _FIT and row.fit.detail else row.tooltip)
         if role == Qt.ItemDataRole.TextAlignmentRole:
@@ -93,32 +111,21 @@ class LibraryModel(QAbstractTableModel):
             return _brush(row, column)
         return None
 
-    def sort_key(self, place: int, column: int) -> object:
-        row = self._rows[place]
-        return _FITS_ORDER[row.fit.mood] if column == _FIT else row.sort_keys[column]
+    def _arrange(self) -> None:
+        self.layoutAboutToBeChanged.emit()
+        before = self.persistentIndexList()
+        paths = [self._shown[index.row()].path for index in before]
+        found = [row for row in self._all if all(word in row.words for word in self._words)]
+        found.sort(key=lambda row: _sort_key(row, self._column), reverse=self._is_descending)
+        found.sort(key=lambda row: row.is_grey)  # what cannot be used comes last, whatever the order
+        self._shown = found
+        self._places = {row.path: place for place, row in enumerate(found)}
+        self.changePersistentIndexList(before, [self._moved(*one) for one in zip(before, paths, strict=True)])
+        self.layoutChanged.emit()
 
-
-class _Proxy(QSortFilterProxyModel):
-    """Sorts by what cells mean and hides rows without the words; models that are not there come last."""
-
-    def __init__(self, source: LibraryModel) -> None:
-        super().__init__()
-        self._source = source
-        self._words: list[str] = []
-        self.setSourceModel(source)
-
-    def set_words(self, text: str) -> None:
-        self._words = text.lower().split()
-        self.invalidate()
-
-    def filterAcceptsRow(self, row: int, _parent: AnyIndex) -> bool:  # noqa: N802
-        words = self._source.row(row).words
-        return all(word in words for word in self._words)
-
-    def lessThan(self, left: AnyIndex, right: AnyIndex) -> bool:  # noqa: N802
-        column = left.column()
-        first, second = (self._source.sort_key(index.row(), column) for index in (left, right))
-        return bool(first < second)  # type: ignore[operator]
+    def _moved(self, index: QModelIndex, path: str) -> QModelIndex:
+        place = self._places.get(path)
+        return QModelIndex() if place is None else self.index(place, index.column())
 
 
 class LibraryList(QTreeView):
@@ -135,8 +142,7 @@ class LibraryList(QTreeView):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._rows = LibraryModel()
-        self._proxy = _Proxy(self._rows)
-        self.setModel(self._proxy)
+        self.setModel(self._rows)
         self.setAccessibleName("Models of the library")
         self.setRootIsDecorated(False)
         self.setUniformRowHeights(True)
@@ -150,7 +156,7 @@ class LibraryList(QTreeView):
         header = self.header()
         header.setStretchLastSection(False)
         header.setSectionsMovable(False)
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         self.selectionModel().selectionChanged.connect(self._on_selection_changed)
         self.activated.connect(self._on_activated)
@@ -159,36 +165,42 @@ class LibraryList(QTreeView):
     def show_rows(self, rows: Sequence[LibraryRow]) -> None:
         """Show these instead, and keep what is selected."""
         path = self.path()
-        blocked = self.selectionModel().blockSignals(True)
         self._rows.set_rows(rows)
-        self.select(path)
-        self.selectionModel().blockSignals(blocked)
+        self._fit_columns()
         if self.path() != path:
             self.chosen.emit(self.path())
 
     def set_words(self, text: str) -> None:
         """Show only models with all these words."""
-        self._proxy.set_words(text)
+        self._rows.set_words(text)
 
     def select(self, path: str) -> None:
         """Select this model, if it is shown."""
         place = self._rows.place(path)
         if place is not None:
-            self.setCurrentIndex(self._proxy.mapFromSource(self._rows.index(place, 0)))
+            self.setCurrentIndex(self._rows.index(place, 0))
 
     def path(self) -> str:
         """The selected model; empty for none."""
         indexes = self.selectionModel().selectedRows()
-        return self._rows.row(self._proxy.mapToSource(indexes[0]).row()).path if indexes else ""
+        return self._rows.row(indexes[0].row()).path if indexes else ""
 
     def shown(self) -> int:
         """How many models the words leave."""
-        return self._proxy.rowCount()
+        return self._rows.rowCount()
 
     def resizeEvent(self, event: object) -> None:
         super().resizeEvent(event)  # type: ignore[arg-type]
         for column, least in _LEAST_WIDTHS.items():
             self.setColumnHidden(column, self.width() < least)
+
+    def _fit_columns(self) -> None:
+        """Make columns as wide as what is in them. Qt would ask for each cell, again and again."""
+        measure = self.fontMetrics().horizontalAdvance
+        for column in range(1, len(COLUMNS)):
+            widest = max(map(measure, self._rows.texts(column)), default=0)
+            heading = measure(COLUMNS[column]) + _SORT_ARROW
+            self.header().resizeSection(column, max(widest, heading) + 2 * _CELL_MARGIN)
 
     @Slot(QItemSelection, QItemSelection)
     def _on_selection_changed(self) -> None:
@@ -198,6 +210,14 @@ class LibraryList(QTreeView):
     def _on_activated(self) -> None:
         if path := self.path():
             self.opened.emit(path)
+
+
+def _text(row: LibraryRow, column: int) -> str:
+    return row.fit.text if column == _FIT else row.cells[column]
+
+
+def _sort_key(row: LibraryRow, column: int) -> Any:
+    return _FITS_ORDER[row.fit.mood] if column == _FIT else row.sort_keys[column]
 
 
 def _alignment(column: int) -> Qt.AlignmentFlag:

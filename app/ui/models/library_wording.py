@@ -133,7 +133,8 @@ def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:
             ("Vocabulary", f"{tokenizer.size:,} tokens ({printable(tokenizer.kind)})" if tokenizer else ""),
             ("Chat template", "its own" if found.template_sha256 else "none (ChatML is used)"),
         ]
-    facts.append(("Fits", fit.detail or ("" if fit is UNKNOWN_FIT else fit.text)))
+    if entry.usable:
+        facts.append(("Fits", fit.detail or ("" if fit is UNKNOWN_FIT else fit.text)))
     facts.append(("Licence", printable(entry.licence) or "not given"))
     if entry.origin is not None:
         facts.append(("From", f"{printable(entry.origin.repository, 120)}, commit {entry.origin.commit[:8]}"))

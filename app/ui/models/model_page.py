@@ -24,6 +24,10 @@ from app.ui import theme
 from app.ui.theme import SPACING
 from app.ui.widgets import clear_layout, label, plain_tooltip, small_button
 
+_NOTHING = "Choose a model to see what it is and which drafts fit it."
+FIRST_DRAFTS = 8
+"""Rows that are shown at once, of the drafts that fit and of the others; the rest when asked for."""
+
 
 @dataclass(frozen=True)
 class DraftRow:
@@ -81,12 +85,14 @@ class ModelPage(QWidget):
         self._path = ""
         self._can_verify = False
         self._is_verifying = False
+        self._rows: list[DraftRow] = []
         self._title = label(role="heading", wraps=True, scale=1.15)
         self._problem = label(role="bad", wraps=True)
         self._facts = QGridLayout()
         self._drafts = QVBoxLayout()
         self._drafts_heading = label("Drafts for it", "heading")
         self._drafts_status = label(role="quiet", wraps=True)
+        self._all_drafts = small_button("")
         self._find = small_button("Find a draft on Hugging Face…")
         self._status = label(role="quiet", wraps=True)
         self._bar = QProgressBar(textVisible=False)
@@ -115,9 +121,10 @@ class ModelPage(QWidget):
         """The model that is shown; empty for none."""
         return self._path
 
-    def clear(self) -> None:
-        """Show no model."""
+    def clear(self, message: str = "") -> None:
+        """Show no model. ``message`` says what became of the last one."""
         self._path = ""
+        self._nothing.setText(message or _NOTHING)
         self._inside.hide()
         self._nothing.show()
 
@@ -143,9 +150,12 @@ class ModelPage(QWidget):
 
     def show_drafts(self, rows: Sequence[DraftRow], status: str = "") -> None:
         """Drafts in the order they are to be preferred; those that do not fit are grey and say why."""
-        clear_layout(self._drafts)
-        for row in rows:
-            self._drafts.addWidget(self._draft_row(row))
+        others = [row for row in rows if not row.fits]
+        first = [row for row in rows if row.fits][:FIRST_DRAFTS] + others[:FIRST_DRAFTS]
+        self._rows = list(rows)
+        self._show_draft_rows(first)
+        self._all_drafts.setText(f"Show all {len(rows)}")
+        self._all_drafts.setVisible(len(first) < len(rows))
         self._drafts_status.setText(status)
         self._drafts_status.setVisible(bool(status))
 
@@ -172,7 +182,7 @@ class ModelPage(QWidget):
 
     def _lay_out(self) -> None:
         self._inside = QWidget()
-        self._nothing = label("Choose a model to see what it is and which drafts fit it.", "quiet", wraps=True)
+        self._nothing = label(_NOTHING, "quiet", wraps=True)
         self._facts.setHorizontalSpacing(4 * SPACING)
         self._facts.setVerticalSpacing(SPACING)
         self._facts.setColumnStretch(1, 1)
@@ -189,6 +199,7 @@ class ModelPage(QWidget):
         column.addWidget(self._drafts_heading)
         column.addWidget(self._drafts_status)
         column.addLayout(self._drafts)
+        column.addWidget(self._all_drafts, 0, Qt.AlignmentFlag.AlignLeft)
         column.addWidget(self._find, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(1)
         body = QWidget()
@@ -228,6 +239,7 @@ class ModelPage(QWidget):
         self._verify.triggered.connect(lambda: self.verify_requested.emit(self._path))
         self._delete.triggered.connect(lambda: self.delete_requested.emit(self._path))
         self._find.clicked.connect(lambda: self.drafts_wanted.emit(self._path))
+        self._all_drafts.clicked.connect(self._on_all_drafts)
         self._stop.clicked.connect(self.verify_cancelled)
 
     def _show_facts(self, facts: Sequence[tuple[str, str]]) -> None:
@@ -241,6 +253,16 @@ class ModelPage(QWidget):
             shown.setToolTip(plain_tooltip(value))
             self._facts.addWidget(label(name, "quiet"), row, 0, Qt.AlignmentFlag.AlignTop)
             self._facts.addWidget(shown, row, 1)
+
+    @Slot()
+    def _on_all_drafts(self) -> None:
+        self._show_draft_rows(self._rows)
+        self._all_drafts.hide()
+
+    def _show_draft_rows(self, rows: Sequence[DraftRow]) -> None:
+        clear_layout(self._drafts)
+        for row in rows:
+            self._drafts.addWidget(self._draft_row(row))
 
     def _draft_row(self, row: DraftRow) -> QWidget:
         widget = QWidget()

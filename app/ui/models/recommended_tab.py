@@ -48,7 +48,7 @@ class RecommendedTab(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._machine = label(role="quiet", wraps=True)
-        self._status = label(role="bad", wraps=True)
+        self._status = label(role="quiet", wraps=True)
         self._cards = QVBoxLayout()
         self._cards.setSpacing(3 * SPACING)
         search = small_button("Search for another model")
@@ -75,9 +75,10 @@ class RecommendedTab(QWidget):
         """What the proposals go by: ``NVIDIA RTX 4060, 7.6 of 8.6 GB free · 16 GB of memory, 11 GB free``."""
         self._machine.setText(text)
 
-    def show_status(self, text: str) -> None:
-        """Why getting a pair failed; empty where it did not."""
+    def show_status(self, text: str, role: str = "quiet") -> None:
+        """How getting a pair goes, or why it failed."""
         self._status.setText(text)
+        theme.set_role(self._status, role)
         self._status.setVisible(bool(text))
 
     def show_pairs(self, best: Recommendation | None, others: Sequence[Recommendation]) -> None:

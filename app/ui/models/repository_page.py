@@ -28,6 +28,7 @@ from app.ui.widgets import label, plain_tooltip, small_button
 
 _MODEL = Qt.ItemDataRole.UserRole
 _ROW = Qt.ItemDataRole.UserRole + 1
+_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 _GATED = {
     "automatic": "Gated: accept its terms on its page, then enter an access token.",
     "manual": "Gated: its owner decides who may download it. Ask on its page, then enter an access token.",
@@ -59,6 +60,7 @@ class RepositoryPage(QWidget):
         get_requested: The `Repository`, the `RemoteModel`, and the `DraftOffer` to get with it or ``None``.
         model_chosen: A `RemoteModel` was selected.
         drafts_requested: Find drafts for this `RemoteModel` of this `Repository`.
+        file_chosen: Another model is chosen; drafts for the one before are not wanted any more.
         page_requested: Open the page of the repository with this id in the browser.
         token_requested: The user wants to enter an access token.
     """
@@ -66,6 +68,7 @@ class RepositoryPage(QWidget):
     get_requested = Signal(object, object, object)
     model_chosen = Signal(object)
     drafts_requested = Signal(object, object)
+    file_chosen = Signal()
     page_requested = Signal(str)
     token_requested = Signal()
 
@@ -187,6 +190,7 @@ class RepositoryPage(QWidget):
 
     @Slot()
     def _on_file_selected(self) -> None:
+        self.file_chosen.emit()
         self._clear_drafts()
         self.show_drafts_status("")
         self._refresh()
@@ -244,6 +248,8 @@ class _Tree(QTreeWidget):
         super().__init__()
         self.setAccessibleName(name)
         self.setHeaderLabels(columns)
+        for place in range(1, len(columns)):
+            self.headerItem().setTextAlignment(place, _RIGHT)
         self.setRootIsDecorated(False)
         self.setUniformRowHeights(True)
         self.setAllColumnsShowFocus(True)
@@ -296,7 +302,7 @@ def _dress(item: QTreeWidgetItem, row: _Row) -> None:
         item.setText(place, text)
         item.setToolTip(place, plain_tooltip(row.tooltip))
         if place:
-            item.setTextAlignment(place, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+            item.setTextAlignment(place, _RIGHT)
     item.setForeground(last, QBrush(getattr(theme.current(), row.mood)))
     if not row.enabled:
         for place in range(len(row.cells)):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QFrame,
@@ -35,6 +36,9 @@ SORTS = (
     ("newest", "Newest"),
 )
 _ID = Qt.ItemDataRole.UserRole
+_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+_LEAST_WIDTHS = {1: 320, 2: 480, 3: 400}
+"""In a narrower list a column makes room for the names."""
 
 
 @dataclass(frozen=True)
@@ -115,13 +119,18 @@ class SearchTab(QWidget):
         top = QHBoxLayout()
         top.setSpacing(2 * SPACING)
         top.addWidget(self._words, 1)
-        top.addWidget(self._sort)
         top.addWidget(self._go)
+        order = QHBoxLayout()
+        order.setSpacing(2 * SPACING)
+        order.addWidget(label("Sort by", "quiet"))
+        order.addWidget(self._sort)
+        order.addStretch(1)
         left = QWidget()
         column = QVBoxLayout(left)
         column.setContentsMargins(5 * SPACING, 4 * SPACING, 3 * SPACING, 3 * SPACING)
         column.setSpacing(3 * SPACING)
         column.addLayout(top)
+        column.addLayout(order)
         column.addWidget(self._status)
         column.addWidget(self._results, 1)
         left.setMinimumWidth(280)
@@ -153,6 +162,8 @@ class _Results(QTreeWidget):
         super().__init__()
         self.setAccessibleName("Repositories found")
         self.setHeaderLabels(["Repository", "Downloads", "Likes", "Changed"])
+        for place in (1, 2):
+            self.headerItem().setTextAlignment(place, _RIGHT)
         self.setRootIsDecorated(False)
         self.setUniformRowHeights(True)
         self.setAllColumnsShowFocus(True)
@@ -172,5 +183,10 @@ class _Results(QTreeWidget):
             gated = "\nIts terms must be accepted on its page first." if one.gated else ""
             item.setToolTip(0, plain_tooltip(printable(one.id, 200) + gated))
             for place in (1, 2):
-                item.setTextAlignment(place, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+                item.setTextAlignment(place, _RIGHT)
             self.addTopLevelItem(item)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        for column, least in _LEAST_WIDTHS.items():
+            self.setColumnHidden(column, self.width() < least)

@@ -13,7 +13,10 @@ _TEXT = (
     "Some repositories are gated: their terms must be accepted on their page, and a download needs an access token of "
     "your account. A token that may only read is enough."
 )
-_KEPT = "It is kept in the system's keyring, never in a file, and is sent to {host} only."
+_KEPT = (
+    "It is kept in the system's keyring, or where there is none in memory until Slipstream ends. It is never written "
+    "to a file, and is sent to {host} only."
+)
 _WIDTH = 440
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
-from PySide6.QtWidgets import QMessageBox, QWidget
+from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
 
 from app.errors import KnownError
 from app.models.folders import ModelFolder
@@ -37,11 +37,13 @@ class SettingsDesk(QObject):
     Signals:
         network_changed: Settings of the network or of downloads are others now.
         folders_changed: The library has to look into other folders.
+        folder_moved: The old and the new models folder: everything that was in it is there now.
         settings_changed: Something is to be saved.
     """
 
     network_changed = Signal()
     folders_changed = Signal()
+    folder_moved = Signal(object, object)
     settings_changed = Signal()
 
     def __init__(
@@ -121,9 +123,9 @@ class SettingsDesk(QObject):
         self._folders_changed()
 
     def _folders_changed(self) -> None:
-        self._refresh_folders()
         self.settings_changed.emit()
         self.folders_changed.emit()
+        self._refresh_folders()
 
     @Slot(str)
     def _on_folder_chosen(self, folder: str) -> None:
@@ -132,7 +134,7 @@ class SettingsDesk(QObject):
             return
         if self._is_downloading():
             self._window.models.show_status("Pause the downloads first: they are written to this folder.")
-        elif old.is_dir() and any(old.iterdir()):
+        elif _has_files(old):
             self._ask_whether_to_move(old, new)
         else:
             self._use_folder(new)
@@ -161,9 +163,10 @@ class SettingsDesk(QObject):
         self._library.move(new, self._save, self._on_moved, self._on_move_failed)
 
     def _on_moved(self, left: list[Path]) -> None:
-        new, self._new_folder = self._new_folder, None
+        old, new, self._new_folder = models_folder(self._values), self._new_folder, None
         self._window.models.show_moving(None)
         if new is not None:
+            self.folder_moved.emit(old, new)
             self._use_folder(new)
         if left:
             text = f"{len(left)} files could not be deleted in the old folder; they are in the new one too."
@@ -202,10 +205,10 @@ class SettingsDesk(QObject):
     @Slot()
     def ask_for_token(self) -> None:
         """Let the user enter the access token."""
-        if problem := self._hub.endpoint_problem():
-            self._window.network.show_endpoint_problem(problem)
+        if self._hub.endpoint_problem():
+            self.show_network()
             return
-        dialog = TokenDialog(self._hub.network.endpoint, self._window if self._window.isVisible() else None)
+        dialog = TokenDialog(self._hub.network.endpoint, QApplication.activeWindow())
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.accepted.connect(lambda: self._hub.set_token(dialog.token(), self._show_token, self._on_token_failed))
         dialog.open()
@@ -214,7 +217,14 @@ class SettingsDesk(QObject):
         self._window.network.show_token(kept in ("keyring", "memory"), _KEPT[kept])
 
     def _on_token_failed(self, error: KnownError) -> None:
-        self._window.network.show_token(True, str(error))
+        if not self._window.isVisible():
+            self.show_network()
+
+        def show(kept: Kept) -> None:
+            self._show_token(kept)
+            self._window.network.show_token_problem(str(error))
+
+        self._hub.token_kept(show)
 
     @Slot()
     def _refresh_traffic(self) -> None:
@@ -226,3 +236,10 @@ class SettingsDesk(QObject):
             for one in self._hub.traffic()
         ]
         self._window.network.show_traffic(rows)
+
+
+def _has_files(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except OSError:
+        return False  # it is not there now, so nothing can be moved out of it

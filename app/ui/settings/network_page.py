@@ -28,12 +28,13 @@ from app.ui.theme import SPACING
 from app.ui.widgets import explain, label
 
 PURPOSES = (
-    ("Search", "the words you typed and the sort order, to the model site"),
-    ("A repository's page", "its name, to list its files, sizes and licence"),
-    ("The beginning of a model file", "its name, to say before the download whether it fits"),
-    ("A download", "the names of the files, and your access token where the repository asks for one"),
+    ("Search", "sends the words you typed and the sort order"),
+    ("Model page", "sends the name of a repository, to list its files, sizes and licence"),
+    ("Model header", "sends the name of a file and reads its beginning, to compare vocabularies before a download"),
+    ("Download", "sends the names of the files"),
 )
-"""All there is: what Slipstream asks the network for, and what it sends for that."""
+"""All there is, named as the list of the traffic names it, and what is sent for it."""
+_TOKEN_SENT = "Your access token goes with these, if you entered one, and to nobody else."
 _MB = 1_000_000
 _LIMIT_MB = 10_000
 
@@ -84,16 +85,19 @@ class NetworkPage(QWidget):
         self._to_mirror = QCheckBox("Send the access token to this mirror too")
         self._token = label(wraps=True)
         self._set_token = QPushButton("Enter a token…")
+        self._token_problem = label(role="bad", wraps=True)
         self._forget_token = QPushButton("Remove")
         self._forget_token.setAccessibleName("Remove the access token")
         for button in (self._set_token, self._forget_token):
             button.setAutoDefault(False)
         self._parallel = Whole(1, 8)
         self._limit = Whole(0, _LIMIT_MB, 1, "no limit")
+        self._limit.setSuffix(" MB/s")
         self._traffic = _TrafficTable()
         self._lay_out()
         self._connect()
         self.show_endpoint_problem("")
+        self.show_token(False, "")
 
     # ------------------------------------------------------------ what is shown
 
@@ -112,6 +116,12 @@ class NetworkPage(QWidget):
         self._token.setText(where)
         self._set_token.setText("Replace…" if is_set else "Enter a token…")
         self._forget_token.setVisible(is_set)
+        self.show_token_problem("")
+
+    def show_token_problem(self, text: str) -> None:
+        """Why the token could not be kept or removed; empty where it could."""
+        self._token_problem.setText(text)
+        self._token_problem.setVisible(bool(text))
 
     def show_endpoint_problem(self, text: str) -> None:
         """Why the address cannot be used; empty where it can."""
@@ -128,7 +138,7 @@ class NetworkPage(QWidget):
         fields = FieldTable()
         fields.layout().setContentsMargins(0, 0, 0, 0)  # type: ignore[union-attr]
         fields.add("At the same time", self._parallel, "Files that are downloaded beside each other.")
-        fields.add("Limit", self._limit, "Megabytes a second for all downloads together. 0 is no limit.")
+        fields.add("Limit", self._limit, "For all downloads together. 0 is no limit.")
         token = QHBoxLayout()
         token.setSpacing(2 * SPACING)
         token.addWidget(self._token, 1)
@@ -150,6 +160,7 @@ class NetworkPage(QWidget):
         column.addSpacing(2 * SPACING)
         column.addWidget(label("Access token for gated models", "heading"))
         column.addLayout(token)
+        column.addWidget(self._token_problem)
         column.addSpacing(2 * SPACING)
         column.addWidget(label("Downloads", "heading"))
         column.addWidget(fields)
@@ -157,7 +168,8 @@ class NetworkPage(QWidget):
         column.addWidget(label("What goes over the network", "heading"))
         column.addWidget(_help("Only what you start, and only this. Nothing you write in a chat leaves this computer."))
         for name, sent in PURPOSES:
-            column.addWidget(label(f"•  {name}: sends {sent}.", wraps=True))
+            column.addWidget(label(f"{name}: {sent}.", wraps=True))
+        column.addWidget(_help(_TOKEN_SENT))
         column.addSpacing(SPACING)
         column.addWidget(self._traffic, 1)
 
