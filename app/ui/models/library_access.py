@@ -44,7 +44,8 @@ def models_folder(values: Settings) -> Path:
 
 
 class LibraryAccess(QObject):
-    """One for the app. Everything slow happens in one thread, in the order it was asked for.
+    """One for the app. What takes moments happens in one thread in the order it was asked for, what takes minutes (a
+    checksum, a move) in another.
 
     Attributes:
         origins, trials: What is known of downloaded files and of pairs; safe from any thread.
@@ -72,6 +73,7 @@ class LibraryAccess(QObject):
         self._library = self._make_library()
         self._entries: list[LibraryEntry] = []
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="library")
+        self._slow_pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="library-files")
         self._bell = Doorbell(self)
         self._stop = threading.Event()
         self._closed = threading.Event()
@@ -116,6 +118,10 @@ class LibraryAccess(QObject):
         known = {folder.path for folder in self._library.folders()}
         self._run(found_folders, lambda found: done([one for one in found if one.path not in known]), None)
 
+    def compute(self, function: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Work something out that would keep the window waiting."""
+        self._run(function, done, None)
+
     def rank(self, target: LibraryEntry, done: Callable[[list[RankedDraft]], None]) -> None:
         """All other models as drafts for ``target``, the most promising first."""
         library, entries = self._library, self.entries()
@@ -134,7 +140,7 @@ class LibraryAccess(QObject):
     def verify(self, entry: LibraryEntry, done: Callable[[bool | None], None], failed: Failed) -> None:
         """Whether its files are what was downloaded; `progressed` tells how far it is."""
         self._begin()
-        self._run(lambda: verify(entry, self.origins, self._tell, self._is_stopped), done, failed)
+        self._run(lambda: verify(entry, self.origins, self._tell, self._is_stopped), done, failed, self._slow_pool)
 
     def delete(self, entry: LibraryEntry, done: Callable[[int], None], failed: Failed) -> None:
         """``done`` gets the bytes freed."""
@@ -161,7 +167,7 @@ class LibraryAccess(QObject):
 
             return move_folder(old, new, switch, self._tell, self._is_stopped)
 
-        self._run(move, done, failed)
+        self._run(move, done, failed, self._slow_pool)
 
     def note_use(self, *files: str) -> None:
         """These were loaded just now."""
@@ -175,7 +181,8 @@ class LibraryAccess(QObject):
         """End everything; what was found out is kept."""
         self._closed.set()
         self._stop.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._pool, self._slow_pool):
+            pool.shutdown(wait=True, cancel_futures=True)
 
     # ------------------------------------------------------------ inside
 
@@ -189,7 +196,13 @@ class LibraryAccess(QObject):
             usage=self._usage,
         )
 
-    def _run(self, function: Callable[[], T], done: Callable[[T], None] | None, failed: Failed | None) -> None:
+    def _run(
+        self,
+        function: Callable[[], T],
+        done: Callable[[T], None] | None,
+        failed: Failed | None,
+        pool: ThreadPoolExecutor | None = None,
+    ) -> None:
         if self._closed.is_set():
             return
 
@@ -199,7 +212,7 @@ class LibraryAccess(QObject):
             except Cancelled:
                 raise KnownError("Stopped.") from None
 
-        self._bell.when_done(self._pool.submit(call), done, failed)
+        self._bell.when_done((pool or self._pool).submit(call), done, failed)
 
     def _judged(self, entries: list[LibraryEntry]) -> tuple[list[LibraryEntry], dict[str, FitBadge]]:
         machine = self._machine()

@@ -17,6 +17,7 @@ from app.models.text import printable, size_text
 from app.settings import Settings
 from app.ui.models import library_wording as wording
 from app.ui.models.library_access import LibraryAccess, models_folder
+from app.ui.models.library_list import LibraryRow
 from app.ui.models.library_tab import LibraryTab
 from app.ui.models.reveal import reveal
 
@@ -81,12 +82,17 @@ class LibraryDesk(QObject):
     @Slot()
     def refresh(self) -> None:
         """Show what is known now: after a look, a trial, or when memory has changed."""
-        entries, now = self._access.entries(), time.time()
-        text = wording.summary(entries, _free(models_folder(self._values)))
-        self._tab.show_rows(
-            [wording.row_of(entry, self._access.fit(entry), now) for entry in entries],
-            "\n".join([text, *self._access.notices()]),
-        )
+        access, folder = self._access, models_folder(self._values)
+        entries, now = access.entries(), time.time()
+
+        def make() -> tuple[list[LibraryRow], str]:
+            rows = [wording.row_of(entry, access.fit(entry), now) for entry in entries]
+            return rows, "\n".join([wording.summary(entries, _free(folder)), *access.notices()])
+
+        access.compute(make, self._show_rows)
+
+    def _show_rows(self, made: tuple[list[LibraryRow], str]) -> None:
+        self._tab.show_rows(*made)
         self._show_page()
 
     # ------------------------------------------------------------ the page

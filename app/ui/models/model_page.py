@@ -25,7 +25,7 @@ from app.ui.theme import SPACING
 from app.ui.widgets import clear_layout, label, plain_tooltip, small_button
 
 _NOTHING = "Choose a model to see what it is and which drafts fit it."
-FIRST_DRAFTS = 8
+FIRST_DRAFTS = 5
 """Rows that are shown at once, of the drafts that fit and of the others; the rest when asked for."""
 
 
