@@ -12,11 +12,11 @@ import pytest
 
 from app import cli
 from app.commands.models import plan
+from app.models.library.usage import Usage
 from app.models.machine import Machine
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origin, Origins
 from app.models.trials import FILE_NAME, FileKey, Trial, Trials
-from app.models.usage import Usage
 from tests.support.command_line import slipstream
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model

@@ -12,8 +12,8 @@ import msgspec
 from app import paths
 from app.errors import KnownError
 from app.models.gguf import read_header
-from app.models.library import Library, open_library
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
+from app.models.library.library import Library, open_library
 from app.models.text import printable
 from app.settings import Settings, SettingsFile
 

@@ -15,7 +15,7 @@ from app.models.downloads.queue import DownloadQueue
 from app.models.downloads.wording import figures
 from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
-from app.models.library import own_folder
+from app.models.library.library import own_folder
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origins
 from app.settings import Settings

@@ -9,9 +9,9 @@ from typing import get_args
 
 from app.commands.inspect import as_text
 from app.commands.models import choosing
-from app.models.folders import ModelFolder, found_folders
-from app.models.library_entry import LibraryEntry
-from app.models.library_view import SortKey, in_order, matching
+from app.models.library.entry import LibraryEntry
+from app.models.library.folders import ModelFolder, found_folders
+from app.models.library.view import SortKey, in_order, matching
 from app.models.text import count_text, printable, size_text
 
 

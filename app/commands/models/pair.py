@@ -12,7 +12,7 @@ import msgspec
 from app import paths
 from app.commands.inspect import as_text
 from app.commands.models import choosing
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
 from app.models.ranking import Judge, RankedDraft, rank_drafts
 from app.models.text import printable, size_text
 from app.models.trials import FILE_NAME, Trials

@@ -13,7 +13,7 @@ from app.commands.models import choosing
 from app.commands.options import whole
 from app.engine.protocol import MAX_CONTEXT_LENGTH
 from app.errors import KnownError
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
 from app.models.machine import Machine, machine_now
 from app.models.memory import ALL_LAYERS, KvType, ModelShape
 from app.models.plan import Plan, Wishes, alternatives, make_plan

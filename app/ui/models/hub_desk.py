@@ -16,7 +16,7 @@ from app.models.hub.catalog import Catalog, CatalogPair, load_catalog
 from app.models.hub.drafts import DraftCandidate
 from app.models.hub.items import item_of
 from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
 from app.models.machine import Machine
 from app.models.shape import shape_of
 from app.models.text import printable, size_text

@@ -14,19 +14,19 @@ from PySide6.QtCore import QObject, Signal
 from app import paths
 from app.errors import Cancelled, KnownError
 from app.models import trials as kept_trials
-from app.models import usage as kept_usage
-from app.models.folders import ModelFolder, found_folders
-from app.models.library import Library, own_folder
-from app.models.library_entry import LibraryEntry
-from app.models.library_index import FILE_NAME as INDEX_FILE
+from app.models.library import usage as kept_usage
+from app.models.library.entry import LibraryEntry
+from app.models.library.folders import ModelFolder, found_folders
+from app.models.library.index import FILE_NAME as INDEX_FILE
+from app.models.library.library import Library, own_folder
+from app.models.library.moving import move_folder
+from app.models.library.usage import Usage
+from app.models.library.verifying import verify
 from app.models.machine import Machine
-from app.models.moving import move_folder
 from app.models.origins import FILE_NAME as ORIGINS_FILE
 from app.models.origins import Origins
 from app.models.ranking import Judge, RankedDraft, rank_drafts
 from app.models.trials import Trials
-from app.models.usage import Usage
-from app.models.verifying import verify
 from app.settings import Settings
 from app.ui.background import Doorbell
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge, badge_for

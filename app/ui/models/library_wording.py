@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
 from app.models.ranking import RankedDraft
 from app.models.text import count_text, printable, size_text
 from app.models.trials import Trial

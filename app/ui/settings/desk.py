@@ -10,8 +10,8 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
 
 from app.errors import KnownError
-from app.models.folders import ModelFolder
 from app.models.hub.tokens import Kept
+from app.models.library.folders import ModelFolder
 from app.models.text import printable
 from app.settings import Settings
 from app.ui.models.hub_access import HubAccess

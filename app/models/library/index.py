@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from app.models.folders import FolderKind
 from app.models.json_file import JsonFile, Versioned
+from app.models.library.folders import FolderKind
+from app.models.library.summary import ModelSummary
 from app.models.pairing import Difference
-from app.models.summary import ModelSummary
 
 FILE_NAME = "library.json"
 READER = 1

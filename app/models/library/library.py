@@ -14,19 +14,19 @@ from pathlib import Path
 
 from app import paths
 from app.errors import KnownError
-from app.models.folder_walk import FoundFile, split_name
-from app.models.folders import FolderKind, ModelFolder, extra_folder
 from app.models.gguf import read_header
-from app.models.library_entry import LibraryEntry, entry_of
-from app.models.library_index import FILE_NAME as INDEX_NAME
-from app.models.library_index import LibraryIndex
-from app.models.library_scan import Scan, read_record, stamps_of
+from app.models.library.entry import LibraryEntry, entry_of
+from app.models.library.folders import FolderKind, ModelFolder, extra_folder
+from app.models.library.index import FILE_NAME as INDEX_NAME
+from app.models.library.index import LibraryIndex
+from app.models.library.scan import Scan, read_record, stamps_of
+from app.models.library.usage import FILE_NAME as USAGE_NAME
+from app.models.library.usage import Usage
+from app.models.library.walk import FoundFile, split_name
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origins
 from app.models.pairing import Difference
 from app.models.text import printable
-from app.models.usage import FILE_NAME as USAGE_NAME
-from app.models.usage import Usage
 
 
 class Library:
@@ -139,7 +139,7 @@ class Library:
     def moved(self, old: Path, new: Path) -> None:
         """The files of the folder ``old`` are in ``new`` now: what is known of them stays known.
 
-        To be called after `app.models.moving.move_folder`. Raises `KnownError` if the disk does not let us keep it.
+        For the ``switch`` of `app.models.library.moving.move_folder`. Raises `KnownError` if it cannot be kept.
         """
         with self._lock:
             self._index.moved(old, new)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from app.errors import Cancelled
 from app.models.architectures import is_part_of_model
-from app.models.folder_walk import FoundFile, split_name, walk
-from app.models.folders import ModelFolder
 from app.models.gguf import ModelFileError, check_loadable, read_header
-from app.models.library_entry import LibraryEntry, entry_of
-from app.models.library_index import READER, LibraryIndex, Record, Stamp
+from app.models.library.entry import LibraryEntry, entry_of
+from app.models.library.folders import ModelFolder
+from app.models.library.index import READER, LibraryIndex, Record, Stamp
+from app.models.library.summary import summary_of
+from app.models.library.walk import FoundFile, split_name, walk
 from app.models.origins import Origin
-from app.models.summary import summary_of
 from app.models.text import printable
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from app.errors import Cancelled, KnownError
-from app.models import library_scan
 from app.models.gguf import GgufHeader, ModelFileError, read_header
-from app.models.library import open_library
-from app.models.summary import summary_of
-from app.models.usage import Usage
+from app.models.library import scan as library_scan
+from app.models.library.library import open_library
+from app.models.library.summary import summary_of
+from app.models.library.usage import Usage
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model, make_vocabulary_file
 from tests.support.library_parts import library, small_model, titles
 
@@ -151,7 +151,7 @@ def test_folders_too_deep_or_too_full_are_bounded(tmp_path: Path, monkeypatch: p
     small_model(tmp_path / "models/1/2/3/4/5/6/7/8/9/too-deep.gguf")
     shown = library(tmp_path)
     assert titles(shown.scan()) == ["deep"] and shown.notices == []
-    monkeypatch.setattr("app.models.folder_walk.MAX_FILES", 2)
+    monkeypatch.setattr("app.models.library.walk.MAX_FILES", 2)
     for name in ("a", "b", "c"):
         small_model(tmp_path / f"models/{name}.gguf")
     assert len(shown.scan()) == 2

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from app.errors import Cancelled, KnownError
-from app.models import library_scan
-from app.models.moving import move_folder
+from app.models.library import scan as library_scan
+from app.models.library.moving import move_folder
 from tests.support.library_parts import library, small_model, titles
 
 Moved = dict[str, bytes]

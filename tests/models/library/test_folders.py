@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.models.folders import FolderKind, extra_folder, found_folders
-from app.models.verifying import verify
+from app.models.library.folders import FolderKind, extra_folder, found_folders
+from app.models.library.verifying import verify
 from tests.support.library_parts import library, ollama_manifest, small_model, titles
 
 

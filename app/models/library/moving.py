@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import Cancelled, KnownError
-from app.models.hashing import CHUNK, Progress, sha256_of
+from app.models.library.hashing import CHUNK, Progress, sha256_of
 from app.models.text import printable, size_text
 
 _COPYING = ".moving"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import KnownError
-from app.models.hashing import Progress, sha256_of
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
+from app.models.library.hashing import Progress, sha256_of
 from app.models.origins import Origins
 from app.models.text import printable
 
