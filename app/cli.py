@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.add(commands.add_parser("compare", help="compare plain with drafted decoding by kind of text"))
     self_draft.add(commands.add_parser("self-draft", help="experimental: cut a draft from a target's first layers"))
     inspect.add(commands.add_parser("inspect", help="say what a GGUF file is, and whether two fit as a pair"))
-    models.add(commands.add_parser("models", help="the models on this machine: list, pair, verify, remove …"))
+    models.add(commands.add_parser("models", help="the models on this machine, and more: list, search, get, pair …"))
     return parser
 
 

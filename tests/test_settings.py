@@ -67,6 +67,13 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "last_pair": Pair("/m/ü.gguf", "/m/d.gguf"),
         "recent_pairs": [Pair("/m/ü.gguf", "/m/d.gguf"), Pair("C:\\m.gguf")],
         "last_chat_id": "abc",
+        "models_folder": "/m",
+        "extra_folders": ["/ü", "D:\\models"],
+        "offline": True,
+        "hub_endpoint": "https://mirror.example",
+        "token_to_mirror": True,
+        "parallel_downloads": 4,
+        "download_limit": 5_000_000,
     }
     defaults = Settings()
     assert set(changed) == set(Settings.__struct_fields__)

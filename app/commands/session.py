@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -110,6 +111,7 @@ def show_load_progress(event: LoadProgressed) -> None:
 def show_progress(text: str) -> None:
     """One line on a terminal, written over; nothing where stderr is a file or a pipe."""
     if sys.stderr.isatty():
+        text = text[: shutil.get_terminal_size().columns - 1]  # what is wrapped cannot be written over
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 

@@ -123,9 +123,13 @@ class KeptCaches:
         """Give up ``entry``."""
         self._entries.remove(entry)
 
+    def held_bytes(self) -> int:
+        """Bytes of memory in use; may be asked from another thread."""
+        return sum(entry.size for entry in tuple(self._entries))
+
     def trim(self) -> None:
         """Give up the least recently used until the rest keeps to the limit; the large ones go to disk."""
-        while sum(entry.size for entry in self._entries) > self.limit:
+        while self.held_bytes() > self.limit:
             entry = self._entries.pop(0)
             unwritten = self.files.unwritten_bytes() if self.files else 0  # it holds memory until it is written
             if not unwritten or unwritten + entry.size <= self.limit // 2:

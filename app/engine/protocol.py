@@ -419,7 +419,8 @@ class MemoryRead(_Struct, frozen=True, kw_only=True, tag="memory_read"):
     devices: list[Device] = []
     """As in `Hello`, with their memory as it is now."""
     own_bytes: int = 0
-    """System memory the engine holds more than right after its start, files left out: the next load gets it back."""
+    """System memory the engine holds more than right after its start, files and kept chats left out: what the next load
+    gets back."""
 
 
 Event = (

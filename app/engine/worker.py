@@ -116,8 +116,7 @@ class Worker:
                 idle = time.monotonic() - self._engine.last_progress if self._busy else 0.0
                 self._send(Pong(busy=self._busy, seconds_since_progress=max(idle, 0.0)))
             case ReadMemory():
-                own = max(private_bytes() - self._bytes_at_start, 0)
-                self._send(MemoryRead(devices=devices(), own_bytes=own))
+                self._send(MemoryRead(devices=devices(), own_bytes=self._own_bytes()))
             case Cancel():
                 self._cancel()
             case Quit():
@@ -130,6 +129,9 @@ class Worker:
                 self._enqueue(command)
             case _:
                 self._enqueue(command)
+
+    def _own_bytes(self) -> int:
+        return max(private_bytes() - self._bytes_at_start - self._kept.held_bytes(), 0)
 
     def _enqueue(self, command: Command) -> None:
         self._received += 1

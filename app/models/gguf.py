@@ -141,7 +141,7 @@ def read_header_from(source: Source, path: Path) -> GgufHeader:
     if split is not None and split.files and split.number == 1 and not split.missing:
         for number, part in enumerate(split.files[1:], 2):
             part_raw, part_size = _read_raw(source, part)
-            _check_part(part, part_raw.values, number, split.count)
+            _check_part(part, part_raw.values, number)
             tensors += part_raw.tensors
             size += part_size
         _check_together(path, raw.values, tensors)
@@ -223,11 +223,11 @@ def _split(source: Source, path: Path, values: Mapping[str, Value]) -> Split | N
     return Split(number, count, files, tuple(file for file in files if not source.has(file)))
 
 
-def _check_part(part: Path, values: Mapping[str, Value], number: int, count: int) -> None:
+def _check_part(part: Path, values: Mapping[str, Value], number: int) -> None:
     """The files of two models may have been mixed up."""
-    said = _whole(values, "split.no") + 1, _whole(values, "split.count")
-    if said != (number, count):
-        raise ModelFileError(part, f"does not say of itself that it is part {number} of {count}, as its name does.")
+    said = _whole(values, "split.no") + 1
+    if said != number:
+        raise ModelFileError(part, f"is called part {number} of a model, but says that it is part {said}.")
 
 
 def _check_together(path: Path, values: Mapping[str, Value], tensors: list[Tensor]) -> None:

@@ -40,7 +40,7 @@ _PROCESS_BYTES = 4 * 1024 * 1024
 _MOST_SNAPSHOTS, _LEAST_SNAPSHOTS, _SNAPSHOT_SHARE = 8, 2, 8
 """As `app.engine.loading` chooses them."""
 _MARKS = 2
-"""Copies of a running state: one while guesses are out, one of an earlier question."""
+"""Copies of a running state in system memory: one while guesses are out, one of an earlier question."""
 _REPACKED_X86 = frozenset({"Q4_0", "Q4_K", "IQ4_NL", "MXFP4"})
 _REPACKED_ARM = _REPACKED_X86 | {"Q5_K", "Q6_K", "Q8_0"}
 
@@ -98,13 +98,13 @@ def estimate(
     """What a pair takes with ``context_length`` tokens (at least 1) of cache for each of its models.
 
     GPU layers are counted as llama.cpp counts them: the output first, then layers from the last to the first;
-    `ALL_LAYERS` is all of them.
+    `ALL_LAYERS` is all of them. ``batch_size`` is `LoadSettings.micro_batch_size`.
     """
     cells = _rounded(max(context_length, 1))
     batch = min(batch_size, cells)
-    model = _Model(target, cells, batch, kv_type, _TARGET_OUTPUTS, target_gpu_layers)
+    model = _Model(target, cells, batch, kv_type, _TARGET_OUTPUTS, target_gpu_layers, _snapshots(target))
     system, gpu = model.system(), model.gpu()
-    system.kv += _kept_states(target)
+    system.kv += _MARKS * _state(target)
     repacked = model.repacked()
     draft_system, draft_gpu = _Place(), _Place()
     if draft is not None:
@@ -135,13 +135,21 @@ class _Model:
     """One model of the pair as it would be loaded."""
 
     def __init__(
-        self, shape: ModelShape, cells: int, batch: int, kv_type: KvType, outputs: int, gpu_layers: int
+        self,
+        shape: ModelShape,
+        cells: int,
+        batch: int,
+        kv_type: KvType,
+        outputs: int,
+        gpu_layers: int,
+        snapshots: int = 0,
     ) -> None:
         self._shape = shape
         self._cells = cells
         self._batch = batch
         self._block = _KV_BLOCKS[kv_type]
         self._outputs = outputs
+        self._states = 1 + snapshots
         slots = shape.gpu_slots
         self._on_gpu = slots if gpu_layers < 0 else min(gpu_layers, slots)
         first = slots - self._on_gpu
@@ -150,7 +158,7 @@ class _Model:
     def system(self) -> _Place:
         """What it takes in system memory."""
         shape = self._shape
-        output = 0 if self._on_gpu or shape.tied else shape.output_weights
+        output = 0 if self._on_gpu else shape.output_weights
         weights = shape.input_weights + output + sum(layer.weights for layer in self._system_layers)
         return _Place(weights, self._kv(self._system_layers), self._buffers() + self._tables())
 
@@ -158,7 +166,8 @@ class _Model:
         """What it takes on GPUs."""
         if not self._on_gpu:
             return _Place()
-        weights = self._shape.output_weights + sum(layer.weights for layer in self._gpu_layers)
+        output = self._shape.output_weights + self._shape.tied_weights
+        weights = output + sum(layer.weights for layer in self._gpu_layers)
         return _Place(weights, self._kv(self._gpu_layers), self._graph())
 
     def repacked(self) -> int:
@@ -169,9 +178,8 @@ class _Model:
 
     def _kv(self, layers: list[Layer]) -> int:
         numbers, size = self._block
-        return sum(
-            self._cells_of(layer) * (layer.keys + layer.values) * size // numbers + layer.state for layer in layers
-        )
+        cached = sum(self._cells_of(layer) * (layer.keys + layer.values) * size // numbers for layer in layers)
+        return cached + self._states * sum(layer.state for layer in layers)
 
     def _cells_of(self, layer: Layer) -> int:
         """Tokens kept. Beside a running state windows are kept whole, or it could not be gone back to."""
@@ -210,14 +218,18 @@ class _Model:
         return nodes * _BYTES_PER_NODE + shape.vocabulary * _BYTES_PER_TOKEN + shape.merges * _BYTES_PER_MERGE
 
 
-def _kept_states(target: ModelShape) -> int:
-    """Bytes of the snapshots and copies of a running state the engine keeps beside it."""
-    state = sum(layer.state for layer in target.layers)
-    if not state:
+def _state(shape: ModelShape) -> int:
+    """Bytes of one running state of all layers."""
+    return sum(layer.state for layer in shape.layers)
+
+
+def _snapshots(target: ModelShape) -> int:
+    """How many snapshots of a running state the engine lets llama.cpp keep."""
+    state = _state(target)
+    if not state or target.architecture not in KEEPS_STATES:
         return 0
-    most = target.weights // _SNAPSHOT_SHARE // state if target.architecture in KEEPS_STATES else 0
-    snapshots = min(most, _MOST_SNAPSHOTS) if most >= _LEAST_SNAPSHOTS else 0
-    return (snapshots + _MARKS) * state
+    most = target.weights // _SNAPSHOT_SHARE // state
+    return min(most, _MOST_SNAPSHOTS) if most >= _LEAST_SNAPSHOTS else 0
 
 
 def _rounded(tokens: int) -> int:

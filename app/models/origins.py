@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import filelock
 import msgspec
 
 from app.errors import KnownError
@@ -14,6 +17,7 @@ from app.files import broken_name, write_whole
 
 FILE_NAME = "origins.json"
 _VERSION = 1
+_LOCK_S = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -39,11 +43,17 @@ class _File(msgspec.Struct):
 
 
 class Origins:
-    """The origins in one file, by absolute path; safe from any thread. A broken file is moved aside."""
+    """The origins in one file, by absolute path. A broken file is moved aside.
+
+    Safe from any thread, and beside other processes. What was read is kept as long as the file does not change.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._lock = threading.Lock()
+        self._stamp: tuple[int, int, int] | None = None
+        """When, how large and which file it was that held `_known`."""
+        self._known: Mapping[str, Origin] = {}
 
     def get(self, path: Path) -> Origin | None:
         """The origin of a file, ``None`` where it is not known."""
@@ -57,50 +67,62 @@ class Origins:
 
     def put(self, path: Path, origin: Origin) -> None:
         """Keep a file's origin, in place of an earlier one. Raises `KnownError` if the disk does not let us."""
-        with self._lock:
-            self._write(self._read() | {_key(path): origin})
+        with self._changing() as origins:
+            origins[_key(path)] = origin
 
     def remove(self, path: Path) -> None:
         """Forget a file's origin. Raises as `put`."""
-        with self._lock:
-            origins = self._read()
-            if origins.pop(_key(path), None) is not None:
-                self._write(origins)
+        with self._changing() as origins:
+            origins.pop(_key(path), None)
 
     def moved(self, old_root: Path, new_root: Path) -> None:
         """The files below ``old_root`` are now below ``new_root``. Raises as `put`."""
         old = Path(_key(old_root))
-        with self._lock:
-            origins = self._read()
-            changed = {
-                _key(new_root / Path(path).relative_to(old)) if Path(path).is_relative_to(old) else path: origin
-                for path, origin in origins.items()
-            }
-            if changed != origins:
-                self._write(changed)
+        with self._changing() as origins:
+            for path in [path for path in origins if Path(path).is_relative_to(old)]:
+                origins[_key(new_root / Path(path).relative_to(old))] = origins.pop(path)
 
-    def _read(self) -> dict[str, Origin]:
-        # Each time: another process may have written.
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[dict[str, Origin]]:
+        """The origins to be changed; they are written if they are others afterwards."""
         try:
-            content = msgspec.json.decode(self._file.read_bytes(), type=_File)
-        except FileNotFoundError:
-            return {}
+            with self._lock, filelock.FileLock(f"{self._file}.lock", timeout=_LOCK_S):
+                origins = dict(self._load())
+                yield origins
+                if origins != self._known:
+                    write_whole(
+                        self._file, msgspec.json.format(msgspec.json.encode(_File(_VERSION, origins)), indent=1)
+                    )
+        except OSError as error:  # filelock.Timeout is one
+            raise KnownError(f"Where a file came from could not be kept: {error.strerror or error}.") from error
+
+    def _read(self) -> Mapping[str, Origin]:
+        try:
+            return self._load()
         except OSError as error:
             _log.warning("The origins of files cannot be read: %s", error)
             return {}
+
+    def _load(self) -> Mapping[str, Origin]:
+        """What the file holds now. Raises `OSError`."""
+        try:
+            status = self._file.stat()
+            stamp = status.st_mtime_ns, status.st_size, status.st_ino
+            if stamp != self._stamp:
+                self._known = self._decoded(self._file.read_bytes())
+                self._stamp = stamp
+        except FileNotFoundError:
+            self._known, self._stamp = {}, None
+        return self._known
+
+    def _decoded(self, content: bytes) -> dict[str, Origin]:
+        try:
+            return msgspec.json.decode(content, type=_File).origins
         except (msgspec.MsgspecError, RecursionError) as error:
             aside = broken_name(self._file)
             self._file.replace(aside)
             _log.warning("%s could not be understood (%s); kept as %s", self._file.name, error, aside.name)
             return {}
-        return content.origins
-
-    def _write(self, origins: dict[str, Origin]) -> None:
-        content = msgspec.json.format(msgspec.json.encode(_File(_VERSION, origins)), indent=1)
-        try:
-            write_whole(self._file, content)
-        except OSError as error:
-            raise KnownError(f"Where a file came from could not be kept: {error.strerror or error}.") from error
 
 
 def _key(path: Path) -> str:

@@ -37,6 +37,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     keep_draft: bool = False
     """Rather no plan than one without the draft."""
     batch_size: int = DEFAULT_BATCH
+    """`LoadSettings.micro_batch_size`."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,18 +181,21 @@ class _Planner:
     def _with_most_layers(self, ways: _Ways, draft_layers: int) -> Plan:
         if ways.target_layers is not None:
             return self._plan(ways, ways.target_layers, draft_layers)
-        if not self._devices:
-            return self._plan(ways, ALL_LAYERS, draft_layers)
-        low, high = 0, self._target.gpu_slots
+        whole = self._plan(ways, ALL_LAYERS, draft_layers)
+        if not self._devices or self._has_room(whole.estimate):
+            return whole
+        low, high = 0, self._target.gpu_slots - 1
         while low < high:
             middle = (low + high + 1) // 2
-            if self._gpu_fits(self._estimate(ways, middle, draft_layers)):
+            if self._has_room(self._estimate(ways, middle, draft_layers)):
                 low = middle
             else:
                 high = middle - 1
-        plan = self._plan(ways, ALL_LAYERS if low == self._target.gpu_slots else low, draft_layers)
-        # Where the GPU's memory is the system's, what does not fit beside a GPU may fit without it.
-        return plan if plan.fits or not self._shared or not low else self._plan(ways, 0, draft_layers)
+        return self._plan(ways, low, draft_layers)
+
+    def _has_room(self, found: MemoryEstimate) -> bool:
+        """Whether so many layers can be on the GPU. Where its memory is the system's, all of it has to fit there."""
+        return self._fits(found) if self._shared else self._gpu_fits(found)
 
     def _plan(self, ways: _Ways, target_layers: int, draft_layers: int) -> Plan:
         found = self._estimate(ways, target_layers, draft_layers)
@@ -232,10 +236,10 @@ class _Planner:
 
     def reason(self, plan: Plan, wished: Plan | None) -> str:
         """Why ``plan``; ``wished`` is what came first and did not fit."""
-        takes = f"{size_text(plan.needed)} of {size_text(self._room())}"
+        takes = self._takes_of(plan.estimate)
         given_up = self._given_up(plan)
         if given_up and wished is not None:
-            return f"{given_up}: {self._numbers(wished)}. This way it takes {takes}."
+            return f"{given_up}: {self._numbers(wished)}."
         if not self._devices:
             return f"Runs on the processor: takes {takes}."
         slots = self._target.gpu_slots
@@ -257,8 +261,11 @@ class _Planner:
             where, needs, room = "", found.system.total + (found.gpu.total if self._shared else 0), self._system_room
         return f"{subject} needs {size_text(needs)}{where}, {size_text(room)} are free"
 
-    def _room(self) -> int:
-        return self._system_room if self._shared else self._system_room + self._gpu_room
+    def _takes_of(self, found: MemoryEstimate) -> str:
+        if self._devices and not self._shared:
+            on_gpu = f"{size_text(found.gpu.total)} of {size_text(self._gpu_room)}"
+            return f"{on_gpu} there and {size_text(found.system.total)} of {size_text(self._system_room)} beside it"
+        return f"{size_text(found.system.total + found.gpu.total)} of {size_text(self._system_room)}"
 
     def _given_up(self, plan: Plan) -> str:
         parts = []
@@ -282,22 +289,29 @@ class _Planner:
         wished = self._wished
         if self.placed(wished).fits:
             return []
-        quantized: list[_Ways] = [wished._replace(kv_type="q8_0")] if self._could_quantize() else []
-        singly = [wished._replace(draft=False)] if wished.draft else []
-        singly += quantized
-        if wished.target_layers is not None:
-            singly.append(wished._replace(target_layers=None))
-        plans = [plan for plan in map(self.placed, singly) if plan.fits]
+        ways = self._without_one_thing()
+        smallest = wished._replace(draft=False, kv_type="q8_0" if self._could_quantize() else wished.kv_type)
+        plans = [plan for plan in map(self.placed, ways) if plan.fits]
+        if not plans and smallest not in ways:
+            plans = [plan for plan in [self.placed(smallest)] if plan.fits]
         if shorter := self._longest(wished):
             plans.append(shorter)
-        if not plans:
-            kv_type: KvType = "q8_0" if quantized else wished.kv_type
-            last = self._longest(_Ways(False, kv_type, wished.context + 1))
-            plans = [last] if last else []
+        if not plans and (last := self._longest(smallest._replace(target_layers=None))):
+            plans = [last]
         return [
             msgspec.structs.replace(plan, sentence=f"{self._given_up(plan)}: {size_text(plan.needed)}")
             for plan in plans
         ]
+
+    def _without_one_thing(self) -> list[_Ways]:
+        """All that can be given up beside the length of the context."""
+        wished = self._wished
+        ways = [wished._replace(draft=False)] if wished.draft else []
+        if self._could_quantize():
+            ways.append(wished._replace(kv_type="q8_0"))
+        if wished.target_layers is not None:
+            ways.append(wished._replace(target_layers=None))
+        return ways
 
     def _could_quantize(self) -> bool:
         return self._wished.kv_type == "f16" and self._takes("q8_0")

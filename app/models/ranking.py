@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.models.gguf import ModelFileError, read_header
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
 from app.models.pairing import LARGE_DRAFT_SHARE, Difference, Verdict, first_difference, judge
 from app.models.tokenizer import Tokenizer
 from app.models.trials import FileKey, Trial, Trials

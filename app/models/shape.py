@@ -90,9 +90,9 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     input_weights: int
     """Token embeddings, which always stay in system memory."""
     output_weights: int
-    """What comes after the last layer; without an output matrix of its own that is the embeddings again."""
-    tied: bool = False
-    """The output matrix is the token embeddings: a second copy on a GPU, none on the processor."""
+    """What comes after the last layer."""
+    tied_weights: int = 0
+    """The token embeddings, where they are the output matrix as well: a second copy on a GPU, none in system memory."""
     by_type: dict[str, int] = {}
     """Matrices by quantization, of those that are multiplied and have rows in groups of eight."""
     skipped: int = 0
@@ -120,8 +120,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def weights(self) -> int:
         """All weights, each counted once."""
-        repeating = sum(layer.weights for layer in self.layers)
-        return repeating + self.input_weights + (0 if self.tied else self.output_weights)
+        return sum(layer.weights for layer in self.layers) + self.input_weights + self.output_weights
 
     @property
     def gpu_slots(self) -> int:
@@ -143,14 +142,13 @@ def shape_of(header: GgufHeader) -> ModelShape:
     embeddings = sum(tensor.size for tensor in outside if tensor.name.startswith("token_embd."))
     inputs = sum(tensor.size for tensor in outside if tensor.name.startswith(_INPUT_TENSORS))
     tied = not any(tensor.name == "output.weight" for tensor in outside)
-    rest = sum(tensor.size for tensor in outside) - inputs
     loaded = [tensor for number in range(facts.trunk) for tensor in names.get(number, [])]
     return ModelShape(
         architecture=header.architecture,
         layers=layers,
         input_weights=inputs,
-        output_weights=rest + (embeddings if tied else 0),
-        tied=tied,
+        output_weights=sum(tensor.size for tensor in outside) - inputs,
+        tied_weights=embeddings if tied else 0,
         by_type=_by_type([*loaded, *outside], tied),
         skipped=sum(tensor.size for number in range(facts.trunk, facts.layers) for tensor in names.get(number, [])),
         tensors=len(header.tensors),

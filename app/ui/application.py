@@ -28,6 +28,8 @@ _qt_log = logging.getLogger("qt")
 
 NO_DISPLAY = "Slipstream found no display for its window; “slipstream generate” talks to a model in the terminal.\n"
 PAINT_OVERDUE_MS = 1000
+SWITCH_INTERVAL_S = 0.001
+"""The window's thread waits so long at most for one that works something out; Python's own value is five times that."""
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
     QtMsgType.QtInfoMsg: logging.INFO,
@@ -62,6 +64,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def make_application(arguments: Sequence[str]) -> QApplication:
     """The QApplication with name, icon and theme."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     application = QApplication([sys.argv[0], *arguments])
     application.setApplicationName("Slipstream")
     application.setApplicationDisplayName("Slipstream")

@@ -136,6 +136,7 @@ class Commands(QObject):
             Action.OPEN_MODELS: self.models_requested.emit,
             Action.LOAD_GUIDE: self._keeper.load_guide,
             Action.LOAD_AGAIN: self._keeper.load_again,
+            Action.LOAD_ANYWAY: self._keeper.load_anyway,
             Action.OPEN_LOGS: open_log_folder,
             Action.ANSWER: self._session.regenerate,
             Action.SAVE_AGAIN: self._session.save_again,

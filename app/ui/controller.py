@@ -201,18 +201,21 @@ class Controller(QObject):
             is_loaded=is_loaded and self.keeper.pair() is not None,
             own_sampling=settings_in_use.own_sampling(self.keeper.pair()),
             library=self.models.door.library(),
+            memory=self.models.memory,
             parent=self._window,
         )
-        dialog.accepted.connect(lambda: self._use(dialog.choice(), reload=dialog.needs_reload))
+        dialog.accepted.connect(
+            lambda: self._use(dialog.choice(), reload=dialog.needs_reload, anyway=dialog.does_not_fit)
+        )
         open_dialog(dialog)
 
-    def _use(self, choice: OpenModelsChoice, *, reload: bool) -> None:
+    def _use(self, choice: OpenModelsChoice, *, reload: bool, anyway: bool) -> None:
         files = settings_in_use.keep_choice(self._settings.values, choice, self.keeper.pair())
         self._apply_settings()
         self._refresh_plain_speed()
         self._save_timer.start()
         if reload:
-            self.keeper.load(files)
+            self.keeper.load(files, anyway=anyway)
 
     @Slot()
     def measure_plain(self) -> None:

@@ -23,6 +23,7 @@ class Action(enum.StrEnum):
     OPEN_MODELS = "open_models"
     LOAD_GUIDE = "load_guide"
     LOAD_AGAIN = "load_again"
+    LOAD_ANYWAY = "load_anyway"
     OPEN_LOGS = "open_logs"
     ANSWER = "answer"
     SAVE_AGAIN = "save_again"
@@ -40,6 +41,7 @@ _LABELS = {
     Action.OPEN_MODELS: "Open models…",
     Action.LOAD_GUIDE: "Load Slipstream Guide",
     Action.LOAD_AGAIN: "Load again",
+    Action.LOAD_ANYWAY: "Load anyway",
     Action.OPEN_LOGS: "Open log folder",
     Action.ANSWER: "Write the answer",
     Action.SAVE_AGAIN: "Save again",
@@ -96,6 +98,18 @@ def engine_stalled(seconds: float) -> Notice:
 
 def load_failed(message: str) -> Notice:
     return Notice("bad", message, (Action.OPEN_MODELS, Action.LOAD_GUIDE))
+
+
+def does_not_fit(numbers: str, *, is_loaded: bool) -> Notice:
+    """``numbers`` is a sentence with what is needed and what is free."""
+    rest = " What was loaded stays." if is_loaded else ""
+    text = f"The models do not fit into the memory that is free: {numbers[:1].lower()}{numbers[1:]}{rest}"
+    return Notice("warning", f"{text} Open models shows what would fit.", (Action.OPEN_MODELS, Action.LOAD_ANYWAY))
+
+
+def loaded_otherwise(sentence: str) -> Notice:
+    """The plan gave something up; ``sentence`` says what and why."""
+    return Notice("info", sentence, (Action.OPEN_MODELS, Action.DISMISS))
 
 
 def load_cancelled() -> Notice:

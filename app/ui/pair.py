@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
 
@@ -26,12 +27,17 @@ from app.ui import notices
 from app.ui.engine_client import CrashTracker, Engine, EngineExit, EngineState
 from app.ui.notices import NoticeBoard
 
+if TYPE_CHECKING:
+    from app.ui.models.load_planner import FittedPair
+
 _log = logging.getLogger(__name__)
 
 GUIDE_NAME = "Slipstream Guide"
 PLAIN_TOKENS = 128
 _STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1)}
 ENGINE_NOTICES = ("engine", "load", "draft", "stall")
+
+Planned = Callable[["FittedPair"], None]
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,10 @@ class PairKeeper(QObject):
         self._files: PairFiles | None = None
         self._pair: PairLoaded | None = None
         self._measure_request = 0
+        self._plan: Callable[[PairFiles, Planned], None] | None = None
+        self._asked = 0
+        """Number of the load asked for last; a plan for an earlier one is dropped."""
+        self._remark = ""
         engine.load_progressed.connect(self._on_load_progressed)
         engine.pair_loaded.connect(self._on_pair_loaded)
         engine.load_failed.connect(self._on_load_failed)
@@ -154,6 +164,10 @@ class PairKeeper(QObject):
 
     # ------------------------------------------------------------ loading
 
+    def plan_with(self, plan: Callable[[PairFiles, Planned], None]) -> None:
+        """Have each pair but the bundled one planned before it is loaded: `app.ui.models.load_planner`."""
+        self._plan = plan
+
     def open_at_start(self, files: PairFiles) -> None:
         """Load a pair at the start of the app, unless it took the app with it the last time."""
         left = self._marker.left_behind()
@@ -165,8 +179,12 @@ class PairKeeper(QObject):
         else:
             self.load(files)
 
-    def load(self, files: PairFiles) -> None:
-        """Load a pair in place of what there is; failures appear as notices."""
+    def load(self, files: PairFiles, *, anyway: bool = False) -> None:
+        """Load a pair in place of what there is; failures appear as notices.
+
+        What does not fit the memory is refused, and stays as it is, unless it shall be loaded ``anyway``.
+        """
+        self._asked += 1
         if files != self._files:
             self._board.remove("slower")  # else it is said until it was read: a restart measures nothing
         self._files = files
@@ -176,12 +194,25 @@ class PairKeeper(QObject):
             notice = notices.guide_missing() if is_bundled else notices.file_missing(missing.name)
             self._board.show("load", notice)
             self._engine.start()
-            return
+        elif self._plan is None or anyway or is_guide(files.target):
+            self._load_now(files)
+        else:
+            number = self._asked
+            self._plan(files, lambda pair: self._on_planned(pair) if number == self._asked else None)
+
+    def _on_planned(self, pair: FittedPair) -> None:
+        if pair.fits:
+            self._load_now(pair.files, pair.remark)
+        else:
+            self._board.show("load", notices.does_not_fit(pair.remark, is_loaded=self._pair is not None))
+
+    def _load_now(self, files: PairFiles, remark: str = "") -> None:
         self.pair_given_up.emit()
         self._end_measuring()
         self._pair = None
+        self._remark = remark
         self.pair_changed.emit(None)  # in any case: what is wanted is another pair now
-        self._marker.set(files)
+        self._marker.set(self._files or files)
         self.load_progressed.emit(0.0)
         self._engine.load(files.target, files.draft, files.settings)
 
@@ -192,6 +223,11 @@ class PairKeeper(QObject):
     def load_again(self) -> None:
         if self._files is not None:
             self.load(self._files)
+
+    def load_anyway(self) -> None:
+        """Load what was refused because it does not fit."""
+        if self._files is not None:
+            self.load(self._files, anyway=True)
 
     def restart(self, *, with_draft: bool = True) -> None:
         """End the engine, start a fresh one and load the pair again."""
@@ -250,6 +286,8 @@ class PairKeeper(QObject):
         self._set_pair(pair)
         if pair.draft_refused:
             self._board.show("draft", notices.draft_refused(pair.draft_refused))
+        elif self._remark:
+            self._board.show("draft", notices.loaded_otherwise(self._remark))
         if pair.slower:
             self._board.show("slower", notices.slower(pair.slower))
         if self._files is not None:

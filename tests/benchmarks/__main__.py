@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ["engine", "transcript", "startup", "library", "ngram", "controller", "second_turn"]
+BENCHMARKS = ["engine", "transcript", "startup", "library", "download", "ngram", "controller", "second_turn"]
 
 
 def main() -> int:

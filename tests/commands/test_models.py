@@ -12,14 +12,14 @@ import pytest
 
 from app import cli
 from app.commands.models import plan
+from app.models.library.usage import Usage
 from app.models.machine import Machine
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origin, Origins
 from app.models.trials import FILE_NAME, FileKey, Trial, Trials
-from app.models.usage import Usage
-from tests.models.library_parts import small_model
 from tests.support.command_line import slipstream
 from tests.support.gguf_files import make_model
+from tests.support.library_parts import small_model
 
 Shown = pytest.CaptureFixture[str]
 
@@ -86,9 +86,14 @@ def test_an_empty_library_and_folders_of_other_apps(home: Path, tmp_path: Path, 
     studio = _made(tmp_path / "user/.lmstudio/models")
     assert call("list") == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"There are no such models in {home / 'models'}.",
+        f"There are no models in {home / 'models'}.",
         f"Models of another app (LM Studio) are in {studio}: add it in Settings.",
     ]
+
+
+def test_words_that_no_model_has(models: Path, capsys: Shown) -> None:
+    assert call("list", "big", "small") == 0
+    assert capsys.readouterr().out == "No model has big small in its name.\n"
 
 
 def test_folders_of_the_settings(home: Path, tmp_path: Path, capsys: Shown) -> None:
@@ -159,6 +164,11 @@ def test_pair_ranks_the_library(models: Path, home: Path, capsys: Shown) -> None
     ]
     assert ranked["drafts"][0]["trial"]["speed_up"] == 1.5
     assert ranked["drafts"][2]["reason"] == "broken.gguf is not a GGUF model file."
+
+
+def test_pair_for_what_cannot_be_loaded(models: Path, capsys: Shown) -> None:
+    assert call("pair", "broken") == 1
+    assert capsys.readouterr().err == "slipstream: broken.gguf is not a GGUF model file.\n"
 
 
 def test_pair_without_other_models(home: Path, capsys: Shown) -> None:

@@ -27,12 +27,14 @@ from app.engine.protocol import (
     LoadFailed,
     LoadSettings,
     MeasurePlain,
+    MemoryRead,
     Message,
     PairLoaded,
     Ping,
     PlainMeasured,
     Pong,
     Quit,
+    ReadMemory,
     Round,
     RoundsReceived,
     Sampling,
@@ -115,6 +117,20 @@ def test_cancel_and_ping_are_answered_while_it_computes(process: EngineProcess, 
     process.send(Ping())
     while process.until(Pong).busy:  # the last event leaves a moment before the computing thread is free
         process.send(Ping())
+
+
+def test_memory_is_told_at_once_also_while_it_computes(process: EngineProcess, random_pair: Pair) -> None:
+    hello = process.next()
+    process.send(ReadMemory())
+    before = process.until(MemoryRead)
+    assert isinstance(hello, Hello) and [device.name for device in before.devices] == [d.name for d in hello.devices]
+    process.send(load(random_pair, context_length=8192), ask(sampling=HOT))
+    process.until(RoundsReceived)
+    process.send(ReadMemory())
+    held = process.until(MemoryRead).own_bytes
+    assert before.own_bytes < 8 * 1024 * 1024 < held < 256 * 1024 * 1024
+    process.send(Cancel())
+    assert process.until(GenerationFinished).finish_reason == "cancelled"
 
 
 def test_quit_does_not_wait_for_what_is_queued(process: EngineProcess, random_pair: Pair) -> None:

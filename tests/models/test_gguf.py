@@ -223,6 +223,24 @@ def test_a_renamed_part_is_refused(tmp_path: Path) -> None:
     assert "was renamed" in refused(read_header(first.rename(tmp_path / "renamed.gguf")))
 
 
+def test_parts_that_were_mixed_up_are_noticed(tmp_path: Path) -> None:
+    first = make_model(tmp_path / "split.gguf", max_tensors_per_file=8)
+    second, third = tmp_path / "split-00002-of-00003.gguf", tmp_path / "split-00003-of-00003.gguf"
+    third.write_bytes(second.read_bytes())
+    with pytest.raises(
+        ModelFileError, match=r"^split-00003-.* is called part 3 of a model, but says that it is part 2\.$"
+    ):
+        read_header(first)
+
+
+def test_parts_of_different_models_are_noticed(tmp_path: Path) -> None:
+    first = make_model(tmp_path / "split.gguf", max_tensors_per_file=8)
+    other = make_model(tmp_path / "other.gguf", max_tensors_per_file=10)
+    (other.parent / "other-00003-of-00003.gguf").rename(tmp_path / "split-00003-of-00003.gguf")
+    with pytest.raises(ModelFileError, match="is damaged: its parts hold 17 tensors, not the 21 different ones"):
+        read_header(first)
+
+
 def test_a_broken_part_is_named(tmp_path: Path) -> None:
     first = make_model(tmp_path / "split.gguf", max_tensors_per_file=8)
     (tmp_path / "split-00002-of-00003.gguf").write_bytes(b"nothing")

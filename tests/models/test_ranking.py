@@ -8,12 +8,12 @@ import pytest
 
 from app.models import ranking
 from app.models.gguf import GgufHeader, read_header
-from app.models.library_entry import LibraryEntry
-from app.models.library_view import in_order, matching
+from app.models.library.entry import LibraryEntry
+from app.models.library.view import in_order, matching
 from app.models.ranking import Judge, RankedDraft, rank_drafts
 from app.models.trials import FILE_NAME, FileKey, Trial, Trials
-from tests.models.library_parts import library, small_model, titles
 from tests.support.gguf_files import make_model, spm_vocabulary
+from tests.support.library_parts import library, small_model, titles
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from app.models.library.summary import TokenizerSummary
 from app.models.pairing import Difference, judge
-from app.models.summary import TokenizerSummary
 from tests.support import vocabularies
 
 DATA = Path(__file__).parent.parent / "data" / "vocabularies.json"

@@ -10,8 +10,8 @@ import pytest
 
 from app.errors import KnownError
 from app.models.gguf import ModelFileError
+from app.models.library.usage import Usage
 from app.models.trials import FILE_NAME, FileKey, Trial, Trials
-from app.models.usage import Usage
 
 TARGET, DRAFT, OTHER = (FileKey(name, 10, 20) for name in ("target.gguf", "draft.gguf", "other.gguf"))
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,87 +23,11 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from app.models.hub.repository import RemoteFile
 from tests.support.hub_faults import PIECE, Fault, Faults
+from tests.support.hub_repository import HostedFile, HostedRepository
 
 WAIT_S = 30
 _PAGE = 1000
 _SEND = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class HostedFile:
-    """A file of a repository; ``content`` is the bytes or where they are."""
-
-    content: bytes | Path
-    size: int
-    sha256: str
-
-    @classmethod
-    def of(cls, content: bytes | Path) -> HostedFile:
-        if isinstance(content, bytes):
-            return cls(content, len(content), hashlib.sha256(content).hexdigest())
-        with content.open("rb") as file:
-            return cls(content, content.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
-
-
-@dataclass(kw_only=True)
-class HostedRepository:
-    """A model repository as the hub knows it."""
-
-    id: str
-    files: dict[str, HostedFile]
-    commit: str
-    licence: str = "apache-2.0"
-    gated: Literal[False, "auto", "manual"] = False
-    private: bool = False
-    downloads: int = 0
-    likes: int = 0
-    modified: str = "2026-01-02T03:04:05.000Z"
-    base_models: tuple[str, ...] = ()
-    gguf: dict[str, Any] | None = None
-
-    def info(self, *, blobs: bool = True) -> dict[str, Any]:
-        """What ``/api/models/ID`` answers."""
-        return {
-            "_id": hashlib.sha1(self.id.encode()).hexdigest()[:24],
-            "id": self.id,
-            "modelId": self.id,
-            "author": self.id.split("/")[0],
-            "sha": self.commit,
-            "lastModified": self.modified,
-            "createdAt": self.modified,
-            "private": self.private,
-            "gated": self.gated,
-            "disabled": False,
-            "downloads": self.downloads,
-            "likes": self.likes,
-            "tags": ["gguf", f"license:{self.licence}", *(f"base_model:{base}" for base in self.base_models)],
-            "cardData": {"license": self.licence, "base_model": list(self.base_models)},
-            "siblings": [self._sibling(path, file, blobs=blobs) for path, file in self.files.items()],
-            **({"gguf": self.gguf} if self.gguf is not None else {}),
-        }
-
-    @staticmethod
-    def _sibling(path: str, file: HostedFile, *, blobs: bool) -> dict[str, Any]:
-        if not blobs:
-            return {"rfilename": path}
-        large = {"sha256": file.sha256, "size": file.size, "pointerSize": 134}
-        return {"rfilename": path, "size": file.size, "blobId": file.sha256[:40], "lfs": large}
-
-    def tree(self, folder: str, *, recursive: bool) -> list[dict[str, Any]]:
-        """What ``/api/models/ID/tree/REVISION`` answers."""
-        inside = f"{folder}/" if folder else ""
-        entries: dict[str, dict[str, Any]] = {}
-        for path, file in self.files.items():
-            rest = path.removeprefix(inside)
-            if not path.startswith(inside):
-                continue
-            if "/" in rest and not recursive:
-                name = inside + rest.split("/")[0]
-                entries[name] = {"type": "directory", "oid": "0" * 40, "size": 0, "path": name}
-            else:
-                large = {"oid": file.sha256, "size": file.size, "pointerSize": 134}
-                entries[path] = {"type": "file", "oid": "0" * 40, "size": file.size, "path": path, "lfs": large}
-        return list(entries.values())
 
 
 @dataclass
@@ -138,6 +64,8 @@ class HubServer:
     tokens: set[str] = field(default_factory=lambda: {"hf_good"})
     strangers: set[str] = field(default_factory=lambda: {"hf_stranger"})
     """Sound tokens of users who did not accept any terms."""
+    certificate: Path | None = None
+    """A PEM file with a key and a certificate, to speak TLS."""
 
     def __post_init__(self) -> None:
         self.repositories: dict[str, HostedRepository] = {}
@@ -168,12 +96,16 @@ class HubServer:
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._servers[0].server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._servers[0].server_port}"
 
     @property
     def cdn_endpoint(self) -> str:
         """The same machine by another name: another host for who keeps a token from others."""
-        return f"http://localhost:{self._servers[1].server_port}"
+        return f"{self._scheme}://localhost:{self._servers[1].server_port}"
+
+    @property
+    def _scheme(self) -> str:
+        return "https" if self.certificate else "http"
 
     def add(self, id: str, files: Mapping[str, bytes | Path], **about: Any) -> HostedRepository:
         """Host a repository, in place of an earlier one of that name; ``about`` as in `HostedRepository`."""
@@ -203,7 +135,7 @@ class HubServer:
         """The answers so far that sent the content of files, in order; all or one file's."""
         with self.changed:
             mine = [request for request in self.requests if request.method == "GET" and request.status in (200, 206)]
-        return [request for request in mine if "/api/" not in request.path and unquote(request.path).endswith(path)]
+        return [one for one in mine if "/api/" not in one.path and unquote(urlsplit(one.path).path).endswith(path)]
 
     def note(self, request: Request | None = None) -> None:
         with self.changed:
@@ -222,6 +154,10 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, hub: HubServer, host: Literal["hub", "cdn"]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        if hub.certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(hub.certificate)
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.hub = hub
         self.host: Literal["hub", "cdn"] = host
 
@@ -399,11 +335,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _piece(self, file: HostedFile, start: int, end: int, fault: Fault) -> None:
         step = PIECE if fault.bytes_per_second else _SEND
+        if fault.bytes_per_second:
+            # What waits in buffers has been sent, but has not arrived anywhere.
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PIECE)
         source = None if isinstance(file.content, bytes) else file.content.open("rb")
         try:
             while start < end:
                 count = min(step, end - start)
-                if source is not None and hasattr(os, "sendfile"):
+                if source is not None and hasattr(os, "sendfile") and self.server.hub.certificate is None:
                     self.wfile.flush()
                     count = os.sendfile(self.connection.fileno(), source.fileno(), start, count)
                 elif source is not None:

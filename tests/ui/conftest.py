@@ -70,7 +70,7 @@ def pages() -> Iterator[Pages]:
     """What is opened in the browser."""
     browser = Pages()
     for scheme in ("http", "https", "file"):
-        QDesktopServices.setUrlHandler(scheme, browser, b"open")
+        QDesktopServices.setUrlHandler(scheme, browser, "open")  # type: ignore[arg-type]
     yield browser
     for scheme in ("http", "https", "file"):
         QDesktopServices.unsetUrlHandler(scheme)

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app.models.downloads.item import Item
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
 from app.models.machine import Device, Machine
 from app.settings import Settings
 from app.ui.models.desk import ModelsDesk
@@ -50,11 +50,14 @@ class Rooms:
         self.values.models_folder = str(self.models)
         self.machine = MACHINE
         self.loaded: set[str] = set()
+        self.saved: list[bool] = []
         self.is_open = False
 
     def open(self) -> Rooms:
-        self.library = LibraryAccess(self.values)
-        self.desk = ModelsDesk(self.values, self.library, lambda: self.machine, self.loaded.__contains__)
+        self.library = LibraryAccess(self.values, lambda: self.machine)
+        self.desk = ModelsDesk(
+            self.values, self.library, lambda: self.machine, self.loaded.__contains__, lambda: self.saved.append(True)
+        )
         self.window, self.settings = self.desk.window, self.desk.settings_window
         self.is_open = True
         return self
@@ -80,10 +83,11 @@ class Rooms:
         self.until(lambda: bool(done))
 
     def library_idle(self) -> None:
-        """Wait until the library has done all it was asked for."""
-        done: list[bool] = []
-        self.library._run(lambda: True, done.append, None)
-        self.until(lambda: bool(done))
+        """Wait until the library has done all it was asked for; what it answers may ask again."""
+        for _ in range(3):
+            done: list[bool] = []
+            self.library.compute(lambda: True, done.append)
+            self.until(lambda done=done: bool(done))  # type: ignore[misc]
 
     # --- the library
 

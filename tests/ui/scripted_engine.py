@@ -89,7 +89,8 @@ class ScriptedEngine:
             send(LoadProgressed(request=1, stage="target", fraction=0.5))
         if self.way == "mute":
             hang()
-        send(Hello(protocol=99 if self.way == "newer" else PROTOCOL_VERSION, engine="scripted"))
+        protocol = 99 if self.way == "newer" else PROTOCOL_VERSION
+        send(Hello(protocol=protocol, engine="scripted", devices=DEVICES))
         if self.way == "exit":
             log("nothing to live for")
             sys.exit(3)

@@ -90,6 +90,20 @@ def test_load_then_answer_then_polite_end(qtbot: QtBot, make_engine: MakeEngine)
     ]
 
 
+def test_memory_is_told_at_the_start_and_when_asked(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    engine.read_memory()  # it does not run: nothing comes of it
+    with qtbot.waitSignal(engine.memory_read, timeout=WAIT_MS) as first:
+        engine.start()
+    assert first.args is not None and first.args[0].own_bytes == 0
+    assert engine.devices() == ["Scripted GPU"]
+    with qtbot.waitSignal(engine.memory_read, timeout=WAIT_MS) as second:
+        engine.read_memory()
+    assert second.args is not None and second.args[0].own_bytes == 123
+    assert [device.free_bytes for device in second.args[0].devices] == [6_000]
+    assert engine.state() is EngineState.EMPTY
+
+
 def test_measuring_plain_speed(qtbot: QtBot, make_engine: MakeEngine) -> None:
     engine = make_engine("well")
     load(qtbot, engine)

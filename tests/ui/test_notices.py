@@ -19,6 +19,8 @@ ALL = [
     notices.engine_stalled(12.3),
     notices.load_failed("The file is cut off."),
     notices.load_cancelled(),
+    notices.does_not_fit("The pair needs 9.3 GB, 7.6 GB are free.", is_loaded=True),
+    notices.loaded_otherwise("Without the draft: the pair needs 9.3 GB, 7.6 GB are free."),
     notices.no_model(),
     notices.file_missing("big.gguf"),
     notices.guide_missing(),

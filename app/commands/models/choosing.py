@@ -12,20 +12,26 @@ import msgspec
 from app import paths
 from app.errors import KnownError
 from app.models.gguf import read_header
-from app.models.library import Library, open_library
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
+from app.models.library.library import Library, open_library
 from app.models.text import printable
-from app.settings import SettingsFile
+from app.settings import Settings, SettingsFile
 
 _SHOWN = 5
 
 
+def settings() -> Settings:
+    """As they are saved. Raises `KnownError`."""
+    file = SettingsFile(paths.settings_file())
+    if file.notice:
+        print(f"slipstream: {file.notice}", file=sys.stderr)
+    return file.values
+
+
 def library() -> Library:
     """As the settings want it. Raises `KnownError`."""
-    settings = SettingsFile(paths.settings_file())
-    if settings.notice:
-        print(f"slipstream: {settings.notice}", file=sys.stderr)
-    return open_library(settings.values.models_folder, settings.values.extra_folders)
+    values = settings()
+    return open_library(values.models_folder, values.extra_folders)
 
 
 def model(of: Library, word: str, entries: Sequence[LibraryEntry] | None = None) -> LibraryEntry:
@@ -50,6 +56,12 @@ def model(of: Library, word: str, entries: Sequence[LibraryEntry] | None = None)
             f'{len(found)} models have "{printable(word)}" in their names: {names}{more}. Write more of it.'
         )
     return found[0]
+
+
+def check_usable(entry: LibraryEntry) -> None:
+    """Raise `KnownError` for what cannot be loaded now."""
+    if not entry.usable:
+        raise KnownError(entry.problem or f"{printable(entry.where)} is in a folder that is not there now.")
 
 
 def described(entry: LibraryEntry) -> dict[str, Any]:

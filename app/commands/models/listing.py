@@ -9,10 +9,9 @@ from typing import get_args
 
 from app.commands.inspect import as_text
 from app.commands.models import choosing
-from app.models.folders import ModelFolder, found_folders
-from app.models.library import Library
-from app.models.library_entry import LibraryEntry
-from app.models.library_view import SortKey, in_order, matching
+from app.models.library.entry import LibraryEntry
+from app.models.library.folders import ModelFolder, found_folders
+from app.models.library.view import SortKey, in_order, matching
 from app.models.text import count_text, printable, size_text
 
 
@@ -28,28 +27,30 @@ def run(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status."""
     library = choosing.library()
     entries = in_order(matching(library.scan(), " ".join(options.words)), options.sort)
-    offered = [folder for folder in found_folders() if folder.path not in [one.path for one in library.folders]]
+    folders = library.folders()
+    offered = [folder for folder in found_folders() if folder.path not in [one.path for one in folders]]
     if options.json:
-        print(as_text(_described(library, entries, offered)))
+        lists = {"folders": _places(folders), "found_folders": _places(offered), "notices": library.notices}
+        print(as_text({"models": [choosing.described(entry) for entry in entries], **lists}))
     else:
-        print("\n".join([*_table(library, entries), *library.notices, *map(_offer, offered)]))
+        table = _table(entries) or [_nothing(folders, options.words)]
+        print("\n".join([*table, *library.notices, *map(_offer, offered)]))
     return 0
 
 
-def _described(library: Library, entries: Sequence[LibraryEntry], offered: Sequence[ModelFolder]) -> object:
-    return {
-        "models": [choosing.described(entry) for entry in entries],
-        "folders": [{"path": str(folder.path), "kind": folder.kind.value} for folder in library.folders],
-        "found_folders": [{"path": str(folder.path), "kind": folder.kind.value} for folder in offered],
-        "notices": library.notices,
-    }
+def _places(folders: Sequence[ModelFolder]) -> list[dict[str, str]]:
+    return [{"path": str(folder.path), "kind": folder.kind.value} for folder in folders]
 
 
-def _table(library: Library, entries: Sequence[LibraryEntry]) -> list[str]:
+def _nothing(folders: Sequence[ModelFolder], words: Sequence[str]) -> str:
+    if words:
+        return f"No model has {printable(' '.join(words))} in its name."
+    return f"There are no models in {', '.join(printable(str(one.path), 200) for one in folders)}."
+
+
+def _table(entries: Sequence[LibraryEntry]) -> list[str]:
     usable = [entry for entry in entries if entry.usable]
     others = [entry for entry in entries if not entry.usable]
-    if not entries:
-        return [f"There are no such models in {', '.join(printable(str(one.path), 200) for one in library.folders)}."]
     width = max((len(printable(entry.where, 60)) for entry in usable), default=0)
     lines = [_row(entry, width) for entry in usable]
     if others:

@@ -12,7 +12,7 @@ import msgspec
 from app import paths
 from app.commands.inspect import as_text
 from app.commands.models import choosing
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
 from app.models.ranking import Judge, RankedDraft, rank_drafts
 from app.models.text import printable, size_text
 from app.models.trials import FILE_NAME, Trials
@@ -31,6 +31,7 @@ def run(options: argparse.Namespace) -> int:
     library = choosing.library()
     entries = library.scan()
     target = choosing.model(library, options.target, entries)
+    choosing.check_usable(target)
     candidates = [choosing.model(library, options.draft, entries)] if options.draft else entries
     trials = Trials(paths.data_dir() / FILE_NAME)
     ranked = rank_drafts(target, candidates, trials, Judge(library.differences))

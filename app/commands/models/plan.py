@@ -13,12 +13,12 @@ from app.commands.models import choosing
 from app.commands.options import whole
 from app.engine.protocol import MAX_CONTEXT_LENGTH
 from app.errors import KnownError
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
 from app.models.machine import Machine, machine_now
 from app.models.memory import ALL_LAYERS, KvType, ModelShape
 from app.models.plan import Plan, Wishes, alternatives, make_plan
 from app.models.ranking import Judge
-from app.models.text import printable, size_text
+from app.models.text import size_text
 
 _PARTS = {
     "target_weights": "target",
@@ -80,8 +80,8 @@ def _shapes(options: argparse.Namespace) -> tuple[ModelShape, ModelShape | None]
 
 
 def _shape(entry: LibraryEntry) -> ModelShape:
-    if entry.summary is None or not entry.usable:
-        raise KnownError(entry.problem or f"{printable(entry.where)} is in a folder that is not there now.")
+    choosing.check_usable(entry)
+    assert entry.summary is not None  # or it could not be loaded
     return entry.summary.shape
 
 

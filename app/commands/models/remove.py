@@ -8,7 +8,7 @@ import sys
 from app.commands.inspect import as_text
 from app.commands.models import choosing
 from app.errors import Cancelled, KnownError
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
 from app.models.text import printable, size_text
 
 

@@ -7,8 +7,8 @@ import argparse
 from app.commands.inspect import as_text
 from app.commands.models import choosing
 from app.commands.session import show_progress
+from app.models.library.verifying import verify
 from app.models.text import printable
-from app.models.verifying import verify
 
 _SENTENCES = {
     True: "is what was downloaded: the SHA-256 is the same.",

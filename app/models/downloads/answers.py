@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from app.errors import KnownError
-from app.models.downloads.failures import NoAccessError, RetryLaterError, WrongContentError, retry_after
+from app.models.downloads.failures import RetryLaterError, retry_after
+from app.models.hub.refusals import refused
 from app.models.hub.repository import RemoteFile
 from app.models.text import printable
 
@@ -31,15 +32,17 @@ def file_url(endpoint: str, file: RemoteFile) -> str:
 def check_answer(response: httpx2.Response, file: RemoteFile, endpoint: str, start: int) -> int:
     """Where in the file the content of this answer begins, when ``start`` was asked for.
 
-    Raises `NoAccessError`, `RetryLaterError`, `WrongContentError` or another `KnownError` when it is not its content.
+    Raises `NoAccessError`, `RetryLaterError` or another `KnownError` when it is not its content.
     """
     _check_linked(response, file)
     if response.status_code == 206:
         return _check_range(response, file, start)
     if response.status_code == 200:
-        length = response.headers.get("Content-Length")
-        if length is not None and int(length) != file.size:
+        length = response.headers.get("Content-Length", "")
+        if length.isdigit() and int(length) != file.size:
             raise _wrong_size(file, int(length))
+        if response.headers.get("Content-Type", "").startswith("text/html"):
+            raise RetryLaterError(f"{_host(response)} sends a web page in place of {_name(file)}.", tries=3)
         return 0
     raise _failure(response, file, endpoint)
 
@@ -60,7 +63,7 @@ def _check_linked(response: httpx2.Response, file: RemoteFile) -> None:
     if size.isdigit() and int(size) != file.size:
         raise _wrong_size(file, int(size))
     if _SHA256.fullmatch(digest) and digest != file.sha256:
-        raise WrongContentError(
+        raise KnownError(
             f"{_name(file)} is not the file any more that was chosen: the hub has another checksum for it. "
             "Look for the model again."
         )
@@ -90,30 +93,12 @@ def _failure(response: httpx2.Response, file: RemoteFile, endpoint: str) -> Know
     if response.history and not str(response.url).startswith(endpoint):
         # The address came from the hub and is good for some time only; the next attempt gets a fresh one.
         return RetryLaterError(f"{host} does not give out {_name(file)} (status {status}).", tries=_HOPELESS_TRIES)
-    return _refusal(response, file, endpoint)
+    return refused(response, endpoint, file.repository)
 
 
-def _refusal(response: httpx2.Response, file: RemoteFile, endpoint: str) -> KnownError:
-    code, page = response.headers.get("X-Error-Code", ""), f"{endpoint}/{quote(file.repository)}"
-    repository = printable(file.repository)
-    if code == "GatedRepo":
-        todo = (
-            "Accept its terms on its page and give Slipstream your access token."
-            if response.status_code == 401
-            else "Your access token is fine, but its terms are not accepted yet, or its owner has not let you in yet."
-        )
-        return NoAccessError(f"{repository} is gated. {todo}", page)
-    if "Invalid credentials" in response.headers.get("X-Error-Message", ""):
-        return NoAccessError("The hub does not accept your access token. Make a new one on its page.", page)
-    if code == "EntryNotFound" or code == "RevisionNotFound":
-        return KnownError(f"{_name(file)} is not in {repository} any more. Look for the model again.")
-    if response.status_code in (401, 403, 404):
-        return NoAccessError(f"{repository} does not exist any more, or is private.", page)
-    return KnownError(f"{_host(response)} refuses {_name(file)} (status {response.status_code}).")
-
-
-def _wrong_size(file: RemoteFile, size: int) -> WrongContentError:
-    return WrongContentError(f"{_name(file)} should have {file.size} bytes, but the server's has {size}.")
+def _wrong_size(file: RemoteFile, size: int) -> RetryLaterError:
+    # What is on disk stays: it may be the login page of a network in between that answers.
+    return RetryLaterError(f"{_name(file)} should have {file.size} bytes, but what comes has {size}.", tries=3)
 
 
 def _name(file: RemoteFile) -> str:

@@ -17,6 +17,11 @@ class Control:
         """End the work soon."""
         self._stopped.set()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped.is_set()
+
     def check(self) -> None:
         """Raise `Cancelled` after `stop`."""
         if self._stopped.is_set():

@@ -31,22 +31,31 @@ class Job:
 class Entry:
     """The queue's lock protects it, but for what `progress` reads of the transfers."""
 
-    def __init__(
-        self, item: Item, folder: Path, state: ItemState = ItemState.QUEUED, message: str = "", page: str = ""
-    ) -> None:
+    def __init__(self, item: Item, folder: Path) -> None:
         """``folder`` is the models folder the item goes to."""
         self.item = item
         self.folder = folder
-        self.state = state
-        self.message = message
-        self.page = page
+        self.state = ItemState.QUEUED
+        self.message = ""
+        self.page = ""
         self.jobs: list[Job] = []
-        self.finished: set[int] = set(range(len(item.files))) if state is ItemState.DONE else set()
+        self.finished: set[int] = set()
+        """The files that are complete, by their place in the item."""
         self.file_done = [bytes_on_disk(destination(folder, file), file) for file in item.files]
         self.discarded = False
         self.meter = SpeedMeter()
         self.notified_at = 0.0
         self._shown: object = None
+
+    @classmethod
+    def restored(cls, saved: SavedItem) -> Entry:
+        """As it was when it was saved."""
+        entry = cls(saved.item, Path(saved.folder))
+        entry.set(saved.state, saved.message, saved.page)
+        if saved.state is ItemState.DONE:
+            entry.finished = set(range(len(saved.item.files)))
+            entry.file_done = [file.size for file in saved.item.files]
+        return entry
 
     @property
     def is_wanted(self) -> bool:
@@ -74,10 +83,10 @@ class Entry:
             if job.transfer.retry_at is not None:
                 job.control.stop()
 
-    def next_file(self) -> int | None:
-        """The first file that nobody works at and that is not complete."""
+    def waiting_files(self) -> list[int]:
+        """The files that are not complete and that nobody works at."""
         taken = self.finished | {job.index for job in self.jobs}
-        return next((index for index in range(len(self.item.files)) if index not in taken), None)
+        return [index for index in range(len(self.item.files)) if index not in taken]
 
     def changed_what_shows(self) -> bool:
         """Whether anything but the number of bytes is different from the last time this was asked."""

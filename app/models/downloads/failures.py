@@ -31,15 +31,6 @@ class DiskFullError(KnownError):
     """There is no room; it can go on when the user has made some."""
 
 
-class NoAccessError(KnownError):
-    """The hub does not give the file to this user."""
-
-    def __init__(self, message: str, page: str) -> None:
-        """``page`` is where the user can do something about it."""
-        super().__init__(message)
-        self.page = page
-
-
 class Backoff:
     """How long to wait after failures: doubling, a minute at most, and never all clients at the same moment."""
 

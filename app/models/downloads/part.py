@@ -27,6 +27,7 @@ from app.models.text import printable
 SYNC_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 1024 * 1024
 _PENDING = 2
+_sync = getattr(os, "fdatasync", os.fsync)
 
 
 class PartInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +168,7 @@ class Part:
         self._unsynced += len(data)
         if self._unsynced >= SYNC_BYTES and (self._syncing is None or self._syncing.done()):
             self._unsynced = 0
-            self._syncing = self._syncer.submit(os.fsync, self._descriptor)
+            self._syncing = self._syncer.submit(_sync, self._descriptor)
 
     def sha256(self) -> str:
         """Of what is there, 64 hexadecimal digits."""
@@ -178,7 +179,7 @@ class Part:
         """Make it the file at the destination, safe against a power cut."""
         self._settle()
         try:
-            os.fsync(self._descriptor)
+            _sync(self._descriptor)
             self._close()  # Windows does not rename what is open
             self.path.replace(self.destination)
             sync_folder(self.destination.parent)

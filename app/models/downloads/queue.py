@@ -15,11 +15,12 @@ from app.models.downloads import part
 from app.models.downloads.control import Control
 from app.models.downloads.disk import RESERVE_BYTES, check_room, destination
 from app.models.downloads.entry import Entry, Job
-from app.models.downloads.failures import Backoff, DiskFullError, NoAccessError
+from app.models.downloads.failures import Backoff, DiskFullError
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue_file import FILE_NAME, read_queue, write_queue
 from app.models.downloads.rate import RateLimiter
 from app.models.downloads.transfer import Transfer
+from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
 from app.models.origins import FILE_NAME as ORIGINS_FILE
 from app.models.origins import Origins
@@ -46,17 +47,19 @@ class DownloadQueue:
         limit: int | None = None,
         reserve: int = RESERVE_BYTES,
         backoff: Backoff | None = None,
+        origins: Origins | None = None,
         on_change: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Read the queue of ``data_folder`` and go on with what ran.
 
-        ``limit`` is bytes a second of all together, ``reserve`` bytes that stay free on the disk. ``on_change`` is
-        called with an item's id, from any thread, at each change of its state and ten times a second while it moves.
+        ``limit`` is bytes a second of all together, ``reserve`` bytes that stay free on the disk. ``origins`` are
+        those of ``data_folder`` unless others are named. ``on_change`` is called with an item's id, from any thread,
+        at each change of its state and ten times a second while it moves.
         Raises `KnownError` if another process works at this queue or its file cannot be read.
         """
         self.models_folder = models_folder
         """Where items go that are added from now on."""
-        self.origins = Origins(data_folder / ORIGINS_FILE)
+        self.origins = origins or Origins(data_folder / ORIGINS_FILE)
         self._network = network
         self._file = data_folder / FILE_NAME
         self._parallel = parallel
@@ -72,22 +75,21 @@ class DownloadQueue:
         except BaseException:
             self._process_lock.release()
             raise
-        self._entries = {
-            one.item.id: Entry(one.item, Path(one.folder), one.state, one.message, one.page) for one in saved
-        }
+        self._entries = {one.item.id: Entry.restored(one) for one in saved}
         self._start_some()
 
     # --- what the user does
 
     def add(self, item: Item) -> None:
-        """Put an item at the end; one of the same id that was there is resumed instead.
+        """Put an item at the end; one of the same id that is there and not done is resumed instead.
 
         Raises `KnownError` for names of files that are not safe.
         """
         for file in item.files:
             destination(self.models_folder, file)
         with self._lock:
-            if item.id not in self._entries:
+            there = self._entries.get(item.id)
+            if there is None or there.state is ItemState.DONE:
                 self._entries[item.id] = Entry(item, self.models_folder)
         self.resume(item.id)
 
@@ -177,7 +179,9 @@ class DownloadQueue:
         """How many files at a time, from now on; what runs goes on."""
         with self._lock:
             self._parallel = parallel
-            self._start_some()
+            paused = self._start_some()
+        for id in paused:
+            self._on_change(id)
 
     def set_limit(self, limit: int | None) -> None:
         """Bytes a second of all together, from now on."""
@@ -210,9 +214,10 @@ class DownloadQueue:
     def _after_change(self, id: str) -> None:
         """After an item's state changed: keep it, use the free place, tell."""
         with self._lock:
-            self._start_some()
+            changed = {id} | self._start_some()
             self._save()
-        self._on_change(id)
+        for one in changed:
+            self._on_change(one)
 
     def _save(self) -> None:
         with self._lock:
@@ -222,35 +227,46 @@ class DownloadQueue:
             except OSError as error:
                 _log.warning("The list of downloads could not be kept: %s", error.strerror or error)
 
-    def _start_some(self) -> None:
+    def _start_some(self) -> set[str]:
+        """Give the free places to what comes next; the ids of items that had to be paused for want of room."""
+        paused: set[str] = set()
+        needed: dict[Path, int] = {}
         with self._lock:
-            running = sum(len(entry.jobs) for entry in self._entries.values())
-            needed: dict[Path, int] = {}
-            for entry in list(self._entries.values()):
+            for id, entry in self._entries.items():
                 if self._closed or not entry.is_wanted:
                     continue
                 needed[entry.folder] = needed.get(entry.folder, 0) + entry.item.size - entry.done
-                while running < self._parallel and (index := entry.next_file()) is not None:
-                    if not self._has_room(entry, needed[entry.folder]):
-                        break
-                    self._start(entry, index)
-                    running += 1
+                if self._has_room(entry, needed[entry.folder]):
+                    self._start_files(entry)
+                else:
+                    paused.add(id)
+        return paused
+
+    def _start_files(self, entry: Entry) -> None:
+        jobs = [job for other in self._entries.values() for job in other.jobs]
+        # Two items may have a file in common, as a draft.
+        busy = {job.transfer.destination for job in jobs}
+        for index in entry.waiting_files():
+            path = destination(entry.folder, entry.item.files[index])
+            if len(jobs) < self._parallel and path not in busy:
+                jobs.append(self._start(entry, index, path))
 
     def _has_room(self, entry: Entry, needed: int) -> bool:
+        """Whether all up to this item fit on the disk; pauses it otherwise."""
         try:
             check_room(entry.folder, needed, self._reserve)
         except KnownError as error:
             entry.set(ItemState.PAUSED, str(error))
+            entry.stop()
             return False
         return True
 
-    def _start(self, entry: Entry, index: int) -> None:
-        file = entry.item.files[index]
+    def _start(self, entry: Entry, index: int, path: Path) -> Job:
         control = Control()
         transfer = Transfer(
             self._network,
-            file,
-            destination(entry.folder, file),
+            entry.item.files[index],
+            path,
             origins=self.origins,
             licence=entry.item.licence,
             control=control,
@@ -261,12 +277,12 @@ class DownloadQueue:
             on_change=lambda: self._moved(entry),
         )
         transfer.done = entry.file_done[index]
-        thread = threading.Thread(
-            target=self._run, args=(entry, index, transfer), name=f"download {index}", daemon=True
-        )
-        entry.jobs.append(Job(index, transfer, control, thread))
+        thread = threading.Thread(target=self._run, args=(entry, index, transfer), daemon=True)
+        job = Job(index, transfer, control, thread)
+        entry.jobs.append(job)
         entry.state = ItemState.RUNNING
         thread.start()
+        return job
 
     def _run(self, entry: Entry, index: int, transfer: Transfer) -> None:
         outcome, message, page = ItemState.DONE, "", ""
@@ -293,7 +309,7 @@ class DownloadQueue:
                 entry.finished.add(index)
                 if len(entry.finished) == len(entry.item.files):
                     entry.set(ItemState.DONE)
-            elif outcome is not ItemState.CANCELLED and entry.is_wanted:
+            elif entry.is_wanted and not transfer.stopped:
                 entry.set(outcome, message, page)
                 entry.stop()
             if entry.discarded and not entry.jobs:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 _BURST_S = 0.25
 _LONGEST_WAIT_S = 0.5
+_SHORTEST_WAIT_S = 0.001
+_LARGEST_PIECE = 512 * 1024
 WINDOW_S = 5.0
 _SAMPLE_S = 0.25
 
@@ -36,13 +38,17 @@ class RateLimiter:
             self._balance = max(self._balance, -float(limit or 0))
             self._limit = limit
 
+    def piece(self) -> int:
+        """How many bytes to take at a time so that they flow and do not jump."""
+        return _LARGEST_PIECE if self._limit is None else max(1024, min(_LARGEST_PIECE, self._limit // 4))
+
     def take(self, count: int, wait: Callable[[float], None]) -> None:
         """Take ``count`` bytes; calls ``wait`` with seconds until they are paid for."""
         with self._lock:
             self._refill()
             if self._limit is not None:
                 self._balance -= count
-        while (seconds := self._owed()) > 0:
+        while (seconds := self._owed()) > _SHORTEST_WAIT_S:
             wait(min(seconds, _LONGEST_WAIT_S))
 
     def _owed(self) -> float:

@@ -14,7 +14,7 @@ from pathlib import Path
 from app.errors import KnownError
 from app.models.downloads.answers import NoRangesError, check_answer, etag, file_url, is_known_content
 from app.models.downloads.control import Control
-from app.models.downloads.disk import RESERVE_BYTES, check_room, free_bytes
+from app.models.downloads.disk import RESERVE_BYTES, check_room, free_bytes, write_failure
 from app.models.downloads.failures import Backoff, DiskFullError, RetryLaterError, WrongContentError
 from app.models.downloads.part import Part
 from app.models.downloads.rate import RateLimiter
@@ -72,6 +72,12 @@ class Transfer:
         self._on_bytes = on_bytes
         self._on_change = on_change
         self._ranges = True
+        self._refusals = 0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was told to stop, so that how it ended says nothing."""
+        return self._control.stopped
 
     def run(self) -> None:
         """Come back when the file is at its destination.
@@ -79,14 +85,17 @@ class Transfer:
         Waits for the network as long as it takes. Raises `Cancelled` after the control's `stop`; `DiskFullError`,
         `NoAccessError` or another `KnownError` when waiting does not help. What came stays for the next time.
         """
-        if self.destination.exists():
-            self._check_existing()
-        else:
-            with Part(self.destination, self.file) as part:
-                self._fill(part)
-                self._check_model(part)
-                part.complete()
-        self._origins.put(self.destination, self._origin())
+        try:
+            if self.destination.exists():
+                self._check_existing()
+            else:
+                with Part(self.destination, self.file) as part:
+                    self._fill(part)
+                    self._check_model(part)
+                    part.complete()
+        except OSError as error:
+            raise write_failure(error, self.destination, self.file.size) from error
+        self._keep_origin()
         self._changed(done=self.file.size)
 
     # --- until it is whole
@@ -99,9 +108,7 @@ class Transfer:
             try:
                 self._finish(part)
                 return
-            except OfflineError as error:
-                self._wait(RetryLaterError(str(error)))
-            except UnreachableError as error:
+            except (OfflineError, UnreachableError) as error:
                 self._wait(RetryLaterError(str(error)))
             except RetryLaterError as error:
                 self._ranges = self._ranges and not isinstance(error, NoRangesError)
@@ -140,8 +147,8 @@ class Transfer:
             self._compare_etag(part, etag(response), known=is_known_content(response, self.file))
             skip = part.size - begins
             if skip < 0:
-                raise NoRangesError("What was on disk has been given up.")
-            for data in self._network.read_body(response, self._received):
+                raise RetryLaterError(self.notice)
+            for data in self._network.read_body(response, self._received, self._limiter.piece):
                 skip = self._add(part, data, skip)
         if part.size < self.file.size:
             raise RetryLaterError(f"The connection ended before {self._name} did.")
@@ -155,15 +162,22 @@ class Transfer:
             if part.size // _ROOM_EVERY != (part.size + len(fresh)) // _ROOM_EVERY:
                 self._check_room(part)
             part.write(fresh)
-            self.failures = 0
+            self.failures = self._refusals = 0
+            self._ranges = True
             self._changed(done=part.size, clear=True)
-        self._limiter.take(len(data), self._control.wait)
+        self._limiter.take(len(data), self._pause)
         return max(0, skip - len(data))
 
     def _received(self, count: int) -> None:
         self._control.check()
         if count:
             self._on_bytes(count)
+        else:
+            self._on_change()
+
+    def _pause(self, seconds: float) -> None:
+        self._control.wait(seconds)
+        self._on_change()
 
     def _compare_etag(self, part: Part, name: str, *, known: bool) -> None:
         """Whether what comes can be put behind what is there: the same content at the server, or our checksum."""
@@ -187,7 +201,8 @@ class Transfer:
     def _wait(self, error: RetryLaterError) -> None:
         self._control.check()
         self.failures += 1
-        if error.tries is not None and self.failures >= error.tries:
+        self._refusals += error.tries is not None
+        if error.tries is not None and self._refusals >= error.tries:
             raise KnownError(str(error)) from error
         seconds = self._backoff.seconds(self.failures, error.after)
         self.retry_at = time.monotonic() + seconds
@@ -241,9 +256,9 @@ class Transfer:
                 f"{self._name} arrived as it is on the hub, but is no model Slipstream can use: {error.problem}"
             ) from error
 
-    def _origin(self) -> Origin:
+    def _keep_origin(self) -> None:
         file = self.file
-        return Origin(
+        origin = Origin(
             repository=file.repository,
             commit=file.commit,
             path=file.path,
@@ -252,6 +267,10 @@ class Transfer:
             licence=self._licence,
             downloaded_at=int(time.time()),
         )
+        try:
+            self._origins.put(self.destination, origin)
+        except KnownError as error:
+            _log.warning("%s", error)  # the file itself is there and sound
 
     @property
     def _name(self) -> str:

@@ -17,15 +17,13 @@ from app.models.hub.grouping import group
 from app.models.hub.names import is_commit, is_repository_id, is_safe_path, is_sha256
 from app.models.hub.network import Network, RefusedError
 from app.models.hub.refusals import refused
-from app.models.hub.repository import RemoteFile, Repository, SearchResult
+from app.models.hub.repository import MAX_RESULTS, RemoteFile, Repository, SearchResult, Sort
 from app.models.text import printable
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
     from huggingface_hub.hf_api import ModelInfo, ModelSort_T, RepoSibling
 
-Sort = Literal["trending", "downloads", "likes", "newest"]
-MAX_RESULTS = 200
 _SORTS: dict[Sort, ModelSort_T] = {
     "trending": "trending_score",
     "downloads": "downloads",

@@ -13,8 +13,10 @@ READ_BYTES = 512 * 1024
 _POLL_S = 0.2
 
 
-def read_body(response: httpx2.Response, check: Callable[[int], None], stall_s: float) -> Iterator[bytes]:
-    """The content of a response, piece by piece as it arrives, at most `READ_BYTES` each.
+def read_body(
+    response: httpx2.Response, check: Callable[[int], None], most: Callable[[], int], stall_s: float
+) -> Iterator[bytes]:
+    """The content of a response, piece by piece as it arrives, but for the first at most ``most`` bytes each.
 
     ``check`` gets the bytes of each piece, 0 every so often while none comes, and ends everything by raising. A line
     that brings nothing for ``stall_s`` raises `httpx2.ReadTimeout`, one that breaks another `httpx2.TransportError`.
@@ -34,7 +36,7 @@ def read_body(response: httpx2.Response, check: Callable[[int], None], stall_s: 
         return
     stream = response.extensions["network_stream"]
     while total > 0:
-        piece = _read(stream, min(READ_BYTES, total), check, stall_s)
+        piece = _read(stream, min(most(), total), check, stall_s)
         if not piece:
             raise httpx2.RemoteProtocolError("the connection ended before the content did")
         total -= len(piece)

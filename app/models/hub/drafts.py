@@ -14,6 +14,7 @@ from app.errors import Cancelled
 from app.models.gguf import GgufHeader, ModelFileError
 from app.models.hub.api import Hub
 from app.models.hub.errors import GatedError, NotFoundError
+from app.models.hub.grouping import quantization
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository, SearchResult
 from app.models.pairing import LARGE_DRAFT_SHARE, Verdict, compare
@@ -99,14 +100,19 @@ def search_words(names: Iterable[str]) -> list[str]:
     known: list[str] = []
     others: list[str] = []
     for name in names:
-        plain = re.sub(r"[\s_]+", "-", name.rpartition("/")[2].strip()).lower()
+        plain = re.sub(r"[\s_()]+", "-", name.rpartition("/")[2].strip()).lower()
         family = next((small for begin, small in _SMALL_MODELS if begin in plain), None)
         size = _SIZE.search(plain)
         if family is not None:
             known += family
-        elif size is not None and len(stem := plain[: size.start()].strip("-")) >= 3:
+        elif len(stem := _without_quantization(plain[: size.start()] if size else plain)) >= 3:
             others += [f"{stem} draft", stem]
     return list(dict.fromkeys(known + others))
+
+
+def _without_quantization(name: str) -> str:
+    named = quantization(f"{name}.gguf").lower()
+    return name.removesuffix(named).strip("-") if named else name.strip("-")
 
 
 def named_parameters(name: str) -> float | None:
@@ -146,8 +152,8 @@ def best_draft(repository: Repository, target_bytes: int) -> RemoteModel | None:
     """The model to draft with for a target of this size: of the best quantization that is small enough."""
     for limit in (BEST_SHARE * target_bytes, LARGE_DRAFT_SHARE * target_bytes):
         small = [model for model in repository.models if model.size <= limit]
-        for quantization in _PREFERRED:
-            named = [model for model in small if model.quantization == quantization]
+        for preferred in _PREFERRED:
+            named = [model for model in small if model.quantization == preferred]
             if named:
                 return named[0]
     return next((model for model in repository.models if model.size <= LARGE_DRAFT_SHARE * target_bytes), None)

@@ -10,12 +10,21 @@ class NotFoundError(KnownError):
     """There is no such repository, version or file, or it is hidden from this user."""
 
 
-class TokenError(KnownError):
+class NoAccessError(KnownError):
+    """The hub does not let this user in."""
+
+    def __init__(self, message: str, page: str) -> None:
+        """``page`` is where the user can do something about it."""
+        super().__init__(message)
+        self.page = page
+
+
+class TokenError(NoAccessError):
     """The hub does not know the access token."""
 
 
-class GatedError(KnownError):
-    """A repository's terms must be accepted first."""
+class GatedError(NoAccessError):
+    """A repository's terms must be accepted first, on its page."""
 
     def __init__(self, repository: str, page: str, *, token_sent: bool) -> None:
         super().__init__(
@@ -23,9 +32,8 @@ class GatedError(KnownError):
             "some owners then decide by hand."
             if token_sent
             else f"{printable(repository)} is gated: accept its terms on its page first, then give Slipstream an "
-            "access token."
+            "access token.",
+            page,
         )
         self.repository = repository
-        self.page = page
-        """Where its terms are accepted."""
         self.token_sent = token_sent

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import math
 import os
 import threading
@@ -22,7 +23,7 @@ import msgspec
 
 from app import __version__
 from app.errors import KnownError
-from app.models.hub.body import read_body
+from app.models.hub.body import READ_BYTES, read_body
 from app.models.text import printable
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ MAX_API_ANSWER = 16_000_000
 _MAX_REDIRECT = 1_000_000
 _CONNECT_S = 15.0
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+# httpx2 logs addresses, and those of a CDN are signed.
+logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 _purpose: ContextVar[str] = ContextVar("purpose", default="Hugging Face")
 
@@ -121,8 +125,10 @@ class Network:
         ):
             yield response
 
-    def read_body(self, response: httpx2.Response, check: Callable[[int], None]) -> Iterator[bytes]:
-        """The content of a response of `stream`'s, fast; ``check`` as in `app.models.hub.body.read_body`."""
+    def read_body(
+        self, response: httpx2.Response, check: Callable[[int], None], most: Callable[[], int] = lambda: READ_BYTES
+    ) -> Iterator[bytes]:
+        """The content of a response of `stream`'s, fast; ``check`` and ``most`` as in `hub.body.read_body`."""
         entry: _Entry = response.extensions["entry"]
         received = 0
 
@@ -133,7 +139,7 @@ class Network:
             entry.received = received
             check(count)
 
-        return read_body(response, counted, self.settings.stall_s)
+        return read_body(response, counted, most, self.settings.stall_s)
 
     def get(self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
         """Ask for something small and read all of it. Raises as `stream` does."""

@@ -17,10 +17,11 @@ def refused(response: httpx2.Response, endpoint: str, repository: str = "") -> K
     code = response.headers.get("X-Error-Code", "")
     token_sent = "Authorization" in response.request.headers
     host = printable(httpx2.URL(endpoint).host)
+    page = f"{endpoint}/{repository}"
     if code == "GatedRepo":
-        return GatedError(repository, f"{endpoint}/{repository}", token_sent=token_sent)
+        return GatedError(repository, page, token_sent=token_sent)
     if response.status_code == 401 and token_sent:
-        return TokenError(f"{host} does not know the access token. Enter it again or remove it in Settings.")
+        return TokenError(f"{host} does not know the access token. Enter it again or remove it in Settings.", page)
     if response.status_code in (401, 404):
         return NotFoundError(_not_found(code, host, printable(repository), hidden=response.status_code == 401))
     return _failed(response, host)

@@ -6,6 +6,11 @@ from typing import Literal
 
 import msgspec
 
+Sort = Literal["trending", "downloads", "likes", "newest"]
+"""Of what a search finds."""
+MAX_RESULTS = 200
+"""Of a search."""
+
 
 class RemoteFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file of a repository, pinned to a commit."""

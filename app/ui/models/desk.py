@@ -52,9 +52,13 @@ class ModelsDesk(QObject):
         library: LibraryAccess,
         machine: Callable[[], Machine],
         is_loaded: Callable[[str], bool],
+        save: Callable[[], None],
         parent: QObject | None = None,
     ) -> None:
-        """``machine`` is the memory as it is now; ``is_loaded`` says whether the engine has this file."""
+        """``machine`` is the memory as it is now; ``is_loaded`` says whether the engine has this file.
+
+        ``save`` keeps the settings now.
+        """
         super().__init__(parent)
         self._values = values
         self.window = ModelsWindow()
@@ -62,12 +66,12 @@ class ModelsDesk(QObject):
         self.library = library
         self.hub = HubAccess(values, self)
         self.downloads = DownloadsDesk(self.window.downloads, self._open_queue, self)
-        self._library_desk = LibraryDesk(self.window.library, library, values, machine, is_loaded, self)
+        self._library_desk = LibraryDesk(self.window.library, library, values, is_loaded, self)
         self._hub_desk = HubDesk(
             self.window.recommended, self.window.search, self.hub, machine, self._state_of_pair, self
         )
         self._settings_desk = SettingsDesk(
-            self.settings_window, values, library, self.hub, self.downloads.is_active, self
+            self.settings_window, values, library, self.hub, self.downloads.is_active, save, self
         )
         self._notifier = Notifier(self)
         self._connect()
@@ -123,7 +127,7 @@ class ModelsDesk(QObject):
         self._settings_desk.show_models()
 
     def refresh_library(self) -> None:
-        """What is known of pairs or of memory has changed."""
+        """What is known of pairs has changed."""
         self._library_desk.refresh()
 
     def close(self) -> None:
@@ -191,7 +195,7 @@ class ModelsDesk(QObject):
         if tab is self.window.recommended:
             self._hub_desk.refresh()
         elif tab is self.window.library:
-            self._library_desk.refresh()
+            self.library.judge_again()
 
     @Slot()
     def _on_folders_changed(self) -> None:

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from app import paths
 from app.engine.protocol import PairLoaded
 from app.models.machine import Machine
-from app.settings import Settings
+from app.settings import SettingsFile
 
 if TYPE_CHECKING:
     from app.ui.models.desk import ModelsDesk
@@ -34,13 +34,13 @@ class ModelsDoor(QObject):
 
     def __init__(
         self,
-        values: Settings,
+        settings: SettingsFile,
         machine: Callable[[], Machine],
         is_loaded: Callable[[str], bool],
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._values = values
+        self._settings = settings
         self._machine = machine
         self._is_loaded = is_loaded
         self._library: LibraryAccess | None = None
@@ -51,7 +51,7 @@ class ModelsDoor(QObject):
         if self._library is None:
             from app.ui.models.library_access import LibraryAccess
 
-            self._library = LibraryAccess(self._values, self)
+            self._library = LibraryAccess(self._settings.values, self._machine, self)
         return self._library
 
     def desk(self) -> ModelsDesk:
@@ -59,7 +59,8 @@ class ModelsDoor(QObject):
         if self._desk is None:
             from app.ui.models.desk import ModelsDesk
 
-            self._desk = desk = ModelsDesk(self._values, self.library(), self._machine, self._is_loaded, self)
+            values, save = self._settings.values, self._settings.save
+            self._desk = desk = ModelsDesk(values, self.library(), self._machine, self._is_loaded, save, self)
             desk.open_requested.connect(self.open_requested)
             desk.pair_requested.connect(self.pair_requested)
             desk.settings_changed.connect(self.settings_changed)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
+from app.models.downloads import wording
 from app.models.downloads.item import ItemProgress, ItemState
 from app.models.text import printable
 from app.ui import theme
-from app.ui.models import download_wording as wording
 from app.ui.theme import SPACING
 from app.ui.widgets import label, small_button
 

@@ -16,10 +16,9 @@ from app.ui.widgets import explain, label
 
 _LONGEST = 2**30
 _HIGHEST_SEED = 2**63 - 1
-_ALL_LAYERS = -1
 _AUTOMATIC = -1
 _NO_GPU = "No GPU in this build: everything runs on the processor."
-_LAYERS_HELP = "How many layers are computed on the GPU; 0 keeps all on the processor."
+_LAYERS_HELP = "How many layers are computed on the GPU. Automatic: as many as fit; 0 keeps all on the processor."
 
 
 class SamplingFields(FieldTable):
@@ -169,8 +168,8 @@ class MemoryFields(FieldTable):
         self._has_gpu = has_gpu
         self._context = Whole(0, _LONGEST, 1024, "automatic")
         self._threads = Whole(0, 1024, 1, "automatic")
-        self._target_layers = Whole(_ALL_LAYERS, 10_000, 1, "all")
-        self._draft_layers = Whole(_ALL_LAYERS, 10_000, 1, "all")
+        self._target_layers = Whole(_AUTOMATIC, 10_000, 1, "automatic")
+        self._draft_layers = Whole(_AUTOMATIC, 10_000, 1, "automatic")
         self._batch = Whole(32, 65_536, 32)
         self._micro_batch = Whole(32, 65_536, 32)
         self._kv_type = OneOf([("f16", "f16"), ("q8_0", "q8_0"), ("q4_0", "q4_0")])
@@ -221,6 +220,15 @@ class MemoryFields(FieldTable):
         self._kv_type.set_value(load.kv_type)
         self._kept.setValue(load.kept_cache_mib)
 
+    def set_context(self, tokens: int) -> None:
+        self._context.setValue(tokens)
+
+    def set_target_layers(self, layers: int) -> None:
+        self._target_layers.setValue(layers)
+
+    def set_kv_type(self, kv_type: KvType) -> None:
+        self._kv_type.set_value(kv_type)
+
     def apply_to(self, choice: OpenModelsChoice) -> OpenModelsChoice:
         """``choice`` with what is set here."""
         load = LoadSettings(
@@ -238,7 +246,8 @@ class MemoryFields(FieldTable):
     def summary(self) -> str:
         context = self._context.value()
         parts = [f"context {context:,}" if context else "automatic context", f"KV cache {self._kv_type.value()}"]
-        parts.append(f"{self._target_layers.text()} layers on the GPU" if self._has_gpu else "no GPU")
+        layers = "as many layers as fit" if self._target_layers.value() < 0 else f"{self._target_layers.text()} layers"
+        parts.append(f"{layers} on the GPU" if self._has_gpu else "no GPU")
         return " · ".join(parts)
 
 

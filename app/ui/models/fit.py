@@ -5,17 +5,18 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 from typing import Literal
 
 from PySide6.QtCore import QObject, Signal
 from shiboken6 import isValid
 
 from app.errors import KnownError
-from app.models.gguf import GgufHeader, check_loadable, read_header
+from app.models.gguf import GgufHeader
+from app.models.memory import ModelShape, shape_of
 from app.models.pairing import compare
 from app.models.text import count_text, printable, size_text
 from app.ui.background import Doorbell
+from app.ui.models.headers import Headers
 
 Mood = Literal["plain", "good", "warning", "bad"]
 
@@ -32,6 +33,10 @@ class PairCheck:
     """What the target is, in one line; empty where it is no model."""
     draft: str = ""
     can_load: bool = False
+    target_shape: ModelShape | None = None
+    """For the memory plan."""
+    draft_shape: ModelShape | None = None
+    """Only of a draft that fits."""
 
 
 NO_TARGET = PairCheck("Choose the file of a target model.")
@@ -49,26 +54,6 @@ def describe(header: GgufHeader) -> str:
     return " · ".join(part for part in parts if part)
 
 
-class Headers:
-    """Reads files and remembers what was in them as long as they do not change. For one thread."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, int, int], GgufHeader] = {}
-
-    def read(self, path: str) -> GgufHeader:
-        """The header of a model that can be loaded. Raises `KnownError`."""
-        try:
-            state = Path(path).stat()
-            key = path, state.st_mtime_ns, state.st_size
-        except (OSError, ValueError):
-            key = path, 0, 0  # the reader says what is wrong with it
-        if key not in self._known:
-            header = read_header(path)
-            check_loadable(header)
-            self._known[key] = header
-        return self._known[key]
-
-
 def judge(target: str, draft: str | None, headers: Headers) -> PairCheck:
     """Read both files and decide. Slow: a vocabulary may have hundreds of thousands of tokens."""
     if not target:
@@ -79,12 +64,17 @@ def judge(target: str, draft: str | None, headers: Headers) -> PairCheck:
         return PairCheck(str(error), "bad")
     if draft is None:
         return PairCheck(
-            "No draft model: guesses come from the chat itself (n-grams).", target=describe(first), can_load=True
+            "No draft model: guesses come from the chat itself (n-grams).",
+            target=describe(first),
+            can_load=True,
+            target_shape=shape_of(first),
         )
     try:
         second = headers.read(draft)
     except KnownError as error:
-        return PairCheck(f"{error} {_ALONE}", "warning", target=describe(first), can_load=True)
+        return PairCheck(
+            f"{error} {_ALONE}", "warning", target=describe(first), can_load=True, target_shape=shape_of(first)
+        )
     found = compare(first, second)
     remark = found.warning if found.fits else _ALONE
     return PairCheck(
@@ -93,6 +83,8 @@ def judge(target: str, draft: str | None, headers: Headers) -> PairCheck:
         target=describe(first),
         draft=describe(second),
         can_load=True,
+        target_shape=shape_of(first),
+        draft_shape=shape_of(second) if found.fits else None,
     )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.models.machine import Machine
+from app.models.plan import make_plan
+from app.models.shape import ModelShape
 from app.models.text import size_text
 
 
@@ -19,6 +21,20 @@ class FitBadge:
 
 
 UNKNOWN_FIT = FitBadge("–", detail="Not known yet.")
+
+
+def badge_for(shape: ModelShape, machine: Machine) -> FitBadge:
+    """By what its header says, for the model alone."""
+    plan = make_plan(shape, None, machine)
+    if not plan.fits:
+        return FitBadge("too large", "bad", plan.sentence)
+    if plan.context_length < shape.default_context:
+        return FitBadge("short context", "warning", plan.sentence)
+    if not machine.devices:
+        return FitBadge("in memory", "good", plan.sentence)
+    if plan.target_gpu_layers < 0 or plan.target_gpu_layers >= shape.gpu_slots:
+        return FitBadge("on the GPU", "good", plan.sentence)
+    return FitBadge("partly on the GPU" if plan.target_gpu_layers else "in memory", "warning", plan.sentence)
 
 
 def badge_for_size(needed: int, machine: Machine) -> FitBadge:

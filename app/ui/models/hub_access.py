@@ -8,20 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
 from app.errors import Cancelled, KnownError
 from app.models.downloads.item import Item
 from app.models.gguf import GgufHeader, read_header
-from app.models.hub.api import Hub, Sort
+from app.models.hub.access import Access, network_settings
 from app.models.hub.catalog import CatalogPair, resolve
 from app.models.hub.drafts import DraftCandidate, find_drafts
-from app.models.hub.network import Network, NetworkSettings, Traffic
+from app.models.hub.network import Traffic
 from app.models.hub.remote_header import read_remote_header
-from app.models.hub.repository import RemoteModel, Repository, SearchResult
-from app.models.hub.tokens import Kept, TokenStore
+from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
+from app.models.hub.tokens import Kept
 from app.settings import Settings
 from app.ui.background import Doorbell
 
@@ -47,9 +46,8 @@ class HubAccess(QObject):
     def __init__(self, values: Settings, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._values = values
-        self._tokens = TokenStore()
-        self.network = Network(_network_settings(values), self._token)
-        self._hub = Hub(self.network)
+        self._access = Access(network_settings(values))
+        self.network = self._access.network
         self._pool = ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="hub")
         self._bell = Doorbell(self)
         self._closed = threading.Event()
@@ -59,7 +57,7 @@ class HubAccess(QObject):
 
     def apply_settings(self) -> None:
         """The settings of the network have changed."""
-        self.network.settings = _network_settings(self._values)
+        self.network.settings = network_settings(self._values)
 
     def endpoint_problem(self) -> str:
         """Why the address in the settings cannot be used; empty where it can."""
@@ -80,10 +78,10 @@ class HubAccess(QObject):
     # ------------------------------------------------------------ questions
 
     def search(self, words: str, sort: Sort, done: Callable[[list[SearchResult]], None], failed: Failed) -> None:
-        self._run(partial(self._hub.search, words, sort), done, failed)
+        self._run(partial(self._access.hub.search, words, sort), done, failed)
 
     def repository(self, repository: str, done: Callable[[Repository], None], failed: Failed) -> None:
-        self._run(partial(self._hub.repository, repository), done, failed)
+        self._run(partial(self._access.hub.repository, repository), done, failed)
 
     def header(self, model: RemoteModel, done: Callable[[GgufHeader], None], failed: Failed) -> None:
         """What a model is, before it is downloaded."""
@@ -91,7 +89,7 @@ class HubAccess(QObject):
 
     def resolve(self, pair: CatalogPair, done: Callable[[Item], None], failed: Failed) -> None:
         """What is to be downloaded for a pair of the catalogue."""
-        self._run(partial(resolve, self._hub, pair), done, failed)
+        self._run(partial(resolve, self._access.hub, pair), done, failed)
 
     def find_drafts_for_file(self, path: Path, done: Callable[[int], None], failed: Failed) -> None:
         """Drafts for a model on this computer. Each is told by `draft_found`; ``done`` gets how many there were."""
@@ -112,19 +110,19 @@ class HubAccess(QObject):
 
     def token_kept(self, done: Callable[[Kept], None]) -> None:
         """Where the access token is kept."""
-        self._run(lambda: self._tokens.kept(self._host()), done, None)
+        self._run(lambda: self._access.tokens.kept(self._access.host), done, None)
 
     def set_token(self, token: str, done: Callable[[Kept], None], failed: Failed) -> None:
         def keep() -> Kept:
-            self._tokens.set(self._host(), token)
-            return self._tokens.kept(self._host())
+            self._access.tokens.set(self._access.host, token)
+            return self._access.tokens.kept(self._access.host)
 
         self._run(keep, done, failed)
 
     def forget_token(self, done: Callable[[Kept], None], failed: Failed) -> None:
         def forget() -> Kept:
-            self._tokens.delete(self._host())
-            return self._tokens.kept(self._host())
+            self._access.tokens.delete(self._access.host)
+            return self._access.tokens.kept(self._access.host)
 
         self._run(forget, done, failed)
 
@@ -144,7 +142,7 @@ class HubAccess(QObject):
         stop = self._finding = threading.Event()
 
         def find() -> int:
-            found: Iterable[DraftCandidate] = find_drafts(self._hub, header(), bases, stop.is_set)
+            found: Iterable[DraftCandidate] = find_drafts(self._access.hub, header(), bases, stop.is_set)
             number = 0
             for candidate in found:
                 if stop.is_set():
@@ -175,13 +173,3 @@ class HubAccess(QObject):
 
         if not self._closed.is_set():
             self._bell.when_done(self._pool.submit(call), unless_closed(done), failed)
-
-    def _host(self) -> str:
-        return urlsplit(self.network.endpoint).hostname or ""
-
-    def _token(self) -> str | None:
-        return self._tokens.get(self._host())
-
-
-def _network_settings(values: Settings) -> NetworkSettings:
-    return NetworkSettings(endpoint=values.hub_endpoint, offline=values.offline, token_to_mirror=values.token_to_mirror)

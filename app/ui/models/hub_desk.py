@@ -12,15 +12,15 @@ from PySide6.QtGui import QDesktopServices
 
 from app.errors import KnownError
 from app.models.downloads.item import Item
-from app.models.hub.api import Sort
 from app.models.hub.catalog import Catalog, CatalogPair, load_catalog
 from app.models.hub.drafts import DraftCandidate
 from app.models.hub.items import item_of
-from app.models.hub.repository import RemoteModel, Repository, SearchResult
-from app.models.library_entry import LibraryEntry
+from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
+from app.models.library.entry import LibraryEntry
 from app.models.machine import Machine
+from app.models.shape import shape_of
 from app.models.text import printable, size_text
-from app.ui.models.fit_badge import FitBadge, badge_for_size
+from app.ui.models.fit_badge import FitBadge, badge_for, badge_for_size
 from app.ui.models.hub_access import HubAccess
 from app.ui.models.recommended_tab import Recommendation, RecommendedTab
 from app.ui.models.repository_page import DraftOffer
@@ -65,6 +65,7 @@ class HubDesk(QObject):
         search.search_requested.connect(self._on_search)
         search.repository_chosen.connect(self.show_repository)
         self._page.get_requested.connect(self._on_get)
+        self._page.model_chosen.connect(self._on_model_chosen)
         self._page.drafts_requested.connect(self._on_drafts_requested)
         self._page.file_chosen.connect(access.stop_finding)
         self._page.page_requested.connect(self.open_page)
@@ -164,6 +165,15 @@ class HubDesk(QObject):
 
     def _fit(self, model: RemoteModel, machine: Machine) -> FitBadge:
         return badge_for_size(model.size + _BESIDE_WEIGHTS, machine)
+
+    @Slot(object)
+    def _on_model_chosen(self, model: RemoteModel) -> None:
+        """Its header tells exactly what it takes; some megabytes at most."""
+        self._access.header(
+            model,
+            lambda header: self._page.show_fit(model, badge_for(shape_of(header), self._machine())),
+            lambda error: self._page.show_fit(model, FitBadge("not known", "quiet", str(error))),
+        )
 
     # ------------------------------------------------------------ drafts
 

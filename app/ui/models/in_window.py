@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.engine.protocol import PairLoaded
-from app.models.machine import Machine, machine_now
 from app.models.text import size_text
 from app.models.trials import Trial
 from app.settings import Pair, SettingsFile
@@ -18,6 +17,8 @@ from app.ui.background import Doorbell
 from app.ui.engine_client import Engine
 from app.ui.main_window import MainWindow
 from app.ui.models.door import ModelsDoor
+from app.ui.models.load_planner import LoadPlanner
+from app.ui.models.memory_watch import MemoryWatch
 from app.ui.notices import NoticeBoard
 from app.ui.pair import PairFiles, PairKeeper, is_guide
 from app.ui.session import ChatSession
@@ -35,6 +36,7 @@ class ModelsInWindow(QObject):
 
     Attributes:
         door: The way to the windows.
+        memory: What is free.
 
     Signals:
         open_requested: Show a target, and a draft or an empty text, in the Open models dialog.
@@ -70,7 +72,10 @@ class ModelsInWindow(QObject):
         self._bell = Doorbell(self)
         self._quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
         self._quiet.timeout.connect(self._on_quiet)
-        self.door = ModelsDoor(settings.values, self.machine, self._is_loaded, self)
+        self.memory = MemoryWatch(engine, self)
+        self._planner = LoadPlanner(self.memory, self)
+        keeper.plan_with(self._planner.plan)
+        self.door = ModelsDoor(settings, self.memory.machine, self._is_loaded, self)
         self.door.open_requested.connect(self.open_requested)
         self.door.pair_requested.connect(self.load)
         self.door.settings_changed.connect(self.settings_changed)
@@ -89,11 +94,8 @@ class ModelsInWindow(QObject):
         if self._trial is not None:
             self._trial.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._planner.close()
         self.door.close()
-
-    def machine(self) -> Machine:
-        """The memory as it is now."""
-        return machine_now()
 
     @Slot(str, str)
     def load(self, target: str, draft: str = "") -> None:
@@ -153,7 +155,7 @@ class ModelsInWindow(QObject):
     def _propose(self) -> CatalogPair | None:
         from app.models.hub.catalog import load_catalog
 
-        return load_catalog().propose(self.machine())
+        return load_catalog().propose(self.memory.machine())
 
     def _show_proposal(self, pair: CatalogPair | None) -> None:
         files = self._keeper.files()

@@ -14,20 +14,22 @@ from PySide6.QtCore import QObject, Signal
 from app import paths
 from app.errors import Cancelled, KnownError
 from app.models import trials as kept_trials
-from app.models import usage as kept_usage
-from app.models.folders import ModelFolder, found_folders
-from app.models.library import Library
-from app.models.library_entry import LibraryEntry
-from app.models.library_index import FILE_NAME as INDEX_FILE
-from app.models.moving import move_folder
+from app.models.library import usage as kept_usage
+from app.models.library.entry import LibraryEntry
+from app.models.library.folders import ModelFolder, found_folders
+from app.models.library.index import FILE_NAME as INDEX_FILE
+from app.models.library.library import Library, own_folder
+from app.models.library.moving import move_folder
+from app.models.library.usage import Usage
+from app.models.library.verifying import verify
+from app.models.machine import Machine
 from app.models.origins import FILE_NAME as ORIGINS_FILE
 from app.models.origins import Origins
 from app.models.ranking import Judge, RankedDraft, rank_drafts
 from app.models.trials import Trials
-from app.models.usage import Usage
-from app.models.verifying import verify
 from app.settings import Settings
 from app.ui.background import Doorbell
+from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge, badge_for
 
 _PROGRESS_SHARE = 0.002
 """A step of progress worth telling."""
@@ -38,11 +40,12 @@ Failed = Callable[[KnownError], None]
 
 def models_folder(values: Settings) -> Path:
     """Where downloaded models go."""
-    return Path(values.models_folder) if values.models_folder else paths.models_dir()
+    return own_folder(values.models_folder)
 
 
 class LibraryAccess(QObject):
-    """One for the app. Everything slow happens in one thread, in the order it was asked for.
+    """One for the app. What takes moments happens in one thread in the order it was asked for, what takes minutes (a
+    checksum, a move) in another.
 
     Attributes:
         origins, trials: What is known of downloaded files and of pairs; safe from any thread.
@@ -57,8 +60,11 @@ class LibraryAccess(QObject):
     scan_failed = Signal(object)
     progressed = Signal(float)
 
-    def __init__(self, values: Settings, parent: QObject | None = None) -> None:
+    def __init__(self, values: Settings, machine: Callable[[], Machine], parent: QObject | None = None) -> None:
+        """``machine`` is the memory as it is now; asked from another thread."""
         super().__init__(parent)
+        self._machine = machine
+        self._fits: dict[str, FitBadge] = {}
         data = paths.data_dir()
         self._values = values
         self.origins = Origins(data / ORIGINS_FILE)
@@ -67,6 +73,7 @@ class LibraryAccess(QObject):
         self._library = self._make_library()
         self._entries: list[LibraryEntry] = []
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="library")
+        self._slow_pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="library-files")
         self._bell = Doorbell(self)
         self._stop = threading.Event()
         self._closed = threading.Event()
@@ -81,6 +88,10 @@ class LibraryAccess(QObject):
     def entry(self, path: str) -> LibraryEntry | None:
         return next((entry for entry in self._entries if str(entry.path) == path), None)
 
+    def fit(self, entry: LibraryEntry) -> FitBadge:
+        """Whether a model fit the memory there was at the last look."""
+        return self._fits.get(str(entry.path), UNKNOWN_FIT)
+
     def notices(self) -> list[str]:
         """What the user should know about the last look."""
         return list(self._library.notices)
@@ -94,12 +105,22 @@ class LibraryAccess(QObject):
     def scan(self) -> None:
         """Look into all folders, as the settings have them now; `scanned` or `scan_failed` answers."""
         self._library = self._make_library()
-        self._run(partial(self._library.scan, self._closed.is_set), self._on_scanned, self.scan_failed.emit)
+        library = self._library
+        self._run(lambda: self._judged(library.scan(self._closed.is_set)), self._on_scanned, self.scan_failed.emit)
+
+    def judge_again(self) -> None:
+        """See which models fit the memory there is now; `scanned` answers."""
+        entries = self.entries()
+        self._run(lambda: self._judged(entries), self._on_scanned, None)
 
     def find(self, done: Callable[[list[ModelFolder]], None]) -> None:
         """Folders of other apps that are not looked into yet."""
-        known = {folder.path for folder in self._library.folders}
+        known = {folder.path for folder in self._library.folders()}
         self._run(found_folders, lambda found: done([one for one in found if one.path not in known]), None)
+
+    def compute(self, function: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Work something out that would keep the window waiting."""
+        self._run(function, done, None)
 
     def rank(self, target: LibraryEntry, done: Callable[[list[RankedDraft]], None]) -> None:
         """All other models as drafts for ``target``, the most promising first."""
@@ -119,25 +140,34 @@ class LibraryAccess(QObject):
     def verify(self, entry: LibraryEntry, done: Callable[[bool | None], None], failed: Failed) -> None:
         """Whether its files are what was downloaded; `progressed` tells how far it is."""
         self._begin()
-        self._run(lambda: verify(entry, self.origins, self._tell, self._is_stopped), done, failed)
+        self._run(lambda: verify(entry, self.origins, self._tell, self._is_stopped), done, failed, self._slow_pool)
 
     def delete(self, entry: LibraryEntry, done: Callable[[int], None], failed: Failed) -> None:
         """``done`` gets the bytes freed."""
         self._run(partial(self._library.delete, entry), done, failed)
 
-    def move(self, new: Path, done: Callable[[list[Path]], None], failed: Failed) -> None:
-        """Move the models folder; ``done`` gets what could not be deleted in the old one."""
+    def forget(self, entry: LibraryEntry) -> None:
+        """No longer list a model whose folder is not there; `scanned` answers."""
+        self._run(partial(self._library.forget, entry), None, None)
+        self.scan()
+
+    def move(self, new: Path, save: Callable[[], None], done: Callable[[list[Path]], None], failed: Failed) -> None:
+        """Move the models folder; ``done`` gets what could not be deleted in the old one.
+
+        ``save`` keeps the settings, called in another thread before anything is deleted.
+        """
         self._begin()
         library, old = self._library, models_folder(self._values)
 
         def move() -> list[Path]:
-            left = move_folder(old, new, self._tell, self._is_stopped)
-            self.origins.moved(old, new)
-            self._usage.moved(old, new)
-            library.moved(old, new)
-            return left
+            def switch() -> None:
+                library.moved(old, new)
+                self._values.models_folder = str(new)
+                save()
 
-        self._run(move, done, failed)
+            return move_folder(old, new, switch, self._tell, self._is_stopped)
+
+        self._run(move, done, failed, self._slow_pool)
 
     def note_use(self, *files: str) -> None:
         """These were loaded just now."""
@@ -151,7 +181,8 @@ class LibraryAccess(QObject):
         """End everything; what was found out is kept."""
         self._closed.set()
         self._stop.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._pool, self._slow_pool):
+            pool.shutdown(wait=True, cancel_futures=True)
 
     # ------------------------------------------------------------ inside
 
@@ -165,7 +196,13 @@ class LibraryAccess(QObject):
             usage=self._usage,
         )
 
-    def _run(self, function: Callable[[], T], done: Callable[[T], None] | None, failed: Failed | None) -> None:
+    def _run(
+        self,
+        function: Callable[[], T],
+        done: Callable[[T], None] | None,
+        failed: Failed | None,
+        pool: ThreadPoolExecutor | None = None,
+    ) -> None:
         if self._closed.is_set():
             return
 
@@ -175,11 +212,19 @@ class LibraryAccess(QObject):
             except Cancelled:
                 raise KnownError("Stopped.") from None
 
-        self._bell.when_done(self._pool.submit(call), done, failed)
+        self._bell.when_done((pool or self._pool).submit(call), done, failed)
 
-    def _on_scanned(self, entries: list[LibraryEntry]) -> None:
-        self._entries = entries
-        self.scanned.emit(entries)
+    def _judged(self, entries: list[LibraryEntry]) -> tuple[list[LibraryEntry], dict[str, FitBadge]]:
+        machine = self._machine()
+        return entries, {
+            str(entry.path): badge_for(entry.summary.shape, machine)
+            for entry in entries
+            if entry.usable and entry.summary is not None
+        }
+
+    def _on_scanned(self, found: tuple[list[LibraryEntry], dict[str, FitBadge]]) -> None:
+        self._entries, self._fits = found
+        self.scanned.emit(self._entries)
 
     def _begin(self) -> None:
         self._stop.clear()

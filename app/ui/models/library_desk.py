@@ -12,13 +12,12 @@ from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtWidgets import QMessageBox
 
 from app.errors import KnownError
-from app.models.machine import Machine
 from app.models.ranking import RankedDraft
 from app.models.text import printable, size_text
 from app.settings import Settings
 from app.ui.models import library_wording as wording
-from app.ui.models.fit_badge import badge_for_size
 from app.ui.models.library_access import LibraryAccess, models_folder
+from app.ui.models.library_list import LibraryRow
 from app.ui.models.library_tab import LibraryTab
 from app.ui.models.reveal import reveal
 
@@ -45,17 +44,15 @@ class LibraryDesk(QObject):
         tab: LibraryTab,
         access: LibraryAccess,
         values: Settings,
-        machine: Callable[[], Machine],
         is_loaded: Callable[[str], bool],
         parent: QObject | None = None,
     ) -> None:
-        """``machine`` is the memory as it is now; ``is_loaded`` says whether the engine has this file."""
+        """``is_loaded`` says whether the engine has this file."""
         super().__init__(parent)
         self._tab = tab
         self._page = tab.page
         self._access = access
         self._values = values
-        self._machine = machine
         self._is_loaded = is_loaded
         self._checked = ""
         """The path of the model being checked."""
@@ -85,12 +82,17 @@ class LibraryDesk(QObject):
     @Slot()
     def refresh(self) -> None:
         """Show what is known now: after a look, a trial, or when memory has changed."""
-        entries, machine, now = self._access.entries(), self._machine(), time.time()
-        text = wording.summary(entries, _free(models_folder(self._values)))
-        self._tab.show_rows(
-            [wording.row_of(entry, badge_for_size(entry.size, machine), now) for entry in entries],
-            "\n".join([text, *self._access.notices()]),
-        )
+        access, folder = self._access, models_folder(self._values)
+        entries, now = access.entries(), time.time()
+
+        def make() -> tuple[list[LibraryRow], str]:
+            rows = [wording.row_of(entry, access.fit(entry), now) for entry in entries]
+            return rows, "\n".join([wording.summary(entries, _free(folder)), *access.notices()])
+
+        access.compute(make, self._show_rows)
+
+    def _show_rows(self, made: tuple[list[LibraryRow], str]) -> None:
+        self._tab.show_rows(*made)
         self._show_page()
 
     # ------------------------------------------------------------ the page
@@ -105,8 +107,7 @@ class LibraryDesk(QObject):
             self._page.clear(self._deleted)
             return
         self._deleted = ""
-        fit = badge_for_size(entry.size, self._machine())
-        self._page.show_model(wording.details_of(entry, fit, self._access.would_free(entry)))
+        self._page.show_model(wording.details_of(entry, self._access.fit(entry), self._access.would_free(entry)))
         if entry.usable:
             path = str(entry.path)
             self._access.rank(entry, lambda ranked: self._on_ranked(path, ranked))
@@ -166,6 +167,9 @@ class LibraryDesk(QObject):
     def _on_delete(self, path: str) -> None:
         entry = self._access.entry(path)
         if entry is None:
+            return
+        if not entry.available:
+            self._access.forget(entry)  # nothing is deleted, and it comes back with its folder
             return
         if any(self._is_loaded(str(part)) for part in entry.parts):
             self._page.show_status("This model is loaded. Open another one first, then delete it.", "warning")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
 from app.models.ranking import RankedDraft
 from app.models.text import count_text, printable, size_text
 from app.models.trials import Trial
@@ -42,7 +42,7 @@ def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
 
 def details_of(entry: LibraryEntry, fit: FitBadge, freed: int) -> ModelDetails:
     """The page of a model. ``freed``: bytes that deleting it gives back."""
-    known = bool(entry.sha256) or entry.origin is not None
+    known = entry.origin is not None or (bool(entry.sha256) and all(entry.sha256))
     return ModelDetails(
         path=str(entry.path),
         title=printable(entry.title, 120),
@@ -50,8 +50,8 @@ def details_of(entry: LibraryEntry, fit: FitBadge, freed: int) -> ModelDetails:
         problem=entry.problem or ("" if entry.available else "The folder it is in is not there at the moment."),
         can_open=entry.usable,
         can_verify=known and entry.available,
-        can_delete=entry.available and not entry.read_only,
-        delete_text=f"Delete (frees {size_text(freed)})…" if freed else "Delete…",
+        can_delete=not entry.available or not entry.read_only,
+        delete_text=_delete_text(entry, freed),
     )
 
 
@@ -103,6 +103,12 @@ def _unusable(entry: LibraryEntry) -> FitBadge | None:
     if not entry.available:
         return FitBadge("folder missing", detail="The folder is not there at the moment. Nothing is forgotten.")
     return FitBadge("cannot be loaded", "bad", entry.problem) if entry.problem else None
+
+
+def _delete_text(entry: LibraryEntry, freed: int) -> str:
+    if not entry.available:
+        return "Remove from the list"
+    return f"Delete (frees {size_text(freed)})…" if freed else "Delete…"
 
 
 def _name(entry: LibraryEntry) -> str:

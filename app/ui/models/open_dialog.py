@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.engine.protocol import Sampling
+from app.models.plan import Plan, alternatives, make_plan
 from app.settings import Pair
 from app.ui import theme
 from app.ui.models.choice import OpenModelsChoice
@@ -28,6 +29,9 @@ from app.ui.models.fields import AcceptRuleFields, MemoryFields, SamplingFields,
 from app.ui.models.file_row import FileRow, dropped_files
 from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker
 from app.ui.models.library_access import LibraryAccess
+from app.ui.models.load_planner import wishes_of
+from app.ui.models.memory_part import MemoryPart
+from app.ui.models.memory_watch import MemoryWatch
 from app.ui.models.pair_picks import PairPicks
 from app.ui.models.section import Section
 from app.ui.naming import recent_title
@@ -67,9 +71,10 @@ class OpenModelsDialog(QDialog):
         is_loaded: bool = True,
         own_sampling: Sampling | None = None,
         library: LibraryAccess | None = None,
+        memory: MemoryWatch | None = None,
         parent: QWidget | None = None,
     ) -> None:
-        """``library`` offers its models, and drafts for the chosen target.
+        """``library`` offers its models, and drafts for the chosen target; ``memory`` is what the plan goes by.
 
         ``is_loaded`` says whether the models of ``current`` are in use, so that there may be nothing to load.
         ``own_sampling`` is what the loaded target recommends; "Reset to defaults" goes back to it.
@@ -86,9 +91,14 @@ class OpenModelsDialog(QDialog):
         self._picks = PairPicks(self._target.picker, self._draft.picker, library, self) if library else None
         for row in (self._target, self._draft):
             row.picker.setVisible(library is not None)
+        self._memory = memory
+        self._plan: Plan | None = None
+        self._memory_part = MemoryPart()
+        self._memory_part.hide()
+        self._memory_fields = MemoryFields(has_gpu=has_gpu)
         self._verdict = label(wraps=True)
         self._fields: list[tuple[Section, _Fields]] = []
-        self._build(recent, has_gpu=has_gpu)
+        self._build(recent)
         self._show(current)
         self._connect()
         self._ask()
@@ -106,16 +116,21 @@ class OpenModelsDialog(QDialog):
         """Whether other files, or the same in another way, must be loaded."""
         return not self._is_loaded or not self.choice().same_models(self._current)
 
+    @property
+    def does_not_fit(self) -> bool:
+        """Whether the pair needs more memory than is free."""
+        return self._plan is not None and not self._plan.fits
+
     def verdict(self) -> str:
         """What the dialog says about the two files."""
         return self._check.verdict
 
     # ------------------------------------------------------------ building
 
-    def _build(self, recent: Sequence[Pair], *, has_gpu: bool) -> None:
+    def _build(self, recent: Sequence[Pair]) -> None:
         self.setWindowTitle("Open models")
         self.setAcceptDrops(True)
-        self.resize(660, 560)
+        self.resize(680, 660)
         self._load = QPushButton("Load")
         theme.set_role(self._load, "primary")
         self._load.setDefault(True)
@@ -125,7 +140,7 @@ class OpenModelsDialog(QDialog):
         contents: tuple[tuple[str, QWidget], ...] = (
             ("Sampling", SamplingFields()),
             ("System prompt", SystemPromptField()),
-            ("Context and memory", MemoryFields(has_gpu=has_gpu)),
+            ("Context and memory", self._memory_fields),
             ("Accept rule", AcceptRuleFields()),
         )
         column = QVBoxLayout(self)
@@ -148,6 +163,7 @@ class OpenModelsDialog(QDialog):
         row.addWidget(self._verdict, 1)
         row.addWidget(self._recent_button(recent))
         column.addLayout(row)
+        column.addWidget(self._memory_part)
         return part
 
     def _recent_button(self, recent: Sequence[Pair]) -> QPushButton:
@@ -202,6 +218,12 @@ class OpenModelsDialog(QDialog):
             fields.changed.connect(self._refresh)
         self._checker.checked.connect(self._on_checked)
         self._reset.clicked.connect(self._on_reset)
+        self._memory_part.context_chosen.connect(self._memory_fields.set_context)
+        self._memory_part.layers_chosen.connect(self._memory_fields.set_target_layers)
+        self._memory_part.alternative_chosen.connect(self._on_alternative)
+        if self._memory is not None:
+            self._memory.changed.connect(self._refresh)
+            self._memory.refresh()
         self.finished.connect(self._checker.stop)
 
     # ------------------------------------------------------------ showing
@@ -224,8 +246,23 @@ class OpenModelsDialog(QDialog):
     def _refresh(self) -> None:
         for section, fields in self._fields:
             section.set_summary(fields.summary())
-        self._load.setText("Load" if self.needs_reload else "Apply")
+        self._refresh_plan()
+        load = "Load anyway" if self.does_not_fit else "Load"
+        self._load.setText(load if self.needs_reload else "Apply")
+        theme.set_role(self._load, "" if self.does_not_fit and self.needs_reload else "primary")
         self._load.setEnabled(self._check.can_load)
+
+    def _refresh_plan(self) -> None:
+        target = self._check.target_shape
+        self._memory_part.setVisible(target is not None and self._memory is not None)
+        self._plan = None
+        if target is None or self._memory is None:
+            return
+        machine, draft, wishes = self._memory.machine(), self._check.draft_shape, wishes_of(self.choice().load)
+        plan = self._plan = make_plan(target, draft, machine, wishes)
+        others = [] if plan.fits else alternatives(target, draft, machine, wishes)
+        longest = max(target.training_context, plan.context_length)
+        self._memory_part.show_plan(plan, others, target, machine, longest=longest)
 
     @Slot(object)
     def _on_checked(self, check: PairCheck) -> None:
@@ -246,6 +283,17 @@ class OpenModelsDialog(QDialog):
     def _on_reset(self) -> None:
         for _section, fields in self._fields:
             fields.show_choice(self._defaults)
+
+    @Slot(object)
+    def _on_alternative(self, plan: Plan) -> None:
+        """Set what this plan gives up."""
+        if not plan.with_draft:
+            self._draft.set_path("")
+        if self._plan is not None and plan.context_length != self._plan.context_length:
+            self._memory_fields.set_context(plan.context_length)
+        self._memory_fields.set_kv_type(plan.kv_type)
+        if self.choice().load.target_gpu_layers >= 0:
+            self._memory_fields.set_target_layers(plan.target_gpu_layers)
 
     def _on_recent(self, pair: Pair, _checked: bool = False) -> None:
         self._target.set_path(pair.target)

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Slot
 from shiboken6 import isValid
 
 from app.errors import KnownError
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
 from app.models.ranking import RankedDraft
 from app.models.text import printable, size_text
 from app.ui import units

@@ -58,6 +58,7 @@ class RepositoryPage(QWidget):
 
     Signals:
         get_requested: The `Repository`, the `RemoteModel`, and the `DraftOffer` to get with it or ``None``.
+        model_chosen: A `RemoteModel` was selected.
         drafts_requested: Find drafts for this `RemoteModel` of this `Repository`.
         file_chosen: Another model is chosen; drafts for the one before are not wanted any more.
         page_requested: Open the page of the repository with this id in the browser.
@@ -65,6 +66,7 @@ class RepositoryPage(QWidget):
     """
 
     get_requested = Signal(object, object, object)
+    model_chosen = Signal(object)
     drafts_requested = Signal(object, object)
     file_chosen = Signal()
     page_requested = Signal(str)
@@ -192,6 +194,8 @@ class RepositoryPage(QWidget):
         self._clear_drafts()
         self.show_drafts_status("")
         self._refresh()
+        if (model := self._files.chosen()) is not None:
+            self.model_chosen.emit(model)
 
     @Slot()
     def _refresh(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -203,3 +205,38 @@ def test_the_proxy_of_the_environment_is_used(hub: HubServer, monkeypatch: pytes
     assert proxy.asked.startswith(f"GET {url(hub)} HTTP/1.1".encode()) and hub.requests == []
     monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
     assert network(hub).get(url(hub), purpose="download").content == b"weights " * 1000
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for this machine that nobody signed."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl command")
+    path = tmp_path / "own.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(path), "-out", str(path)]
+    subprocess.run([*command.split(), *names], check=True, capture_output=True)
+    return path
+
+
+def test_an_own_certificate_of_the_system_is_trusted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = b"weights " * 500_000
+    with HubServer(certificate=certificate) as hub:
+        hub.add("maker/model", {FILE: content})
+        one = network(hub, token="hf_good", to_mirror=True)
+        with pytest.raises(UnreachableError, match=r"does not trust the certificate of 127\.0\.0\.1"):
+            one.get(url(hub), purpose="download")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        one.close()
+        hub.faults.add(FILE, Fault(stall_at=1_000_000))
+        pieces = []
+        with one.stream(url(hub), purpose="download") as response:
+
+            def check(count: int) -> None:
+                if count == 0:
+                    hub.release()
+
+            pieces += list(one.read_body(response, check))
+        assert b"".join(pieces) == content
+        assert [request.authorization for request in hub.requests] == ["Bearer hf_good", None]
+        assert one.traffic()[0].received == len(content)

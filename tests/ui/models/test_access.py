@@ -14,8 +14,8 @@ from app.models.origins import Origin
 from app.ui.models.library_list import COLUMNS
 from app.ui.models.token_dialog import TokenDialog
 from app.ui.settings.models_page import FoundFolder
-from tests.models.library_parts import small_model
 from tests.support.gguf_files import make_model
+from tests.support.library_parts import small_model
 from tests.ui.rooms import Rooms, cell, rows, texts, tree
 
 HOSTILE = "<b>bold<img src=x>&amp;"

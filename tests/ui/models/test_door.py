@@ -10,7 +10,7 @@ from pathlib import Path
 from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.settings import Settings
+from app.settings import SettingsFile
 from app.ui.models.door import QUEUE_NAME, ModelsDoor
 from app.ui.notify import Notifier
 from tests.ui.rooms import MACHINE, WAIT_MS
@@ -25,12 +25,12 @@ def test_the_window_starts_without_the_network() -> None:
     assert json.loads(found.stdout) == []
 
 
-def make(values: Settings) -> ModelsDoor:
-    return ModelsDoor(values, lambda: MACHINE, lambda _path: False)
+def make() -> ModelsDoor:
+    return ModelsDoor(SettingsFile(paths.settings_file()), lambda: MACHINE, lambda _path: False)
 
 
 def test_the_desk_is_made_once(qtbot: QtBot, user: Path, kept: object) -> None:
-    door = make(Settings())
+    door = make()
     assert door.library() is door.library()
     with qtbot.waitSignal(door.library().scanned, timeout=WAIT_MS):
         desk = door.desk()
@@ -48,7 +48,7 @@ def test_the_desk_is_made_once(qtbot: QtBot, user: Path, kept: object) -> None:
 
 
 def test_the_signals_of_the_desk_come_through(qtbot: QtBot, user: Path, kept: object) -> None:
-    door = make(Settings())
+    door = make()
     desk = door.desk()
     with qtbot.waitSignals([door.open_requested, door.pair_requested, door.settings_changed, door.needs_user]):
         desk.open_requested.emit("a", "")
@@ -59,7 +59,7 @@ def test_the_signals_of_the_desk_come_through(qtbot: QtBot, user: Path, kept: ob
 
 
 def test_downloads_go_on_only_where_there_are_some(user: Path, kept: object) -> None:
-    door = make(Settings())
+    door = make()
     door.go_on_downloading()
     assert not made(door)
     paths.data_dir().mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def made(door: ModelsDoor) -> bool:
 
 
 def test_closing_a_door_that_was_never_opened() -> None:
-    make(Settings()).close()
+    make().close()
 
 
 def test_where_the_system_has_no_notifications_nothing_happens(qtbot: QtBot) -> None:

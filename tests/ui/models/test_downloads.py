@@ -10,13 +10,11 @@ import pytest
 from PySide6.QtWidgets import QLineEdit, QProgressBar
 
 from app import paths
-from app.models.downloads.item import Item, ItemProgress, ItemState
-from app.models.hub.repository import RemoteFile
+from app.models.downloads.item import Item
 from app.settings import Pair
-from app.ui.models import download_wording as wording
 from app.ui.models.token_dialog import TokenDialog
-from tests.models.library_parts import small_model
 from tests.support.hub_faults import Fault
+from tests.support.library_parts import small_model
 from tests.ui.rooms import WAIT_MS, Pages, Rooms, button, buttons, open_dialog, question, texts
 
 NAME, PATH, SIZE = "owner/some-GGUF", "some-Q4_0.gguf", 1_000_000
@@ -122,7 +120,7 @@ def test_a_gated_model_shows_its_page_and_takes_a_token(rooms: Rooms, pages: Pag
     assert isinstance(line, QLineEdit)
     line.setText(" hf_good ")
     button(dialog, "Keep").click()
-    rooms.until(lambda: rooms.desk.hub._token() == "hf_good")
+    rooms.until(lambda: rooms.desk.hub._access.tokens.get("127.0.0.1") == "hf_good")
     button(tab, "Try again").click()
     rooms.says("complete, checksum right")
 
@@ -206,52 +204,3 @@ def test_progress_is_a_bar_with_a_name(rooms: Rooms, content: bytes) -> None:
     assert isinstance(bar, QProgressBar)
     rooms.until(lambda: bar.value() == 300)
     assert bar.accessibleName() == "Progress of A model"
-
-
-FILE = RemoteFile(repository="a/b", commit="0" * 40, path="f.gguf", size=5_000_000_000, sha256="0" * 64)
-ITEM = Item(id="1", title="It", target=(FILE,))
-
-
-@pytest.mark.parametrize(
-    ("progress", "expected"),
-    [
-        ({"state": ItemState.QUEUED}, "0 bytes of 5 GB · waits for its turn"),
-        ({"state": ItemState.RUNNING, "done": 1_200_000_000}, "1.2 GB of 5 GB"),
-        (
-            {"state": ItemState.RUNNING, "done": 1_200_000_000, "speed": 34e6, "seconds_left": 112.0},
-            "1.2 GB of 5 GB · 34 MB/s · 2\u00a0min left",
-        ),
-        ({"state": ItemState.WAITING, "attempt": 1}, "0 bytes of 5 GB · tries again (attempt 2)"),
-        (
-            {"state": ItemState.WAITING, "attempt": 2, "retry_in": 8.2},
-            "0 bytes of 5 GB · tries again in 8\u00a0s (attempt 3)",
-        ),
-        ({"state": ItemState.FAILED}, "0 bytes of 5 GB · stopped"),
-        ({"state": ItemState.DONE, "done": 5_000_000_000}, "5 GB · complete, checksum right"),
-    ],
-)
-def test_figures(progress: dict[str, object], expected: str) -> None:
-    assert wording.figures(ItemProgress(item=ITEM, **progress)) == expected  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        (0.2, "1 s"),
-        (40, "40 s"),
-        (59.4, "59 s"),
-        (59.6, "1 min"),
-        (3580, "1 h"),
-        (4800, "1 h 20 min"),
-        (36_000, "10 h"),
-    ],
-)
-def test_durations_are_coarse(seconds: float, expected: str) -> None:
-    assert wording.duration(seconds).replace("\u00a0", " ") == expected
-
-
-def test_summary_counts_by_state() -> None:
-    states = [ItemState.RUNNING, ItemState.WAITING, ItemState.PAUSED, ItemState.CANCELLED, ItemState.DONE]
-    items = [ItemProgress(item=ITEM, state=state, speed=2e6) for state in states]
-    assert wording.summary(items) == "2 running, 2 paused, 1 done · 2 MB/s"
-    assert wording.summary([]) == ""

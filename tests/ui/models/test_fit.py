@@ -8,7 +8,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.ui.models import fit
-from app.ui.models.fit import Headers, PairCheck, PairChecker, judge
+from app.ui.models.fit import PairCheck, PairChecker, judge
+from app.ui.models.headers import Headers
 from tests.support.gguf_files import make_model
 
 

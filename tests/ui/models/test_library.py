@@ -20,7 +20,7 @@ from app.ui import theme
 from app.ui.models import library_wording as wording
 from app.ui.models.library_list import COLUMNS
 from app.ui.models.model_page import FIRST_DRAFTS
-from tests.models.library_parts import small_model
+from tests.support.library_parts import small_model
 from tests.ui.rooms import WAIT_MS, Rooms, button, buttons, column, question, texts
 
 NOTHING = "Choose a model to see what it is and which drafts fit it."
@@ -205,7 +205,7 @@ def test_facts(stocked: Rooms) -> None:
         assert fact in shown
     assert str(file) in shown
     assert "none (ChatML is used)" in shown
-    assert any(text.startswith("Needs about ") for text in shown)
+    assert "Fits" in shown
 
 
 def test_a_problem_is_said_and_nothing_is_offered(stocked: Rooms) -> None:

@@ -15,7 +15,8 @@ from app.settings import Settings
 from app.ui.models.library_access import LibraryAccess
 from app.ui.models.pair_picks import PairPicks
 from app.ui.models.picker import MOST_GREY, ModelPicker, Pick
-from tests.models.library_parts import small_model
+from tests.support.library_parts import small_model
+from tests.ui.rooms import MACHINE
 
 WAIT_MS = 20_000
 
@@ -28,7 +29,7 @@ class Pickers:
         self.folder = folder
         values = Settings()
         values.models_folder = str(folder)
-        self.library = LibraryAccess(values)
+        self.library = LibraryAccess(values, lambda: MACHINE)
         self.targets, self.drafts = ModelPicker("Library", "Target"), ModelPicker("Drafts", "Draft")
         for picker in (self.targets, self.drafts):
             qtbot.addWidget(picker)

@@ -13,9 +13,9 @@ from pytestqt.qtbot import QtBot
 from app.models.hub.catalog import CatalogPair, load_catalog
 from app.models.machine import Machine
 from app.ui import theme
-from tests.models.library_parts import small_model
 from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
+from tests.support.library_parts import small_model
 from tests.ui.rooms import GB, Pages, Rooms, button, buttons, cell, rows, texts, tree
 
 TARGET, DRAFT, OTHER = "owner/Mistral-Small-24B-GGUF", "owner/Mistral-Small-DRAFT-GGUF", "b/Mistral-Small-DRAFT-B"

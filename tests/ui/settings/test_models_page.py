@@ -8,8 +8,8 @@ import pytest
 from PySide6.QtWidgets import QFileDialog, QLineEdit
 
 from app.ui.settings.models_page import ModelsPage
-from tests.models.library_parts import small_model
 from tests.support.hub_faults import Fault
+from tests.support.library_parts import small_model
 from tests.ui.rooms import WAIT_MS, Pages, Rooms, button, buttons, question, texts
 
 
@@ -48,7 +48,7 @@ def test_folders_are_added_and_removed(rooms: Rooms, page: ModelsPage, tmp_path:
     with rooms.qtbot.waitSignals([rooms.desk.settings_changed, rooms.library.scanned], timeout=WAIT_MS):
         choose(page, "Add a folder…", extra)
     assert rooms.values.extra_folders == [str(extra)]
-    assert rooms.titles() == ["far"]
+    rooms.until(lambda: rooms.titles() == ["far"])
     rooms.until(lambda: str(extra) in texts(page))
     choose(page, "Add a folder…", extra)
     choose(page, "Add a folder…", rooms.models)
@@ -56,7 +56,7 @@ def test_folders_are_added_and_removed(rooms: Rooms, page: ModelsPage, tmp_path:
     with rooms.qtbot.waitSignal(rooms.library.scanned, timeout=WAIT_MS):
         button(page, f"Remove {extra}").click()
     assert rooms.values.extra_folders == []
-    assert rooms.titles() == []
+    rooms.until(lambda: rooms.titles() == [])
     assert (extra / "far.gguf").exists()
 
 
@@ -73,7 +73,7 @@ def test_folders_of_other_apps_are_offered(closed_rooms: Rooms, user: Path) -> N
     assert rooms.values.extra_folders == [str(found)]
     rooms.library_idle()
     assert "Found on this computer" not in texts(page)
-    assert rooms.titles() == ["theirs"]
+    rooms.until(lambda: rooms.titles() == ["theirs"])
     button(page, f"Remove {found}").click()
     rooms.until(lambda: "LM Studio" in texts(page))
 

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import msgspec
 
-from app.models.folders import FolderKind
 from app.models.json_file import JsonFile, Versioned
+from app.models.library.folders import FolderKind
+from app.models.library.summary import ModelSummary
 from app.models.pairing import Difference
-from app.models.summary import ModelSummary
 
 FILE_NAME = "library.json"
 READER = 1
-"""Counts up when headers are read or summed up otherwise than before; what an older one found is read again."""
+"""Counts up when headers are read or summed up otherwise than before; what an older one found is read again.
+
+Fields that a summary or a shape gets later need defaults, or the file of an older version is not understood.
+"""
 _VERSION = 1
 _MAX_BYTES = 64 * 1024 * 1024
 _MAX_DIFFERENCES = 2000
@@ -42,8 +45,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     stamps: tuple[Stamp, ...]
     """All parts that are there, in order."""
-    sha256: str = ""
-    """Where the file's place says it."""
+    sha256: tuple[str, ...] = ()
+    """Of each part; empty texts where the file's place does not say it."""
     reader: int = READER
     hidden: bool = False
     """It belongs to another model and is not listed."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.models.folders import FolderKind, ModelFolder
-from app.models.library_index import Record
+from app.models.library.folders import FolderKind, ModelFolder
+from app.models.library.index import Record
+from app.models.library.summary import ModelSummary
 from app.models.origins import Origin
-from app.models.summary import ModelSummary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,8 @@ class LibraryEntry:
     """``None`` where even the header cannot be read."""
     problem: str = ""
     """Why it cannot be loaded, a sentence."""
-    sha256: str = ""
-    """Where the file's place says it."""
+    sha256: tuple[str, ...] = ()
+    """Of each part; empty texts where the file's place does not say it."""
     origin: Origin | None = None
     last_used: float | None = None
 

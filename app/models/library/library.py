@@ -14,19 +14,19 @@ from pathlib import Path
 
 from app import paths
 from app.errors import KnownError
-from app.models.folder_walk import FoundFile, split_name
-from app.models.folders import FolderKind, ModelFolder, extra_folder
 from app.models.gguf import read_header
-from app.models.library_entry import LibraryEntry, entry_of
-from app.models.library_index import FILE_NAME as INDEX_NAME
-from app.models.library_index import LibraryIndex
-from app.models.library_scan import Scan, read_record, stamps_of
+from app.models.library.entry import LibraryEntry, entry_of
+from app.models.library.folders import FolderKind, ModelFolder, extra_folder
+from app.models.library.index import FILE_NAME as INDEX_NAME
+from app.models.library.index import LibraryIndex
+from app.models.library.scan import Scan, read_record, stamps_of
+from app.models.library.usage import FILE_NAME as USAGE_NAME
+from app.models.library.usage import Usage
+from app.models.library.walk import FoundFile, split_name
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origins
 from app.models.pairing import Difference
 from app.models.text import printable
-from app.models.usage import FILE_NAME as USAGE_NAME
-from app.models.usage import Usage
 
 
 class Library:
@@ -41,15 +41,18 @@ class Library:
         origins: Origins | None = None,
         usage: Usage | None = None,
     ) -> None:
-        own = ModelFolder(models_folder.expanduser().absolute(), FolderKind.OWN)
-        self.folders = [own, *(extra_folder(path.expanduser().absolute()) for path in extra_folders)]
-        """In this order; a file that is in several of them is listed once."""
         self.notices: list[str] = []
         """What the user should know about the last scan, a sentence each."""
-        self._index = LibraryIndex(index_file)
         self.origins = origins
+        self._own = models_folder.expanduser().absolute()
+        self._extra = [path.expanduser().absolute() for path in extra_folders]
+        self._index = LibraryIndex(index_file)
         self._usage = usage
         self._lock = threading.Lock()
+
+    def folders(self) -> list[ModelFolder]:
+        """Ours first; a file that is in several of them is listed once. Looks at the disk, which may take its time."""
+        return [ModelFolder(self._own, FolderKind.OWN), *map(extra_folder, self._extra)]
 
     @property
     def differences(self) -> MutableMapping[tuple[str, str], Difference | None]:
@@ -67,7 +70,7 @@ class Library:
             origins = self.origins.all() if self.origins else {}
             scan = Scan(self._index, origins, self._used(), stopped)
             try:
-                entries = scan.entries(self.folders)
+                entries = scan.entries(self.folders())
             finally:
                 self._index.save()
             self.notices = scan.notices
@@ -76,7 +79,6 @@ class Library:
     def entry_at(self, path: Path) -> LibraryEntry:
         """A model anywhere on the disk, for what takes entries. Raises `ModelFileError` when it is not there."""
         path = path.absolute()
-        folder = next((one for one in self.folders if path.is_relative_to(one.path)), None)
         group = [FoundFile(path)]
         name = split_name(path)
         if name is not None:
@@ -87,12 +89,17 @@ class Library:
         except (OSError, ValueError):
             read_header(path)  # says what is wrong
             raise
-        record = read_record(folder or ModelFolder(path.parent, FolderKind.EXTRA), group, stamps)
+        record = self._index.records.get(str(path))
+        if record is None or record.stamps != stamps:
+            folders = [one for one in self.folders() if path.is_relative_to(one.path)]
+            record = read_record(folders[0] if folders else extra_folder(path.parent), group, stamps)
         origin = self.origins.get(path) if self.origins else None
         return entry_of(record, origin, last_used=self._used().get(str(path)))
 
     def check_deletable(self, entry: LibraryEntry) -> None:
-        """Raise `KnownError` for what is not in our own folder."""
+        """Raise `KnownError` for what is not in our own folder, or not there now."""
+        if not entry.available:
+            raise KnownError(f"{printable(entry.title)} is in a folder that is not there now, so it cannot be deleted.")
         if entry.read_only:
             raise KnownError(
                 f"{printable(entry.title)} is in a folder that is not Slipstream's ({entry.folder.kind.label}), where "
@@ -132,7 +139,7 @@ class Library:
     def moved(self, old: Path, new: Path) -> None:
         """The files of the folder ``old`` are in ``new`` now: what is known of them stays known.
 
-        To be called after `app.models.moving.move_folder`. Raises `KnownError` if the disk does not let us keep it.
+        For the ``switch`` of `app.models.library.moving.move_folder`. Raises `KnownError` if it cannot be kept.
         """
         with self._lock:
             self._index.moved(old, new)
@@ -141,7 +148,7 @@ class Library:
                 self.origins.moved(old, new)
             if self._usage:
                 self._usage.moved(old, new)
-            self.folders = [ModelFolder(new, one.kind) if one.path == old else one for one in self.folders]
+            self._own = new if self._own == old else self._own
 
     def _used(self) -> dict[str, int]:
         return self._usage.all() if self._usage else {}
@@ -163,12 +170,17 @@ class Library:
 def open_library(models_folder: str, extra_folders: Iterable[str]) -> Library:
     """The library with its files in their places; the arguments are the settings of these names."""
     return Library(
-        Path(models_folder) if models_folder else paths.models_dir(),
+        own_folder(models_folder),
         map(Path, extra_folders),
         paths.data_dir() / INDEX_NAME,
         origins=Origins(paths.data_dir() / ORIGINS_NAME),
         usage=Usage(paths.data_dir() / USAGE_NAME),
     )
+
+
+def own_folder(models_folder: str) -> Path:
+    """Where downloaded models go; the argument is the setting of this name."""
+    return Path(models_folder).expanduser().absolute() if models_folder else paths.models_dir()
 
 
 def _freed_by(file: Path) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
 
 SortKey = Literal["name", "size", "last used", "quantization", "context"]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from app.errors import Cancelled
 from app.models.architectures import is_part_of_model
-from app.models.folder_walk import FoundFile, split_name, walk
-from app.models.folders import ModelFolder
 from app.models.gguf import ModelFileError, check_loadable, read_header
-from app.models.library_entry import LibraryEntry, entry_of
-from app.models.library_index import READER, LibraryIndex, Record, Stamp
+from app.models.library.entry import LibraryEntry, entry_of
+from app.models.library.folders import ModelFolder
+from app.models.library.index import READER, LibraryIndex, Record, Stamp
+from app.models.library.summary import summary_of
+from app.models.library.walk import FoundFile, split_name, walk
 from app.models.origins import Origin
-from app.models.summary import summary_of
 from app.models.text import printable
 
 
@@ -85,8 +85,8 @@ class Scan:
         known = self._index.records.get(path)
         if known is None or not _is_valid(known, folder, group, stamps):
             known = read_record(folder, group, stamps)
-            if not _is_unchanged(group, stamps) or not _is_text(path):
-                return known  # for now
+            if known.summary is None or not _is_unchanged(group, stamps) or not _is_text(path):
+                return known  # for now: next time it may be readable, complete, or called otherwise
             self._index.records[path] = known
         self._kept[path] = known
         return known
@@ -121,7 +121,7 @@ def read_record(folder: ModelFolder, group: Sequence[FoundFile], stamps: tuple[S
         kind=folder.kind,
         title=title,
         stamps=stamps,
-        sha256=first.sha256,
+        sha256=tuple(file.sha256 for file in group),
         hidden=hidden,
         summary=summary,
         problem=problem,
@@ -157,7 +157,8 @@ def _is_unchanged(group: Iterable[FoundFile], stamps: tuple[Stamp, ...]) -> bool
 
 
 def _is_valid(known: Record, folder: ModelFolder, group: Sequence[FoundFile], stamps: tuple[Stamp, ...]) -> bool:
-    said = (READER, stamps, str(folder.path), folder.kind, _title(group[0]), group[0].sha256)
+    digests = tuple(file.sha256 for file in group)
+    said = (READER, stamps, str(folder.path), folder.kind, _title(group[0]), digests)
     return said == (known.reader, known.stamps, known.folder, known.kind, known.title, known.sha256)
 
 

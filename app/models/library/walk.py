@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from app.errors import Cancelled
-from app.models.folders import FolderKind, ModelFolder
 from app.models.gguf import PART_NAME
+from app.models.library.folders import FolderKind, ModelFolder
 
 MAX_DEPTH = 8
 MAX_FILES = 10_000

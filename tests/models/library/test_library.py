@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from app.errors import Cancelled, KnownError
-from app.models import library_scan
 from app.models.gguf import GgufHeader, ModelFileError, read_header
-from app.models.library import open_library
-from app.models.summary import summary_of
-from app.models.usage import Usage
-from tests.models.library_parts import library, small_model, titles
+from app.models.library import scan as library_scan
+from app.models.library.library import open_library
+from app.models.library.summary import summary_of
+from app.models.library.usage import Usage
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model, make_vocabulary_file
+from tests.support.library_parts import library, small_model, titles
 
 
 @contextmanager
@@ -35,11 +35,18 @@ def headers_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield names
 
 
+def reachable(folder: Path) -> None:
+    """Others may look into pytest's folders and write into this one."""
+    for parent in folder.parents[:2]:
+        parent.chmod(0o755)
+    folder.chmod(0o777)
+
+
 @contextmanager
-def without_rights(folder: Path) -> Iterator[None]:
-    """``folder`` cannot be looked into; also where the tests run as administrator."""
-    mode, administrator = folder.stat().st_mode, os.geteuid() == 0
-    folder.chmod(0)
+def without_rights(path: Path, mode_then: int = 0) -> Iterator[None]:
+    """``path`` has these rights only; also where the tests run as administrator."""
+    mode, administrator = path.stat().st_mode, os.geteuid() == 0
+    path.chmod(mode_then)
     if administrator:
         os.seteuid(65534)
     try:
@@ -47,7 +54,7 @@ def without_rights(folder: Path) -> Iterator[None]:
     finally:
         if administrator:
             os.seteuid(0)
-        folder.chmod(mode)
+        path.chmod(mode)
 
 
 # ---------------------------------------------------------------- what is listed
@@ -144,7 +151,7 @@ def test_folders_too_deep_or_too_full_are_bounded(tmp_path: Path, monkeypatch: p
     small_model(tmp_path / "models/1/2/3/4/5/6/7/8/9/too-deep.gguf")
     shown = library(tmp_path)
     assert titles(shown.scan()) == ["deep"] and shown.notices == []
-    monkeypatch.setattr("app.models.folder_walk.MAX_FILES", 2)
+    monkeypatch.setattr("app.models.library.walk.MAX_FILES", 2)
     for name in ("a", "b", "c"):
         small_model(tmp_path / f"models/{name}.gguf")
     assert len(shown.scan()) == 2
@@ -157,13 +164,23 @@ def test_folders_too_deep_or_too_full_are_bounded(tmp_path: Path, monkeypatch: p
 def test_a_header_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small_model(tmp_path / "models/one.gguf")
     small_model(tmp_path / "models/mmproj.gguf", architecture="clip")
-    (tmp_path / "models/broken.gguf").write_bytes(b"no")
+    make_vocabulary_file(tmp_path / "models/vocabulary.gguf")
     first = library(tmp_path).scan()
     kept = (tmp_path / "library.json").stat().st_mtime_ns
     with headers_read(monkeypatch) as names:
         assert library(tmp_path).scan() == first
     assert names == []
     assert (tmp_path / "library.json").stat().st_mtime_ns == kept
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions work otherwise here")
+def test_a_file_that_could_not_be_read_is_tried_again(tmp_path: Path) -> None:
+    path = small_model(tmp_path / "models/one.gguf")
+    reachable(tmp_path)
+    shown = library(tmp_path)
+    with without_rights(path):
+        assert "you lack the permission" in shown.scan()[0].problem
+    assert shown.scan()[0].usable
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,9 +289,7 @@ def test_the_empty_place_of_a_drive_counts_as_missing(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions work otherwise here")
 def test_a_folder_without_permission_is_a_missing_one(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents[:2]:
-        parent.chmod(0o755)
+    reachable(tmp_path)
     locked = small_model(tmp_path / "models/locked/one.gguf")
     small_model(tmp_path / "models/two.gguf")
     shown = library(tmp_path)
@@ -370,6 +385,17 @@ def test_nothing_is_deleted_behind_a_linked_folder(tmp_path: Path) -> None:
     assert path.exists()
 
 
+def test_nothing_is_deleted_that_is_not_there(tmp_path: Path) -> None:
+    small_model(tmp_path / "models/one.gguf")
+    shown = library(tmp_path)
+    shown.scan()
+    (tmp_path / "models").rename(tmp_path / "away")
+    (entry,) = shown.scan()
+    with pytest.raises(KnownError, match="is in a folder that is not there now"):
+        shown.delete(entry)
+    assert not shown.scan()[0].available
+
+
 @pytest.mark.parametrize("link", [Path.hardlink_to, Path.symlink_to])
 def test_a_file_with_another_name_frees_nothing(tmp_path: Path, link: object) -> None:
     path = small_model(tmp_path / "theirs/one.gguf")
@@ -385,20 +411,10 @@ def test_a_file_with_another_name_frees_nothing(tmp_path: Path, link: object) ->
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions work otherwise here")
 def test_a_file_that_cannot_be_deleted_stays_in_the_library(tmp_path: Path) -> None:
     path = small_model(tmp_path / "models/one.gguf")
-    tmp_path.chmod(0o777)
-    for parent in tmp_path.parents[:2]:
-        parent.chmod(0o755)
+    reachable(tmp_path)
     shown = library(tmp_path)
     (entry,) = shown.scan()
-    path.parent.chmod(0o555)
-    administrator = os.geteuid() == 0
-    if administrator:
-        os.seteuid(65534)
-    try:
-        with pytest.raises(KnownError, match=r"one\.gguf could not be deleted: Permission denied"):
-            shown.delete(entry)
-    finally:
-        if administrator:
-            os.seteuid(0)
-        path.parent.chmod(0o755)
+    denied = r"one\.gguf could not be deleted: Permission denied"
+    with without_rights(path.parent, 0o555), pytest.raises(KnownError, match=denied):
+        shown.delete(entry)
     assert titles(shown.scan()) == ["one"]

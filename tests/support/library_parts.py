@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from app.models.library import Library
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
+from app.models.library.library import Library
 from tests.support.gguf_files import make_model
 
 

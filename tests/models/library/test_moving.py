@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from app.errors import Cancelled, KnownError
-from app.models import library_scan
-from app.models.moving import move_folder
-from tests.models.library_parts import library, small_model, titles
+from app.models.library import scan as library_scan
+from app.models.library.moving import move_folder
+from tests.support.library_parts import library, small_model, titles
 
 Moved = dict[str, bytes]
 
@@ -56,7 +56,7 @@ def test_into_a_folder_that_has_something(tmp_path: Path, old: Path) -> None:
     small_model(new / "there.gguf")
     there = content(new)
     told: list[tuple[int, int]] = []
-    assert move_folder(old, new, lambda done, total: told.append((done, total))) == []
+    assert move_folder(old, new, progress=lambda done, total: told.append((done, total))) == []
     assert (content(new), old.exists()) == (before | there, False)
     assert told[-1][0] == told[-1][1] == 2 * sum(map(len, before.values()))
 
@@ -72,8 +72,7 @@ def test_what_is_known_moves_along(tmp_path: Path, old: Path, monkeypatch: pytes
     shown = library(tmp_path)
     before = shown.scan()
     new = tmp_path / "elsewhere"
-    move_folder(old, new)
-    shown.moved(old, new)
+    move_folder(old, new, lambda: shown.moved(old, new))
     monkeypatch.setattr(library_scan, "read_header", lambda path: pytest.fail(f"{path} was read again"))
     after = shown.scan()
     assert titles(after) == titles(before) and all(entry.path.is_relative_to(new) for entry in after)
@@ -93,6 +92,26 @@ def test_stopping_anywhere_leaves_all_in_place_and_it_can_be_asked_again(old: Pa
             break
     assert asked > 4
     assert (content(other_disk), old.exists()) == (before, False)
+
+
+def test_the_new_folder_is_taken_into_use_before_the_first_file_is_deleted(old: Path, other_disk: Path) -> None:
+    before = content(old)
+    seen: list[tuple[Moved, Moved]] = []
+    move_folder(old, other_disk, lambda: seen.append((content(old), content(other_disk))))
+    assert seen == [(before, before)]
+
+
+def test_nothing_is_lost_when_the_new_folder_cannot_be_taken_into_use(
+    tmp_path: Path, old: Path, other_disk: Path
+) -> None:
+    def fail() -> None:
+        raise KnownError("the settings cannot be saved")
+
+    before = content(old)
+    for new in (tmp_path / "new", other_disk):
+        with pytest.raises(KnownError, match="the settings cannot be saved"):
+            move_folder(old, new, fail)
+        assert content(old) == before
 
 
 def test_a_kill_while_copying_leaves_a_copy_that_is_made_anew(old: Path, other_disk: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.models.folders import FolderKind, extra_folder, found_folders
-from app.models.verifying import verify
-from tests.models.library_parts import library, ollama_manifest, small_model, titles
+from app.models.library.folders import FolderKind, extra_folder, found_folders
+from app.models.library.verifying import verify
+from tests.support.library_parts import library, ollama_manifest, small_model, titles
 
 
 def kinds_found(home: Path, **environment: str) -> list[tuple[Path, FolderKind]]:
@@ -113,14 +113,14 @@ def test_the_hugging_face_cache_is_links_to_blobs(tmp_path: Path) -> None:
     digest = hugging_face_cache(tmp_path / "hub")
     (entry,) = library(tmp_path, tmp_path / "hub").scan()
     assert (entry.title, entry.folder.kind, entry.read_only) == ("small", FolderKind.HUGGING_FACE, True)
-    assert (entry.sha256, verify(entry)) == (digest, True)
+    assert (entry.sha256, verify(entry)) == ((digest,), True)
     assert entry.usable and entry.path.name == "small.gguf"
 
 
 def test_a_cache_without_links_has_copies(tmp_path: Path) -> None:
     path = small_model(tmp_path / "hub/models--owner--x/snapshots/abc/small.gguf")
     (entry,) = library(tmp_path, tmp_path / "hub").scan()
-    assert (entry.path, entry.sha256, verify(entry)) == (path, "", None)
+    assert (entry.path, entry.sha256, verify(entry)) == (path, ("",), None)
 
 
 def ollama(top: Path) -> tuple[Path, str]:

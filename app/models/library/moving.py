@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import Cancelled, KnownError
-from app.models.hashing import CHUNK, Progress, sha256_of
+from app.models.library.hashing import CHUNK, Progress, sha256_of
 from app.models.text import printable, size_text
 
 _COPYING = ".moving"
@@ -28,17 +28,20 @@ _CLOCK_STEP = 2.0
 def move_folder(
     old: Path,
     new: Path,
+    switch: Callable[[], None] = lambda: None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> list[Path]:
     """Move all files of the folder ``old`` into ``new``; returns those that were copied but could not be deleted.
 
-    ``progress`` is told the bytes that are done, and all. Raises `KnownError` where it cannot be done and `Cancelled`:
-    then ``old`` still has everything.
+    ``switch`` is called when ``new`` has everything and, after copying, ``old`` still has: it makes ``new`` the one in
+    use (settings, `Library.moved`). ``progress`` is told the bytes that are done, and all. Raises `KnownError` where it
+    cannot be done, `Cancelled`, and what ``switch`` raises: then ``old`` still has everything.
     """
     _check(old, new)
     try:
         if _renamed(old, new):
+            _switch_or_undo(switch, old, new)
             return []
         files = _files(old)
         _check_free(files, old, new)
@@ -53,7 +56,16 @@ def move_folder(
         raise KnownError(
             f"The models could not be moved: {error.strerror or error}. They are still in {printable(str(old), 200)}."
         ) from error
+    switch()
     return _delete(files, old)
+
+
+def _switch_or_undo(switch: Callable[[], None], old: Path, new: Path) -> None:
+    try:
+        switch()
+    except BaseException:
+        new.rename(old)
+        raise
 
 
 def _check(old: Path, new: Path) -> None:

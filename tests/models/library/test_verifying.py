@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from app.errors import Cancelled, KnownError
-from app.models.library import open_library
-from app.models.library_entry import LibraryEntry
-from app.models.moving import move_folder
+from app.models.library.entry import LibraryEntry
+from app.models.library.library import open_library
+from app.models.library.moving import move_folder
+from app.models.library.verifying import verify
 from app.models.origins import FILE_NAME, Origin, Origins
-from app.models.verifying import verify
-from tests.models.library_parts import small_model
+from tests.support.library_parts import small_model
 
 
 @pytest.fixture

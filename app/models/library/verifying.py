@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import KnownError
-from app.models.hashing import Progress, sha256_of
-from app.models.library_entry import LibraryEntry
+from app.models.library.entry import LibraryEntry
+from app.models.library.hashing import Progress, sha256_of
 from app.models.origins import Origins
 from app.models.text import printable
 
@@ -23,7 +23,7 @@ def verify(
     ``progress`` is told the bytes that are done, and all. Raises `KnownError` for a file that cannot be read, and
     `Cancelled`.
     """
-    known = {part: digest for part in entry.parts if (digest := _expected(entry, part, origins))}
+    known = _known(entry, origins)
     try:
         told = Progress(sum(part.stat().st_size for part in known), progress)
         if any(sha256_of(part, told, stopped) != digest for part, digest in known.items()):
@@ -33,8 +33,11 @@ def verify(
     return True if len(known) == len(entry.parts) else None
 
 
-def _expected(entry: LibraryEntry, part: Path, origins: Origins | None) -> str:
-    origin = origins.get(part) if origins else None
-    if origin is not None:
-        return origin.sha256
-    return entry.sha256 if len(entry.parts) == 1 else ""
+def _known(entry: LibraryEntry, origins: Origins | None) -> dict[Path, str]:
+    """What the digests must be, of the parts of which that is known."""
+    known = {part: digest for part, digest in zip(entry.parts, entry.sha256, strict=False) if digest}
+    for part in entry.parts:
+        origin = origins.get(part) if origins else None
+        if origin is not None:
+            known[part] = origin.sha256
+    return known

@@ -1,4 +1,4 @@
-"""What the window says about downloads."""
+"""What window and command line say about downloads."""
 
 from __future__ import annotations
 

@@ -1,0 +1,71 @@
+"""``slipstream models search``: repositories with GGUF models on Hugging Face."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import get_args
+
+import msgspec
+
+from app.commands.inspect import as_text
+from app.commands.models import choosing
+from app.commands.options import whole
+from app.models.hub.repository import MAX_RESULTS, SearchResult, Sort
+from app.models.text import count_text, printable
+
+_LIMIT = 30
+_TITLES = ("repository", "downloads", "likes", "changed", "gated", "licence")
+_GATED = {"no": "", "automatic": "gated", "manual": "gated, by hand"}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.epilog = 'Downloads are those of the last 30 days. "slipstream models get REPOSITORY" downloads a model.'
+    parser.add_argument("words", nargs="+", metavar="WORD", help="words in the repository's name")
+    parser.add_argument("--sort", choices=get_args(Sort), default="trending", help="default: trending")
+    parser.add_argument(
+        "--limit", type=whole(1, MAX_RESULTS), default=_LIMIT, metavar="N", help=f"at most so many (default {_LIMIT})"
+    )
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry it out; returns the exit status."""
+    from app.models.hub.access import Access, network_settings
+
+    words = " ".join(options.words)
+    hub = Access(network_settings(choosing.settings())).hub
+    results = hub.search(words, options.sort, options.limit)
+    if options.json:
+        print(as_text({"repositories": msgspec.to_builtins(results)}))
+    else:
+        print("\n".join(_table(results) if results else [f'No repository has "{printable(words)}" in its name.']))
+    return 0
+
+
+def _table(results: Sequence[SearchResult]) -> list[str]:
+    rows = [_TITLES, *map(_row, results)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [_aligned(row, widths) for row in rows]
+
+
+def _row(found: SearchResult) -> tuple[str, ...]:
+    return (
+        printable(found.id, 200),
+        count_text(found.downloads),
+        count_text(found.likes),
+        printable(found.modified[:10]),
+        _GATED[found.gated],
+        printable(found.licence),
+    )
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    """Numbers to the right."""
+    cells = [
+        f"{cell:>{width}}" if column in (1, 2) else f"{cell:<{width}}"
+        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+    return "  ".join(cells).rstrip()

@@ -1,0 +1,115 @@
+"""Before a pair is loaded: whether it fits the memory there is now, and how it is best loaded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+
+import msgspec
+from PySide6.QtCore import QObject
+
+from app.engine.protocol import LoadSettings
+from app.errors import KnownError
+from app.models.memory import ModelShape, shape_of
+from app.models.pairing import compare
+from app.models.plan import Plan, Wishes, make_plan
+from app.ui.background import Doorbell
+from app.ui.models.headers import Headers
+from app.ui.models.memory_watch import MemoryWatch
+from app.ui.pair import PairFiles
+
+
+@dataclass(frozen=True)
+class FittedPair:
+    """A pair as it is to be loaded."""
+
+    files: PairFiles
+    fits: bool = True
+    remark: str = ""
+    """What the plan gave up, or why it does not fit; empty where all is as wished."""
+    gpu_bytes: int = 0
+    """What it will take there."""
+
+
+class LoadPlanner(QObject):
+    """Reads headers beside the window's thread and plans with the memory as it is then."""
+
+    def __init__(self, watch: MemoryWatch, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._watch = watch
+        self._headers = Headers()
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plans")
+        self._bell = Doorbell(self)
+        self._closed = threading.Event()
+
+    def plan(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
+        """``done`` gets the pair as it is best loaded. A file that is no model is left to the engine to refuse."""
+        self._watch.when_read(partial(self._read, files, done))
+
+    def close(self) -> None:
+        """Answer nothing any more."""
+        self._closed.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
+        if not self._closed.is_set():
+            future = self._pool.submit(self._shapes, files)
+            self._bell.when_done(
+                future, lambda shapes: self._on_shapes(files, shapes, done), lambda _error: done(FittedPair(files))
+            )
+
+    def _shapes(self, files: PairFiles) -> tuple[ModelShape, ModelShape | None]:
+        target = self._headers.read(files.target)
+        if files.draft is None:
+            return shape_of(target), None
+        try:
+            draft = self._headers.read(files.draft)
+        except KnownError:
+            return shape_of(target), None  # the target alone is loaded
+        return shape_of(target), shape_of(draft) if compare(target, draft).fits else None
+
+    def _on_shapes(
+        self, files: PairFiles, shapes: tuple[ModelShape, ModelShape | None], done: Callable[[FittedPair], None]
+    ) -> None:
+        target, draft = shapes
+        plan = make_plan(target, draft, self._watch.machine(), wishes_of(files.settings))
+        pair = fitted(files, plan, shapes)
+        if pair.fits:
+            self._watch.note_loaded(pair.gpu_bytes)
+        done(pair)
+
+
+def wishes_of(settings: LoadSettings) -> Wishes:
+    """What the settings ask for; automatic values are the plan's to choose. The KV type is always a choice."""
+    return Wishes(
+        context_length=settings.context_length or None,
+        kv_type=settings.kv_type,
+        target_gpu_layers=None if settings.target_gpu_layers < 0 else settings.target_gpu_layers,
+        draft_gpu_layers=None if settings.draft_gpu_layers < 0 else settings.draft_gpu_layers,
+        batch_size=settings.micro_batch_size,
+    )
+
+
+def fitted(files: PairFiles, plan: Plan, shapes: tuple[ModelShape, ModelShape | None]) -> FittedPair:
+    """``files`` as ``plan`` has it; what does not fit is left as it was wished for."""
+    target, draft = shapes
+    if not plan.fits:
+        return FittedPair(files, fits=False, remark=plan.sentence)
+    shortened = not files.settings.context_length and plan.context_length < target.default_context
+    settings = msgspec.structs.replace(
+        files.settings,
+        context_length=plan.context_length if shortened else files.settings.context_length,
+        target_gpu_layers=plan.target_gpu_layers,
+        draft_gpu_layers=plan.draft_gpu_layers,
+    )
+    gave_up = shortened or (draft is not None and not plan.with_draft)
+    # A draft that does not fit its target stays, for the engine to say so.
+    keeps_draft = plan.with_draft or draft is None
+    return FittedPair(
+        replace(files, settings=settings, draft=files.draft if keeps_draft else None),
+        remark=plan.sentence if gave_up else "",
+        gpu_bytes=plan.estimate.gpu.total,
+    )

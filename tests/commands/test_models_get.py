@@ -1,0 +1,353 @@
+"""``slipstream models search`` and ``get``, with a hub on loopback."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from app import cli
+from app.models.downloads.item import Item, ItemState
+from app.models.downloads.part import Part, part_path
+from app.models.downloads.queue_file import FILE_NAME as QUEUE_NAME
+from app.models.downloads.queue_file import SavedItem, write_queue
+from app.models.hub.catalog import load_catalog
+from app.models.hub.repository import Sort
+from app.models.origins import FILE_NAME as ORIGINS_NAME
+from app.models.origins import Origins
+from app.models.text import size_text
+from tests.support.command_line import ROOT, slipstream
+from tests.support.gguf_files import make_model
+from tests.support.hub_faults import Fault
+from tests.support.hub_server import HubServer
+from tests.support.library_parts import small_model
+
+Shown = pytest.CaptureFixture[str]
+
+TARGET = "owner/My-Tune-8B-GGUF"
+DRAFT = "maker/My-Tune-Draft-GGUF"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "HF_ENDPOINT", "HF_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+
+
+@pytest.fixture
+def server(home: Path) -> Iterator[HubServer]:
+    with HubServer() as server:
+        save_settings(home, hub_endpoint=server.endpoint)
+        yield server
+
+
+def save_settings(home: Path, **values: Any) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "settings.json").write_text(json.dumps({"version": 1, **values}))
+
+
+@pytest.fixture
+def target(server: HubServer, tmp_path: Path) -> Path:
+    """A repository with two quantizations of a model, as far as their names go."""
+    name = "My-Tune-8B-Q8_0.gguf"
+    path = make_model(tmp_path / name, name="My Tune 8B", width=256, layers=4)
+    server.add(TARGET, {name: path, "My-Tune-8B-Q4_K_M.gguf": small_model(tmp_path / "small.gguf")}, licence="mit")
+    return path
+
+
+def call(*arguments: str | Path) -> int:
+    return cli.run(["models", *map(str, arguments)])
+
+
+def as_json(capsys: Shown, *arguments: str | Path) -> Any:
+    assert call(*arguments, "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys: Shown, *arguments: str | Path) -> str:
+    """What is said by a command that fails, and that leaves nothing."""
+    assert call(*arguments) == 1
+    told = capsys.readouterr()
+    assert not told.out
+    return told.err
+
+
+# ---------------------------------------------------------------- search
+
+
+def test_search(server: HubServer, tmp_path: Path, capsys: Shown) -> None:
+    server.add("a/Qwen3-GGUF", {}, downloads=1_234_567, likes=89, licence="apache-2.0")
+    server.add("b/Qwen3-mine-GGUF", {}, downloads=12, gated="manual", licence="\x1b[31m")
+    server.add("b/other-GGUF", {})
+    assert call("search", "qwen3", "GGUF") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "repository         downloads  likes  changed     gated           licence",
+        "a/Qwen3-GGUF           1.2 M     89  2026-01-02                  apache-2.0",
+        "b/Qwen3-mine-GGUF         12      0  2026-01-02  gated, by hand  \\x1b[31m",
+    ]
+
+
+def test_search_as_json_with_order_and_limit(server: HubServer, capsys: Shown) -> None:
+    for number in range(3):
+        server.add(f"a/model-{number}", {}, likes=number)
+    (found,) = as_json(capsys, "search", "model", "--sort", "likes", "--limit", "1")["repositories"]
+    assert (found["id"], found["likes"], found["gated"], found["licence"]) == ("a/model-2", 2, "no", "apache-2.0")
+    assert set(get_args(Sort)) == {"trending", "downloads", "likes", "newest"}
+
+
+def test_search_finds_nothing(server: HubServer, capsys: Shown) -> None:
+    assert call("search", "nothing", "\x1b") == 0
+    assert capsys.readouterr().out == 'No repository has "nothing \\x1b" in its name.\n'
+
+
+@pytest.mark.parametrize("arguments", [("search", "x"), ("get", TARGET), ("get", "qwen3-8b")])
+def test_offline(home: Path, capsys: Shown, arguments: tuple[str, ...]) -> None:
+    save_settings(home, offline=True)
+    assert (
+        refused(capsys, *arguments) == "slipstream: Slipstream is offline: the network is switched off in Settings.\n"
+    )
+
+
+# ---------------------------------------------------------------- which model
+
+
+def test_the_only_model_of_a_repository(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
+    path = small_model(tmp_path / "one.gguf")
+    server.add("owner/one", {"one.gguf": path, "README.md": b"no model"})
+    assert call("get", "owner/one") == 0
+    got = home / "models/owner/one/one.gguf"
+    assert capsys.readouterr().out == f"{got}\n"
+    assert got.read_bytes() == path.read_bytes()
+    origin = Origins(home / ORIGINS_NAME).get(got)
+    assert origin is not None and (origin.repository, origin.licence) == ("owner/one", "apache-2.0")
+    assert call("get", "owner/one") == 0  # it is there
+    assert len(server.bodies()) == 1
+
+
+def test_a_repository_with_several_says_what_it_has(server: HubServer, target: Path, capsys: Shown) -> None:
+    lines = refused(capsys, "get", TARGET).splitlines()
+    assert lines[0] == (
+        f'slipstream: {TARGET} has 2 models. Choose one, as in "slipstream models get {TARGET}:Q4_K_M":'
+    )
+    assert [line.split(" (")[0] for line in lines[1:]] == ["  Q4_K_M", "  Q8_0"]
+    assert refused(capsys, "get", f"{TARGET}:Q2_K").startswith(f"slipstream: {TARGET} has no model Q2_K, but these.")
+    assert not server.bodies()
+
+
+def test_a_quantization_that_two_files_have(server: HubServer, tmp_path: Path, capsys: Shown) -> None:
+    content = small_model(tmp_path / "one.gguf")
+    server.add("owner/two", {"a-Q8_0.gguf": content, "in/b-Q8_0.gguf": content, "other/b-Q8_0.gguf": content})
+    lines = refused(capsys, "get", "owner/two:q8_0").splitlines()
+    assert lines[0].startswith("slipstream: owner/two has 3 models q8_0. Choose one, as in")
+    assert [line.split()[0] for line in lines[1:]] == ["a-Q8_0.gguf", "in/b-Q8_0.gguf", "other/b-Q8_0.gguf"]
+    got = as_json(capsys, "get", "owner/two:IN/B-q8_0.gguf")
+    assert got["target"]["files"][0]["path"] == "in/b-Q8_0.gguf"
+
+
+@pytest.mark.parametrize("word", ["Q8_0", "q8_0", "my-tune-8b-q8_0.gguf"])
+def test_a_chosen_one(server: HubServer, target: Path, home: Path, capsys: Shown, word: str) -> None:
+    got = as_json(capsys, "get", f"{TARGET}:{word}")
+    path = home / "models" / TARGET / target.name
+    assert (got["title"], got["size"], got["licence"]) == ("My-Tune-8B-GGUF Q8_0", target.stat().st_size, "mit")
+    assert (got["target"]["path"], got["target"]["repository"], got["draft"]) == (str(path), TARGET, None)
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == got["target"]["files"][0]["sha256"]
+
+
+def test_a_split_model(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
+    first = small_model(tmp_path / "model.gguf", max_tensors_per_file=5)
+    parts = sorted(tmp_path.glob("model-*.gguf"))
+    server.add("owner/split", {path.name: path for path in parts})
+    got = as_json(capsys, "get", f"owner/split:{parts[1].name}")
+    assert Path(got["target"]["path"]).name == first.name
+    assert [file["path"] for file in got["target"]["files"]] == [path.name for path in parts]
+    assert sorted(path.name for path in (home / "models/owner/split").iterdir()) == [path.name for path in parts]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("owner/nothing", "owner/nothing is not on 127.0.0.1, or is private and needs an access token."),
+        ("owner/na me", "owner/na me is no name of a repository. One looks like this: owner/name."),
+        ("gpt\x1b", "gpt\\x1b is neither a repository, as owner/name, nor one of the recommended pairs: qwen2.5-1.5b,"),
+        ("owner/empty", "owner/empty has no GGUF models that can be downloaded."),
+    ],
+)
+def test_what_is_not_there(server: HubServer, capsys: Shown, wanted: str, message: str) -> None:
+    server.add("owner/empty", {"README.md": b""})
+    assert message in refused(capsys, "get", wanted)
+
+
+# ---------------------------------------------------------------- drafts
+
+
+def test_with_a_draft(server: HubServer, target: Path, home: Path, tmp_path: Path, capsys: Shown) -> None:
+    draft = small_model(tmp_path / "My-Tune-Draft-Q8_0.gguf")
+    server.add(DRAFT, {draft.name: draft}, licence="apache-2.0")
+    other = small_model(tmp_path / "Other-Q8_0.gguf", vocab_size=900)
+    server.add("other/My-Tune-Draft-GGUF", {other.name: other})
+    assert call("get", f"{TARGET}:Q8_0", "--with-draft", "--json") == 0
+    told = capsys.readouterr()
+    got = json.loads(told.out)
+    assert f"The draft is {draft.name} of {DRAFT} (" in told.err
+    assert "% of the target). Fits: same vocabulary of 512 tokens." in told.err
+    assert got["title"] == "My-Tune-8B-GGUF Q8_0 with draft" and got["licence"] == "mit, apache-2.0"
+    assert got["draft"]["path"] == str(home / "models" / DRAFT / draft.name)
+    assert Path(got["draft"]["path"]).read_bytes() == draft.read_bytes()
+    assert call("pair", "my-tune-8b-q8_0", "maker") == 0
+
+
+def test_no_draft_fits(server: HubServer, target: Path, home: Path, tmp_path: Path, capsys: Shown) -> None:
+    other = small_model(tmp_path / "My-Tune-Draft-Q8_0.gguf", vocab_size=900)
+    server.add(DRAFT, {other.name: other})
+    told = refused(capsys, "get", f"{TARGET}:Q8_0", "--with-draft")
+    assert "No draft was found that fits. Without --with-draft the target is downloaded alone.\n" in told
+    assert f"  {DRAFT}: The vocabularies" in told and "900 in the draft" in told
+    assert not (home / "models").exists()
+
+
+def test_a_recommended_pair(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
+    pair = next(pair for pair in load_catalog().pairs if pair.id == "qwen3-8b")
+    content = small_model(tmp_path / "any.gguf")
+    server.add(pair.target.repository, {pair.target.file: content})
+    server.add(pair.draft.repository, {pair.draft.file: content})
+    assert call("get", "Qwen3-8B") == 0
+    folder = home / "models"
+    assert capsys.readouterr().out.splitlines() == [
+        str(folder / pair.target.repository / pair.target.file),
+        str(folder / pair.draft.repository / pair.draft.file),
+    ]
+
+
+# ---------------------------------------------------------------- what can go wrong
+
+
+def test_gated(server: HubServer, home: Path, tmp_path: Path) -> None:
+    path = small_model(tmp_path / "one.gguf")
+    server.add("owner/one", {"one.gguf": path}, gated="auto")
+    save_settings(home, hub_endpoint=server.endpoint, token_to_mirror=True)
+    refused = slipstream("models", "get", "owner/one")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "owner/one is gated" in refused.stderr and f"Its page: {server.endpoint}/owner/one" in refused.stderr
+    assert "HF_TOKEN" in refused.stderr and "Traceback" not in refused.stderr
+    allowed = slipstream("models", "get", "owner/one", HF_TOKEN="hf_good")
+    assert allowed.returncode == 0, allowed.stderr
+    assert Path(allowed.stdout.strip()).read_bytes() == path.read_bytes()
+
+
+def test_trouble_that_passes_is_told(server: HubServer, tmp_path: Path, capsys: Shown) -> None:
+    server.add("owner/one", {"one.gguf": small_model(tmp_path / "one.gguf")})
+    server.faults.add("one.gguf", Fault(status=503), at="resolve")
+    assert call("get", "owner/one") == 0
+    told = capsys.readouterr()
+    assert told.err == "slipstream: 127.0.0.1 has trouble (status 503). It is tried again.\n"
+
+
+class Terminal(io.StringIO):
+    """Somebody who looks."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_one_line_of_a_terminal(
+    server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
+) -> None:
+    path = make_model(tmp_path / "one.gguf", width=256, layers=4)
+    server.add("owner/one", {"one.gguf": path})
+    server.faults.add("one.gguf", Fault(bytes_per_second=20_000_000, cut_at=path.stat().st_size // 2))
+    monkeypatch.setenv("COLUMNS", "30")
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    assert call("get", "owner/one") == 0
+    shown = terminal.getvalue().split("\r\x1b[K")
+    (told,) = [line for line in shown if line.endswith("\n")]
+    assert told == "slipstream: The connection to 127.0.0.1 broke. It is tried again.\n"
+    shown.remove(told)
+    assert all(len(line) < 30 and "\n" not in line for line in shown)
+    assert any(f" of {size_text(path.stat().st_size)}" in line for line in shown)
+    assert shown[-1] == ""
+
+
+def test_another_file_in_its_place(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
+    server.add("owner/one", {"one.gguf": small_model(tmp_path / "one.gguf")})
+    place = home / "models/owner/one/one.gguf"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"mine")
+    assert "Move or delete it, then run the same command again." in refused(capsys, "get", "owner/one")
+    assert place.read_bytes() == b"mine"
+
+
+def test_the_windows_downloads_stay_as_they_are(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
+    one, other = small_model(tmp_path / "one.gguf"), small_model(tmp_path / "other.gguf", seed=1)
+    server.add("owner/one", {"one.gguf": one})
+    server.add("owner/other", {"other.gguf": other})
+    item = Item(id="1", title="Other", target=(server.remote_file("owner/other", "other.gguf"),))
+    write_queue(home / QUEUE_NAME, [SavedItem(item=item, folder=str(home / "models"), state=ItemState.RUNNING)])
+    before = (home / QUEUE_NAME).read_bytes()
+    assert call("get", "owner/one") == 0
+    assert (home / QUEUE_NAME).read_bytes() == before
+    assert len(server.bodies()) == 1
+
+
+def test_a_file_the_window_is_downloading(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
+    server.add("owner/one", {"one.gguf": small_model(tmp_path / "one.gguf")})
+    with Part(home / "models/owner/one/one.gguf", server.remote_file("owner/one", "one.gguf")):
+        told = refused(capsys, "get", "owner/one")
+    assert "one.gguf is being downloaded already, perhaps by another Slipstream." in told
+
+
+# ---------------------------------------------------------------- Ctrl+C
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot send Ctrl+C to one process")
+def test_ctrl_c_keeps_what_came_and_the_same_command_goes_on(server: HubServer, home: Path, tmp_path: Path) -> None:
+    path = make_model(tmp_path / "one.gguf", width=256, layers=4)
+    server.add("owner/one", {"one.gguf": path})
+    half = path.stat().st_size // 2
+    server.faults.add("one.gguf", Fault(stall_at=half))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app", "models", "get", "owner/one"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    part = part_path(home / "models/owner/one/one.gguf")
+    wait_for_size(part, half, process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert err == "slipstream: Stopped. What has arrived is kept: the same command goes on from there.\n\n"
+    assert part.stat().st_size == half
+    again = slipstream("models", "get", "owner/one")
+    assert again.returncode == 0, again.stderr
+    assert Path(again.stdout.strip()).read_bytes() == path.read_bytes()
+    assert server.bodies()[-1].range == f"bytes={half}-"
+
+
+def wait_for_size(path: Path, size: int, process: subprocess.Popen[str]) -> None:
+    """Nothing tells when another process has written, so the file is looked at again and again."""
+    pause = threading.Event()
+    while not path.exists() or path.stat().st_size < size:
+        assert process.poll() is None, process.communicate()
+        pause.wait(0.02)
+
+
+@pytest.mark.parametrize("command", ["search", "get"])
+def test_there_is_no_option_for_a_token(capsys: Shown, command: str) -> None:
+    with pytest.raises(SystemExit):
+        call(command, "--help")
+    assert "--token" not in capsys.readouterr().out

@@ -1,0 +1,21 @@
+"""Devices as llama.cpp tells them. GPUs cannot be had here: what is read of one is checked on the processor."""
+
+from __future__ import annotations
+
+import psutil
+
+from app.engine import llama
+from app.engine.llama_devices import CPU, devices, gpu_devices
+
+
+def test_a_device_has_a_name_and_memory() -> None:
+    llama.start()
+    [processor] = devices(CPU)
+    assert processor.name == "CPU" and processor.description
+    assert processor.total_bytes >= psutil.virtual_memory().total * 0.99
+    assert 0 < processor.free_bytes <= processor.total_bytes
+
+
+def test_gpus_are_named_by_their_descriptions() -> None:
+    llama.start()
+    assert gpu_devices() == [device.description for device in devices()]

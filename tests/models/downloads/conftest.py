@@ -1,0 +1,42 @@
+"""A hub with a small real model, and what downloads from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.models.downloads.failures import Backoff
+from app.models.hub.network import Network, NetworkSettings
+from app.models.origins import Origins
+from tests.models.downloads.fetching import Fetching
+from tests.support.hub_server import HubServer
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "HF_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture
+def hub(guide_pair: tuple[Path, Path]) -> Iterator[HubServer]:
+    with HubServer() as server:
+        target, draft = guide_pair
+        server.add("maker/model-GGUF", {"model-Q4_K_M.gguf": draft.read_bytes(), "large.gguf": target})
+        yield server
+
+
+@pytest.fixture
+def network(hub: HubServer) -> Iterator[Network]:
+    one = Network(NetworkSettings(endpoint=hub.endpoint, token_to_mirror=True, stall_s=0.5), lambda: "hf_good")
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def fetching(hub: HubServer, network: Network, tmp_path: Path) -> Fetching:
+    origins = Origins(tmp_path / "origins.json")
+    return Fetching(hub, network, tmp_path / "models", origins, Backoff(first_s=0.001, cap_s=0.002))

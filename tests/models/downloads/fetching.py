@@ -1,0 +1,62 @@
+"""Downloading one file from the test's hub."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.models.downloads.disk import destination
+from app.models.downloads.failures import Backoff
+from app.models.downloads.part import part_path
+from app.models.downloads.transfer import Transfer
+from app.models.hub.network import Network
+from app.models.hub.repository import RemoteFile
+from app.models.origins import Origins
+from tests.support.hub_server import HubServer
+
+REPOSITORY = "maker/model-GGUF"
+FILE = "model-Q4_K_M.gguf"
+MIB = 1024 * 1024
+
+
+@dataclass
+class Fetching:
+    """What a `Transfer` needs, and where its file is."""
+
+    hub: HubServer
+    network: Network
+    models: Path
+    origins: Origins
+    backoff: Backoff
+
+    @property
+    def file(self) -> RemoteFile:
+        return self.hub.remote_file(REPOSITORY, FILE)
+
+    @property
+    def content(self) -> bytes:
+        content = self.hub.repositories[REPOSITORY].files[FILE].content
+        assert isinstance(content, bytes)
+        return content
+
+    @property
+    def destination(self) -> Path:
+        return destination(self.models, self.file)
+
+    @property
+    def part(self) -> Path:
+        return part_path(self.destination)
+
+    def transfer(self, file: RemoteFile | None = None, **changes: Any) -> Transfer:
+        file = file or self.file
+        options: dict[str, Any] = {"backoff": self.backoff, "reserve": 0} | changes
+        return Transfer(self.network, file, destination(self.models, file), origins=self.origins, **options)
+
+    def left(self) -> list[str]:
+        """The names of all files in the models folder."""
+        return sorted(path.name for path in self.models.rglob("*") if path.is_file())
+
+    def sent(self) -> int:
+        """Bytes of content that the hub sent."""
+        return sum(request.sent for request in self.hub.bodies(FILE))

@@ -1,0 +1,301 @@
+"""The queue: order, what the user does, restarts, and other processes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.errors import KnownError
+from app.models.downloads.failures import Backoff
+from app.models.downloads.item import Item, ItemState
+from app.models.downloads.queue_file import FILE_NAME, SavedItem
+from app.models.hub.network import Network
+from tests.models.downloads.fetching import MIB
+from tests.models.downloads.watched import Watched
+from tests.support.hub_faults import Fault
+from tests.support.hub_server import HubServer
+
+TARGET, DRAFT, NOTES = "target.bin", "draft.bin", "notes.txt"
+SIZES = {TARGET: 3 * MIB, DRAFT: MIB, NOTES: 1000}
+
+Opens = Callable[..., Watched]
+
+
+@pytest.fixture
+def files(hub: HubServer) -> dict[str, bytes]:
+    contents = {name: bytes([number + 1]) * size for number, (name, size) in enumerate(SIZES.items())}
+    hub.add("maker/pair", contents)
+    return contents
+
+
+@pytest.fixture
+def opens(network: Network, tmp_path: Path) -> Iterator[Opens]:
+    """Opens the queue of the test's folder; all are closed in the end."""
+    opened: list[Watched] = []
+
+    def open_queue(**options: Any) -> Watched:
+        opened.append(Watched(network, tmp_path / "data", **options))
+        return opened[-1]
+
+    yield open_queue
+    for one in opened:
+        one.queue.close()
+
+
+@pytest.fixture
+def pair(hub: HubServer, files: dict[str, bytes]) -> Item:
+    target, draft = (hub.remote_file("maker/pair", name) for name in (TARGET, DRAFT))
+    return Item(id="pair", title="Target with draft", target=(target,), draft=(draft,), licence="mit")
+
+
+def item(hub: HubServer, name: str) -> Item:
+    return Item(id=name, title=name, target=(hub.remote_file("maker/pair", name),))
+
+
+def models(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "data" / "models").rglob("*") if path.is_file())
+
+
+def test_a_target_with_its_draft(
+    hub: HubServer, pair: Item, opens: Opens, files: dict[str, bytes], tmp_path: Path
+) -> None:
+    watched = opens()
+    watched.queue.add(pair)
+    progress = watched.wait_for("pair", ItemState.DONE)
+    assert (progress.done, progress.item, progress.message) == (4 * MIB, pair, "")
+    target, draft = watched.queue.paths("pair")
+    assert draft is not None
+    assert (target.read_bytes(), draft.read_bytes()) == (files[TARGET], files[DRAFT])
+    assert target == tmp_path / "data" / "models" / "maker" / "pair" / TARGET
+    assert models(tmp_path) == [DRAFT, TARGET]
+    origin = watched.queue.origins.get(target)
+    assert origin is not None and origin.licence == "mit"
+    watched.queue.remove_finished()
+    assert watched.queue.progress() == [] and target.exists()
+
+
+def test_what_was_deleted_can_be_had_again(hub: HubServer, opens: Opens, files: dict[str, bytes]) -> None:
+    watched = opens()
+    watched.queue.add(item(hub, NOTES))
+    watched.wait_for(NOTES, ItemState.DONE)
+    path, draft = watched.queue.paths(NOTES)
+    assert draft is None
+    path.unlink()
+    watched.queue.add(item(hub, NOTES))
+    watched.wait(path.exists)
+    watched.wait_for(NOTES, ItemState.DONE)
+    assert len(hub.bodies(NOTES)) == 2
+
+
+def test_several_at_once_and_not_more(hub: HubServer, pair: Item, opens: Opens) -> None:
+    for name in (TARGET, DRAFT):
+        hub.faults.add(name, Fault(stall_at=1000))
+    watched = opens(parallel=2)
+    watched.queue.add(pair)
+    watched.queue.add(item(hub, NOTES))
+    hub.wait_for(lambda: bool(hub.bodies(TARGET)) and bool(hub.bodies(DRAFT)))
+    assert watched.of(NOTES).state is ItemState.QUEUED
+    assert watched.of("pair").state is ItemState.RUNNING
+    watched.queue.set_parallel(3)
+    watched.wait_for(NOTES, ItemState.DONE)
+    hub.release()
+    watched.wait_for("pair", ItemState.DONE)
+
+
+def test_pause_and_resume(hub: HubServer, pair: Item, opens: Opens) -> None:
+    hub.faults.add(TARGET, Fault(stall_at=MIB))
+    watched = opens(parallel=1)
+    watched.queue.add(pair)
+    watched.wait(lambda: watched.of("pair").done == MIB)
+    watched.queue.pause("pair")
+    progress = watched.of("pair")
+    assert (progress.state, progress.speed, progress.done) == (ItemState.PAUSED, None, MIB)
+    watched.queue.resume("pair")
+    watched.wait_for("pair", ItemState.DONE)
+    assert [request.start for request in hub.bodies(TARGET)] == [0, MIB]
+
+
+def test_all_at_once(hub: HubServer, pair: Item, opens: Opens) -> None:
+    hub.faults.add(TARGET, Fault(stall_at=MIB))
+    watched = opens(parallel=1)
+    watched.queue.add(pair)
+    watched.queue.add(item(hub, NOTES))
+    watched.wait(lambda: watched.of("pair").done == MIB)
+    watched.queue.pause_all()
+    assert {progress.state for progress in watched.queue.progress()} == {ItemState.PAUSED}
+    watched.queue.resume_all()
+    for id in ("pair", NOTES):
+        watched.wait_for(id, ItemState.DONE)
+
+
+def test_cancel_keeps_and_discard_deletes(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path) -> None:
+    hub.faults.add(TARGET, Fault(stall_at=MIB))
+    watched = opens(parallel=1)
+    watched.queue.add(pair)
+    watched.wait(lambda: watched.of("pair").done == MIB)
+    watched.queue.cancel("pair")
+    assert watched.of("pair").state is ItemState.CANCELLED
+    assert f"{TARGET}.part" in models(tmp_path)
+    before = len(watched.changes)
+    watched.queue.discard("pair")
+    assert watched.queue.progress() == []
+    watched.wait(lambda: len(watched.changes) > before and models(tmp_path) == [])
+
+
+def test_a_restart_goes_on(hub: HubServer, pair: Item, opens: Opens) -> None:
+    hub.faults.add(TARGET, Fault(stall_at=MIB))
+    watched = opens(parallel=1)
+    watched.queue.add(pair)
+    watched.queue.add(item(hub, NOTES))
+    watched.queue.pause(NOTES)
+    watched.wait(lambda: watched.of("pair").done == MIB)
+    watched.queue.close()
+    again = opens(parallel=1)
+    assert [progress.item.id for progress in again.queue.progress()] == ["pair", NOTES]
+    again.wait_for("pair", ItemState.DONE)
+    assert again.of(NOTES).state is ItemState.PAUSED
+    assert [request.start for request in hub.bodies(TARGET)] == [0, MIB]
+    again.queue.close()
+    third = opens()
+    assert third.of("pair").state is ItemState.DONE and third.of("pair").done == 4 * MIB
+
+
+def test_after_a_move_of_the_folder_old_items_stay(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path) -> None:
+    hub.faults.add(TARGET, Fault(stall_at=MIB))
+    watched = opens(parallel=1)
+    watched.queue.add(pair)
+    watched.wait(lambda: watched.of("pair").done == MIB)
+    watched.queue.models_folder = tmp_path / "other"
+    watched.queue.add(item(hub, NOTES))
+    hub.release()
+    watched.wait_for(NOTES, ItemState.DONE)
+    assert watched.queue.paths("pair")[0].exists()
+    assert watched.queue.paths(NOTES)[0] == tmp_path / "other" / "maker" / "pair" / NOTES
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no json", b"[" * 100_000, b'{"version": 9, "items": []}', b'{"version": 1}']
+)
+def test_a_broken_queue_is_kept(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path, content: bytes) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / FILE_NAME).write_bytes(content)
+    watched = opens()
+    assert watched.queue.notice is not None and "kept as downloads.broken-" in watched.queue.notice
+    assert [path.read_bytes() for path in folder.glob("downloads.broken-*")] == [content]
+    watched.queue.add(pair)
+    watched.wait_for("pair", ItemState.DONE)
+
+
+def test_one_process_at_a_time(pair: Item, opens: Opens, tmp_path: Path) -> None:
+    opens()
+    with pytest.raises(KnownError, match="Another Slipstream"):
+        opens()
+    code = (
+        "import sys; from pathlib import Path; from app.errors import KnownError\n"
+        "from app.models.downloads.queue import _only_one\n"
+        "try: _only_one(Path(sys.argv[1]))\n"
+        "except KnownError as error: print(error)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "data")]
+    output = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "Another Slipstream" in output.stdout
+
+
+def test_room_for_the_whole_queue(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path) -> None:
+    hub.faults.add(TARGET, Fault(stall_at=0))
+    room = shutil.disk_usage(tmp_path).free
+    large = msgspec.structs.replace(hub.remote_file("maker/pair", NOTES), size=room - MIB)
+    watched = opens()
+    watched.queue.add(pair)
+    watched.queue.add(Item(id="large", title="Too large", target=(large,)))
+    progress = watched.wait_for("large", ItemState.PAUSED)
+    assert "still to come" in progress.message and "Make room" in progress.message
+    assert watched.of("pair").state is ItemState.RUNNING
+    hub.release()
+    watched.wait_for("pair", ItemState.DONE)
+
+
+def test_what_the_user_must_do_is_said(hub: HubServer, pair: Item, opens: Opens) -> None:
+    hub.repositories["maker/pair"].gated = "auto"
+    hub.tokens.clear()
+    hub.strangers.add("hf_good")
+    watched = opens()
+    watched.queue.add(pair)
+    progress = watched.wait_for("pair", ItemState.FAILED)
+    assert "gated" in progress.message and progress.page == f"{hub.endpoint}/maker/pair"
+    hub.tokens.add("hf_good")
+    watched.queue.resume("pair")
+    assert watched.wait_for("pair", ItemState.DONE).message == ""
+
+
+def test_waiting_is_shown_and_resume_tries_at_once(hub: HubServer, opens: Opens, files: dict[str, bytes]) -> None:
+    hub.faults.add(NOTES, Fault(status=503), at="resolve")
+    watched = opens(backoff=Backoff(first_s=3000, cap_s=3000))
+    watched.queue.add(item(hub, NOTES))
+    progress = watched.wait_for(NOTES, ItemState.WAITING)
+    assert "has trouble (status 503)" in progress.message
+    assert progress.attempt == 1 and progress.retry_in is not None and 1000 < progress.retry_in <= 3000
+    watched.queue.resume(NOTES)
+    watched.wait_for(NOTES, ItemState.DONE)
+
+
+def test_two_items_with_the_same_draft(hub: HubServer, pair: Item, opens: Opens) -> None:
+    other = msgspec.structs.replace(pair, id="other", target=(hub.remote_file("maker/pair", NOTES),))
+    hub.faults.add(DRAFT, Fault(stall_at=1000))
+    watched = opens(parallel=4)
+    watched.queue.add(pair)
+    watched.queue.add(other)
+    hub.wait_for(lambda: bool(hub.bodies(DRAFT)))
+    hub.release()
+    for id in ("pair", "other"):
+        watched.wait_for(id, ItemState.DONE)
+    assert len(hub.bodies(DRAFT)) == 1
+
+
+def test_unsafe_names_are_not_taken(hub: HubServer, opens: Opens, files: dict[str, bytes]) -> None:
+    watched = opens()
+    evil = msgspec.structs.replace(hub.remote_file("maker/pair", NOTES), path="../../evil.gguf")
+    with pytest.raises(KnownError, match="no safe file name"):
+        watched.queue.add(Item(id="evil", title="evil", target=(evil,)))
+    assert watched.queue.progress() == []
+
+
+def test_the_limit_holds_for_all(hub: HubServer, pair: Item, opens: Opens) -> None:
+    watched = opens(limit=1024)
+    watched.queue.add(pair)
+    watched.wait(lambda: watched.of("pair").done > 0)
+    assert watched.of("pair").state is ItemState.RUNNING
+    watched.queue.set_limit(None)
+    watched.wait_for("pair", ItemState.DONE)
+
+
+def test_closing_is_quick_and_leaves_no_thread(hub: HubServer, pair: Item, opens: Opens) -> None:
+    for name in (TARGET, DRAFT):
+        hub.faults.add(name, Fault(stall_at=1000))
+    before = set(threading.enumerate())
+    watched = opens()
+    watched.queue.add(pair)
+    watched.wait(lambda: watched.of("pair").done == 2000)
+    watched.queue.close()
+    mine = {thread for thread in set(threading.enumerate()) - before if "process_request" not in thread.name}
+    assert not mine
+    hub.release()
+
+
+def test_the_file_tells_what_ran(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path) -> None:
+    watched = opens()
+    watched.queue.add(pair)
+    watched.wait_for("pair", ItemState.DONE)
+    watched.queue.close()
+    content = msgspec.json.decode((tmp_path / "data" / FILE_NAME).read_bytes())
+    saved = msgspec.convert(content["items"][0], SavedItem)
+    assert (saved.item, saved.state, saved.folder) == (pair, ItemState.DONE, str(tmp_path / "data" / "models"))

@@ -1,0 +1,499 @@
+"""One file, from a hub that does everything wrong that a hub can."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.errors import Cancelled, KnownError
+from app.models.downloads.control import Control
+from app.models.downloads.failures import Backoff, DiskFullError
+from app.models.downloads.part import discard
+from app.models.downloads.transfer import Transfer
+from app.models.hub.errors import NoAccessError
+from app.models.hub.network import NetworkSettings
+from tests.models.downloads.fetching import FILE, MIB, REPOSITORY, Fetching
+from tests.support.hub_faults import Fault
+from tests.support.hub_server import HubServer
+
+
+def is_complete(fetching: Fetching) -> bool:
+    return fetching.destination.read_bytes() == fetching.content and fetching.left() == [FILE]
+
+
+def interrupted(fetching: Fetching, at: int) -> None:
+    """Leave a part of ``at`` bytes, as a download does that is stopped there."""
+    fetching.hub.faults.add(FILE, Fault(stall_at=at))
+    control = Control()
+    transfer = fetching.transfer(control=control)
+
+    def stop_there() -> None:
+        if transfer.done == at:
+            control.stop()
+
+    transfer._on_change = stop_there
+    with pytest.raises(Cancelled):
+        transfer.run()
+    assert fetching.part.stat().st_size == at
+
+
+def test_a_file_comes_with_its_origin(fetching: Fetching) -> None:
+    transfer = fetching.transfer(licence="mit")
+    transfer.run()
+    assert is_complete(fetching)
+    assert transfer.done == fetching.file.size
+    origin = fetching.origins.get(fetching.destination)
+    assert origin is not None
+    assert (origin.repository, origin.commit, origin.sha256, origin.licence) == (
+        REPOSITORY,
+        fetching.file.commit,
+        fetching.file.sha256,
+        "mit",
+    )
+    resolve, body = fetching.hub.requests
+    assert fetching.file.commit in resolve.path and resolve.range is None
+    assert (resolve.authorization, body.authorization) == ("Bearer hf_good", None)
+
+
+def test_a_file_that_is_there_is_not_fetched(fetching: Fetching) -> None:
+    fetching.destination.parent.mkdir(parents=True)
+    fetching.destination.write_bytes(fetching.content)
+    fetching.transfer().run()
+    assert fetching.hub.requests == []
+    assert fetching.origins.get(fetching.destination) is not None
+
+
+def test_another_file_of_that_name_is_left_alone(fetching: Fetching) -> None:
+    fetching.destination.parent.mkdir(parents=True)
+    fetching.destination.write_bytes(b"mine")
+    with pytest.raises(KnownError, match="is there already and is another file"):
+        fetching.transfer().run()
+    assert fetching.destination.read_bytes() == b"mine" and fetching.hub.requests == []
+
+
+@pytest.mark.parametrize("position", [1, 2, 4096, 65536, 1_000_003, -1])
+def test_a_line_cut_anywhere_goes_on_there(fetching: Fetching, position: int) -> None:
+    position %= fetching.file.size
+    fetching.hub.faults.add(FILE, Fault(cut_at=position))
+    fetching.transfer().run()
+    assert is_complete(fetching)
+    assert [request.start for request in fetching.hub.bodies(FILE)] == [0, position]
+    assert fetching.sent() == fetching.file.size
+
+
+def test_many_cuts(fetching: Fetching) -> None:
+    cuts = range(0, fetching.file.size, fetching.file.size // 23)
+    fetching.hub.faults.add(FILE, *(Fault(cut_at=position) for position in cuts))
+    fetching.transfer().run()
+    assert is_complete(fetching) and fetching.sent() == fetching.file.size
+
+
+def test_while_it_comes_nothing_has_the_models_name(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    assert fetching.left() == [f"{FILE}.part", f"{FILE}.part.json", f"{FILE}.part.lock"]
+    about = msgspec.json.decode(fetching.part.with_name(f"{FILE}.part.json").read_bytes())
+    assert about["file"] == msgspec.to_builtins(fetching.file)
+
+
+def test_it_goes_on_where_it_was_stopped(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    fetching.transfer().run()
+    assert is_complete(fetching)
+    assert [request.range for request in fetching.hub.bodies(FILE)] == [None, f"bytes={MIB}-"]
+
+
+def test_a_part_that_is_all_there_is_only_checked(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    fetching.part.write_bytes(fetching.content)
+    before = len(fetching.hub.requests)
+    fetching.transfer().run()
+    assert is_complete(fetching) and len(fetching.hub.requests) == before
+
+
+@pytest.mark.parametrize("about", [None, b"", b"not json", b"[]"])
+def test_a_part_of_which_nothing_is_known_is_not_trusted(fetching: Fetching, about: bytes | None) -> None:
+    interrupted(fetching, MIB)
+    side_file = fetching.part.with_name(f"{FILE}.part.json")
+    side_file.unlink() if about is None else side_file.write_bytes(about)
+    fetching.transfer().run()
+    assert is_complete(fetching) and fetching.hub.bodies(FILE)[-1].range is None
+
+
+def test_the_same_content_in_a_newer_commit_goes_on(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    fetching.hub.add(REPOSITORY, {FILE: fetching.content, "README.md": b"new"})
+    fetching.transfer().run()
+    assert is_complete(fetching) and fetching.hub.bodies(FILE)[-1].start == MIB
+
+
+def test_other_content_in_a_newer_commit_begins_again(fetching: Fetching, guide_pair: tuple[Path, Path]) -> None:
+    interrupted(fetching, MIB)
+    fetching.hub.add(REPOSITORY, {FILE: guide_pair[0].read_bytes()})
+    fetching.transfer().run()
+    assert is_complete(fetching) and fetching.hub.bodies(FILE)[-1].start == 0
+
+
+def test_a_server_without_ranges_loses_nothing(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    fetching.hub.faults.add(FILE, Fault(ignore_range=True, cut_at=MIB // 2), Fault(ignore_range=True, cut_at=2 * MIB))
+    fetching.transfer().run()
+    assert is_complete(fetching)
+    assert [request.range for request in fetching.hub.bodies(FILE)[1:]] == [
+        f"bytes={MIB}-",
+        f"bytes={MIB}-",
+        f"bytes={2 * MIB}-",
+    ]
+
+
+def test_416_for_a_sound_part_asks_for_all(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    fetching.hub.faults.add(FILE, Fault(status=416))
+    fetching.transfer().run()
+    assert is_complete(fetching)
+    assert [request.range for request in fetching.hub.requests if request.host == "cdn"][1:] == [f"bytes={MIB}-", None]
+
+
+def test_after_a_416_ranges_are_used_again(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    fetching.hub.faults.add(FILE, Fault(status=416), Fault(cut_at=2 * MIB))
+    fetching.transfer().run()
+    assert is_complete(fetching) and fetching.hub.bodies(FILE)[-1].start == 2 * MIB
+
+
+def test_many_failures_of_the_network_before_a_refusal(fetching: Fetching) -> None:
+    fetching.hub.faults.add(FILE, *[Fault(status=502)] * 20, Fault(status=403))
+    fetching.transfer().run()
+    assert is_complete(fetching)
+
+
+def test_416_for_ever_ends(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    fetching.hub.faults.always(FILE, Fault(status=416))
+    with pytest.raises(KnownError, match="does not have the part"):
+        fetching.transfer().run()
+    assert fetching.part.stat().st_size == MIB
+
+
+def test_another_range_than_asked_for_is_not_taken(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    size = fetching.file.size
+    fetching.hub.faults.add(FILE, Fault(headers=(("Content-Range", f"bytes {MIB + 1}-{size - 1}/{size}"),)))
+    fetching.transfer().run()
+    assert is_complete(fetching)
+
+
+def test_another_etag_with_our_checksum_goes_on(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    fetching.hub.faults.add(FILE, Fault(headers=(("ETag", '"another"'),)))
+    fetching.transfer().run()
+    assert is_complete(fetching) and fetching.hub.bodies(FILE)[-1].start == MIB
+
+
+def test_another_etag_without_a_checksum_begins_again(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    fetching.hub.faults.always(FILE, Fault(headers=(("X-Linked-ETag", ""),)), at="resolve")
+    fetching.hub.faults.always(FILE, Fault(headers=(("ETag", '"another"'),)))
+    transfer = fetching.transfer()
+    transfer.run()
+    assert is_complete(fetching)
+    assert "has changed at its server" in transfer.notice
+    assert [request.start for request in fetching.hub.bodies(FILE)] == [0, MIB, 0]
+
+
+def test_another_checksum_at_the_hub_fails(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    fetching.hub.faults.always(FILE, Fault(headers=(("X-Linked-ETag", f'"{"0" * 64}"'),)), at="resolve")
+    with pytest.raises(KnownError, match="not the file any more that was chosen"):
+        fetching.transfer().run()
+    assert fetching.part.stat().st_size == MIB
+
+
+@pytest.mark.parametrize("size", [100, 10**9])
+def test_a_lie_about_the_size_fails(fetching: Fetching, size: int) -> None:
+    fetching.hub.faults.always(FILE, Fault(headers=(("X-Linked-Size", str(size)),)), at="resolve")
+    with pytest.raises(KnownError, match=f"should have {fetching.file.size} bytes, but what comes has {size}"):
+        fetching.transfer().run()
+
+
+def test_a_login_page_in_between_costs_nothing(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    page = Fault(content=b"<html>Log in", ignore_range=True)
+    short = Fault(
+        content=b"<html>Log in", ignore_range=True, headers=(("Content-Length", ""), ("Content-Type", "text/html"))
+    )
+    fetching.hub.faults.add(FILE, page, short)
+    fetching.transfer().run()
+    assert is_complete(fetching) and fetching.hub.bodies(FILE)[-1].start == MIB
+
+
+@pytest.mark.parametrize("wrong", ["shorter", "longer"])
+def test_content_of_another_size_once(fetching: Fetching, wrong: str) -> None:
+    content = fetching.content[:-5] if wrong == "shorter" else fetching.content + b"more"
+    fetching.hub.faults.add(FILE, Fault(content=content))
+    fetching.transfer().run()
+    assert is_complete(fetching)
+
+
+def test_wrong_bytes_once_are_fetched_again(fetching: Fetching) -> None:
+    wrong = bytearray(fetching.content)
+    wrong[MIB] ^= 1
+    fetching.hub.faults.add(FILE, Fault(content=bytes(wrong)))
+    transfer = fetching.transfer()
+    transfer.run()
+    assert is_complete(fetching)
+    assert "SHA-256" in transfer.notice and "again from the start" in transfer.notice
+
+
+def test_wrong_bytes_for_ever_fail_and_are_not_kept(fetching: Fetching) -> None:
+    wrong = bytearray(fetching.content)
+    wrong[MIB] ^= 1
+    fetching.hub.faults.always(FILE, Fault(content=bytes(wrong)))
+    with pytest.raises(KnownError, match="did not arrive as it is on the hub"):
+        fetching.transfer().run()
+    assert len(fetching.hub.bodies(FILE)) == 2
+    assert not fetching.destination.exists() and fetching.part.stat().st_size == 0
+
+
+def test_wrong_bytes_in_what_was_resumed_begin_again(fetching: Fetching) -> None:
+    interrupted(fetching, MIB)
+    with fetching.part.open("r+b") as file:
+        file.write(bytes(1000))
+    fetching.transfer().run()
+    assert is_complete(fetching)
+    assert [request.start for request in fetching.hub.bodies(FILE)] == [0, MIB, 0]
+
+
+def test_a_stall_is_noticed(fetching: Fetching) -> None:
+    fetching.hub.faults.add(FILE, Fault(stall_at=MIB))
+    fetching.transfer().run()
+    assert is_complete(fetching) and fetching.sent() == fetching.file.size
+
+
+def test_a_server_in_trouble(fetching: Fetching) -> None:
+    fetching.hub.faults.add(FILE, Fault(status=500), Fault(status=503), at="resolve")
+    fetching.hub.faults.add(FILE, Fault(status=502))
+    fetching.transfer().run()
+    assert is_complete(fetching)
+
+
+class Waits(Control):
+    """Notes how long a transfer would wait, and does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def wait(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        super().wait(0)
+
+
+def test_429_says_how_long(fetching: Fetching) -> None:
+    late = Fault(status=429, headers=(("Retry-After", "17"),))
+    too_late = Fault(status=429, headers=(("Retry-After", "1000000"),))
+    date = Fault(status=429, headers=(("Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT"),))
+    fetching.hub.faults.add(FILE, late, too_late, date, at="resolve")
+    waits = Waits()
+    fetching.transfer(control=waits).run()
+    assert is_complete(fetching)
+    assert waits.seconds[:2] == [17.0, 3600.0] and waits.seconds[2] < 1
+
+
+def test_waiting_grows_to_a_minute_and_never_more() -> None:
+    backoff = Backoff()
+    for failures, most in ((1, 1), (2, 2), (3, 4), (7, 60), (50, 60), (10_000, 60)):
+        assert most / 2 <= backoff.seconds(failures) <= most
+
+
+def test_without_a_network_it_waits_and_never_fails(fetching: Fetching) -> None:
+    waits, tries = Waits(), 30
+    transfer = fetching.transfer(control=waits, backoff=Backoff())
+
+    def online_again() -> None:
+        if len(waits.seconds) == tries:
+            fetching.network.settings = online
+
+    online = fetching.network.settings
+    fetching.network.settings = NetworkSettings(endpoint="http://127.0.0.1:1")
+    transfer._on_change = online_again
+    transfer.run()
+    assert is_complete(fetching) and len(waits.seconds) >= tries and waits.seconds[tries - 1] >= 30
+
+
+def test_offline_waits_too(fetching: Fetching) -> None:
+    waits = Waits()
+    online = fetching.network.settings
+    fetching.network.settings = msgspec.structs.replace(online, offline=True)
+    transfer = fetching.transfer(control=waits)
+    messages = []
+
+    def online_again() -> None:
+        messages.append(transfer.message)
+        if len(waits.seconds) == 3:
+            fetching.network.settings = online
+
+    transfer._on_change = online_again
+    transfer.run()
+    assert is_complete(fetching) and any("offline" in message for message in messages)
+
+
+def test_an_address_that_ran_out_is_asked_for_again(fetching: Fetching) -> None:
+    fetching.hub.faults.add(FILE, Fault(cut_at=MIB), Fault(status=403))
+    fetching.transfer().run()
+    assert is_complete(fetching)
+    assert len([request for request in fetching.hub.requests if request.host == "hub"]) == 3
+
+
+def test_a_cdn_that_never_gives_it_out_ends(fetching: Fetching) -> None:
+    fetching.hub.faults.always(FILE, Fault(status=403))
+    with pytest.raises(KnownError, match=r"does not give out .* \(status 403\)"):
+        fetching.transfer().run()
+
+
+@pytest.mark.parametrize(("token", "says"), [(None, "accept its terms"), ("hf_stranger", "does not open it")])
+def test_a_gated_repository_says_so_once(fetching: Fetching, token: str | None, says: str) -> None:
+    fetching.hub.repositories[REPOSITORY].gated = "manual"
+    fetching.network._token = lambda: token
+    with pytest.raises(NoAccessError, match=says) as caught:
+        fetching.transfer().run()
+    assert caught.value.page == f"{fetching.hub.endpoint}/{REPOSITORY}"
+    assert len(fetching.hub.requests) == 1
+    fetching.network._token = lambda: "hf_good"
+    fetching.transfer().run()
+    assert is_complete(fetching)
+
+
+def test_what_is_gone_or_private_is_said(fetching: Fetching) -> None:
+    fetching.network._token = lambda: "hf_wrong"
+    with pytest.raises(NoAccessError, match="does not know the access token"):
+        fetching.transfer().run()
+    fetching.network._token = lambda: None
+    for change, says in (
+        ({"repository": "maker/gone"}, "is not on 127.0.0.1, or is private"),
+        ({"path": "gone.gguf"}, "maker/model-GGUF does not have this file"),
+        ({"commit": "0" * 40}, "maker/model-GGUF does not have this version any more"),
+    ):
+        with pytest.raises(KnownError, match=says):
+            fetching.transfer(msgspec.structs.replace(fetching.file, **change)).run()
+    assert len(fetching.hub.requests) == 4
+
+
+def test_a_file_that_is_no_model_is_not_given_its_name(fetching: Fetching) -> None:
+    fetching.hub.add(REPOSITORY, {FILE: b"GGUF but not really" * 1000, "notes.txt": b"just text"})
+    with pytest.raises(KnownError, match=r"is no model Slipstream can use: .+"):
+        fetching.transfer().run()
+    assert not fetching.destination.exists()
+    fetching.transfer(fetching.hub.remote_file(REPOSITORY, "notes.txt")).run()
+
+
+@pytest.mark.parametrize("where", ["resolve", "body"])
+def test_another_host_in_between(fetching: Fetching, where: Any) -> None:
+    with HubServer(cdn=False) as other:
+        other.add(REPOSITORY, {FILE: fetching.content}, commit=fetching.file.commit)
+        url = f"{other.endpoint}/{REPOSITORY}/resolve/{fetching.file.commit}/{FILE}"
+        fetching.hub.faults.always(FILE, Fault(redirect=url), at=where)
+        fetching.transfer().run()
+        assert is_complete(fetching) and other.bodies(FILE)[0].authorization is None
+
+
+def test_two_at_the_same_file(fetching: Fetching) -> None:
+    fetching.hub.faults.add(FILE, Fault(stall_at=MIB))
+    control = Control()
+
+    def fetch() -> None:
+        with contextlib.suppress(Cancelled):
+            fetching.transfer(control=control).run()
+
+    thread = threading.Thread(target=fetch)
+    thread.start()
+    fetching.hub.wait_for(lambda: fetching.sent() == MIB)
+    with pytest.raises(KnownError, match="being downloaded already"):
+        fetching.transfer().run()
+    with pytest.raises(KnownError, match="being downloaded already"):
+        discard(fetching.destination)
+    control.stop()
+    thread.join()
+    discard(fetching.destination)
+    assert fetching.left() == []
+
+
+def test_two_processes_at_the_same_file(fetching: Fetching) -> None:
+    fetching.destination.parent.mkdir(parents=True)
+    code = (
+        "import sys; from pathlib import Path; from app.models.downloads import part; "
+        f"lock = part._locked(Path({str(fetching.destination)!r})); print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"held\n"
+        with pytest.raises(KnownError, match="another Slipstream"):
+            fetching.transfer().run()
+        other.kill()
+    fetching.transfer().run()
+    assert is_complete(fetching)
+
+
+def test_too_little_room_is_said_before_a_byte_comes(fetching: Fetching) -> None:
+    with pytest.raises(DiskFullError, match=r"2\.6 MB are still to come .* are free\. Make room"):
+        fetching.transfer(reserve=shutil.disk_usage("/").total).run()
+    assert fetching.hub.requests == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB of its own."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    if sys.platform != "linux" or shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
+        pytest.skip("needs the right to mount")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_disk_that_fills_up(fetching: Fetching, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetching.models = small_disk / "models"
+    # As if somebody else took the room after it was checked.
+    monkeypatch.setattr("app.models.downloads.transfer.check_room", lambda *_: None)
+    with pytest.raises(DiskFullError, match=r"The disk is full: .* Make room, then press Resume\."):
+        fetching.transfer().run()
+    there = fetching.part.stat().st_size
+    assert there > MIB and not fetching.destination.exists()
+    subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
+    fetching.transfer().run()
+    assert is_complete(fetching)
+    assert [request.start for request in fetching.hub.bodies(FILE)] == [0, there]
+
+
+def test_a_file_too_large_for_the_file_system(fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> None:
+    if sys.platform != "linux":
+        pytest.skip("limits the size of files as only Linux does")
+    import resource
+    import signal
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, limits[1]))
+    try:
+        with pytest.raises(KnownError, match="too large for this disk's file system"):
+            fetching.transfer().run()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert fetching.part.stat().st_size == MIB
+
+
+def test_the_checksum_of_a_file_from_disk(fetching: Fetching, guide_pair: tuple[Path, Path]) -> None:
+    large = fetching.hub.remote_file(REPOSITORY, "large.gguf")
+    transfer: Transfer = fetching.transfer(large)
+    transfer.run()
+    assert hashlib.sha256(transfer.destination.read_bytes()).hexdigest() == large.sha256

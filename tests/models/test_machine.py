@@ -1,0 +1,65 @@
+"""The memory of this machine, its containers and its GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.models import machine
+from app.models.machine import Device, machine_now, private_bytes
+
+GIB = 1024**3
+GPU = Device(name="CUDA0", description="GPU", total_bytes=8 * GIB, free_bytes=5 * GIB)
+EMPTY = Device(name="CUDA1", description="GPU", total_bytes=8 * GIB, free_bytes=8 * GIB)
+
+
+def group(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / f"memory.{name}").write_text(text)
+    return folder
+
+
+def test_the_machine_as_it_is() -> None:
+    now = machine_now()
+    assert 0 < now.memory_free <= now.memory_total <= psutil.virtual_memory().total
+    assert now.devices == []
+
+
+def test_what_the_loaded_pair_holds_counts_as_free() -> None:
+    plain, released = machine_now(), machine_now(released=64 * GIB)
+    assert released.memory_free == released.memory_total == plain.memory_total
+
+
+def test_what_it_holds_on_gpus_is_spread_as_their_use_is() -> None:
+    now = machine_now([GPU, EMPTY], released_gpu=2 * GIB)
+    assert [device.free_bytes for device in now.devices] == [7 * GIB, 8 * GIB]
+    now = machine_now([GPU, GPU], released_gpu=100 * GIB)
+    assert [device.free_bytes for device in now.devices] == [8 * GIB, 8 * GIB]
+    assert machine_now([EMPTY], released_gpu=GIB).devices == [EMPTY]
+
+
+def test_a_container_may_have_less(tmp_path: Path) -> None:
+    root, own = tmp_path / "cgroup", tmp_path / "own"
+    own.write_text("0::/outer/inner\n")
+    group(root)
+    group(root / "outer", max="4000\n", current="1500\n", stat="anon 900\ninactive_file 300\nactive_file 200\n")
+    group(root / "outer/inner", max="max\n", current="700\n")
+    assert list(machine._container_limits(root, own)) == [(4000, 3000)]
+
+
+@pytest.mark.parametrize("text", [None, "1:memory:/old\n", "0::/gone\n", "0::/../..\n"])
+def test_without_such_limits_there_are_none(tmp_path: Path, text: str | None) -> None:
+    own = tmp_path / "own"
+    if text is not None:
+        own.write_text(text)
+    assert list(machine._container_limits(group(tmp_path / "cgroup"), own)) == []
+
+
+def test_memory_of_its_own() -> None:
+    before = private_bytes()
+    block = bytearray(b"x") * (64 * 1024 * 1024)  # so much never comes from what was freed before
+    assert private_bytes() - before > 32 * 1024 * 1024
+    assert block

@@ -1,0 +1,263 @@
+"""What a pair takes: from headers by hand, and against the engine process itself."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import gguf
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.engine.protocol import KvType, LoadSettings
+from app.models.gguf import read_header
+from app.models.memory import ALL_LAYERS, ModelShape, estimate, shape_of, takes_kv_type
+from app.models.shape import Layer
+from tests.benchmarks.memory_estimate import Pair, measured
+from tests.support.architectures import WINDOW, Architecture, make
+from tests.support.gguf_files import RandomWeights, Shape, Tensors, llama_weights, make_model
+
+MODEL = ModelShape(
+    architecture="llama",
+    layers=[Layer(1_000_000, keys=256, values=256)] * 8,
+    input_weights=500_000,
+    output_weights=600_000,
+    width=256,
+    feed_forward=768,
+    vocabulary=1000,
+)
+
+
+def llama(path: Path, **options: Any) -> ModelShape:
+    return shape_of(read_header(make_model(path / "model.gguf", **options)))
+
+
+def of(path: Path, architecture: Architecture) -> ModelShape:
+    return shape_of(read_header(make(path / f"{architecture}.gguf", architecture)))
+
+
+# ---------------------------------------------------------------- shapes
+
+
+def test_the_shape_of_a_llama_model(tmp_path: Path) -> None:
+    shape = llama(tmp_path, width=64, heads=4, kv_heads=2, layers=3, feed_forward=96, context_length=256)
+    layer = 4 * (2 * 64) + 2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 96)  # two norms in F32, matrices in F16
+    assert shape.layers == [Layer(layer, keys=32, values=32)] * 3
+    assert (shape.input_weights, shape.output_weights) == (512 * 64 * 2, 512 * 64 * 2 + 64 * 4)
+    assert (shape.width, shape.heads, shape.feed_forward, shape.vocabulary) == (64, 4, 96, 512)
+    assert (shape.key_length, shape.value_length, shape.default_context) == (16, 16, 256)
+    assert not shape.tied_weights
+
+
+def test_it_is_small_and_survives_being_written(guide_pair: tuple[Path, Path]) -> None:
+    shape = shape_of(read_header(guide_pair[0]))
+    large = msgspec.structs.replace(shape, layers=shape.layers * 50)
+    written = msgspec.json.encode(large)
+    assert len(written) < 4096
+    assert msgspec.json.decode(written, type=ModelShape) == large
+
+
+def test_all_weights_are_counted_once(guide_pair: tuple[Path, Path]) -> None:
+    for path in guide_pair:
+        header = read_header(path)
+        shape = shape_of(header)
+        assert shape.weights == header.tensor_bytes
+        assert shape.tied_weights == shape.input_weights
+
+
+def test_sliding_windows_keep_what_the_file_says(tmp_path: Path) -> None:
+    assert [layer.window for layer in of(tmp_path, "gemma3").layers] == [WINDOW, 0, WINDOW, 0]
+
+
+def test_a_window_for_each_layer(tmp_path: Path) -> None:
+    def metadata(writer: gguf.GGUFWriter) -> None:
+        writer.add_sliding_window(64)
+        writer.add_sliding_window_pattern([True, True, False])
+        writer.add_uint32("gemma3.attention.key_length_swa", 8)
+
+    shape = llama(tmp_path, architecture="gemma3", layers=3, edit=metadata)
+    assert [(layer.window, layer.keys, layer.values) for layer in shape.layers] == [
+        (64, 16, 64),
+        (64, 16, 64),
+        (0, 64, 64),
+    ]
+
+
+def test_windows_of_architectures_without_them_are_ignored(tmp_path: Path) -> None:
+    shape = llama(tmp_path, architecture="phi3", edit=lambda writer: writer.add_sliding_window(64))
+    assert {layer.window for layer in shape.layers} == {0}
+
+
+def test_hybrids_keep_states_in_some_layers_and_keys_in_others(tmp_path: Path) -> None:
+    hybrids: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid")
+    for architecture in hybrids:
+        shape = of(tmp_path, architecture)
+        assert [(layer.keys > 0, layer.state > 0) for layer in shape.layers] == [(False, True), (True, False)] * 2
+    recurrent = of(tmp_path, "mamba")
+    assert {layer.keys for layer in recurrent.layers} == {0}
+    assert recurrent.layers[0].state == (3 * 128 + 32 * 128) * 4
+
+
+def test_latent_attention_keeps_no_values(tmp_path: Path) -> None:
+    def metadata(writer: gguf.GGUFWriter) -> None:
+        writer.add_key_length(36)
+        writer.add_value_length(32)
+        writer.add_key_length_mla(48)
+        writer.add_value_length_mla(32)
+
+    shape = llama(tmp_path, architecture="deepseek2", kv_heads=1, edit=metadata)
+    assert [(layer.keys, layer.values) for layer in shape.layers] == [(36, 0)] * 2
+
+
+def test_layers_for_further_tokens_stay_in_the_file(tmp_path: Path) -> None:
+    shape = llama(tmp_path, layers=3, edit=lambda writer: writer.add_nextn_predict_layers(1))
+    assert shape.layers[2] == Layer(0)
+    assert shape.skipped == shape.layers[0].weights
+    assert shape.gpu_slots == 4
+
+
+def test_experts_a_token_uses_count_as_one_wide_layer(tmp_path: Path) -> None:
+    def metadata(writer: gguf.GGUFWriter) -> None:
+        writer.add_expert_count(8)
+        writer.add_expert_used_count(2)
+        writer.add_expert_feed_forward_length(100)
+
+    assert llama(tmp_path, feed_forward=128, edit=metadata).feed_forward == 200
+
+
+def test_matrices_are_counted_by_type_for_repacking(tmp_path: Path) -> None:
+    def odd_rows(shape: Shape, random: RandomWeights) -> Tensors:
+        return {**llama_weights(shape, random), "blk.0.extra.weight": random.matrix(12, 64, 1.0)}
+
+    shape = llama(tmp_path, weights="Q8_0", tensors=odd_rows)
+    layers = 2 * (4 * 64 * 64 + 3 * 64 * 128) * 34 // 32
+    assert shape.by_type == {"Q8_0": layers + 512 * 64 * 34 // 32}  # the output, not the embeddings or the odd rows
+
+
+NUMBERS = st.sampled_from([0, 1, 3, 2**16, 2**31, 2**32 - 1])
+
+
+@given(layers=NUMBERS, heads=NUMBERS, key=NUMBERS, window=NUMBERS, experts=NUMBERS, state=NUMBERS)
+def test_no_number_is_trusted(
+    tmp_path_factory: pytest.TempPathFactory, layers: int, heads: int, key: int, window: int, experts: int, state: int
+) -> None:
+    def metadata(writer: gguf.GGUFWriter) -> None:
+        values = writer.kv_data[0]
+        for name, value in (("block_count", layers), ("attention.head_count", heads)):
+            values[f"gemma3.{name}"] = gguf.gguf_writer.GGUFValue(value, gguf.GGUFValueType.UINT32)
+        writer.add_key_length(key)
+        writer.add_sliding_window(window)
+        writer.add_expert_used_count(experts)
+        writer.add_ssm_state_size(state)
+
+    shape = llama(tmp_path_factory.mktemp("odd"), architecture="gemma3", edit=metadata)
+    assert estimate(shape, context_length=4096).system.total > 0
+
+
+# ---------------------------------------------------------------- estimates
+
+
+@pytest.mark.parametrize(("kv_type", "size"), [("f16", 16 / 8), ("q8_0", 34 / 32), ("q4_0", 18 / 32)])
+def test_the_cache_by_hand(kv_type: KvType, size: float) -> None:
+    found = estimate(MODEL, context_length=1000, kv_type=kv_type)
+    assert found.system.target_kv == 8 * 512 * 1024 * size  # 1,000 tokens are 1,024 cells
+
+
+def test_windows_stop_growing_and_states_never_do() -> None:
+    windows = msgspec.structs.replace(MODEL, layers=[Layer(1, keys=8, values=8, window=100)])
+    kept = [estimate(windows, context_length=length).system.target_kv for length in (256, 4096, 65536)]
+    assert kept == [256 * 32, 768 * 32, 768 * 32]  # the window and a batch
+    states = msgspec.structs.replace(MODEL, layers=[Layer(1, state=5000)])
+    kept = [estimate(states, context_length=length).system.target_kv for length in (256, 65536)]
+    assert kept[0] == kept[1] >= 5000
+
+
+def test_snapshots_of_running_states_are_where_their_layers_are() -> None:
+    layers = [Layer(1_000_000, keys=256, values=256), Layer(1_000_000, state=10_000)]
+    hybrid = msgspec.structs.replace(MODEL, architecture="qwen35", layers=layers, kept_state="hybrid")
+    whole = estimate(hybrid, context_length=256, target_gpu_layers=ALL_LAYERS)
+    assert whole.gpu.target_kv == 256 * 512 * 2 + 9 * 10_000
+    assert whole.system.target_kv == 2 * 10_000
+    as_draft = estimate(MODEL, hybrid, context_length=256)
+    assert as_draft.system.draft_kv == 256 * 512 * 2 + 10_000
+
+
+def test_windows_beside_a_running_state_are_kept_whole() -> None:
+    layers = [Layer(1, keys=8, values=8, window=100), Layer(1, state=100)]
+    hybrid = msgspec.structs.replace(MODEL, layers=layers, kept_state="hybrid")
+    assert estimate(hybrid, context_length=65536).system.target_kv >= 65536 * 32
+
+
+def test_the_gpu_gets_the_output_first_and_then_the_last_layers() -> None:
+    on_processor = estimate(MODEL, context_length=1024)
+    assert on_processor.gpu.total == 0
+    output = estimate(MODEL, context_length=1024, target_gpu_layers=1)
+    assert (output.gpu.target_weights, output.gpu.target_kv) == (600_000, 0)
+    three = estimate(MODEL, context_length=1024, target_gpu_layers=3)
+    assert three.gpu.target_weights == 2_600_000
+    assert three.gpu.target_kv + three.system.target_kv == on_processor.system.target_kv
+    whole = estimate(MODEL, context_length=1024, target_gpu_layers=ALL_LAYERS)
+    assert (whole.system.target_weights, whole.system.target_kv) == (500_000, 0)
+    assert whole == estimate(MODEL, context_length=1024, target_gpu_layers=99)
+
+
+def test_tied_embeddings_are_there_twice_only_with_a_gpu() -> None:
+    tied = msgspec.structs.replace(MODEL, output_weights=100_000, tied_weights=500_000)
+    assert estimate(tied, context_length=256).system.target_weights == 8_600_000
+    whole = estimate(tied, context_length=256, target_gpu_layers=ALL_LAYERS)
+    assert (whole.system.target_weights, whole.gpu.target_weights) == (500_000, 8_600_000)
+
+
+def test_the_draft_has_the_targets_context() -> None:
+    draft = msgspec.structs.replace(MODEL, layers=MODEL.layers[:2])
+    found = estimate(MODEL, draft, context_length=4096, draft_gpu_layers=ALL_LAYERS)
+    assert found.gpu.draft_kv == 2 * 512 * 4096 * 2
+    assert found.gpu.draft_weights == 2_600_000
+    assert found.system.draft_weights == 500_000
+    assert found.system.total > estimate(MODEL, context_length=4096).system.total
+
+
+def test_heads_have_to_be_whole_blocks() -> None:
+    heads = msgspec.structs.replace(MODEL, key_length=80, value_length=64)
+    assert takes_kv_type(heads, "f16") and not takes_kv_type(heads, "q8_0")
+    assert takes_kv_type(msgspec.structs.replace(heads, key_length=96), "q4_0")
+
+
+def test_rearranged_weights_are_told_apart() -> None:
+    packed = msgspec.structs.replace(MODEL, by_type={"Q4_0": 8_000_000, "F16": 100})
+    found = estimate(packed, context_length=256)
+    assert found.repacked == 8_000_000
+    assert found.resident == found.system.total + 8_000_000
+    assert estimate(packed, context_length=256, target_gpu_layers=5).repacked == 4_000_000
+    assert estimate(packed, context_length=256, target_gpu_layers=ALL_LAYERS).repacked == 0
+
+
+@given(context=st.integers(1, 100_000), layers=st.integers(0, 9), kv_type=st.sampled_from(["f16", "q8_0", "q4_0"]))
+def test_more_context_and_more_layers_take_more(context: int, layers: int, kv_type: KvType) -> None:
+    found, longer, more = (
+        estimate(MODEL, context_length=length, kv_type=kv_type, target_gpu_layers=on_gpu)
+        for length, on_gpu in ((context, layers), (context + 256, layers), (context, layers + 1))
+    )
+    assert longer.system.total >= found.system.total and longer.gpu.total >= found.gpu.total
+    assert more.gpu.total >= found.gpu.total and more.system.total <= found.system.total
+
+
+# ---------------------------------------------------------------- against the engine
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count resident memory differently")
+@pytest.mark.parametrize("kind", ["guide", "grouped"])
+def test_within_a_tenth_of_what_loading_takes(tmp_path: Path, guide_pair: tuple[Path, Path], kind: str) -> None:
+    grouped: dict[str, Any] = {"width": 512, "heads": 8, "kv_heads": 2, "layers": 8, "feed_forward": 1536}
+    if kind == "guide":
+        pair = Pair(kind, *guide_pair)
+    else:
+        pair = Pair(kind, make_model(tmp_path / "grouped.gguf", weights="Q8_0", context_length=4096, **grouped))
+    target, draft = (shape_of(read_header(path)) if path else None for path in (pair.target, pair.draft))
+    assert target is not None
+    settings = LoadSettings(context_length=1024, kv_type="q8_0", kept_cache_mib=0)
+    found = estimate(target, draft, context_length=1024, kv_type="q8_0").resident
+    assert found == pytest.approx(measured(pair, settings), rel=0.1)

@@ -1,0 +1,136 @@
+"""Where files came from, over restarts and moves."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import filelock
+import pytest
+
+from app.errors import KnownError
+from app.models import origins as module
+from app.models.origins import FILE_NAME, Origin, Origins
+
+
+def origin(path: str = "a.gguf") -> Origin:
+    return Origin(repository="maker/model", commit="0" * 40, path=path, sha256="1" * 64, size=5, licence="mit")
+
+
+def test_kept_over_restarts(tmp_path: Path) -> None:
+    origins = Origins(tmp_path / FILE_NAME)
+    model = tmp_path / "a.gguf"
+    assert origins.get(model) is None
+    origins.put(model, origin())
+    assert Origins(tmp_path / FILE_NAME).get(model) == origin()
+    assert Origins(tmp_path / FILE_NAME).all() == {model: origin()}
+    origins.remove(model)
+    origins.remove(model)
+    assert origins.get(model) is None
+
+
+def test_two_processes_see_what_the_other_writes(tmp_path: Path) -> None:
+    one, other = Origins(tmp_path / FILE_NAME), Origins(tmp_path / FILE_NAME)
+    for path in ("a", "b", "c"):
+        one.put(tmp_path / path, origin(path))
+        assert other.get(tmp_path / path) == origin(path)
+        other.put(tmp_path / "same", origin(path))
+    assert {found.path for found in one.all().values()} == {"a", "b", "c"}
+    (tmp_path / FILE_NAME).unlink()
+    assert one.all() == {}
+
+
+def test_the_file_is_read_once_for_each_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / FILE_NAME
+    Origins(file).put(tmp_path / "0.gguf", origin("first"))
+    read: list[Path] = []
+    whole = Path.read_bytes
+
+    def counted(path: Path) -> bytes:
+        read.append(path)
+        return whole(path)
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    origins = Origins(file)
+    for number in range(300):
+        origins.get(tmp_path / f"{number}.gguf")
+    assert read == [file]
+    Origins(file).put(tmp_path / "0.gguf", origin("other"))
+    read.clear()
+    assert origins.get(tmp_path / "0.gguf") == origin("other")
+    assert read == [file]
+
+
+def test_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    origins = Origins(tmp_path / FILE_NAME)
+    monkeypatch.chdir(tmp_path)
+    origins.put(Path("a.gguf"), origin())
+    assert origins.get(tmp_path / "folder" / ".." / "a.gguf") == origin()
+
+
+def test_a_moved_folder(tmp_path: Path) -> None:
+    origins = Origins(tmp_path / FILE_NAME)
+    inside, beside = tmp_path / "models" / "m" / "a.gguf", tmp_path / "models-2" / "a.gguf"
+    origins.put(inside, origin())
+    origins.put(beside, origin())
+    origins.moved(tmp_path / "models", tmp_path / "new")
+    assert set(origins.all()) == {tmp_path / "new" / "m" / "a.gguf", beside}
+
+
+@pytest.mark.allow_logs
+@pytest.mark.parametrize("content", [b"", b"no json", b"[" * 100_000, b'{"version": 1}'])
+def test_a_broken_file_is_put_aside(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / FILE_NAME
+    file.write_bytes(content)
+    origins = Origins(file)
+    assert origins.get(tmp_path / "a.gguf") is None
+    origins.put(tmp_path / "a.gguf", origin())
+    assert [path.read_bytes() for path in tmp_path.glob("origins.broken-*")] == [content]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_those_who_write_at_once_lose_nothing(tmp_path: Path, shared: bool) -> None:
+    """Threads with `Origins` of their own are to each other as processes are."""
+    origins = Origins(tmp_path / FILE_NAME)
+    threads = [
+        threading.Thread(
+            target=(origins if shared else Origins(tmp_path / FILE_NAME)).put,
+            args=(tmp_path / f"{number}.gguf", origin()),
+        )
+        for number in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(origins.all()) == 20
+
+
+@pytest.mark.allow_logs
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "data"
+    in_the_way.write_bytes(b"")
+    with pytest.raises(KnownError, match="could not be kept"):
+        Origins(in_the_way / FILE_NAME).put(tmp_path / "a.gguf", origin())
+
+
+def test_somebody_who_does_not_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOCK_S", 0.0)
+    file = tmp_path / FILE_NAME
+    with filelock.FileLock(f"{file}.lock"), pytest.raises(KnownError, match="could not be kept"):
+        Origins(file).put(tmp_path / "a.gguf", origin())
+
+
+@pytest.mark.allow_logs
+def test_a_file_that_cannot_be_read_is_not_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    Origins(tmp_path / FILE_NAME).put(tmp_path / "a.gguf", origin())
+    origins = Origins(tmp_path / FILE_NAME)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", refused)
+        assert origins.get(tmp_path / "a.gguf") is None
+        with pytest.raises(KnownError, match=r"could not be kept: Permission denied\."):
+            origins.put(tmp_path / "b.gguf", origin())
+    assert origins.all() == {tmp_path / "a.gguf": origin()}
