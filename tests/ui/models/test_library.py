@@ -13,6 +13,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu, QMessageBox
 
+from app.models.library.folders import FolderKind, ModelFolder
 from app.models.origins import Origin
 from app.models.text import size_text
 from app.models.trials import FileKey, Trial
@@ -367,3 +368,9 @@ def test_when(days: int, expected: str) -> None:
     now = time.mktime((2026, 11, 22, 12, 0, 0, 0, 0, -1))
     assert wording.when(now - days * 86_400, now) == expected
     assert wording.when(0.0, now) == "never"
+
+
+def test_folders_of_other_apps_are_offered() -> None:
+    assert wording.offer([]) == ""
+    found = [ModelFolder(Path("/lm"), FolderKind.LM_STUDIO), ModelFolder(Path("/ollama"), FolderKind.OLLAMA)]
+    assert wording.offer(found).startswith("Models of LM Studio and Ollama were found")
