@@ -282,11 +282,17 @@ def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split:
     )
 
 
+def whole_numbers(value: Value | None) -> list[int]:
+    """Those of a list with a number per layer, or the only one; empty for a longer list, which no layers go with."""
+    if isinstance(value, Array) and value.count > MAX_LAYERS:
+        return []
+    candidates = value.numbers() if isinstance(value, Array) else (value,)
+    return [number for number in candidates if isinstance(number, int)]
+
+
 def _whole(values: Mapping[str, Value], key: str) -> int:
     """A whole number that is not negative; of a list (a number per layer) the largest; else 0."""
-    value = values.get(key)
-    candidates = value.numbers() if isinstance(value, Array) else (value,)
-    return max((number for number in candidates if isinstance(number, int) and number >= 0), default=0)
+    return max((number for number in whole_numbers(values.get(key)) if number >= 0), default=0)
 
 
 def _real(values: Mapping[str, Value], key: str) -> float:

@@ -115,6 +115,10 @@ class _Ways(NamedTuple):
     """``None``: as many as fit."""
 
 
+def _layers_text(layers: int) -> str:
+    return "all" if layers == ALL_LAYERS else str(layers)
+
+
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
@@ -128,6 +132,7 @@ class _Planner:
         self._shared = any(device.kind == "integrated" for device in self._devices)
         self._system_room = system_room(machine)
         self._gpu_room = gpu_room(machine)
+        self._draft_slots = draft.gpu_slots if draft else 0
         self._wished = _Ways(
             draft is not None,
             wishes.kv_type or "f16",
@@ -148,7 +153,7 @@ class _Planner:
             alone = wished._replace(draft=False)
             yield alone
         for context in self._contexts():
-            for kv_type in self._kv_types():
+            for kv_type in self._kv_types(alone):
                 if (context, kv_type) != (wished.context, wished.kv_type):
                     yield alone._replace(context=context, kv_type=kv_type)
 
@@ -158,13 +163,15 @@ class _Planner:
             found.append(found[-1] // 2)
         return found
 
-    def _kv_types(self) -> list[KvType]:
-        if self._wishes.kv_type is None and self._takes("q8_0"):
+    def _kv_types(self, ways: _Ways) -> list[KvType]:
+        if self._wishes.kv_type is None and self._takes(ways._replace(kv_type="q8_0")):
             return ["f16", "q8_0"]
         return [self._wished.kv_type]
 
-    def _takes(self, kv_type: KvType) -> bool:
-        return all(takes_kv_type(shape, kv_type) for shape in (self._target, self._draft) if shape)
+    def _takes(self, ways: _Ways) -> bool:
+        """Whether the models can have such a KV cache at all."""
+        drafted = self._draft if ways.draft else None
+        return all(takes_kv_type(shape, ways.kv_type) for shape in (self._target, drafted) if shape)
 
     # ------------------------------------------------------------ what goes where
 
@@ -206,7 +213,7 @@ class _Planner:
             draft_gpu_layers=draft_layers,
             with_draft=ways.draft,
             estimate=found,
-            fits=self._fits(found),
+            fits=self._fits(found) and self._takes(ways),
             system_room=self._system_room,
             gpu_room=self._gpu_room,
             sentence="",
@@ -228,9 +235,11 @@ class _Planner:
         return found.system.total + beside <= self._system_room and self._gpu_fits(found)
 
     def _gpu_fits(self, found: MemoryEstimate) -> bool:
+        return not found.gpu.total or self._on_gpus(found) <= self._gpu_room
+
+    def _on_gpus(self, found: MemoryEstimate) -> int:
         """Each GPU has compute buffers of its own."""
-        more = found.gpu.compute * (len(self._devices) - 1)
-        return not found.gpu.total or found.gpu.total + more <= self._gpu_room
+        return found.gpu.total + found.gpu.compute * max(len(self._devices) - 1, 0)
 
     # ------------------------------------------------------------ in words
 
@@ -245,7 +254,8 @@ class _Planner:
         slots = self._target.gpu_slots
         layers = slots if plan.target_gpu_layers < 0 else min(plan.target_gpu_layers, slots)
         if layers == slots:
-            return f"Everything fits on the GPU: takes {takes}."
+            elsewhere = plan.with_draft and 0 <= plan.draft_gpu_layers < self._draft_slots
+            return f"{'All of the target' if elsewhere else 'Everything'} fits on the GPU: takes {takes}."
         return f"{layers} of {slots} layers of the target fit on the GPU: takes {takes}."
 
     def refusal(self, plan: Plan) -> str:
@@ -253,17 +263,21 @@ class _Planner:
         return f"{_sentence(self._numbers(plan))}."
 
     def _numbers(self, plan: Plan) -> str:
+        if not takes_kv_type(self._target, plan.kv_type):
+            return f"the KV cache of the target cannot be in {plan.kv_type}"
+        if plan.with_draft and self._draft and not takes_kv_type(self._draft, plan.kv_type):
+            return f"the KV cache of the draft cannot be in {plan.kv_type}"
         subject = "the pair" if plan.with_draft else "the target"
         found = plan.estimate
         if not self._gpu_fits(found):
-            where, needs, room = " on the GPU", found.gpu.total, self._gpu_room
+            where, needs, room = " on the GPU", self._on_gpus(found), self._gpu_room
         else:
             where, needs, room = "", found.system.total + (found.gpu.total if self._shared else 0), self._system_room
         return f"{subject} needs {size_text(needs)}{where}, {size_text(room)} are free"
 
     def _takes_of(self, found: MemoryEstimate) -> str:
         if self._devices and not self._shared:
-            on_gpu = f"{size_text(found.gpu.total)} of {size_text(self._gpu_room)}"
+            on_gpu = f"{size_text(self._on_gpus(found))} of {size_text(self._gpu_room)}"
             return f"{on_gpu} there and {size_text(found.system.total)} of {size_text(self._system_room)} beside it"
         return f"{size_text(found.system.total + found.gpu.total)} of {size_text(self._system_room)}"
 
@@ -276,12 +290,9 @@ class _Planner:
         if plan.context_length != self._wished.context:
             parts.append(f"context {plan.context_length:,} instead of {self._wished.context:,}")
         if self._wished.target_layers is not None and plan.target_gpu_layers != self._wished.target_layers:
-            parts.append(f"{plan.target_gpu_layers} layers on the GPU instead of {self._wished_layers()}")
+            now, wished = map(_layers_text, (plan.target_gpu_layers, self._wished.target_layers))
+            parts.append(f"{now} layers on the GPU instead of {wished}")
         return _sentence(", ".join(parts))
-
-    def _wished_layers(self) -> str:
-        wished = self._wished.target_layers
-        return "all" if wished == ALL_LAYERS else str(wished)
 
     # ------------------------------------------------------------ what would fit
 
@@ -309,12 +320,14 @@ class _Planner:
         ways = [wished._replace(draft=False)] if wished.draft else []
         if self._could_quantize():
             ways.append(wished._replace(kv_type="q8_0"))
+        if not self._takes(wished):
+            ways.append(wished._replace(kv_type="f16"))
         if wished.target_layers is not None:
             ways.append(wished._replace(target_layers=None))
         return ways
 
     def _could_quantize(self) -> bool:
-        return self._wished.kv_type == "f16" and self._takes("q8_0")
+        return self._wished.kv_type == "f16" and self._takes(self._wished._replace(kv_type="q8_0"))
 
     def _longest(self, ways: _Ways) -> Plan | None:
         """With the longest context below that of ``ways`` that fits, a multiple of `LEAST_CONTEXT`."""

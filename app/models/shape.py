@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.models.gguf import MAX_DIMENSION, MAX_LAYERS, GgufHeader
+from app.models.gguf import MAX_DIMENSION, MAX_LAYERS, GgufHeader, whole_numbers
 from app.models.gguf_parser import Array, Tensor, Value
 
 DEFAULT_CONTEXT = 8192
@@ -185,13 +185,13 @@ class _Facts:
 
     def number(self, key: str, default: int = 0) -> int:
         """A dimension; of a list the largest."""
-        found = [value for value in _numbers(self._values.get(f"{self.architecture}.{key}")) if value >= 0]
+        found = [value for value in whole_numbers(self._values.get(f"{self.architecture}.{key}")) if value >= 0]
         return min(max(found), MAX_DIMENSION) if found else default
 
     def per_layer(self, key: str) -> list[int]:
         """A number for each layer; empty where the file has none."""
         found = [
-            min(max(value, 0), MAX_DIMENSION) for value in _numbers(self._values.get(f"{self.architecture}.{key}"))
+            min(max(value, 0), MAX_DIMENSION) for value in whole_numbers(self._values.get(f"{self.architecture}.{key}"))
         ]
         return found * self.layers if len(found) == 1 else found
 
@@ -247,7 +247,7 @@ class _Facts:
             size = rule.size
         pattern = self._values.get(f"{self.architecture}.{key}_pattern")
         if isinstance(pattern, Array):
-            return size, [bool(value) for value in pattern.numbers()[: self.trunk]]
+            return size, [bool(value) for value in whole_numbers(pattern)[: self.trunk]]
         every = self.number(f"{key}_pattern", rule.every)
         whole = 0 if rule.first else every - 1
         return size, [every == 0 or layer % every != whole for layer in range(self.trunk)]
@@ -293,11 +293,6 @@ def _vocabulary(header: GgufHeader, outside: Iterable[Tensor]) -> int:
         return header.tokenizer.size
     rows = (tensor.shape[1] for tensor in outside if tensor.name == "token_embd.weight" and len(tensor.shape) == 2)
     return next(rows, 0)
-
-
-def _numbers(value: Value | None) -> list[int]:
-    candidates = value.numbers() if isinstance(value, Array) else (value,)
-    return [number for number in candidates if isinstance(number, int)]
 
 
 def _count(value: Value | None) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+_MAX_DIGITS = 18
+
 
 def printable(text: str | bytes, limit: int = 80) -> str:
     """``text`` with everything that does not print (control characters, line breaks, broken UTF-8) spelled out.
@@ -14,6 +16,11 @@ def printable(text: str | bytes, limit: int = 80) -> str:
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in shown
     )
     return spelled + "…" if len(decoded) > limit else spelled
+
+
+def whole_number(text: str) -> int | None:
+    """The number a server sent; ``None`` where it is none, or none that means anything."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
 def size_text(size: int) -> str:

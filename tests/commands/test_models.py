@@ -128,6 +128,7 @@ def test_inspect_knows_names_and_files(models: Path, capsys: Shown) -> None:
         ("owner", '2 models have "owner" in their names: owner/Big-GGUF/Big-F32, owner/Small-GGUF/Small-F16. '),
         ("gone.gguf", "gone.gguf is not there any more"),
         ("\x1b[31m", 'No model is called "\\x1b[31m".'),
+        ("x" * 5000, 'No model is called "xxx'),
     ],
 )
 def test_names_that_say_too_little(models: Path, capsys: Shown, word: str, message: str) -> None:
@@ -163,6 +164,10 @@ def test_pair_ranks_the_library(models: Path, home: Path, capsys: Shown) -> None
         (3, "broken", False),
     ]
     assert ranked["drafts"][0]["trial"]["speed_up"] == 1.5
+    untested = Trial(acceptance_rate=None, plain_speed=10, drafted_speed=9, tokens=99, measured_at=2)
+    Trials(home / FILE_NAME).put(FileKey.of(target), FileKey.of(draft), untested)
+    assert call("pair", "big") == 0
+    assert "     Measured here: 0.90 × plain." in capsys.readouterr().out.splitlines()
     assert ranked["drafts"][2]["reason"] == "broken.gguf is not a GGUF model file."
 
 

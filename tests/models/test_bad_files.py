@@ -250,6 +250,20 @@ def test_headers_that_never_end_are_given_up(file: Path) -> None:
     assert grown < 200 * MEGABYTE
 
 
+def test_a_number_per_layer_of_millions_of_layers_says_nothing(file: Path) -> None:
+    """It was looked through for each of the layers, which took minutes."""
+    count = 3_900_000
+    pairs = [
+        string("general.architecture", "llama"),
+        uint32("llama.block_count", 512),
+        uint32("llama.attention.head_count", 4),
+        array("llama.attention.key_length", U8, count, b"\x01" * count),
+    ]
+    tensors = [tensor(f"blk.{number}.attn_k.weight", (32, 8), 0, 1024 * number) for number in range(512)]
+    file.write_bytes(header(pairs, tensors) + bytes(1024 * 513))
+    assert summary_of(read_header(file)).shape.key_length == 0
+
+
 def test_the_largest_vocabulary_allowed_stays_small_in_memory(file: Path) -> None:
     tokens = b"".join(struct.pack("<Q", 3) + b"%03x" % (index % 4096) for index in range(1_000_000))
     file.write_bytes(header([LLAMA, array("tokenizer.ggml.tokens", STRING, 1_000_000, tokens)]))

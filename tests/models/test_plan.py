@@ -14,6 +14,7 @@ from app.models.machine import Device, Machine
 from app.models.memory import ALL_LAYERS, ModelShape, estimate
 from app.models.plan import Plan, Wishes, alternatives, gpu_room, make_plan, system_room
 from app.models.shape import Layer
+from app.models.text import size_text
 
 MIB, GIB = 1024**2, 1024**3
 
@@ -278,3 +279,48 @@ def test_a_longer_context_needs_no_less(gpus: tuple[float, ...], context: int) -
         for length in (context, context + 1000)
     )
     assert longer.needed >= shorter.needed
+
+
+# ---------------------------------------------------------------- words
+
+
+def test_all_layers_are_called_all() -> None:
+    (plan,) = alternatives(model(8.0), None, machine(4.0, 24.0), Wishes(target_gpu_layers=0))
+    assert plan.sentence.startswith("All layers on the GPU instead of 0: ")
+
+
+def test_a_draft_that_was_wished_elsewhere_is_not_on_the_gpu() -> None:
+    plan = make_plan(TARGET, DRAFT, machine(32.0, 24.0), Wishes(draft_gpu_layers=0))
+    assert plan.sentence.startswith("All of the target fits on the GPU: ")
+
+
+def test_what_is_refused_needs_more_than_there_is() -> None:
+    gpus = machine(32.0, 4.0, 4.0, 4.0)
+    wishes = Wishes(target_gpu_layers=ALL_LAYERS, kv_type="f16", context_length=8192)
+    for gib in range(40, 120):
+        target = model(gib / 10, feed_forward=16384)
+        plan = make_plan(target, None, gpus, wishes)
+        if not plan.fits:
+            needs = plan.estimate.gpu.total + 2 * plan.estimate.gpu.compute
+            assert plan.sentence.startswith(f"The target needs {size_text(needs)} on the GPU, ")
+            return
+    raise AssertionError("all fit")
+
+
+def test_a_draft_that_is_given_up_does_not_decide_on_the_cache() -> None:
+    odd = msgspec.structs.replace(DRAFT, key_length=80, value_length=80)
+    tight = next(
+        here
+        for tenths in range(120, 40, -1)
+        if (here := machine(tenths / 10)) and make_plan(TARGET, None, here).kv_type == "q8_0"
+    )
+    plan = make_plan(TARGET, odd, tight)
+    assert (plan.fits, plan.with_draft, plan.kv_type, plan.context_length) == (True, False, "q8_0", 8192)
+
+
+def test_a_type_of_cache_the_model_cannot_have_is_refused() -> None:
+    odd = msgspec.structs.replace(TARGET, key_length=80, value_length=80)
+    plan = make_plan(odd, None, machine(64.0), Wishes(kv_type="q8_0"))
+    assert not plan.fits
+    assert plan.sentence == "The KV cache of the target cannot be in q8_0."
+    assert [other.kv_type for other in alternatives(odd, None, machine(64.0), Wishes(kv_type="q8_0"))] == ["f16"]

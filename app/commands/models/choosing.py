@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ def model(of: Library, word: str, entries: Sequence[LibraryEntry] | None = None)
 
     ``entries`` are those of the library, where they are known already.
     """
-    if Path(word).is_file():
+    if os.path.isfile(word):  # noqa: PTH113 - Path's raises for names that no file can have
         return of.entry_at(Path(word))
     entries = of.scan() if entries is None else entries
     wanted = word.casefold()

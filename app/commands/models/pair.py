@@ -78,4 +78,7 @@ def _size(draft: RankedDraft) -> str:
 
 def _measured(draft: RankedDraft) -> str:
     trial = draft.trial
-    return f"Measured here: {trial.speed_up:.2f} × plain, {trial.acceptance_rate:.0%} kept." if trial else ""
+    if trial is None:
+        return ""
+    kept = "" if trial.acceptance_rate is None else f", {trial.acceptance_rate:.0%} kept"
+    return f"Measured here: {trial.speed_up:.2f} × plain{kept}."

@@ -10,12 +10,12 @@ from app.errors import KnownError
 from app.models.downloads.failures import RetryLaterError, retry_after
 from app.models.hub.refusals import refused
 from app.models.hub.repository import RemoteFile
-from app.models.text import printable
+from app.models.text import printable, whole_number
 
 if TYPE_CHECKING:
     import httpx2
 
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII)
 _HOPELESS_TRIES = 6
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -38,9 +38,9 @@ def check_answer(response: httpx2.Response, file: RemoteFile, endpoint: str, sta
     if response.status_code == 206:
         return _check_range(response, file, start)
     if response.status_code == 200:
-        length = response.headers.get("Content-Length", "")
-        if length.isdigit() and int(length) != file.size:
-            raise _wrong_size(file, int(length))
+        length = whole_number(response.headers.get("Content-Length", ""))
+        if length is not None and length != file.size:
+            raise _wrong_size(file, length)
         if response.headers.get("Content-Type", "").startswith("text/html"):
             raise RetryLaterError(f"{_host(response)} sends a web page in place of {_name(file)}.", tries=3)
         return 0
@@ -59,9 +59,9 @@ def etag(response: httpx2.Response) -> str:
 
 
 def _check_linked(response: httpx2.Response, file: RemoteFile) -> None:
-    size, digest = _linked(response, "X-Linked-Size"), _linked(response, "X-Linked-ETag")
-    if size.isdigit() and int(size) != file.size:
-        raise _wrong_size(file, int(size))
+    size, digest = whole_number(_linked(response, "X-Linked-Size")), _linked(response, "X-Linked-ETag")
+    if size is not None and size != file.size:
+        raise _wrong_size(file, size)
     if _SHA256.fullmatch(digest) and digest != file.sha256:
         raise KnownError(
             f"{_name(file)} is not the file any more that was chosen: the hub has another checksum for it. "
@@ -90,7 +90,7 @@ def _failure(response: httpx2.Response, file: RemoteFile, endpoint: str) -> Know
     if status in (408, 429) or status >= 500:
         reason = "asks to come back later" if status == 429 else f"has trouble (status {status})"
         return RetryLaterError(f"{host} {reason}.", after=retry_after(response.headers.get("Retry-After")))
-    if response.history and not str(response.url).startswith(endpoint):
+    if response.history and not str(response.url).startswith(f"{endpoint}/"):
         # The address came from the hub and is good for some time only; the next attempt gets a fresh one.
         return RetryLaterError(f"{host} does not give out {_name(file)} (status {status}).", tries=_HOPELESS_TRIES)
     return refused(response, endpoint, file.repository)

@@ -41,7 +41,7 @@ class Entry:
         self.jobs: list[Job] = []
         self.finished: set[int] = set()
         """The files that are complete, by their place in the item."""
-        self.file_done = [bytes_on_disk(destination(folder, file), file) for file in item.files]
+        self.file_done = [bytes_on_disk(path, file) for path, file in zip(self.destinations, item.files, strict=True)]
         self.discarded = False
         self.meter = SpeedMeter()
         self.notified_at = 0.0
@@ -56,6 +56,11 @@ class Entry:
             entry.finished = set(range(len(saved.item.files)))
             entry.file_done = [file.size for file in saved.item.files]
         return entry
+
+    @property
+    def destinations(self) -> list[Path]:
+        """Where its files go, in the item's order."""
+        return [destination(self.folder, file) for file in self.item.files]
 
     @property
     def is_wanted(self) -> bool:

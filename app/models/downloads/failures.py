@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from app.errors import KnownError
+from app.models.text import whole_number
 
 LONGEST_WAIT_S = 3600.0
 _FIRST_S = 1.0
@@ -48,10 +49,10 @@ def retry_after(value: str | None) -> float | None:
     """The header Retry-After in seconds: it is a number or a date."""
     if value is None:
         return None
-    if value.strip().isdigit():
-        return float(value)
+    if (seconds := whole_number(value.strip())) is not None:
+        return float(seconds)
     try:
         at = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(0.0, (at - datetime.now(UTC)).total_seconds()) if at.tzinfo is not None else None

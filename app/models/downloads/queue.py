@@ -76,20 +76,25 @@ class DownloadQueue:
             self._process_lock.release()
             raise
         self._entries = {one.item.id: Entry.restored(one) for one in saved}
+        self._leaving: list[Entry] = []
+        """Off the queue, but some of their transfers have not stopped yet."""
         self._start_some()
 
     # --- what the user does
 
     def add(self, item: Item) -> None:
-        """Put an item at the end; one of the same id that is there and not done is resumed instead.
+        """Put an item at the end; one that is there with the same files and not done is resumed instead.
 
-        Raises `KnownError` for names of files that are not safe.
+        One of the same id with other files, as those of an older commit, makes way for it. Raises `KnownError` for
+        names of files that are not safe.
         """
         for file in item.files:
             destination(self.models_folder, file)
         with self._lock:
             there = self._entries.get(item.id)
-            if there is None or there.state is ItemState.DONE:
+            if there is not None and (there.state is ItemState.DONE or there.item.files != item.files):
+                self._take_off(item.id)
+            if item.id not in self._entries:
                 self._entries[item.id] = Entry(item, self.models_folder)
         self.resume(item.id)
 
@@ -114,19 +119,17 @@ class DownloadQueue:
     def discard(self, id: str) -> None:
         """Take an item off the queue and delete what is not complete of it. Finished files stay."""
         with self._lock:
-            entry = self._entries.pop(id)
+            entry = self._take_off(id)
             entry.set(ItemState.CANCELLED)
-            entry.stop()
             entry.discarded = True
             if not entry.jobs:
                 self._delete_parts(entry)
         self._after_change(id)
 
     def remove(self, id: str) -> None:
-        """Take an item that does not run off the queue; its files stay, complete or not."""
+        """Take an item off the queue; its files stay, complete or not."""
         with self._lock:
-            self._entries[id].stop()
-            del self._entries[id]
+            self._take_off(id)
         self._after_change(id)
 
     def remove_finished(self) -> None:
@@ -162,8 +165,8 @@ class DownloadQueue:
         """Where an item's target and draft are, or will be: what is opened, the first file of a split model."""
         with self._lock:
             entry = self._entries[id]
-        target = destination(entry.folder, entry.item.target[0])
-        return target, destination(entry.folder, entry.item.draft[0]) if entry.item.draft else None
+            places = entry.destinations
+        return places[0], places[len(entry.item.target)] if entry.item.draft else None
 
     # --- settings
 
@@ -191,7 +194,7 @@ class DownloadQueue:
         """Stop all threads and keep everything; what ran goes on at the next start."""
         with self._lock:
             self._closed = True
-            threads = [job.thread for entry in self._entries.values() for job in entry.jobs]
+            threads = [job.thread for job in self._jobs()]
             for entry in self._entries.values():
                 entry.stop()
         deadline = time.monotonic() + _CLOSE_S
@@ -210,6 +213,17 @@ class DownloadQueue:
             entry.set(state)
             entry.stop()
         self._after_change(id)
+
+    def _take_off(self, id: str) -> Entry:
+        entry = self._entries.pop(id)
+        entry.stop()
+        if entry.jobs:
+            self._leaving.append(entry)
+        return entry
+
+    def _jobs(self) -> list[Job]:
+        """All that runs, also what was told to stop and has not yet."""
+        return [job for entry in (*self._entries.values(), *self._leaving) for job in entry.jobs]
 
     def _after_change(self, id: str) -> None:
         """After an item's state changed: keep it, use the free place, tell."""
@@ -243,11 +257,11 @@ class DownloadQueue:
         return paused
 
     def _start_files(self, entry: Entry) -> None:
-        jobs = [job for other in self._entries.values() for job in other.jobs]
+        jobs = self._jobs()
         # Two items may have a file in common, as a draft.
         busy = {job.transfer.destination for job in jobs}
         for index in entry.waiting_files():
-            path = destination(entry.folder, entry.item.files[index])
+            path = entry.destinations[index]
             if len(jobs) < self._parallel and path not in busy:
                 jobs.append(self._start(entry, index, path))
 
@@ -312,16 +326,21 @@ class DownloadQueue:
             elif entry.is_wanted and not transfer.stopped:
                 entry.set(outcome, message, page)
                 entry.stop()
-            if entry.discarded and not entry.jobs:
-                self._delete_parts(entry)
+            if entry in self._leaving and not entry.jobs:
+                self._leaving.remove(entry)
+                if entry.discarded:
+                    self._delete_parts(entry)
             closed = self._closed
         if not closed:
             self._after_change(entry.item.id)
 
     def _delete_parts(self, entry: Entry) -> None:
-        for file in entry.item.files:
+        """Those that no other item needs. What is still being stopped is deleted when it has."""
+        wanted = {path for other in self._entries.values() for path in other.destinations}
+        running = {job.transfer.destination for job in self._jobs()}
+        for path in set(entry.destinations) - wanted - running:
             try:
-                part.discard(destination(entry.folder, file))
+                part.discard(path)
             except KnownError as error:
                 _log.warning("%s", error)
 

@@ -228,17 +228,19 @@ class Transfer:
 
     def _check_existing(self) -> None:
         """A file of this name is there: it is this one, or it stays as it is."""
-        if self.destination.stat().st_size == self.file.size and self._digest_of_existing() == self.file.sha256:
-            return
+        self.checking = True
+        self._on_change()
+        try:
+            if self.destination.stat().st_size == self.file.size and self._digest_of_existing() == self.file.sha256:
+                return
+        finally:
+            self.checking = False
         raise KnownError(
             f"{printable(str(self.destination), 300)} is there already and is another file. "
             "Move or delete it, then press Resume."
         )
 
     def _digest_of_existing(self) -> str:
-        known = self._origins.get(self.destination)
-        if known is not None and known.size == self.file.size:
-            return known.sha256
         digest = hashlib.sha256()
         with self.destination.open("rb") as file:
             while data := file.read(_READ_BYTES):

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from app.errors import KnownError
 from app.models.hub.grouping import group
@@ -96,7 +97,7 @@ def _known(error: Exception, endpoint: str, repository: str) -> KnownError:
         return refused(error.response, endpoint, repository)
     # huggingface_hub breaks in any way on answers it did not expect.
     _log.info("unexpected answer: %s: %s", type(error).__name__, printable(str(error)))
-    host = endpoint.partition("//")[2]
+    host = urlsplit(endpoint).hostname or ""  # not the name and password that may stand before it
     return RefusedError(f"{printable(host)} gave an answer that makes no sense. Check the address of the mirror.")
 
 

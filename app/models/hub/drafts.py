@@ -25,6 +25,8 @@ MAX_CHECKED = 6
 """Candidates whose header is read, some megabytes each."""
 _MAX_CHECKED_PER_SEARCH = 2
 """The others of a search are mostly the same model from somebody else."""
+_MAX_SEARCHES = 8
+"""A repository may name any number of models it was made from."""
 _RESULTS_PER_SEARCH = 10
 _PREFERRED = ("Q8_0", "Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K")
 """For drafts: what is read fast, and exact enough to guess well."""
@@ -72,7 +74,7 @@ def find_drafts(
     """
     left = MAX_CHECKED
     seen: set[str] = set()
-    for words in search_words([target.name, target.path.stem, *base_models]):
+    for words in search_words([target.name, target.path.stem, *base_models])[:_MAX_SEARCHES]:
         if stopped():
             raise Cancelled
         found = _small(hub.search(words, "downloads", _RESULTS_PER_SEARCH), target.parameters, seen)

@@ -7,10 +7,10 @@ from app.models.hub.repository import RemoteModel
 
 
 def item_of(title: str, target: RemoteModel, draft: RemoteModel | None = None, licences: tuple[str, ...] = ()) -> Item:
-    """A model, or a target with its draft, as one item. The same files always give the same id."""
+    """A model, or a target with its draft, as one item. The same content of a repository always gives the same id."""
     models = (target,) if draft is None else (target, draft)
     return Item(
-        id="-".join(model.files[0].sha256[:16] for model in models),
+        id=" ".join(f"{model.files[0].repository}:{model.files[0].sha256[:16]}" for model in models),
         title=title,
         target=target.files,
         draft=draft.files if draft is not None else (),

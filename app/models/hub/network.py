@@ -95,19 +95,7 @@ class Network:
     @property
     def endpoint(self) -> str:
         """Where the hub is, without a slash at the end. Raises `RefusedError` for an address that is not safe."""
-        text = (self.settings.endpoint or os.environ.get(ENDPOINT_VARIABLE, "") or HUGGING_FACE).strip().rstrip("/")
-        try:
-            url = httpx2.URL(text)
-        except httpx2.InvalidURL:
-            url = httpx2.URL()
-        if not url.host or not (url.scheme == "https" or (url.scheme == "http" and url.host in _LOOPBACK)):
-            raise RefusedError(f"The hub's address {printable(text)} is not safe to use. It must begin with https://.")
-        return text
-
-    @property
-    def is_mirror(self) -> bool:
-        """Whether the endpoint is not huggingface.co itself."""
-        return self.endpoint != HUGGING_FACE
+        return _endpoint_of(self.settings)
 
     @contextlib.contextmanager
     def stream(
@@ -195,14 +183,25 @@ class Network:
             "request": [self._before],
             "response": [functools.partial(self._after, limit=limit)],
         }
-        return kind(event_hooks=hooks, follow_redirects=True, max_redirects=10, timeout=self._timeout())
+        try:
+            return kind(event_hooks=hooks, follow_redirects=True, max_redirects=10, timeout=self._timeout())
+        except (ValueError, ImportError):
+            # Not what it says: that may name the password of the proxy.
+            raise RefusedError(
+                "The proxy in the system's settings is of a kind Slipstream cannot use, as SOCKS. Set one for HTTP."
+            ) from None
+        except OSError as error:
+            raise RefusedError(
+                f"The certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be used: {error.strerror or error}."
+            ) from error
 
     def _timeout(self) -> httpx2.Timeout:
         return httpx2.Timeout(self.settings.stall_s, connect=min(_CONNECT_S, self.settings.stall_s), pool=None)
 
     def _before(self, request: httpx2.Request) -> None:
         self.check_online()
-        endpoint = httpx2.URL(self.endpoint)
+        settings = self.settings
+        endpoint = httpx2.URL(_endpoint_of(settings))
         if request.url.scheme != "https" and not {request.url.host, endpoint.host} <= _LOOPBACK:
             raise RefusedError(
                 f"{printable(request.url.host)} would be asked without encryption, which Slipstream does not do."
@@ -210,18 +209,19 @@ class Network:
         request.headers["User-Agent"] = USER_AGENT
         request.headers["Accept-Encoding"] = "identity"
         request.headers.pop("Authorization", None)
-        token = self._token() if _origin(request.url) == _origin(endpoint) and self._trusts_endpoint() else None
-        if token:
+        trusted = settings.token_to_mirror or _endpoint_of(settings) == HUGGING_FACE
+        token = self._token() if trusted and _origin(request.url) == _origin(endpoint) else None
+        if token and self.settings is settings:  # else it may be another hub's
             request.headers["Authorization"] = f"Bearer {token}"
         # huggingface_hub asks without any limit of time.
         request.extensions["timeout"] = self._timeout().as_dict()
+        entry = request.extensions["entry"] = _Entry(request.url.host, _purpose.get())
+        with self._lock:
+            self._requests.append(entry)
 
     def _after(self, response: httpx2.Response, *, limit: float) -> None:
         host = response.url.host
-        entry = _Entry(host, _purpose.get())
-        with self._lock:
-            self._requests.append(entry)
-        response.extensions["entry"] = entry
+        entry = response.extensions["entry"] = response.request.extensions["entry"]
         if response.headers.get("Content-Encoding", "identity") != "identity":
             # What a compressed answer grows to has no bound.
             raise RefusedError(f"{printable(host)} gave an answer in a form nobody asked for.")
@@ -229,9 +229,6 @@ class Network:
             limit = _MAX_REDIRECT
         assert isinstance(response.stream, httpx2.SyncByteStream)
         response.stream = _Counted(response.stream, entry, limit, self.check_online)
-
-    def _trusts_endpoint(self) -> bool:
-        return self.settings.token_to_mirror or not self.is_mirror
 
     def check_online(self) -> None:
         """Raise `RefusedError` in offline mode."""
@@ -265,6 +262,17 @@ def _reason(error: Exception, host: str) -> str:
     if isinstance(error, httpx2.TimeoutException):
         return f"{host} stopped answering."
     return f"The connection to {host} broke."
+
+
+def _endpoint_of(settings: NetworkSettings) -> str:
+    text = (settings.endpoint or os.environ.get(ENDPOINT_VARIABLE, "") or HUGGING_FACE).strip().rstrip("/")
+    try:
+        url = httpx2.URL(text)
+    except httpx2.InvalidURL:
+        url = httpx2.URL()
+    if not url.host or not (url.scheme == "https" or (url.scheme == "http" and url.host in _LOOPBACK)):
+        raise RefusedError(f"The hub's address {printable(text)} is not safe to use. It must begin with https://.")
+    return text
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

@@ -7,7 +7,7 @@ import httpx2
 from app.errors import KnownError
 from app.models.hub.errors import GatedError, NotFoundError, TokenError
 from app.models.hub.network import UnreachableError
-from app.models.text import printable
+from app.models.text import printable, whole_number
 
 _MAX_WAIT_S = 24 * 3600
 
@@ -40,8 +40,7 @@ def _not_found(code: str, host: str, repository: str, *, hidden: bool) -> str:
 def _failed(response: httpx2.Response, host: str) -> KnownError:
     status = response.status_code
     if status == 429:
-        wait = response.headers.get("Retry-After", "")
-        seconds = int(wait) if wait.isascii() and wait.isdecimal() and len(wait) < 6 else 0
+        seconds = whole_number(response.headers.get("Retry-After", "")) or 0
         when = f"in {seconds:,} s" if 0 < seconds <= _MAX_WAIT_S else "in some minutes"
         return UnreachableError(f"{host} was asked too often. Try again {when}.")
     if status >= 500:

@@ -55,7 +55,7 @@ class ModelFolder:
 
 def extra_folder(path: Path) -> ModelFolder:
     """A folder the user added, recognised by what is in it or by where it is."""
-    if (path / "manifests").is_dir() and (path / "blobs").is_dir():
+    if _is_folder(path / "manifests") and _is_folder(path / "blobs"):
         return ModelFolder(path, FolderKind.OLLAMA)
     if _is_hugging_face_cache(path):
         return ModelFolder(path, FolderKind.HUGGING_FACE)

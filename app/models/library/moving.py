@@ -79,14 +79,14 @@ def _check(old: Path, new: Path) -> None:
 def _renamed(old: Path, new: Path) -> bool:
     """Whether another name was enough."""
     new.parent.mkdir(parents=True, exist_ok=True)
-    if new.is_dir():
-        if any(new.iterdir()):
-            return False
-        new.rmdir()
+    if old.is_symlink() or new.is_symlink() or (new.is_dir() and any(new.iterdir())):
+        return False
     try:
+        if new.is_dir():
+            new.rmdir()
         old.rename(new)
     except OSError as error:
-        if error.errno in (errno.EXDEV, errno.EACCES, errno.EPERM, errno.EBUSY):  # Windows: a file is open
+        if error.errno in (errno.EXDEV, errno.EACCES, errno.EPERM, errno.EBUSY):  # a drive's own folder; an open file
             return False
         raise
     return True

@@ -101,7 +101,7 @@ class _Walker:
             for digest in _model_digests(manifest):
                 named.setdefault(digest, manifest)
         for digest, manifest in named.items():
-            blob = next((blob for blob in _blobs(top, digest) if blob.is_file()), None)
+            blob = next(filter(os.path.isfile, _blobs(top, digest)), None)  # Path's raises where it lacks the right
             if blob is not None:
                 self._add(FoundFile(blob, _ollama_name(manifest.relative_to(top / "manifests")), digest))
 

@@ -299,3 +299,42 @@ def test_the_file_tells_what_ran(hub: HubServer, pair: Item, opens: Opens, tmp_p
     content = msgspec.json.decode((tmp_path / "data" / FILE_NAME).read_bytes())
     saved = msgspec.convert(content["items"][0], SavedItem)
     assert (saved.item, saved.state, saved.folder) == (pair, ItemState.DONE, str(tmp_path / "data" / "models"))
+
+
+def test_a_model_looked_up_again_replaces_what_failed(hub: HubServer, opens: Opens, files: dict[str, bytes]) -> None:
+    old = msgspec.structs.replace(hub.remote_file("maker/pair", NOTES), commit="0" * 40)
+    watched = opens()
+    watched.queue.add(Item(id="notes", title="Notes", target=(old,)))
+    assert "does not have this version any more" in watched.wait_for("notes", ItemState.FAILED).message
+    watched.queue.add(Item(id="notes", title="Notes", target=(hub.remote_file("maker/pair", NOTES),)))
+    watched.wait_for("notes", ItemState.DONE)
+    assert len(watched.queue.progress()) == 1
+
+
+def test_what_is_discarded_can_be_added_at_once(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path) -> None:
+    hub.faults.add(TARGET, Fault(stall_at=MIB))
+    watched = opens()
+    for _ in range(20):
+        watched.queue.add(pair)
+        watched.queue.discard("pair")
+    watched.queue.add(pair)
+    watched.wait_for("pair", ItemState.DONE)
+    assert models(tmp_path) == [DRAFT, TARGET]
+
+
+def test_discarding_leaves_what_another_item_has_in_common(
+    hub: HubServer, pair: Item, opens: Opens, tmp_path: Path
+) -> None:
+    other = msgspec.structs.replace(pair, id="other", target=(hub.remote_file("maker/pair", NOTES),))
+    hub.faults.add(DRAFT, Fault(stall_at=MIB // 2))
+    watched = opens(parallel=4)
+    watched.queue.add(pair)
+    watched.wait(lambda: watched.of("pair").done == 3 * MIB + MIB // 2)
+    watched.queue.pause("pair")
+    watched.queue.add(other)
+    watched.queue.pause("other")
+    watched.queue.discard("pair")
+    watched.wait(lambda: f"{TARGET}.part" not in models(tmp_path))
+    watched.queue.resume("other")
+    watched.wait_for("other", ItemState.DONE)
+    assert [request.start for request in hub.bodies(DRAFT)] == [0, MIB // 2]

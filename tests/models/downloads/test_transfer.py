@@ -23,7 +23,7 @@ from app.models.downloads.transfer import Transfer
 from app.models.hub.errors import NoAccessError
 from app.models.hub.network import NetworkSettings
 from tests.models.downloads.fetching import FILE, MIB, REPOSITORY, Fetching
-from tests.support.hub_faults import Fault
+from tests.support.hub_faults import Fault, Place
 from tests.support.hub_server import HubServer
 
 
@@ -79,6 +79,15 @@ def test_another_file_of_that_name_is_left_alone(fetching: Fetching) -> None:
     with pytest.raises(KnownError, match="is there already and is another file"):
         fetching.transfer().run()
     assert fetching.destination.read_bytes() == b"mine" and fetching.hub.requests == []
+
+
+def test_a_damaged_file_is_not_called_complete(fetching: Fetching) -> None:
+    fetching.transfer().run()
+    damaged = b"X" + fetching.content[1:]
+    fetching.destination.write_bytes(damaged)
+    with pytest.raises(KnownError, match="is there already and is another file"):
+        fetching.transfer().run()
+    assert fetching.destination.read_bytes() == damaged
 
 
 @pytest.mark.parametrize("position", [1, 2, 4096, 65536, 1_000_003, -1])
@@ -296,6 +305,26 @@ class Waits(Control):
     def wait(self, seconds: float) -> None:
         self.seconds.append(seconds)
         super().wait(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-Linked-Size", "\xb2"),
+        ("X-Linked-Size", "9" * 5000),
+        ("Retry-After", "\xb2"),
+        ("Retry-After", "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"),
+        ("Retry-After", "Mon, 01 Jan 2020 00:00:00 +99999999999999"),
+        ("Content-Range", f"bytes 0-1/{'9' * 5000}"),
+        ("Content-Range", f"bytes {'9' * 5000}-1/1"),
+    ],
+)
+def test_numbers_that_are_none_are_no_bug(fetching: Fetching, name: str, value: str) -> None:
+    at: Place = "body" if name == "Content-Range" else "resolve"
+    status = 503 if name == "Retry-After" else 206 if name == "Content-Range" else None
+    fetching.hub.faults.add("model-Q4_K_M.gguf", Fault(status=status, headers=((name, value),)), at=at)
+    fetching.transfer().run()
+    assert fetching.destination.read_bytes() == fetching.content
 
 
 def test_429_says_how_long(fetching: Fetching) -> None:

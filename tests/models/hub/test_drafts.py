@@ -195,3 +195,9 @@ def test_order() -> None:
         (0.3, True),
         (0.05, False),
     ]
+
+
+def test_a_repository_of_many_base_models_is_no_flood(server: HubServer, network: Network, target: GgufHeader) -> None:
+    bases = [f"maker/family{number}" for number in range(200)]
+    assert list(find_drafts(Hub(network), target, bases)) == []
+    assert len(server.requests) <= 8

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from app import __version__
+from app.models.hub.api import Hub
 from app.models.hub.network import Network, NetworkSettings, RefusedError, UnreachableError
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer
@@ -106,9 +107,9 @@ def test_only_safe_endpoints(address: str) -> None:
 
 def test_where_the_endpoint_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Network(NetworkSettings())
-    assert (one.endpoint, one.is_mirror) == ("https://huggingface.co", False)
+    assert one.endpoint == "https://huggingface.co"
     monkeypatch.setenv("HF_ENDPOINT", "https://mirror.example/")
-    assert (one.endpoint, one.is_mirror) == ("https://mirror.example", True)
+    assert one.endpoint == "https://mirror.example"
     assert Network(NetworkSettings(endpoint="https://own.example")).endpoint == "https://own.example"
 
 
@@ -205,6 +206,41 @@ def test_the_proxy_of_the_environment_is_used(hub: HubServer, monkeypatch: pytes
     assert proxy.asked.startswith(f"GET {url(hub)} HTTP/1.1".encode()) and hub.requests == []
     monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
     assert network(hub).get(url(hub), purpose="download").content == b"weights " * 1000
+
+
+@pytest.mark.parametrize("proxy", ["socks://me:secret@127.0.0.1:1080", "socks5://me:secret@127.0.0.1:1080"])
+def test_a_proxy_that_cannot_be_used_is_said(hub: HubServer, monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    for ask in (lambda one: one.get(url(hub), purpose="download"), lambda one: Hub(one).search("model")):
+        with pytest.raises(RefusedError, match="proxy") as caught:
+            ask(network(hub))
+        assert "secret" not in str(caught.value)
+    assert hub.requests == []
+
+
+def test_certificates_that_are_not_there_are_said(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/own.pem")
+    with pytest.raises(RefusedError, match="SSL_CERT_FILE"):
+        network(hub).get(url(hub), purpose="download")
+
+
+def test_a_token_of_other_settings_is_not_sent(hub: HubServer) -> None:
+    def token() -> str:
+        one.settings = NetworkSettings()  # meanwhile the user goes back to huggingface.co, and this is its token
+        return "hf_good"
+
+    one = Network(NetworkSettings(endpoint=hub.endpoint, token_to_mirror=True), token)
+    with pytest.raises(RefusedError, match="without encryption"):  # the CDN of this hub, by then
+        one.get(url(hub), purpose="download")
+    assert [request.authorization for request in hub.requests] == [None]
+
+
+def test_what_was_not_answered_is_listed(hub: HubServer) -> None:
+    one = network(hub, stall_s=0.2)
+    hub.faults.add(FILE, Fault(redirect="http://localhost:9/"), at="resolve")
+    with pytest.raises(UnreachableError):
+        one.get(url(hub), purpose="download")
+    assert [(entry.host, entry.received) for entry in one.traffic()] == [("localhost", 0), ("127.0.0.1", 0)]
 
 
 @pytest.fixture

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from app.models.library.folders import FolderKind, extra_folder, found_folders
+from app.models.library.folders import FolderKind, ModelFolder, extra_folder, found_folders
 from app.models.library.verifying import verify
+from app.models.library.walk import walk
 from tests.support.library_parts import library, ollama_manifest, small_model, titles
 
 
@@ -85,6 +87,7 @@ def test_an_added_folder_is_recognised(tmp_path: Path) -> None:
     assert extra_folder(hub).kind is FolderKind.HUGGING_FACE
     assert extra_folder(made(tmp_path / ".lmstudio/models")).kind is FolderKind.LM_STUDIO
     assert extra_folder(tmp_path / "gone").kind is FolderKind.EXTRA
+    assert extra_folder(tmp_path / ("x" * 300)).kind is FolderKind.EXTRA
     assert all(extra_folder(folder).read_only for folder in (ollama, hub, tmp_path))
 
 
@@ -188,6 +191,25 @@ def test_manifests_may_be_anything(tmp_path: Path, content: str) -> None:
     ollama_manifest(top, "registry.ollama.ai/library/other/8b", digest, "application/vnd.ollama.image.projector")
     (top / "manifests/registry.ollama.ai/library/bad").write_text(content)
     assert titles(library(tmp_path, top).scan()) == ["good:8b"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions work otherwise here")
+def test_blobs_that_may_not_be_looked_at(tmp_path: Path) -> None:
+    """As those of Ollama's service."""
+    _, digest = ollama(tmp_path)
+    ollama_manifest(tmp_path, "registry.ollama.ai/library/good/8b", digest)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    (tmp_path / "blobs").chmod(0)
+    administrator = os.geteuid() == 0
+    if administrator:
+        os.seteuid(65534)
+    try:
+        assert walk(ModelFolder(tmp_path, FolderKind.OLLAMA)).files == []
+    finally:
+        if administrator:
+            os.seteuid(0)
+        (tmp_path / "blobs").chmod(0o755)
 
 
 def test_a_missing_ollama_folder_is_greyed_as_what_it_was(tmp_path: Path) -> None:

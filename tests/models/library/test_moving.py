@@ -177,3 +177,19 @@ def test_a_place_that_cannot_be_written(old: Path, tmp_path: Path) -> None:
     with pytest.raises(KnownError, match=r"The models could not be moved: .* They are still in"):
         move_folder(old, tmp_path / "file" / "models")
     assert content(old) == before
+
+
+def test_into_a_folder_that_cannot_be_removed(old: Path, tmp_path: Path) -> None:
+    """As an empty drive, or a link to one."""
+    before, disk, new = content(old), tmp_path / "disk", tmp_path / "link"
+    disk.mkdir()
+    new.symlink_to(disk, target_is_directory=True)
+    assert move_folder(old, new) == []
+    assert (content(disk), old.exists(), new.is_symlink()) == (before, False, True)
+
+
+def test_a_folder_that_is_a_link_gives_its_files(old: Path, tmp_path: Path) -> None:
+    before, link, new = content(old), tmp_path / "link", tmp_path / "new"
+    link.symlink_to(old, target_is_directory=True)
+    assert move_folder(link, new) == []
+    assert (content(new), new.is_symlink(), content(old)) == (before, False, {})
