@@ -75,6 +75,7 @@ class ModelsInWindow(QObject):
         self.memory = MemoryWatch(engine, self)
         self._planner = LoadPlanner(self.memory, self)
         keeper.plan_with(self._planner.plan)
+        keeper.load_begun.connect(self.memory.note_loaded)
         self.door = ModelsDoor(settings, self.memory.machine, self._is_loaded, self)
         self.door.open_requested.connect(self.open_requested)
         self.door.pair_requested.connect(self.load)
