@@ -41,7 +41,7 @@ _MENUS: tuple[tuple[str, tuple[_Entry | str | None, ...]], ...] = (
             _SEPARATOR,
             _Entry("export_chat", "&Export chat…"),
             _SEPARATOR,
-            _Entry("show_settings", "&Settings…", _STANDARD.Preferences, role=QAction.MenuRole.PreferencesRole),
+            _Entry("show_settings", "&Settings…", "Ctrl+,", role=QAction.MenuRole.PreferencesRole),
             _Entry("quit", "&Quit", "Ctrl+Q", role=QAction.MenuRole.QuitRole),
         ),
     ),

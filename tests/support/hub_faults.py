@@ -23,7 +23,7 @@ class Fault:
     cut_at: int | None = None
     """Close the connection when this position is reached."""
     stall_at: int | None = None
-    """Send nothing from this position on, until `HubServer.release`."""
+    """Send nothing from this position on, until `HubServer.release`; of an answer of the API, nothing at all."""
     ignore_range: bool = False
     """Answer 200 with everything."""
     content: bytes | None = None

@@ -196,6 +196,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _api(self, path: str) -> None:
         fault = self._hub.faults.take(path, "api")
+        if fault.stall_at is not None:
+            self._hub.wait_for_release()
         if fault.status is not None:
             self._answer(fault.status, dict(fault.headers))
         elif fault.content is not None:

@@ -153,6 +153,11 @@ class DownloadQueue:
         with self._lock:
             return [entry.progress() for entry in self._entries.values()]
 
+    def is_working(self) -> bool:
+        """Whether anything is still written; for a moment also after a pause."""
+        with self._lock:
+            return any(entry.jobs for entry in self._entries.values())
+
     def paths(self, id: str) -> tuple[Path, Path | None]:
         """Where an item's target and draft are, or will be: what is opened, the first file of a split model."""
         with self._lock:

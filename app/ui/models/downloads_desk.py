@@ -91,8 +91,8 @@ class DownloadsDesk(QObject):
             self._queue.folder_moved(old, new)
 
     def is_active(self) -> bool:
-        """Whether anything is on its way."""
-        return self._active > 0
+        """Whether anything is on its way, or still being written."""
+        return self._active > 0 or (self._queue is not None and self._queue.is_working())
 
     def progress(self) -> list[ItemProgress]:
         """All items, in the order of the queue."""

@@ -27,7 +27,7 @@ COLUMNS = ("Model", "Quantization", "Size", "Context", "Last used", "Fits")
 _LEAST_WIDTHS = {1: 460, 3: 620, 4: 540, 5: 380}
 """In a narrower list a column makes room for those that matter most."""
 _FIT = 5
-_SORT_ARROW, _CELL_MARGIN = 20, 2 * SPACING
+_SORT_ARROW, _CELL_MARGIN = 20, 3 * SPACING
 _FITS_ORDER = {"good": 0, "warning": 1, "bad": 2, "quiet": 3}
 
 AnyIndex = QModelIndex | QPersistentModelIndex

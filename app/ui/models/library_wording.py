@@ -42,7 +42,7 @@ def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
 
 def details_of(entry: LibraryEntry, fit: FitBadge, freed: int) -> ModelDetails:
     """The page of a model. ``freed``: bytes that deleting it gives back."""
-    known = bool(entry.sha256) or entry.origin is not None
+    known = entry.origin is not None or (bool(entry.sha256) and all(entry.sha256))
     return ModelDetails(
         path=str(entry.path),
         title=printable(entry.title, 120),

@@ -81,7 +81,7 @@ class RepositoryPage(QWidget):
         self._facts = label(role="quiet", wraps=True)
         self._gated = label(role="warning", wraps=True)
         self._files = _Tree("Files", ["Quantization", "Size", "Fits"])
-        self._drafts = _Tree("Drafts found", ["Draft", "Size", "Fits the vocabulary"])
+        self._drafts = _Tree("Drafts found", ["Draft", "Size", "Fits"])
         self._drafts_status = label(role="quiet", wraps=True)
         self._reason = label(role="quiet", wraps=True)
         self._page = small_button("Open its page")

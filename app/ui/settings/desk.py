@@ -64,8 +64,8 @@ class SettingsDesk(QObject):
         self._hub = hub
         self._is_downloading = is_downloading
         self._save = save
-        self._new_folder: Path | None = None
-        """Where the models are being moved to."""
+        self._moving: tuple[Path, Path] | None = None
+        """From where to where the models are being moved."""
         self._timer = QTimer(self, interval=TRAFFIC_INTERVAL_MS)
         self._timer.timeout.connect(self._refresh_traffic)
         self._connect()
@@ -157,29 +157,29 @@ class SettingsDesk(QObject):
         box.open()
 
     def _move(self, new: Path) -> None:
-        self._new_folder = new
+        self._moving = models_folder(self._values), new
         self._window.models.show_status(f"Moving the models to {printable(str(new), 200)} …")
         self._window.models.show_moving(0.0)
         self._library.move(new, self._save, self._on_moved, self._on_move_failed)
 
     def _on_moved(self, left: list[Path]) -> None:
-        old, new, self._new_folder = models_folder(self._values), self._new_folder, None
+        moved, self._moving = self._moving, None
         self._window.models.show_moving(None)
-        if new is not None:
-            self.folder_moved.emit(old, new)
-            self._use_folder(new)
+        if moved is not None:
+            self.folder_moved.emit(*moved)
+            self._use_folder(moved[1])
         if left:
             text = f"{len(left)} files could not be deleted in the old folder; they are in the new one too."
             self._window.models.show_status(text)
 
     def _on_move_failed(self, error: KnownError) -> None:
-        self._new_folder = None
+        self._moving = None
         self._window.models.show_moving(None)
         self._window.models.show_status(str(error))
 
     @Slot(float)
     def _on_progressed(self, share: float) -> None:
-        if self._new_folder is not None:
+        if self._moving is not None:
             self._window.models.show_moving(share)
 
     def _use_folder(self, folder: Path) -> None:

@@ -34,7 +34,9 @@ PURPOSES = (
     ("Download", "sends the names of the files"),
 )
 """All there is, named as the list of the traffic names it, and what is sent for it."""
-_TOKEN_SENT = "Your access token goes with these, if you entered one, and to nobody else."
+_TOKEN_SENT = (
+    "If you entered an access token, it goes to Hugging Face with these; to a mirror only if you allow it above."
+)
 _MB = 1_000_000
 _LIMIT_MB = 10_000
 

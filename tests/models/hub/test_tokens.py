@@ -11,36 +11,15 @@ import keyring
 import pytest
 from keyring.backend import KeyringBackend
 from keyring.backends import fail, null
-from keyring.errors import KeyringLocked, PasswordDeleteError
+from keyring.errors import KeyringLocked
 
 from app.errors import KnownError
 from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.tokens import SERVICE, TokenStore
+from tests.support.keyrings import MemoryKeyring
 
 HOST = "huggingface.co"
 SECRET = "hf_aVerySecretToken"
-
-
-class MemoryKeyring(KeyringBackend):
-    """A working keyring that ends with the test."""
-
-    priority = 1.0
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.entries: dict[tuple[str, str], str] = {}
-        self.asked = 0
-
-    def get_password(self, service: str, username: str) -> str | None:
-        self.asked += 1
-        return self.entries.get((service, username))
-
-    def set_password(self, service: str, username: str, password: str) -> None:
-        self.entries[service, username] = password
-
-    def delete_password(self, service: str, username: str) -> None:
-        if self.entries.pop((service, username), None) is None:
-            raise PasswordDeleteError(username)
 
 
 class LockedKeyring(MemoryKeyring):

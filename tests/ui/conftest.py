@@ -1,0 +1,86 @@
+"""What the tests of the windows "Models" and "Settings" share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import keyring
+import pytest
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.ui import theme
+from tests.support.hub_server import HubServer
+from tests.support.keyrings import MemoryKeyring
+from tests.ui.rooms import Pages, Rooms
+
+_VARIABLES = (
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("HF_ENDPOINT", "HF_TOKEN", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME"),
+    "OLLAMA_MODELS",
+)
+
+
+@pytest.fixture
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a user with no other apps, no proxy and no tokens."""
+    for name in _VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "user"
+    folder.mkdir()
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(folder))
+    return folder
+
+
+@pytest.fixture
+def server() -> Iterator[HubServer]:
+    with HubServer() as server:
+        yield server
+
+
+@pytest.fixture
+def kept() -> Iterator[MemoryKeyring]:
+    """The system's keyring during the test."""
+    before = keyring.get_keyring()
+    backend = MemoryKeyring()
+    keyring.set_keyring(backend)
+    yield backend
+    keyring.set_keyring(before)
+
+
+@pytest.fixture
+def closed_rooms(qtbot: QtBot, server: HubServer, user: Path, kept: MemoryKeyring, tmp_path: Path) -> Iterator[Rooms]:
+    """To be opened by the test, when it has set what it needs."""
+    rooms = Rooms(qtbot, server, tmp_path)
+    yield rooms
+    server.release()
+    rooms.close()
+
+
+@pytest.fixture
+def rooms(closed_rooms: Rooms) -> Rooms:
+    return closed_rooms.open()
+
+
+@pytest.fixture
+def pages() -> Iterator[Pages]:
+    """What is opened in the browser."""
+    browser = Pages()
+    for scheme in ("http", "https", "file"):
+        QDesktopServices.setUrlHandler(scheme, browser, "open")  # type: ignore[arg-type]
+    yield browser
+    for scheme in ("http", "https", "file"):
+        QDesktopServices.unsetUrlHandler(scheme)
+
+
+@pytest.fixture
+def dressed(qapp: QApplication) -> Iterator[None]:
+    """The application as it looks, in light colours."""
+    theme.override(theme.LIGHT)
+    theme.apply(qapp)
+    yield
+    theme.override(None)
+    qapp.setStyleSheet("")

@@ -1,0 +1,206 @@
+"""Models → Downloads with a real queue and a hub that misbehaves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from PySide6.QtWidgets import QLineEdit, QProgressBar
+
+from app import paths
+from app.models.downloads.item import Item
+from app.settings import Pair
+from app.ui.models.token_dialog import TokenDialog
+from tests.support.hub_faults import Fault
+from tests.support.library_parts import small_model
+from tests.ui.rooms import WAIT_MS, Pages, Rooms, button, buttons, open_dialog, question, texts
+
+NAME, PATH, SIZE = "owner/some-GGUF", "some-Q4_0.gguf", 1_000_000
+ANOTHER_QUEUE = """
+import sys
+from pathlib import Path
+from app.models.downloads.queue import DownloadQueue
+from app.models.hub.network import Network, NetworkSettings
+queue = DownloadQueue(Network(NetworkSettings(offline=True)), Path(sys.argv[1]), Path(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.read()
+queue.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A real model of a million bytes, most of them behind its end."""
+    data = small_model(tmp_path_factory.mktemp("hub") / PATH).read_bytes()
+    return data + os.urandom(SIZE - len(data))
+
+
+@pytest.fixture
+def content(rooms: Rooms, model: bytes) -> bytes:
+    """Of the one file on the hub."""
+    rooms.server.add(NAME, {PATH: model})
+    return model
+
+
+def begun(rooms: Rooms) -> Item:
+    """A download that stands still in the middle."""
+    rooms.server.faults.add(PATH, Fault(stall_at=300_000))
+    item = rooms.get((NAME, PATH))
+    rooms.server.wait_for(lambda: any(request.sent >= 300_000 for request in rooms.server.bodies()))
+    rooms.says("KB of 1 MB")
+    return item
+
+
+def test_paused_resumed_done_and_opened(rooms: Rooms, content: bytes) -> None:
+    tab = rooms.window.downloads
+    begun(rooms)
+    assert rooms.window.current_tab() is tab
+    assert rooms.window._tabs.tabText(3) == "Downloads (1)"
+    assert texts(tab)[0] == "1 running"
+    assert buttons(tab) == ["Pause", "Cancel"]
+    button(tab, "Pause: A model").click()
+    rooms.says("· paused")
+    assert rooms.window._tabs.tabText(3) == "Downloads"
+    assert buttons(tab) == ["Resume", "Cancel", "Discard"]
+    with rooms.qtbot.waitSignal(rooms.desk.downloaded, timeout=WAIT_MS) as told:
+        button(tab, "Resume: A model").click()
+    path = rooms.models / NAME / PATH
+    assert path.read_bytes() == content
+    assert told.args == ["A model", Pair(str(path))]
+    rooms.says("1 MB · complete, checksum right")
+    assert buttons(tab) == ["Open…", "Remove from list"]
+    with rooms.qtbot.waitSignal(rooms.desk.open_requested) as opened:
+        button(tab, "Open…: A model").click()
+    assert opened.args == [str(path), ""]
+    button(tab, "Remove from list: A model").click()
+    assert texts(tab) == [
+        "No downloads. Get models under Recommended or Search; they appear here and survive a restart."
+    ]
+    assert path.exists()
+
+
+def test_cancel_keeps_what_arrived_and_discard_deletes_it(rooms: Rooms, content: bytes) -> None:
+    tab, part = rooms.window.downloads, rooms.models / NAME / f"{PATH}.part"
+    begun(rooms)
+    button(tab, "Cancel").click()
+    rooms.says("cancelled; what has arrived is kept")
+    assert part.stat().st_size > 0
+    button(tab, "Discard").click()
+    box = question(tab)
+    assert "Discard A model? The " in box.text()
+    button(box, "Cancel").click()
+    rooms.until(lambda: buttons(tab) == ["Resume", "Discard"])
+    assert part.exists()
+    button(tab, "Discard").click()
+    button(question(tab), "Discard").click()
+    rooms.until(lambda: not part.exists())
+    assert not list(rooms.models.rglob("*.part*"))
+    assert texts(tab)[0].startswith("No downloads.")
+
+
+def test_a_gated_model_shows_its_page_and_takes_a_token(rooms: Rooms, pages: Pages, model: bytes) -> None:
+    tab = rooms.window.downloads
+    rooms.values.token_to_mirror = True
+    rooms.desk.hub.apply_settings()
+    rooms.server.add(NAME, {PATH: model}, gated="auto")
+    with rooms.qtbot.waitSignal(rooms.desk.needs_user, timeout=WAIT_MS) as told:
+        rooms.get((NAME, PATH))
+    title, message = told.args
+    assert title == "A model"
+    assert "gated" in message
+    assert message in texts(tab)
+    assert buttons(tab) == ["Try again", "Open its page", "Enter a token…", "Discard"]
+    button(tab, "Open its page").click()
+    assert pages.opened == [f"{rooms.server.endpoint}/{NAME}"]
+    button(tab, "Enter a token…").click()
+    dialog = open_dialog(TokenDialog)
+    line = dialog.findChild(QLineEdit)
+    assert isinstance(line, QLineEdit)
+    line.setText(" hf_good ")
+    button(dialog, "Keep").click()
+    rooms.until(lambda: rooms.desk.hub._access.tokens.get("127.0.0.1") == "hf_good")
+    button(tab, "Try again").click()
+    rooms.says("complete, checksum right")
+
+
+def test_a_broken_line_is_tried_again(rooms: Rooms, content: bytes) -> None:
+    rooms.server.faults.always(PATH, Fault(cut_at=200_000))
+    rooms.get((NAME, PATH))
+    rooms.says("tries again")
+    assert buttons(rooms.window.downloads) == ["Pause", "Cancel"]
+    rooms.server.faults.clear()
+    rooms.says("complete, checksum right")
+    assert (rooms.models / NAME / PATH).read_bytes() == content
+
+
+def test_a_file_that_is_not_what_it_should_be_fails(rooms: Rooms, content: bytes) -> None:
+    rooms.server.faults.always(PATH, Fault(content=b"y" * SIZE))
+    with rooms.qtbot.waitSignal(rooms.desk.needs_user, timeout=WAIT_MS) as told:
+        rooms.get((NAME, PATH))
+    assert told.args[1] in texts(rooms.window.downloads)
+    assert button(rooms.window.downloads, "Try again: A model").isEnabled()
+    assert not (rooms.models / NAME / PATH).exists()
+
+
+def test_all_are_paused_and_resumed_together(rooms: Rooms, content: bytes) -> None:
+    tab = rooms.window.downloads
+    rooms.server.add("owner/other", {"other.gguf": content[:-1]})
+    rooms.server.faults.add("other.gguf", Fault(stall_at=100_000))
+    begun(rooms)
+    assert "Pause all" not in buttons(tab)
+    rooms.get(("owner/other", "other.gguf"), title="Another model")
+    rooms.says("2 running")
+    button(tab, "Pause all").click()
+    rooms.says("2 paused")
+    button(tab, "Resume all").click()
+    rooms.says("2 done")
+    assert "Resume all" not in buttons(tab)
+
+
+def test_two_that_failed_cannot_be_resumed_together(rooms: Rooms) -> None:
+    for name in ("a", "b"):
+        rooms.server.add(f"owner/{name}", {f"{name}.gguf": b"x"}, gated="auto")
+        rooms.get((f"owner/{name}", f"{name}.gguf"), title=name)
+    rooms.says("2 stopped")
+    assert "Resume all" not in buttons(rooms.window.downloads)
+
+
+def test_a_queue_in_other_hands(closed_rooms: Rooms) -> None:
+    paths.data_dir().mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-c", ANOTHER_QUEUE, str(paths.data_dir())]
+    sentence = "Another Slipstream works at the downloads. Use that one, or end it first."
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdin is not None
+        assert other.stdout.readline() == b"ready\n"
+        rooms = closed_rooms.open()
+        rooms.desk.show_downloads()
+        assert sentence in texts(rooms.window.downloads)
+        rooms.server.add(NAME, {PATH: b"x"})
+        rooms.get((NAME, PATH))  # is not done, and the sentence is in front
+        assert rooms.window.current_tab() is rooms.window.downloads
+        other.stdin.close()
+        assert other.wait() == 0
+    rooms.desk.show_downloads()
+    assert sentence not in texts(rooms.window.downloads)
+    assert rooms.desk.downloads.progress() == []
+
+
+def test_it_goes_on_after_a_restart(rooms: Rooms, content: bytes) -> None:
+    begun(rooms)
+    rooms.close()
+    rooms.open()
+    rooms.until((rooms.models / NAME / PATH).exists)
+    rooms.desk.show_downloads()
+    rooms.says("complete, checksum right")
+    assert (rooms.models / NAME / PATH).read_bytes() == content
+    assert rooms.server.bodies()[-1].start > 0  # what had arrived was not fetched again
+
+
+def test_progress_is_a_bar_with_a_name(rooms: Rooms, content: bytes) -> None:
+    begun(rooms)
+    bar = rooms.window.downloads.findChild(QProgressBar)
+    assert isinstance(bar, QProgressBar)
+    rooms.until(lambda: bar.value() == 300)
+    assert bar.accessibleName() == "Progress of A model"

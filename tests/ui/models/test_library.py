@@ -1,0 +1,369 @@
+"""Models → Library with real files: the list, the page of a model, and what can be done with a file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QMenu, QMessageBox
+
+from app.models.origins import Origin
+from app.models.text import size_text
+from app.models.trials import FileKey, Trial
+from app.ui import theme
+from app.ui.models import library_wording as wording
+from app.ui.models.library_list import COLUMNS
+from app.ui.models.model_page import FIRST_DRAFTS
+from tests.support.library_parts import small_model
+from tests.ui.rooms import WAIT_MS, Rooms, button, buttons, column, question, texts
+
+NOTHING = "Choose a model to see what it is and which drafts fit it."
+
+
+@pytest.fixture
+def stocked(rooms: Rooms) -> Rooms:
+    """Three models, one of another vocabulary, and a file that is none."""
+    small_model(
+        rooms.models / "a" / "big.gguf", name="Big One", feed_forward=4096, context_length=4096, architecture="qwen3"
+    )
+    small_model(rooms.models / "b" / "small.gguf", name="Small One")
+    small_model(rooms.models / "c" / "other.gguf", vocab_size=700, weights="Q8_0")
+    (rooms.models / "broken.gguf").write_bytes(b"not a model")
+    rooms.scanned()
+    return rooms
+
+
+def path(rooms: Rooms, name: str) -> Path:
+    return next(rooms.models.rglob(f"{name}.gguf"))
+
+
+def file_menu(rooms: Rooms) -> dict[str, object]:
+    menu = rooms.model_page.findChild(QMenu)
+    assert isinstance(menu, QMenu)
+    return {action.text(): action for action in menu.actions() if action.text() and action.isVisible()}
+
+
+def choose_entry(rooms: Rooms, text: str) -> None:
+    """An entry of the File menu that begins so."""
+    next(action for name, action in file_menu(rooms).items() if name.startswith(text)).trigger()  # type: ignore[attr-defined]
+
+
+# ------------------------------------------------------------ the list
+
+
+def test_nothing_yet(rooms: Rooms) -> None:
+    assert rooms.scanned() == []
+    shown = texts(rooms.window.library)
+    assert "No models here yet. Get one with its draft, or add a folder that has some." in shown
+    assert NOTHING in shown
+    button(rooms.window.library, "Get models").click()
+    assert rooms.window.current_tab() is rooms.window.recommended
+    rooms.desk.show_library()
+    button(rooms.window.library, "Folders…").click()
+    assert rooms.settings.isVisible()
+
+
+def test_rows(stocked: Rooms) -> None:
+    stocked.models_list.sortByColumn(0, Qt.SortOrder.AscendingOrder)
+    assert stocked.titles() == ["big", "other", "small", "broken"]
+    assert column(stocked.models_list, 1) == ["F16", "Q8_0", "F16", "–"]
+    assert column(stocked.models_list, 3) == ["4,096", "512", "512", "–"]
+    assert column(stocked.models_list, 4) == ["never"] * 4
+    assert column(stocked.models_list, 5) == ["on the GPU"] * 3 + ["cannot be loaded"]
+    sizes = [size_text(path(stocked, name).stat().st_size) for name in stocked.titles()]
+    assert column(stocked.models_list, 2) == sizes
+    summary = f"4 models, {size_text(sum(file.stat().st_size for file in stocked.models.rglob('*.gguf')))} · "
+    assert any(
+        text.startswith(summary) and text.endswith("free in the models folder")
+        for text in texts(stocked.window.library)
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "ascending"),
+    [
+        (0, ["big", "other", "small"]),
+        (1, ["big", "small", "other"]),
+        (2, ["other", "small", "big"]),
+        (3, ["other", "small", "big"]),
+        (4, ["big", "small", "other"]),
+    ],
+)
+def test_sorted_by_each_column_and_what_cannot_be_used_last(stocked: Rooms, place: int, ascending: list[str]) -> None:
+    stocked.library.note_use(str(path(stocked, "other")))
+    stocked.scanned()
+    stocked.models_list.sortByColumn(0, Qt.SortOrder.AscendingOrder)
+    stocked.models_list.sortByColumn(place, Qt.SortOrder.AscendingOrder)
+    first = stocked.titles()
+    stocked.models_list.sortByColumn(place, Qt.SortOrder.DescendingOrder)
+    last = stocked.titles()
+    assert first[-1] == last[-1] == "broken"
+    keys = {row.cells[0]: row.sort_keys[place] for row in stocked.models_list._rows._all}
+    assert [keys[name] for name in first[:-1]] == [keys[name] for name in ascending]
+    assert [keys[name] for name in last[:-1]] == [keys[name] for name in reversed(ascending)]
+
+
+def test_words_filter_and_the_selection_stays(stocked: Rooms) -> None:
+    stocked.choose(path(stocked, "small"))
+    search = stocked.window.library._search
+    search.setText("ONE")
+    assert sorted(stocked.titles()) == ["big", "small"]
+    assert stocked.models_list.path() == str(path(stocked, "small"))
+    search.setText("one qwen3")
+    assert stocked.titles() == ["big"]
+    search.setText("nowhere")
+    assert stocked.titles() == []
+    assert "No model has these words." in texts(stocked.window.library)
+    search.clear()
+    assert len(stocked.titles()) == 4
+    assert "No model has these words." not in texts(stocked.window.library)
+
+
+def test_the_selection_survives_sorting_and_another_look(stocked: Rooms) -> None:
+    stocked.choose(path(stocked, "small"))
+    for place in range(len(COLUMNS)):
+        stocked.models_list.sortByColumn(place, Qt.SortOrder.AscendingOrder)
+        assert stocked.models_list.path() == str(path(stocked, "small"))
+    small_model(stocked.models / "z" / "another.gguf")
+    stocked.scanned()
+    assert stocked.models_list.path() == stocked.model_page.path() == str(path(stocked, "small"))
+    assert "another" in stocked.titles()
+
+
+def test_a_folder_that_is_gone_greys_and_forgets_nothing(stocked: Rooms, tmp_path: Path, dressed: None) -> None:
+    extra, away = tmp_path / "extra", tmp_path / "away"
+    small_model(extra / "far.gguf")
+    stocked.values.extra_folders = [str(extra)]
+    stocked.scanned()
+    extra.rename(away)
+    stocked.scanned()
+    place = stocked.titles().index("far")
+    index = stocked.models_list.model().index(place, 0)
+    assert index.data(Qt.ItemDataRole.ForegroundRole).color() == theme.LIGHT.quiet
+    theme.override(theme.DARK)
+    assert index.data(Qt.ItemDataRole.ForegroundRole).color() == theme.DARK.quiet
+    assert column(stocked.models_list, 5)[place] == "folder missing"
+    assert any("1 in folders that are not there" in text for text in texts(stocked.window.library))
+    stocked.models_list.select(str(extra / "far.gguf"))
+    assert "The folder it is in is not there at the moment." in texts(stocked.model_page)
+    assert not button(stocked.model_page, "Open…").isEnabled()
+    away.rename(extra)
+    stocked.scanned()
+    assert column(stocked.models_list, 5)[stocked.titles().index("far")] == "on the GPU"
+    assert button(stocked.model_page, "Open…").isEnabled()
+
+
+def test_a_double_click_opens_what_can_be_loaded(stocked: Rooms) -> None:
+    opened: list[str] = []
+    stocked.desk.open_requested.connect(lambda target, _draft: opened.append(target))
+    for name in ("broken", "small"):
+        stocked.models_list.select(str(path(stocked, name)))
+        stocked.models_list.activated.emit(stocked.models_list.currentIndex())
+    assert opened == [str(path(stocked, "small"))]
+
+
+def test_no_figure_is_cut(stocked: Rooms, dressed: None) -> None:
+    stocked.window.resize(1400, 600)
+    stocked.scanned()
+    model = stocked.models_list.model()
+    for row in range(model.rowCount()):
+        for place in range(1, len(COLUMNS)):
+            needed = stocked.models_list.sizeHintForIndex(model.index(row, place)).width()
+            assert stocked.models_list.columnWidth(place) >= needed
+
+
+def test_columns_make_room_in_a_narrow_list(stocked: Rooms) -> None:
+    def shown() -> list[str]:
+        return [name for place, name in enumerate(COLUMNS) if not stocked.models_list.isColumnHidden(place)]
+
+    stocked.window.resize(1400, 600)
+    assert shown() == list(COLUMNS)
+    stocked.window.resize(620, 420)
+    stocked.window.library.list.resize(280, 300)
+    assert shown() == ["Model", "Size"]
+
+
+# ------------------------------------------------------------ the page
+
+
+def test_facts(stocked: Rooms) -> None:
+    file = path(stocked, "big")
+    origin = Origin(
+        repository="owner/Big-GGUF", commit="abcdef12" * 5, path="big.gguf", sha256="0" * 64, size=1, licence="mit"
+    )
+    stocked.library.origins.put(file, origin)
+    stocked.scanned()
+    stocked.choose(file)
+    shown = texts(stocked.model_page)
+    for fact in ("Big One", "mit", "owner/Big-GGUF, commit abcdef12", "4,096 tokens in training", "512 tokens (SPM)"):
+        assert fact in shown
+    assert str(file) in shown
+    assert "none (ChatML is used)" in shown
+    assert "Fits" in shown
+
+
+def test_a_problem_is_said_and_nothing_is_offered(stocked: Rooms) -> None:
+    stocked.models_list.select(str(path(stocked, "broken")))
+    shown = texts(stocked.model_page)
+    assert "broken.gguf is not a GGUF model file." in shown
+    assert "Drafts for it" not in shown
+    assert "Fits" not in shown
+    assert not button(stocked.model_page, "Open…").isEnabled()
+
+
+def test_drafts_with_their_reasons(stocked: Rooms) -> None:
+    stocked.choose(path(stocked, "big"))
+    shown = texts(stocked.model_page)
+    assert any(text.startswith("Fits: same vocabulary of 512 tokens.") for text in shown)
+    reason = "The vocabularies differ in size: 512 tokens in the target and 700 in the draft, more than 128 apart."
+    assert reason in shown
+    assert "broken.gguf is not a GGUF model file." in shown
+    assert buttons(stocked.model_page).count("Load with it") == 1
+    with stocked.qtbot.waitSignal(stocked.desk.pair_requested) as asked:
+        button(stocked.model_page, "Load with it").click()
+    assert asked.args == [str(path(stocked, "big")), str(path(stocked, "small"))]
+    with stocked.qtbot.waitSignal(stocked.desk.open_requested) as opened:
+        button(stocked.model_page, "Open…").click()
+    assert opened.args == [str(path(stocked, "big")), ""]
+
+
+def test_a_trial_stands_with_its_draft(stocked: Rooms) -> None:
+    target, draft = [FileKey.of(path(stocked, name)) for name in ("big", "small")]
+    trial = Trial(acceptance_rate=0.68, plain_speed=40.0, drafted_speed=72.0, tokens=64, measured_at=int(time.time()))
+    stocked.choose(path(stocked, "big"))
+    assert not [text for text in texts(stocked.model_page) if text.startswith("Measured here")]
+    stocked.library.trials.put(target, draft, trial)
+    stocked.desk.refresh_library()
+    stocked.library_idle()
+    measured = next(text for text in texts(stocked.model_page) if text.startswith("Measured here"))
+    assert measured.replace("\u00a0", " ").startswith("Measured here: 68 % kept · 1.8× plain · ")
+
+
+def test_a_long_list_of_drafts_is_shown_when_asked_for(rooms: Rooms) -> None:
+    first = small_model(rooms.models / "m0.gguf")
+    for number in range(1, 2 * FIRST_DRAFTS):
+        (rooms.models / f"m{number}.gguf").write_bytes(first.read_bytes())
+    rooms.scanned()
+    rooms.choose(first)
+    rooms.until(lambda: buttons(rooms.model_page).count("Load with it") == FIRST_DRAFTS)
+    button(rooms.model_page, f"Show all {2 * FIRST_DRAFTS - 1}").click()
+    rooms.until(lambda: buttons(rooms.model_page).count("Load with it") == 2 * FIRST_DRAFTS - 1)
+    assert not [text for text in buttons(rooms.model_page) if text.startswith("Show all")]
+
+
+def test_the_only_model_has_no_drafts(rooms: Rooms) -> None:
+    only = small_model(rooms.models / "only.gguf")
+    rooms.scanned()
+    rooms.choose(only)
+    assert "No other model of the library fits its vocabulary." in texts(rooms.model_page)
+    assert "Find a draft on Hugging Face…" in buttons(rooms.model_page)
+
+
+def test_the_path_is_copied(stocked: Rooms) -> None:
+    stocked.choose(path(stocked, "big"))
+    choose_entry(stocked, "Copy path")
+    assert QGuiApplication.clipboard().text() == str(path(stocked, "big"))
+
+
+# ------------------------------------------------------------ files
+
+
+def downloaded(rooms: Rooms, file: Path) -> None:
+    """Make it known where a file came from."""
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    size = file.stat().st_size
+    origin = Origin(repository="owner/x", commit="0" * 40, path=file.name, sha256=digest, size=size)
+    rooms.library.origins.put(file, origin)
+    rooms.scanned()
+    rooms.choose(file)
+
+
+def test_a_right_and_a_wrong_checksum(stocked: Rooms) -> None:
+    file = path(stocked, "big")
+    downloaded(stocked, file)
+    choose_entry(stocked, "Verify checksum")
+    right = "✓ The checksum is right: the file is what was downloaded."
+    stocked.until(lambda: right in texts(stocked.model_page))
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    choose_entry(stocked, "Verify checksum")
+    stocked.until(lambda: any(text.startswith("The checksum is wrong:") for text in texts(stocked.model_page)))
+    assert stocked.model_page._status.property("role") == "bad"
+    assert stocked.model_page._bar.isHidden()
+
+
+def test_without_a_known_checksum_there_is_nothing_to_verify(stocked: Rooms) -> None:
+    stocked.choose(path(stocked, "big"))
+    verify = file_menu(stocked)["Verify checksum"]
+    assert not verify.isEnabled()  # type: ignore[attr-defined]
+    assert verify.toolTip() == "No checksum is known: Slipstream did not download it."  # type: ignore[attr-defined]
+
+
+def test_a_check_is_stopped(stocked: Rooms) -> None:
+    file = path(stocked, "big")
+    downloaded(stocked, file)
+    stopped = threading.Event()
+    # In the thread that reads: it waits with its first step until the user has said stop.
+    stocked.library.progressed.connect(lambda _: stopped.wait(WAIT_MS / 1000), Qt.ConnectionType.DirectConnection)
+    os.truncate(file, 40_000_000)
+    choose_entry(stocked, "Verify checksum")
+    button(stocked.model_page, "Stop").click()
+    stopped.set()
+    stocked.until(lambda: "Stopped." in texts(stocked.model_page))
+    assert stocked.model_page._bar.isHidden()
+
+
+def test_delete(stocked: Rooms) -> None:
+    file, tab = path(stocked, "small"), stocked.window.library
+    freed = size_text(file.stat().st_size)
+    stocked.choose(file)
+    assert f"Delete (frees {freed})…" in file_menu(stocked)
+    choose_entry(stocked, "Delete")
+    box = question(tab)
+    assert box.text() == f"Delete small? This frees {freed} and cannot be undone."
+    assert box.defaultButton() is box.button(QMessageBox.StandardButton.Cancel)
+    button(box, "Cancel").click()
+    stocked.until(lambda: not tab.findChildren(QMessageBox))
+    assert file.exists()
+    choose_entry(stocked, "Delete")
+    button(question(tab), "Delete").click()
+    stocked.until(lambda: "small" not in stocked.titles())
+    assert not file.parent.exists()
+    assert f"small is deleted; {freed} are free again." in texts(tab)
+    stocked.choose(path(stocked, "big"))
+    stocked.models_list.clearSelection()
+    assert NOTHING in texts(tab)
+
+
+def test_a_loaded_model_is_not_deleted(stocked: Rooms) -> None:
+    file = path(stocked, "small")
+    stocked.loaded.add(str(file))
+    stocked.choose(file)
+    choose_entry(stocked, "Delete")
+    assert "This model is loaded. Open another one first, then delete it." in texts(stocked.model_page)
+    assert not stocked.window.library.findChildren(QMessageBox)
+
+
+def test_nothing_is_deleted_in_other_folders(stocked: Rooms, tmp_path: Path) -> None:
+    far = small_model(tmp_path / "extra" / "far.gguf")
+    stocked.values.extra_folders = [str(tmp_path / "extra")]
+    stocked.scanned()
+    stocked.choose(far)
+    assert not [name for name in file_menu(stocked) if name.startswith("Delete")]
+    assert "extra folder" in texts(stocked.model_page)
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"), [(0, "today"), (1, "yesterday"), (5, "5 days ago"), (13, "13 days ago"), (400, "18 Oct 2025")]
+)
+def test_when(days: int, expected: str) -> None:
+    now = time.mktime((2026, 11, 22, 12, 0, 0, 0, 0, -1))
+    assert wording.when(now - days * 86_400, now) == expected
+    assert wording.when(0.0, now) == "never"

@@ -1,0 +1,340 @@
+"""Models → Search and Recommended against a hub on loopback."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QBrush
+from PySide6.QtWidgets import QLabel, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.models.hub.catalog import CatalogPair, load_catalog
+from app.models.machine import Machine
+from app.ui import theme
+from tests.support.gguf_files import make_model
+from tests.support.hub_faults import Fault
+from tests.support.library_parts import small_model
+from tests.ui.rooms import GB, Pages, Rooms, button, buttons, cell, rows, texts, tree
+
+TARGET, DRAFT, OTHER = "owner/Mistral-Small-24B-GGUF", "owner/Mistral-Small-DRAFT-GGUF", "b/Mistral-Small-DRAFT-B"
+TARGET_FILE, LARGE_FILE = "Mistral-Small-24B-Q4_K_M.gguf", "Mistral-Small-24B-Q8_0.gguf"
+SMALL = {"width": 16, "heads": 1, "layers": 1}
+START = "Choose a repository to see its files."
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("hub")
+    return {
+        "target": make_model(folder / TARGET_FILE, name="Mistral Small 24B", width=256, layers=4),
+        "draft": make_model(folder / "draft-Q8_0.gguf", **SMALL),  # type: ignore[arg-type]
+        "other": make_model(folder / "other-Q8_0.gguf", vocab_size=900, **SMALL),  # type: ignore[arg-type]
+    }
+
+
+@pytest.fixture
+def hub(rooms: Rooms, files: dict[str, Path]) -> Rooms:
+    """A target with a large file beside it, a draft that fits and one that does not."""
+    add = rooms.server.add
+    add(TARGET, {TARGET_FILE: files["target"], LARGE_FILE: os.urandom(20_000_000)}, downloads=812_345, likes=42)
+    add(DRAFT, {"draft-Q8_0.gguf": files["draft"]}, downloads=20)
+    add(OTHER, {"other-Q8_0.gguf": files["other"]}, downloads=10)
+    return rooms
+
+
+def find_drafts(rooms: Rooms) -> None:
+    """Choose the target's small file and look for drafts."""
+    rooms.search("24B")
+    rooms.until(lambda: rooms.results() == [TARGET])
+    rooms.show_repository(TARGET)
+    files = tree(rooms.page, "Files")
+    files.setCurrentItem(rows(files)[0])
+    button(rooms.page, "Find a draft for this").click()
+    rooms.until(lambda: any("looked at" in text for text in texts(rooms.page)))
+
+
+def test_nothing_is_asked_before_the_user_asks(hub: Rooms) -> None:
+    hub.window.show_tab(hub.window.search)
+    assert "Type what you look for. Nothing is asked of the network before." in texts(hub.window.search)
+    hub.search("  ")
+    hub.hub_idle()
+    assert hub.server.requests == []
+
+
+def test_results_files_and_badges(hub: Rooms, pages: Pages) -> None:
+    hub.search("mistral small")
+    hub.until(lambda: len(hub.results()) == 3)
+    first = rows(tree(hub.window, "Repositories found"))[0]
+    assert [cell(first, place) for place in range(4)] == [TARGET, "812 K", "42", "2026-01-02"]
+    hub.machine = Machine(memory_total=2 * GB, memory_free=1_010_000_000)
+    hub.show_repository(TARGET)
+    shown = [[cell(row, place) for place in range(3)] for row in rows(tree(hub.page, "Files"))]
+    assert [(row[0], row[2]) for row in shown] == [("Q4_K_M", "in memory"), ("Q8_0", "too large")]
+    assert shown[1][1] == "20 MB"
+    commit = hub.server.repositories[TARGET].commit[:8]
+    assert texts(hub.page)[:2] == [TARGET, f"Licence: apache-2.0 · commit {commit}"]
+    button(hub.page, "Open its page").click()
+    assert pages.opened == [f"{hub.server.endpoint}/{TARGET}"]
+
+
+def test_the_order_is_the_users(hub: Rooms) -> None:
+    hub.search("mistral")
+    hub.until(lambda: len(hub.results()) == 3)
+    sort = hub.window.search._sort
+    sort.setCurrentIndex(1)
+    sort.activated.emit(1)
+    hub.hub_idle()
+    asked = [request.path for request in hub.server.requests]
+    assert "sort=downloads" in asked[-1]
+    assert "sort=downloads" not in asked[0]
+
+
+def test_a_file_is_downloaded(hub: Rooms) -> None:
+    hub.search("24B")
+    hub.until(lambda: hub.results() == [TARGET])
+    hub.show_repository(TARGET)
+    assert not button(hub.page, "Get").isEnabled()
+    files = tree(hub.page, "Files")
+    files.setCurrentItem(rows(files)[0])
+    button(hub.page, "Get").click()
+    assert hub.window.current_tab() is hub.window.downloads
+    hub.says("complete, checksum right")
+    assert (hub.models / TARGET / TARGET_FILE).is_file()
+    assert "Mistral-Small-24B Q4_K_M" in texts(hub.window.downloads)
+
+
+def test_drafts_that_fit_and_that_do_not(hub: Rooms) -> None:
+    find_drafts(hub)
+    drafts = tree(hub.page, "Drafts found")
+    good, bad = rows(drafts)
+    assert (cell(good, 0), cell(good, 2)) == ("draft-Q8_0.gguf", "yes")
+    assert (cell(bad, 0), cell(bad, 2)) == ("other-Q8_0.gguf", "no")
+    assert "2 looked at, 1 fits. Their vocabularies were compared, not their names." in texts(hub.page)
+    quiet = theme.current().quiet
+    assert [bad.foreground(place).color() for place in range(3)] == [quiet] * 3
+    assert good.foreground(0) == QBrush()
+    assert drafts.selectedItems() == [good]
+    drafts.setCurrentItem(bad)
+    assert (
+        f"{OTHER}: The vocabularies differ in size: 512 tokens in the target and 900 in the draft"
+        in texts(hub.page)[-1]
+    )
+    assert "Get" in buttons(hub.page)
+    drafts.setCurrentItem(good)
+    button(hub.page, "Get with draft (+50 KB)").click()
+    hub.says("complete, checksum right")
+    (progress,) = hub.desk.downloads.progress()
+    assert progress.item.title == "Mistral-Small-24B Q4_K_M with draft"
+    assert [file.repository for file in progress.item.files] == [TARGET, DRAFT]
+
+
+def test_colours_follow_the_theme(hub: Rooms, dressed: None) -> None:
+    find_drafts(hub)
+    bad = rows(tree(hub.page, "Drafts found"))[1]
+    assert bad.foreground(0).color() == theme.LIGHT.quiet
+    theme.override(theme.DARK)
+    assert bad.foreground(0).color() == theme.DARK.quiet
+
+
+def test_drafts_for_another_file_are_not_shown(hub: Rooms) -> None:
+    """The search for drafts is still on when another file is chosen."""
+    hub.server.faults.add(f"/api/models/{DRAFT}", Fault(stall_at=0), at="api")
+    hub.search("24B")
+    hub.until(lambda: hub.results() == [TARGET])
+    hub.show_repository(TARGET)
+    files = tree(hub.page, "Files")
+    files.setCurrentItem(rows(files)[0])
+    button(hub.page, "Find a draft for this").click()
+    hub.server.wait_for(lambda: any(DRAFT in request.path for request in hub.server.requests))
+    files.setCurrentItem(rows(files)[1])
+    hub.server.release()
+    hub.hub_idle()
+    assert rows(tree(hub.page, "Drafts found")) == []
+    assert not [text for text in texts(hub.page) if "draft" in text.lower() or "Stopped" in text]
+
+
+def test_drafts_for_a_model_of_the_library(hub: Rooms, files: dict[str, Path]) -> None:
+    path = hub.models / TARGET_FILE
+    hub.models.mkdir()
+    path.write_bytes(files["target"].read_bytes())
+    hub.scanned()
+    hub.choose(path)
+    button(hub.model_page, "Find a draft on Hugging Face…").click()
+    assert hub.window.current_tab() is hub.window.search
+    assert "Drafts for Mistral-Small-24B-Q4_K_M, which is in the library." in texts(hub.page)
+    hub.until(lambda: any("looked at" in text for text in texts(hub.page)))
+    button(hub.page, "Get this draft (50 KB)").click()
+    hub.says("complete, checksum right")
+    assert (hub.models / DRAFT / "draft-Q8_0.gguf").is_file()
+
+
+def test_nothing_found(hub: Rooms) -> None:
+    hub.search("no such model")
+    hub.until(lambda: "Nothing found. Try fewer or other words." in texts(hub.window.search))
+
+
+def test_offline(hub: Rooms) -> None:
+    hub.values.offline = True
+    hub.desk.hub.apply_settings()
+    hub.search("mistral")
+    hub.until(lambda: any("offline" in text.lower() for text in texts(hub.window.search)))
+    hub.hub_idle()
+    assert hub.server.requests == []
+
+
+def test_a_repository_that_is_gone(hub: Rooms) -> None:
+    hub.search("24B")
+    hub.until(lambda: hub.results() == [TARGET])
+    del hub.server.repositories[TARGET]
+    found = tree(hub.window, "Repositories found")
+    found.setCurrentItem(rows(found)[0])
+    hub.until(lambda: f"Looking into {TARGET} …" not in texts(hub.page))
+    assert TARGET in texts(hub.page)[0]
+    assert buttons(hub.page) == []
+
+
+def test_an_empty_repository(hub: Rooms) -> None:
+    hub.server.add("owner/nothing", {"README.md": b"text"})
+    hub.search("nothing")
+    hub.until(lambda: hub.results() == ["owner/nothing"])
+    found = tree(hub.window, "Repositories found")
+    found.setCurrentItem(rows(found)[0])
+    hub.until(lambda: any("There are no GGUF models in it." in text for text in texts(hub.page)))
+    assert not button(hub.page, "Get").isEnabled()
+
+
+def test_a_slow_search_does_not_overwrite_a_later_one(hub: Rooms) -> None:
+    hub.server.faults.add("/api/models", Fault(stall_at=0), at="api")
+    hub.search("24B")
+    hub.server.wait_for(lambda: len(hub.server.requests) == 1)
+    hub.search("DRAFT-GGUF")
+    hub.until(lambda: hub.results() == [DRAFT])
+    hub.server.release()
+    hub.hub_idle()
+    assert hub.results() == [DRAFT]
+    assert START in texts(hub.window.search)
+
+
+def test_a_repository_may_be_chosen_while_a_search_is_on(hub: Rooms) -> None:
+    hub.search("24B")
+    hub.until(lambda: hub.results() == [TARGET])
+    hub.server.faults.add("/api/models", Fault(stall_at=0), at="api")
+    hub.search("DRAFT-GGUF")
+    hub.server.wait_for(lambda: len(hub.server.requests) == 2)
+    hub.show_repository(TARGET)
+    hub.server.release()
+    hub.until(lambda: hub.results() == [DRAFT])
+    assert "Searching …" not in texts(hub.window.search)
+
+
+def test_a_slow_repository_does_not_overwrite_a_later_one(hub: Rooms) -> None:
+    hub.search("mistral")
+    hub.until(lambda: len(hub.results()) == 3)
+    hub.server.faults.add(f"/api/models/{TARGET}", Fault(stall_at=0), at="api")
+    found = tree(hub.window, "Repositories found")
+    found.setCurrentItem(rows(found)[0])
+    hub.server.wait_for(lambda: any(f"/api/models/{TARGET}" in request.path for request in hub.server.requests))
+    hub.show_repository(DRAFT)
+    hub.server.release()
+    hub.hub_idle()
+    assert texts(hub.page)[0] == DRAFT
+
+
+def test_a_gated_repository_says_so(hub: Rooms) -> None:
+    hub.server.add("owner/closed", {"closed-Q4_0.gguf": b"x"}, gated="manual")
+    hub.search("closed")
+    hub.until(lambda: hub.results() == ["owner/closed  (gated)"])
+    hub.show_repository("owner/closed  (gated)")
+    assert "Gated: its owner decides who may download it. Ask on its page, then enter an access token." in texts(
+        hub.page
+    )
+    assert "Enter a token…" in buttons(hub.page)
+    assert "Enter a token…" not in start_buttons(hub)
+
+
+def start_buttons(rooms: Rooms) -> list[str]:
+    rooms.page.clear()
+    return buttons(rooms.page)
+
+
+# ------------------------------------------------------------ recommended
+
+
+def card(rooms: Rooms, title: str) -> QWidget:
+    """The card of a pair."""
+    tab = rooms.window.recommended
+    rooms.until(lambda: title in texts(tab))
+    heading = next(label for label in tab.findChildren(QLabel) if label.text() == title and label.isVisibleTo(tab))
+    parent = heading.parentWidget()
+    assert parent is not None
+    return parent
+
+
+def host(rooms: Rooms, pair: CatalogPair, folder: Path) -> None:
+    """Small models in place of those of a pair."""
+    for model in (pair.target, pair.draft):
+        name = model.file.replace("*", "x")
+        path = small_model(folder / name, seed=len(rooms.server.repositories))
+        rooms.server.add(model.repository, {name: path})
+
+
+def test_the_best_pair_for_this_machine_comes_first(rooms: Rooms) -> None:
+    rooms.desk.show_recommended()
+    best = load_catalog().propose(rooms.machine)
+    assert best is not None
+    shown = texts(rooms.window.recommended)
+    assert shown[0] == "Some GPU, 7.6 GB of 8.6 GB free · memory: 11 GB of 16 GB free"
+    assert "Best for this computer" in shown
+    assert shown.count(best.title) == 1
+    primary = [one for one in card(rooms, best.title).findChildren(QPushButton) if one.property("role") == "primary"]
+    assert len(primary) == 1
+    assert all(pair.title in shown for pair in load_catalog().pairs)
+    rooms.machine = Machine(memory_total=GB, memory_free=GB // 2)
+    rooms.desk.show_recommended()
+    alone = "No pair of the catalogue fits the memory of this computer. The Slipstream Guide works everywhere."
+    rooms.until(lambda: alone in texts(rooms.window.recommended))
+    assert rooms.desk.proposal() is None
+    assert rooms.server.requests == []
+
+
+def test_a_pair_is_got_as_one_item_and_then_in_the_library(rooms: Rooms, tmp_path: Path) -> None:
+    pair = rooms.desk.proposal()
+    assert pair is not None
+    host(rooms, pair, tmp_path / "hub")
+    rooms.server.faults.add(pair.target.file, Fault(stall_at=1000))
+    rooms.desk.show_recommended()
+    get = next(text for text in buttons(card(rooms, pair.title)) if text.startswith("Get with draft ("))
+    button(card(rooms, pair.title), get).click()
+    assert f"Looking up the files of {pair.title} …" in texts(rooms.window.recommended)
+    rooms.until(lambda: rooms.window.current_tab() is rooms.window.downloads)
+    assert [progress.item.title for progress in rooms.desk.downloads.progress()] == [pair.title]
+    rooms.desk.show_recommended()
+    state = button(card(rooms, pair.title), "In downloads")
+    assert not state.isEnabled()
+    assert rooms.desk.proposal() is None
+    rooms.server.release()
+    rooms.until(lambda: rooms.desk._state_of_pair(pair) == "in the library")
+    rooms.desk.show_recommended()
+    assert not button(card(rooms, pair.title), "In the library").isEnabled()
+
+
+def test_a_pair_that_is_not_there_any_more(rooms: Rooms, qtbot: QtBot) -> None:
+    pair = rooms.desk.proposal()
+    assert pair is not None
+    rooms.desk.get_pair(pair)
+    status = rooms.window.recommended._status
+    qtbot.waitUntil(lambda: pair.target.repository in status.text())
+    assert status.property("role") == "bad"
+
+
+def test_other_files_of_a_pair(rooms: Rooms, tmp_path: Path) -> None:
+    pair = rooms.desk.proposal()
+    assert pair is not None
+    host(rooms, pair, tmp_path / "hub")
+    rooms.desk.show_recommended()
+    button(card(rooms, pair.title), "Other files…").click()
+    assert rooms.window.current_tab() is rooms.window.search
+    rooms.until(lambda: bool(rows(tree(rooms.page, "Files"))))
+    assert texts(rooms.page)[0] == pair.target.repository
