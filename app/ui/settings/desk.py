@@ -76,7 +76,7 @@ class SettingsDesk(QObject):
         models.reveal_requested.connect(lambda: reveal(models_folder(self._values)))
         models.folder_added.connect(self._on_folder_added)
         models.folder_removed.connect(self._on_folder_removed)
-        models.move_cancelled.connect(self._library.stop)
+        models.move_cancelled.connect(self._on_move_cancelled)
         network.choice_changed.connect(self._on_network_changed)
         network.token_requested.connect(self.ask_for_token)
         network.token_removed.connect(lambda: self._hub.forget_token(self._show_token, self._on_token_failed))
@@ -177,9 +177,14 @@ class SettingsDesk(QObject):
         self._window.models.show_moving(None)
         self._window.models.show_status(str(error))
 
-    @Slot(float)
-    def _on_progressed(self, share: float) -> None:
+    @Slot()
+    def _on_move_cancelled(self) -> None:
         if self._moving is not None:
+            self._library.stop(str(self._moving[1]))
+
+    @Slot(str, float)
+    def _on_progressed(self, path: str, share: float) -> None:
+        if self._moving is not None and path == str(self._moving[1]):
             self._window.models.show_moving(share)
 
     def _use_folder(self, folder: Path) -> None:
