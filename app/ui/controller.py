@@ -171,6 +171,7 @@ class Controller(QObject):
         self.commands.models_requested.connect(self.opening.show)
         self.models.open_requested.connect(self.opening.show_pair)
         self.models.settings_changed.connect(self._save_timer.start)
+        self.compare.engine_wanted.connect(self.models.put_off_trial)
         self.opening.settings_changed.connect(self._on_choice_changed)
         self.models.plain_speed_measured.connect(self._on_plain_speed_measured)
         self.commands.measurement_requested.connect(self.measure_plain)
@@ -188,7 +189,7 @@ class Controller(QObject):
         if self.keeper.measure_plain(messages, settings.sampling, MEASURE_SEED):
             self._window.speed_panel.set_measuring(True)
         elif self._engine.state() is EngineState.COMPARING:
-            self.board.show("measure", notices.busy_comparing())
+            self.board.show("measure", notices.busy_trying() if self.models.is_trying() else notices.busy_comparing())
 
     @Slot(int)
     def _on_recent_chosen(self, place: int) -> None:
@@ -267,6 +268,7 @@ class Controller(QObject):
         values = self._settings.values
         self._baseline.record(self.keeper.pair(), values.load, self.session.settings.sampling, tokens_per_second)
         self._window.speed_panel.set_plain_speed(tokens_per_second)
+        self.board.remove("measure")
 
     def _refresh_plain_speed(self) -> None:
         values = self._settings.values

@@ -186,6 +186,11 @@ def download_stopped(title: str, reason: str) -> Notice:
     return Notice("warning", f"The download of {title} stopped. {reason}", (Action.SHOW_DOWNLOADS, Action.DISMISS))
 
 
+def busy_trying() -> Notice:
+    text = "This pair is new and is being tried out, which measures its plain speed too. That takes some seconds."
+    return Notice("info", text, (Action.DISMISS,))
+
+
 def busy_comparing() -> Notice:
     text = "Plain speed was not measured: two runs at once would slow each other down. Try again after the comparison."
     return Notice("info", text, (Action.DISMISS,))

@@ -383,7 +383,7 @@ def test_what_came_of_a_check_is_said_of_the_model_it_was(stocked: Rooms) -> Non
     assert stocked.model_page._bar.isHidden()
     choose_entry(stocked, "Verify checksum")
     may_go_on.set()
-    stocked.until(lambda: stocked.model_page._bar.isHidden())
+    stocked.until(stocked.model_page._bar.isHidden)
     assert any(text.startswith("The checksum is wrong") for text in texts(stocked.model_page))
     stocked.choose(big)
     assert any(text.startswith("✓ The checksum is right") for text in texts(stocked.model_page))
