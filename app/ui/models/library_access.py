@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from PySide6.QtCore import QObject, Signal
 
@@ -70,7 +70,8 @@ class LibraryAccess(QObject):
         self.origins = Origins(data / ORIGINS_FILE)
         self.trials = Trials(data / kept_trials.FILE_NAME)
         self._usage = Usage(data / kept_usage.FILE_NAME)
-        self._library = self._make_library()
+        self._library, self._looked_into = self._make_library(), self._folders()
+        self._scanning: Future[Any] | None = None
         self._entries: list[LibraryEntry] = []
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="library")
         self._slow_pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="library-files")
@@ -104,14 +105,17 @@ class LibraryAccess(QObject):
 
     def scan(self) -> None:
         """Look into all folders, as the settings have them now; `scanned` or `scan_failed` answers."""
-        self._library = self._make_library()
+        if self._scanning is not None:
+            self._scanning.cancel()  # one that has not begun
+        if self._folders() != self._looked_into:
+            self._library, self._looked_into = self._make_library(), self._folders()
         library = self._library
 
         def scan() -> tuple[list[LibraryEntry], dict[str, FitBadge]]:
             entries = library.scan(self._closed.is_set)
             return entries, self._badges(entries)
 
-        self._run(scan, self._on_scanned, self.scan_failed.emit)
+        self._scanning = self._run(scan, self._on_scanned, self.scan_failed.emit)
 
     def judge_again(self) -> None:
         """See which models fit the memory there is now; `scanned` answers."""
@@ -120,8 +124,13 @@ class LibraryAccess(QObject):
 
     def find(self, done: Callable[[list[ModelFolder]], None]) -> None:
         """Folders of other apps that are not looked into yet."""
-        known = {folder.path for folder in self._library.folders()}
-        self._run(found_folders, lambda found: done([one for one in found if one.path not in known]), None)
+        library = self._library
+
+        def find() -> list[ModelFolder]:
+            known = {folder.path for folder in library.folders()}
+            return [one for one in found_folders() if one.path not in known]
+
+        self._run(find, done, None)
 
     def compute(self, function: Callable[[], T], done: Callable[[T], None]) -> None:
         """Work something out that would keep the window waiting."""
@@ -193,11 +202,13 @@ class LibraryAccess(QObject):
 
     # ------------------------------------------------------------ inside
 
+    def _folders(self) -> tuple[Path, list[Path]]:
+        """The models folder and the others, as the settings have them now."""
+        return models_folder(self._values), [Path(folder) for folder in self._values.extra_folders]
+
     def _make_library(self) -> Library:
-        extra = [Path(folder) for folder in self._values.extra_folders]
         return Library(
-            models_folder(self._values),
-            extra,
+            *self._folders(),
             paths.data_dir() / INDEX_FILE,
             origins=self.origins,
             usage=self._usage,
@@ -209,9 +220,9 @@ class LibraryAccess(QObject):
         done: Callable[[T], None] | None,
         failed: Failed | None,
         pool: ThreadPoolExecutor | None = None,
-    ) -> None:
+    ) -> Future[T] | None:
         if self._closed.is_set():
-            return
+            return None
 
         def call() -> T:
             try:
@@ -219,7 +230,9 @@ class LibraryAccess(QObject):
             except Cancelled:
                 raise KnownError("Stopped.") from None
 
-        self._bell.when_done((pool or self._pool).submit(call), done, failed)
+        future = (pool or self._pool).submit(call)
+        self._bell.when_done(future, done, failed)
+        return future
 
     def _badges(self, entries: list[LibraryEntry]) -> dict[str, FitBadge]:
         machine = self._machine()

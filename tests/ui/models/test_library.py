@@ -398,3 +398,18 @@ def test_a_look_is_not_undone_by_a_judgement_of_what_was_there_before(stocked: R
     with stocked.qtbot.waitSignals([stocked.library.scanned] * 2, timeout=WAIT_MS):
         pass
     assert stocked.library.entry(str(new)) is not None
+
+
+def test_a_look_that_has_not_begun_gives_way_to_the_next(stocked: Rooms) -> None:
+    looks: list[object] = []
+    stocked.library.scanned.connect(looks.append)
+    may_go_on = threading.Event()
+    stocked.library.compute(may_go_on.wait, lambda _: None)
+    for _ in range(5):
+        stocked.library.scan()
+    may_go_on.set()
+    stocked.until(lambda: bool(looks))
+    done: list[bool] = []
+    stocked.library.compute(lambda: True, done.append)
+    stocked.until(lambda: bool(done))
+    assert len(looks) == 1
