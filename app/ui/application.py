@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -137,6 +138,7 @@ class _Beginning(QObject):
         worker = ChatWorker(paths.chat_file())
         self._controller = Controller(self._window, self._settings, engine, worker)
         self._controller.begin(self._found)
+        gc.freeze()  # what is there now stays: a full collection would go through all of it, for some 40 ms each time
 
 
 def _start_log() -> dict[str, Notice]:

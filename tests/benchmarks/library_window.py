@@ -10,6 +10,7 @@ warm is a look with nothing new; a choice shows a model's page with the drafts r
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import tempfile
@@ -103,6 +104,7 @@ def measure_window(folder: Path, files: int, repeat: int) -> dict[str, list[floa
     desk = ModelsDesk(values, library, machine_now, lambda _path: False, lambda: None)
     tab, late = desk.window.library, Lateness()
     late.of(desk.show_library, library.scanned)  # opening a window takes its own time, once
+    gc.freeze()  # as the app does when it has started
     values.models_folder = str(folder / "models")
     found = {"cold_ms": [late.of(desk.show_library, library.scanned)]}
     assert len(library.entries()) == files

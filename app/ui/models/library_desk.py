@@ -80,6 +80,7 @@ class LibraryDesk(QObject):
         """Look into the folders again."""
         self._tab.show_scanning()
         self._access.scan()
+        self._access.find(lambda found: self._tab.show_offer(wording.offer(found)))
 
     @Slot()
     def refresh(self) -> None:

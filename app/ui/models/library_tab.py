@@ -36,6 +36,7 @@ class LibraryTab(QWidget):
         self._search.setAccessibleName("Search the library")
         self._search.setClearButtonEnabled(True)
         self._summary = label(role="quiet", figures=True, wraps=True)
+        self._offer = label(role="quiet", wraps=True)
         self._empty = label(wraps=True)
         self._get = small_button("Get models")
         self._again = small_button("Look again")
@@ -46,6 +47,7 @@ class LibraryTab(QWidget):
         self._total = 0
         self._lay_out()
         self._get.hide()
+        self.show_offer("")
         self._search.textChanged.connect(self._on_search)
         self._folders.clicked.connect(self.folders_requested)
         self._get.clicked.connect(self.getting_requested)
@@ -57,6 +59,11 @@ class LibraryTab(QWidget):
         self.list.show_rows(rows)
         self._summary.setText(summary)
         self._show_emptiness()
+
+    def show_offer(self, text: str) -> None:
+        """Folders of other apps that could be added."""
+        self._offer.setText(text)
+        self._offer.setVisible(bool(text))
 
     def show_scanning(self) -> None:
         """The folders are being looked into."""
@@ -79,6 +86,7 @@ class LibraryTab(QWidget):
         column.addWidget(self._empty)
         column.addWidget(self._get, 0, Qt.AlignmentFlag.AlignLeft)
         column.addWidget(self.list, 1)
+        column.addWidget(self._offer)
         column.addWidget(self._summary)
         column.addLayout(bottom)
         left.setMinimumWidth(280)

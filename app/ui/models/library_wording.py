@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 from app.models.library.entry import LibraryEntry
+from app.models.library.folders import ModelFolder
 from app.models.ranking import RankedDraft
 from app.models.text import count_text, printable, size_text
 from app.models.trials import Trial
@@ -85,6 +86,15 @@ def summary(entries: Sequence[LibraryEntry], free: int | None) -> str:
     if away := len(entries) - len(there):
         text += f" · {away} in folders that are not there"
     return text if free is None else f"{text} · {size_text(free)} free in the models folder"
+
+
+def offer(found: Sequence[ModelFolder]) -> str:
+    """``Models of LM Studio and Ollama were found on this computer. Folders… adds them.``"""
+    names = list(dict.fromkeys(folder.kind.label for folder in found))
+    if not names:
+        return ""
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"Models of {listed} were found on this computer. Folders… adds them, read only."
 
 
 def when(moment: float, now: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QFrame,
@@ -25,6 +25,7 @@ from app.ui.theme import SPACING
 from app.ui.widgets import clear_layout, label, plain_tooltip, small_button
 
 _NOTHING = "Choose a model to see what it is and which drafts fit it."
+_ROWS_AT_ONCE = 3
 FIRST_DRAFTS = 5
 """Rows that are shown at once, of the drafts that fit and of the others; the rest when asked for."""
 
@@ -83,6 +84,8 @@ class ModelPage(QWidget):
         theme.set_role(self, "side")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._path = ""
+        self._waiting: list[DraftRow] = []
+        """Drafts that are not on the page yet."""
         self._can_verify = False
         self._is_verifying = False
         self._rows: list[DraftRow] = []
@@ -261,8 +264,17 @@ class ModelPage(QWidget):
 
     def _show_draft_rows(self, rows: Sequence[DraftRow]) -> None:
         clear_layout(self._drafts)
-        for row in rows:
+        self._waiting = list(rows)
+        self._add_draft_rows()
+
+    @Slot()
+    def _add_draft_rows(self) -> None:
+        """A few at a time: each costs the window's thread more than a millisecond."""
+        now, self._waiting = self._waiting[:_ROWS_AT_ONCE], self._waiting[_ROWS_AT_ONCE:]
+        for row in now:
             self._drafts.addWidget(self._draft_row(row))
+        if self._waiting:
+            QTimer.singleShot(0, self, self._add_draft_rows)
 
     def _draft_row(self, row: DraftRow) -> QWidget:
         widget = QWidget()

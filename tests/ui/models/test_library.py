@@ -13,6 +13,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu, QMessageBox
 
+from app.models.library.folders import FolderKind, ModelFolder
 from app.models.origins import Origin
 from app.models.text import size_text
 from app.models.trials import FileKey, Trial
@@ -413,3 +414,9 @@ def test_a_look_that_has_not_begun_gives_way_to_the_next(stocked: Rooms) -> None
     stocked.library.compute(lambda: True, done.append)
     stocked.until(lambda: bool(done))
     assert len(looks) == 1
+
+
+def test_folders_of_other_apps_are_offered() -> None:
+    assert wording.offer([]) == ""
+    found = [ModelFolder(Path("/lm"), FolderKind.LM_STUDIO), ModelFolder(Path("/ollama"), FolderKind.OLLAMA)]
+    assert wording.offer(found).startswith("Models of LM Studio and Ollama were found")
