@@ -22,13 +22,13 @@ from app.ui.baseline import Baseline
 from app.ui.chat_access import ChatAccess
 from app.ui.chat_book import ChatBook
 from app.ui.chat_list import UNTITLED
-from app.ui.commands import Commands, open_dialog
+from app.ui.commands import Commands
 from app.ui.compare.door import CompareDoor
 from app.ui.conversation import question_to_measure
 from app.ui.engine_client import Engine, EngineExit, EngineState
 from app.ui.main_window import MainWindow
-from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.in_window import ModelsInWindow
+from app.ui.models.opening import OpenModels
 from app.ui.naming import files_title, pair_details, pair_title, recent_title
 from app.ui.notices import Notice, NoticeBoard
 from app.ui.pair import LoadingMarker, PairFiles, PairKeeper, is_guide
@@ -45,7 +45,7 @@ class Controller(QObject):
     """Owns what has no widgets and wires it to what has.
 
     Attributes:
-        session, keeper, book, board, compare, models, commands: The parts; tests look at them.
+        session, keeper, book, board, compare, models, opening, commands: The parts; tests look at them.
     """
 
     def __init__(self, window: MainWindow, settings: SettingsFile, engine: Engine, worker: ChatWorker) -> None:
@@ -67,6 +67,7 @@ class Controller(QObject):
         self.book = ChatBook(self._access, self.board, self)
         self.compare = CompareDoor(engine, self.keeper, self.session, self)
         self.models = ModelsInWindow(window, engine, self.keeper, self.session, self.board, settings, self)
+        self.opening = OpenModels(window, engine, self.keeper, self.models, settings.values, self)
         self.commands = Commands(window, engine, self.keeper, self.session, self.book, self.board, self.models, self)
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)
@@ -157,19 +158,21 @@ class Controller(QObject):
         window.transcript.compare_requested.connect(self.compare.compare_answer)
         window.transcript.version_requested.connect(session.choose_version)
         window.transcript.example_chosen.connect(session.send)
-        window.transcript.open_models_requested.connect(self.open_models)
+        window.transcript.open_models_requested.connect(self.opening.show)
         window.transcript.guide_kept.connect(self._on_guide_kept)
         window.transcript.link_activated.connect(QDesktopServices.openUrl)
         window.transcript.notice_action_triggered.connect(self.commands.on_notice)
-        window.top_bar.pair_pressed.connect(self.open_models)
+        window.top_bar.pair_pressed.connect(self.opening.show)
         window.top_bar.cancel_load_requested.connect(self._engine.cancel)
         window.menus.triggered.connect(self.commands.on_menu)
         window.menus.recent_chosen.connect(self._on_recent_chosen)
         window.panels_changed.connect(self._save_timer.start)
         window.closed.connect(self.shut_down)
-        self.commands.models_requested.connect(self.open_models)
-        self.models.open_requested.connect(self.open_pair)
+        self.commands.models_requested.connect(self.opening.show)
+        self.models.open_requested.connect(self.opening.show_pair)
         self.models.settings_changed.connect(self._save_timer.start)
+        self.compare.engine_wanted.connect(self.models.put_off_trial)
+        self.opening.settings_changed.connect(self._on_choice_changed)
         self.models.plain_speed_measured.connect(self._on_plain_speed_measured)
         self.commands.measurement_requested.connect(self.measure_plain)
         self.commands.drafted_toggled.connect(self._set_show_drafted)
@@ -179,45 +182,6 @@ class Controller(QObject):
     # ------------------------------------------------------------ what the user asks for
 
     @Slot()
-    def open_models(self) -> None:
-        """Let the user choose the pair and how it is used."""
-        values, keeper = self._settings.values, self.keeper
-        self._show_open_dialog(settings_in_use.choice_in_use(values, keeper.files(), keeper.pair()))
-
-    @Slot(str, str)
-    def open_pair(self, target: str, draft: str) -> None:
-        """The same with these files chosen; ``draft`` is empty for none."""
-        files = PairFiles(target, draft or None, self._settings.values.load)
-        self._window.raise_window()
-        self._show_open_dialog(settings_in_use.choice_in_use(self._settings.values, files, None), is_loaded=False)
-
-    def _show_open_dialog(self, choice: OpenModelsChoice, *, is_loaded: bool = True) -> None:
-        from app.ui.models.open_dialog import OpenModelsDialog  # not needed at the start
-
-        dialog = OpenModelsDialog(
-            choice,
-            self._settings.values.recent_pairs,
-            has_gpu=bool(self._engine.devices()),
-            is_loaded=is_loaded and self.keeper.pair() is not None,
-            own_sampling=settings_in_use.own_sampling(self.keeper.pair()),
-            library=self.models.door.library(),
-            memory=self.models.memory,
-            parent=self._window,
-        )
-        dialog.accepted.connect(
-            lambda: self._use(dialog.choice(), reload=dialog.needs_reload, anyway=dialog.does_not_fit)
-        )
-        open_dialog(dialog)
-
-    def _use(self, choice: OpenModelsChoice, *, reload: bool, anyway: bool) -> None:
-        files = settings_in_use.keep_choice(self._settings.values, choice, self.keeper.pair())
-        self._apply_settings()
-        self._refresh_plain_speed()
-        self._save_timer.start()
-        if reload:
-            self.keeper.load(files, anyway=anyway)
-
-    @Slot()
     def measure_plain(self) -> None:
         """Measure the speed of the target without a draft, on the chat that is shown."""
         settings = self.session.settings
@@ -225,7 +189,7 @@ class Controller(QObject):
         if self.keeper.measure_plain(messages, settings.sampling, MEASURE_SEED):
             self._window.speed_panel.set_measuring(True)
         elif self._engine.state() is EngineState.COMPARING:
-            self.board.show("measure", notices.busy_comparing())
+            self.board.show("measure", notices.busy_trying() if self.models.is_trying() else notices.busy_comparing())
 
     @Slot(int)
     def _on_recent_chosen(self, place: int) -> None:
@@ -290,6 +254,11 @@ class Controller(QObject):
         self._settings.values.drafter = drafter
         self._settings_changed()
 
+    @Slot()
+    def _on_choice_changed(self) -> None:
+        self._settings_changed()
+        self._refresh_plain_speed()
+
     def _settings_changed(self) -> None:
         self._apply_settings()
         self._save_timer.start()
@@ -299,6 +268,7 @@ class Controller(QObject):
         values = self._settings.values
         self._baseline.record(self.keeper.pair(), values.load, self.session.settings.sampling, tokens_per_second)
         self._window.speed_panel.set_plain_speed(tokens_per_second)
+        self.board.remove("measure")
 
     def _refresh_plain_speed(self) -> None:
         values = self._settings.values

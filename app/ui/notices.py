@@ -104,7 +104,9 @@ def does_not_fit(numbers: str, *, is_loaded: bool) -> Notice:
     """``numbers`` is a sentence with what is needed and what is free."""
     rest = " What was loaded stays." if is_loaded else ""
     text = f"The models do not fit into the memory that is free: {numbers[:1].lower()}{numbers[1:]}{rest}"
-    return Notice("warning", f"{text} Open models shows what would fit.", (Action.OPEN_MODELS, Action.LOAD_ANYWAY))
+    dismiss = (Action.DISMISS,) if is_loaded else ()
+    actions = (Action.OPEN_MODELS, Action.LOAD_ANYWAY, *dismiss)
+    return Notice("warning", f"{text} Open models shows what would fit.", actions)
 
 
 def loaded_otherwise(sentence: str) -> Notice:
@@ -182,6 +184,11 @@ def downloaded(title: str) -> Notice:
 
 def download_stopped(title: str, reason: str) -> Notice:
     return Notice("warning", f"The download of {title} stopped. {reason}", (Action.SHOW_DOWNLOADS, Action.DISMISS))
+
+
+def busy_trying() -> Notice:
+    text = "This pair is new and is being tried out, which measures its plain speed too. That takes some seconds."
+    return Notice("info", text, (Action.DISMISS,))
 
 
 def busy_comparing() -> Notice:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Qt, Signal, Slot
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon
 
 from app.ui import icons
@@ -32,10 +33,16 @@ class Notifier(QObject):
             self._icon = QSystemTrayIcon(icons.application(), self)
             self._icon.messageClicked.connect(self.clicked)
             self._icon.activated.connect(lambda _reason: self.clicked.emit())
+            QGuiApplication.instance().applicationStateChanged.connect(self._on_state_changed)  # type: ignore[union-attr]
         self._icon.show()
         self._icon.showMessage(title, text, icons.application(), SHOWN_MS)
 
     def clear(self) -> None:
-        """The user has seen it."""
+        """The user has seen it, or the app ends."""
         if self._icon is not None:
             self._icon.hide()
+
+    @Slot(Qt.ApplicationState)
+    def _on_state_changed(self, state: Qt.ApplicationState) -> None:
+        if state is Qt.ApplicationState.ApplicationActive:
+            self.clear()

@@ -25,7 +25,7 @@ from app.engine.protocol import (
 )
 from app.ui import notices
 from app.ui.engine_client import CrashTracker, Engine, EngineExit, EngineState
-from app.ui.notices import NoticeBoard
+from app.ui.notices import Notice, NoticeBoard
 
 if TYPE_CHECKING:
     from app.ui.models.load_planner import FittedPair
@@ -98,6 +98,7 @@ class PairKeeper(QObject):
 
     Signals:
         pair_changed: The `PairLoaded` in use, or ``None``.
+        load_begun: Bytes of the GPUs that the pair takes that is given to the engine now, by its plan; 0 without one.
         load_progressed: Share done of the load, 0 to 1.
         pair_opened: The `PairFiles` of a load that succeeded, to be remembered.
         pair_given_up: Another pair is about to be loaded; what the engine does is over.
@@ -107,6 +108,7 @@ class PairKeeper(QObject):
     """
 
     pair_changed = Signal(object)
+    load_begun = Signal(object)
     load_progressed = Signal(float)
     pair_opened = Signal(object)
     pair_given_up = Signal()
@@ -130,11 +132,15 @@ class PairKeeper(QObject):
         self._tracker = CrashTracker()
         self._last_exit: EngineExit | None = None
         self._files: PairFiles | None = None
+        self._given: PairFiles | None = None
+        """What the engine was given last."""
+        self._refused: PairFiles | None = None
         self._pair: PairLoaded | None = None
         self._measure_request = 0
         self._plan: Callable[[PairFiles, Planned], None] | None = None
         self._asked = 0
         """Number of the load asked for last; a plan for an earlier one is dropped."""
+        self._is_planning = False
         self._remark = ""
         engine.load_progressed.connect(self._on_load_progressed)
         engine.pair_loaded.connect(self._on_pair_loaded)
@@ -151,8 +157,16 @@ class PairKeeper(QObject):
         return self._pair
 
     def files(self) -> PairFiles | None:
-        """What was asked for last, loaded or not."""
+        """What is loaded, or shall be."""
         return self._files
+
+    def refused(self) -> PairFiles | None:
+        """What was asked for last, if it was not loaded because it does not fit or is not there."""
+        return self._refused
+
+    def is_planning(self) -> bool:
+        """Whether it is being worked out if and how a pair can be loaded."""
+        return self._is_planning
 
     def can_bring_back(self) -> bool:
         """Whether a message may start the engine again without asking."""
@@ -185,6 +199,8 @@ class PairKeeper(QObject):
         What does not fit the memory is refused, and stays as it is, unless it shall be loaded ``anyway``.
         """
         self._asked += 1
+        self._is_planning = False
+        self._refused = None
         if files != self._files:
             self._board.remove("slower")  # else it is said until it was read: a restart measures nothing
         self._files = files
@@ -192,27 +208,36 @@ class PairKeeper(QObject):
         if (missing := files.missing()) is not None:
             is_bundled = is_guide(files.target)
             notice = notices.guide_missing() if is_bundled else notices.file_missing(missing.name)
-            self._board.show("load", notice)
+            self._refuse(notice)
             self._engine.start()
         elif self._plan is None or anyway or is_guide(files.target):
             self._load_now(files)
         else:
             number = self._asked
+            self._is_planning = True
             self._plan(files, lambda pair: self._on_planned(pair) if number == self._asked else None)
 
     def _on_planned(self, pair: FittedPair) -> None:
+        self._is_planning = False
         if pair.fits:
-            self._load_now(pair.files, pair.remark)
+            self._load_now(pair.files, pair.remark, pair.gpu_bytes)
         else:
-            self._board.show("load", notices.does_not_fit(pair.remark, is_loaded=self._pair is not None))
+            self._refuse(notices.does_not_fit(pair.remark, is_loaded=self._pair is not None))
 
-    def _load_now(self, files: PairFiles, remark: str = "") -> None:
+    def _refuse(self, notice: Notice) -> None:
+        """Leave what there is as it is."""
+        self._refused, self._files = self._files, self._given or self._files
+        self._board.show("load", notice)
+
+    def _load_now(self, files: PairFiles, remark: str = "", gpu_bytes: int = 0) -> None:
         self.pair_given_up.emit()
+        self._given = self._files
         self._end_measuring()
         self._pair = None
         self._remark = remark
         self.pair_changed.emit(None)  # in any case: what is wanted is another pair now
         self._marker.set(self._files or files)
+        self.load_begun.emit(gpu_bytes)
         self.load_progressed.emit(0.0)
         self._engine.load(files.target, files.draft, files.settings)
 
@@ -226,8 +251,8 @@ class PairKeeper(QObject):
 
     def load_anyway(self) -> None:
         """Load what was refused because it does not fit."""
-        if self._files is not None:
-            self.load(self._files, anyway=True)
+        if self._refused is not None:
+            self.load(self._refused, anyway=True)
 
     def restart(self, *, with_draft: bool = True) -> None:
         """End the engine, start a fresh one and load the pair again."""
@@ -282,7 +307,8 @@ class PairKeeper(QObject):
     def _on_pair_loaded(self, pair: PairLoaded) -> None:
         _log.info("pair loaded in %.2f s", pair.load_seconds)
         self._marker.clear()
-        self._board.remove(*ENGINE_NOTICES)
+        if self._refused is None:  # else what was asked for meanwhile is still to be answered for
+            self._board.remove(*ENGINE_NOTICES)
         self._set_pair(pair)
         if pair.draft_refused:
             self._board.show("draft", notices.draft_refused(pair.draft_refused))
@@ -290,8 +316,8 @@ class PairKeeper(QObject):
             self._board.show("draft", notices.loaded_otherwise(self._remark))
         if pair.slower:
             self._board.show("slower", notices.slower(pair.slower))
-        if self._files is not None:
-            self.pair_opened.emit(self._files)
+        if self._given is not None:
+            self.pair_opened.emit(self._given)
 
     @Slot(object)
     def _on_load_failed(self, failed: LoadFailed) -> None:

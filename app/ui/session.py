@@ -289,7 +289,7 @@ class ChatSession(QObject):
                 self._writer.write(self._pending.popleft(), self.settings, self._keeper.pair())
             elif state is EngineState.DIED and self._keeper.can_bring_back():
                 self._keeper.restart()
-            elif state is EngineState.EMPTY and "load" not in self._board.notices():
+            elif state is EngineState.EMPTY and not (self._keeper.is_planning() or "load" in self._board.notices()):
                 self._board.show("load", notices.no_model())
         self._refresh()
 

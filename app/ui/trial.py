@@ -71,6 +71,12 @@ class PairTrial(QObject):
         self._idle.stop()
         self._runner.stop()
 
+    @Slot()
+    def put_off(self) -> None:
+        """The same for a while: it begins again when the engine is free."""
+        self.stop()
+        self._wait()
+
     # ------------------------------------------------------------ inside
 
     def _is_known(self, pair: PairLoaded) -> bool:

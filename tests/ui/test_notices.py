@@ -36,6 +36,7 @@ ALL = [
     notices.downloaded("Qwen3 8B with draft"),
     notices.download_stopped("Qwen3 8B with draft", "The disk is full."),
     notices.busy_comparing(),
+    notices.busy_trying(),
     notices.plain_text("Something."),
 ]
 

@@ -97,6 +97,16 @@ def test_a_message_comes_first_and_the_trial_begins_again(tried: MakeTried, qtbo
     assert one.told == []
 
 
+def test_a_trial_that_is_put_off_begins_again(tried: MakeTried) -> None:
+    one = tried("compare endless")
+    one.desk.load()
+    one.runs()
+    one.trial.put_off()
+    assert not one.trial.is_running()
+    one.runs()
+    assert one.told == []
+
+
 def test_no_trial_begins_while_an_answer_is_written(tried: MakeTried, qtbot: QtBot) -> None:
     one = tried("compare")
     one.trial._idle.setInterval(60_000)

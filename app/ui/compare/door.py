@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import QObject, Signal, Slot
 
 from app.ui.engine_client import Engine
 from app.ui.pair import PairKeeper
@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 
 class CompareDoor(QObject):
-    """One for a main window."""
+    """One for a main window.
+
+    Signals:
+        engine_wanted: A comparison waits for the engine.
+    """
+
+    engine_wanted = Signal()
 
     def __init__(self, engine: Engine, keeper: PairKeeper, session: ChatSession, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -32,6 +38,7 @@ class CompareDoor(QObject):
 
             self._desk = CompareDesk(self._engine, self._keeper, self._session, self)
             self._desk.set_show_drafted(self._shows_drafted)
+            self._desk.runner.waiting_changed.connect(self._on_waiting_changed)
         return self._desk
 
     @Slot(str)
@@ -59,6 +66,11 @@ class CompareDoor(QObject):
         self._shows_drafted = shown
         if self._desk is not None:
             self._desk.set_show_drafted(shown)
+
+    @Slot(bool)
+    def _on_waiting_changed(self, waits: bool) -> None:
+        if waits:
+            self.engine_wanted.emit()
 
     def close(self) -> None:
         """The main window is closed."""

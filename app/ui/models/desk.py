@@ -99,6 +99,7 @@ class ModelsDesk(QObject):
         self._settings_desk.network_changed.connect(self._apply_settings)
         self._settings_desk.folders_changed.connect(self._on_folders_changed)
         self._settings_desk.folder_moved.connect(self.downloads.folder_moved)
+        self._settings_desk.moving_changed.connect(self.downloads.hold)
 
     # ------------------------------------------------------------ windows
 
@@ -134,14 +135,11 @@ class ModelsDesk(QObject):
         """The main window is closed. Downloads go on when Slipstream is started again."""
         self.window.close()
         self.settings_window.close()
+        self._notifier.clear()
         self.downloads.close()
         self.hub.close()
 
     # ------------------------------------------------------------ getting
-
-    def proposal(self) -> CatalogPair | None:
-        """The best pair for this machine that is not here yet."""
-        return self._hub_desk.proposal()
 
     def get_pair(self, pair: CatalogPair) -> None:
         """Download a pair of the catalogue."""

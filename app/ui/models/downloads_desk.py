@@ -17,6 +17,7 @@ from app.settings import Pair
 from app.ui.models.downloads_tab import DownloadsTab
 
 REFRESH_MS = 250
+_HELD = "The models folder is being moved. Start downloads again when that is done."
 _ACTIVE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
 
 
@@ -47,10 +48,11 @@ class DownloadsDesk(QObject):
         self._queue: DownloadQueue | None = None
         self._states: dict[str, ItemState] = {}
         self._active = -1
+        self._is_held = False
         self._timer = QTimer(self, interval=REFRESH_MS)
         self._timer.timeout.connect(self.refresh)
         tab.pause_requested.connect(self._calling(DownloadQueue.pause))
-        tab.resume_requested.connect(self._calling(DownloadQueue.resume))
+        tab.resume_requested.connect(lambda id: self._start(lambda queue: queue.resume(id)))
         tab.cancel_requested.connect(self._calling(DownloadQueue.cancel))
         tab.removal_requested.connect(self._calling(DownloadQueue.remove))
         tab.discard_requested.connect(self._on_discard)
@@ -58,7 +60,7 @@ class DownloadsDesk(QObject):
         tab.page_requested.connect(lambda page: QDesktopServices.openUrl(QUrl(page)))
         tab.token_requested.connect(self.token_requested)
         tab.all_paused.connect(lambda: self._change(DownloadQueue.pause_all))
-        tab.all_resumed.connect(lambda: self._change(DownloadQueue.resume_all))
+        tab.all_resumed.connect(lambda: self._start(DownloadQueue.resume_all))
 
     def begin(self) -> None:
         """Take the queue up, if nobody else has it; what ran the last time goes on."""
@@ -75,7 +77,7 @@ class DownloadsDesk(QObject):
     def add(self, item: Item) -> None:
         """Download this; what is in the queue already goes on."""
         self.begin()
-        self._change(lambda queue: queue.add(item))
+        self._start(lambda queue: queue.add(item))
 
     def apply_settings(self, folder: Path, parallel: int, limit: int | None) -> None:
         """What the settings say now; ``limit`` in bytes a second."""
@@ -89,6 +91,11 @@ class DownloadsDesk(QObject):
         """All files of the models folder ``old``, unfinished ones too, are in ``new`` now."""
         if self._queue is not None:
             self._queue.folder_moved(old, new)
+
+    @Slot(bool)
+    def hold(self, held: bool) -> None:
+        """Start nothing while files of the models folder are being moved."""
+        self._is_held = held
 
     def is_active(self) -> bool:
         """Whether anything is on its way, or still being written."""
@@ -140,17 +147,26 @@ class DownloadsDesk(QObject):
     def _calling(self, function: Callable[[DownloadQueue, str], object]) -> Callable[[str], None]:
         return lambda item_id: self._change(lambda queue: function(queue, item_id))
 
+    def _start(self, function: Callable[[DownloadQueue], object]) -> None:
+        if self._is_held:
+            self._warn(_HELD)
+        else:
+            self._change(function)
+
     def _change(self, function: Callable[[DownloadQueue], object]) -> None:
         if self._queue is None:
             return
         try:
             function(self._queue)
         except KnownError as error:
-            box = QMessageBox(QMessageBox.Icon.Warning, "Downloads", str(error), parent=self._tab)
-            box.setTextFormat(Qt.TextFormat.PlainText)
-            box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            box.open()
+            self._warn(str(error))
         self.refresh()
+
+    def _warn(self, text: str) -> None:
+        box = QMessageBox(QMessageBox.Icon.Warning, "Downloads", text, parent=self._tab)
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.open()
 
     @Slot(str)
     def _on_open(self, item_id: str) -> None:

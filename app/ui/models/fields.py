@@ -8,7 +8,7 @@ from typing import cast
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QButtonGroup, QCheckBox, QPlainTextEdit, QRadioButton, QVBoxLayout, QWidget
 
-from app.engine.protocol import AcceptRule, KvType, LoadSettings, Sampling
+from app.engine.protocol import MAX_CONTEXT_LENGTH, MAX_THREADS, AcceptRule, KvType, LoadSettings, Sampling
 from app.ui.models.choice import OpenModelsChoice, stop_strings_as_text, stop_strings_from
 from app.ui.models.inputs import FIELD_WIDTH, Decimal, Digits, FieldTable, OneOf, Whole
 from app.ui.theme import SPACING
@@ -166,8 +166,8 @@ class MemoryFields(FieldTable):
     def __init__(self, *, has_gpu: bool) -> None:
         super().__init__()
         self._has_gpu = has_gpu
-        self._context = Whole(0, _LONGEST, 1024, "automatic")
-        self._threads = Whole(0, 1024, 1, "automatic")
+        self._context = Whole(0, MAX_CONTEXT_LENGTH, 1024, "automatic")
+        self._threads = Whole(0, MAX_THREADS, 1, "automatic")
         self._target_layers = Whole(_AUTOMATIC, 10_000, 1, "automatic")
         self._draft_layers = Whole(_AUTOMATIC, 10_000, 1, "automatic")
         self._batch = Whole(32, 65_536, 32)

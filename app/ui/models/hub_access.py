@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +21,7 @@ from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
 from app.models.hub.tokens import Kept
 from app.settings import Settings
-from app.ui.background import Doorbell
+from app.ui.background import Doorbell, Workers
 
 _AT_ONCE = 4
 
@@ -48,7 +47,7 @@ class HubAccess(QObject):
         self._values = values
         self._access = Access(network_settings(values))
         self.network = self._access.network
-        self._pool = ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="hub")
+        self._pool = Workers(_AT_ONCE, "hub")
         self._bell = Doorbell(self)
         self._closed = threading.Event()
         self._finding = threading.Event()
@@ -130,7 +129,7 @@ class HubAccess(QObject):
         """Answer nothing any more, and close all connections."""
         self._closed.set()
         self._finding.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown()
         self.network.close()
 
     # ------------------------------------------------------------ inside

@@ -85,11 +85,6 @@ class HubDesk(QObject):
             [self._recommendation(pair, machine) for pair in others],
         )
 
-    def proposal(self) -> CatalogPair | None:
-        """The best pair for this machine that is not here yet."""
-        best = self._catalog.propose(self._machine())
-        return best if best is not None and not self._state_of(best) else None
-
     def get_pair(self, pair: CatalogPair) -> None:
         """Look a pair up and have it downloaded."""
         self._recommended.show_status(f"Looking up the files of {pair.title} …")

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
+from app import paths
 from app.engine.protocol import PairLoaded
 from app.models.text import size_text
 from app.models.trials import Trial
 from app.settings import Pair, SettingsFile
 from app.ui import notices
 from app.ui.background import Doorbell
-from app.ui.engine_client import Engine
+from app.ui.engine_client import Engine, EngineState
 from app.ui.main_window import MainWindow
 from app.ui.models.door import ModelsDoor
 from app.ui.models.load_planner import LoadPlanner
@@ -75,6 +76,7 @@ class ModelsInWindow(QObject):
         self.memory = MemoryWatch(engine, self)
         self._planner = LoadPlanner(self.memory, self)
         keeper.plan_with(self._planner.plan)
+        keeper.load_begun.connect(self.memory.note_loaded)
         self.door = ModelsDoor(settings, self.memory.machine, self._is_loaded, self)
         self.door.open_requested.connect(self.open_requested)
         self.door.pair_requested.connect(self.load)
@@ -102,6 +104,16 @@ class ModelsInWindow(QObject):
         """Load a pair as the settings want it."""
         self._keeper.load(PairFiles(target, draft or None, self._values.load))
         self._window.raise_window()
+
+    def is_trying(self) -> bool:
+        """Whether a new pair is being tried out."""
+        return self._trial is not None and self._trial.is_running()
+
+    @Slot()
+    def put_off_trial(self) -> None:
+        """Leave the engine to something else for a while."""
+        if self._trial is not None and self._trial.is_running():
+            self._trial.put_off()
 
     def load_downloaded(self) -> None:
         """Load what was downloaded last."""
@@ -139,9 +151,14 @@ class ModelsInWindow(QObject):
         self.door.refresh()
 
     def _is_loaded(self, path: str) -> bool:
-        pair = self._keeper.pair()
-        models = (pair.target, pair.draft) if pair else ()
-        return any(model is not None and Path(model.path) == Path(path) for model in models)
+        """Or is being loaded."""
+        pair, files = self._keeper.pair(), self._keeper.files()
+        in_use: tuple[str | None, ...] = ()
+        if pair is not None:
+            in_use = pair.target.path, pair.draft.path if pair.draft else None
+        elif files is not None and self._engine.state() is EngineState.LOADING:
+            in_use = files.target, files.draft
+        return any(name is not None and Path(name) == Path(path) for name in in_use)
 
     # ------------------------------------------------------------ the first start, and downloads
 
@@ -153,9 +170,13 @@ class ModelsInWindow(QObject):
             self._bell.when_done(self._pool.submit(self._propose), self._show_proposal)
 
     def _propose(self) -> CatalogPair | None:
+        """The best pair for this machine, unless it was downloaded before."""
         from app.models.hub.catalog import load_catalog
+        from app.models.origins import FILE_NAME, Origins
 
-        return load_catalog().propose(self.memory.machine())
+        pair = load_catalog().propose(self.memory.machine())
+        known = {origin.repository for origin in Origins(paths.data_dir() / FILE_NAME).all().values()}
+        return pair if pair is not None and pair.target.repository not in known else None
 
     def _show_proposal(self, pair: CatalogPair | None) -> None:
         files = self._keeper.files()

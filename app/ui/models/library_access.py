@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from PySide6.QtCore import QObject, Signal
 
@@ -53,12 +53,12 @@ class LibraryAccess(QObject):
     Signals:
         scanned: The `LibraryEntry`s of the last look.
         scan_failed: A `KnownError`.
-        progressed: How far a check or a move is, 0 to 1.
+        progressed: How far the check of this file, or the move to this folder, is, 0 to 1.
     """
 
     scanned = Signal(list)
     scan_failed = Signal(object)
-    progressed = Signal(float)
+    progressed = Signal(str, float)
 
     def __init__(self, values: Settings, machine: Callable[[], Machine], parent: QObject | None = None) -> None:
         """``machine`` is the memory as it is now; asked from another thread."""
@@ -70,14 +70,15 @@ class LibraryAccess(QObject):
         self.origins = Origins(data / ORIGINS_FILE)
         self.trials = Trials(data / kept_trials.FILE_NAME)
         self._usage = Usage(data / kept_usage.FILE_NAME)
-        self._library = self._make_library()
+        self._library, self._looked_into = self._make_library(), self._folders()
+        self._scanning: Future[Any] | None = None
         self._entries: list[LibraryEntry] = []
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="library")
         self._slow_pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="library-files")
         self._bell = Doorbell(self)
-        self._stop = threading.Event()
         self._closed = threading.Event()
-        self._told = 0.0
+        self._stops: dict[str, threading.Event] = {}
+        """Of the checks and moves, by the path `progressed` names."""
 
     # ------------------------------------------------------------ what is there
 
@@ -104,19 +105,32 @@ class LibraryAccess(QObject):
 
     def scan(self) -> None:
         """Look into all folders, as the settings have them now; `scanned` or `scan_failed` answers."""
-        self._library = self._make_library()
+        if self._scanning is not None:
+            self._scanning.cancel()  # one that has not begun
+        if self._folders() != self._looked_into:
+            self._library, self._looked_into = self._make_library(), self._folders()
         library = self._library
-        self._run(lambda: self._judged(library.scan(self._closed.is_set)), self._on_scanned, self.scan_failed.emit)
+
+        def scan() -> tuple[list[LibraryEntry], dict[str, FitBadge]]:
+            entries = library.scan(self._closed.is_set)
+            return entries, self._badges(entries)
+
+        self._scanning = self._run(scan, self._on_scanned, self.scan_failed.emit)
 
     def judge_again(self) -> None:
         """See which models fit the memory there is now; `scanned` answers."""
         entries = self.entries()
-        self._run(lambda: self._judged(entries), self._on_scanned, None)
+        self._run(lambda: self._badges(entries), self._on_judged, None)
 
     def find(self, done: Callable[[list[ModelFolder]], None]) -> None:
         """Folders of other apps that are not looked into yet."""
-        known = {folder.path for folder in self._library.folders()}
-        self._run(found_folders, lambda found: done([one for one in found if one.path not in known]), None)
+        library = self._library
+
+        def find() -> list[ModelFolder]:
+            known = {folder.path for folder in library.folders()}
+            return [one for one in found_folders() if one.path not in known]
+
+        self._run(find, done, None)
 
     def compute(self, function: Callable[[], T], done: Callable[[T], None]) -> None:
         """Work something out that would keep the window waiting."""
@@ -139,8 +153,8 @@ class LibraryAccess(QObject):
 
     def verify(self, entry: LibraryEntry, done: Callable[[bool | None], None], failed: Failed) -> None:
         """Whether its files are what was downloaded; `progressed` tells how far it is."""
-        self._begin()
-        self._run(lambda: verify(entry, self.origins, self._tell, self._is_stopped), done, failed, self._slow_pool)
+        tell, stopped = self._begin(str(entry.path))
+        self._run(lambda: verify(entry, self.origins, tell, stopped), done, failed, self._slow_pool)
 
     def delete(self, entry: LibraryEntry, done: Callable[[int], None], failed: Failed) -> None:
         """``done`` gets the bytes freed."""
@@ -152,11 +166,11 @@ class LibraryAccess(QObject):
         self.scan()
 
     def move(self, new: Path, save: Callable[[], None], done: Callable[[list[Path]], None], failed: Failed) -> None:
-        """Move the models folder; ``done`` gets what could not be deleted in the old one.
+        """Move the models folder; ``done`` gets what could not be deleted in the old one, `progressed` how far it is.
 
         ``save`` keeps the settings, called in another thread before anything is deleted.
         """
-        self._begin()
+        tell, stopped = self._begin(str(new))
         library, old = self._library, models_folder(self._values)
 
         def move() -> list[Path]:
@@ -165,7 +179,7 @@ class LibraryAccess(QObject):
                 self._values.models_folder = str(new)
                 save()
 
-            return move_folder(old, new, switch, self._tell, self._is_stopped)
+            return move_folder(old, new, switch, tell, stopped)
 
         self._run(move, done, failed, self._slow_pool)
 
@@ -173,24 +187,28 @@ class LibraryAccess(QObject):
         """These were loaded just now."""
         self._run(partial(self._usage.note, files), None, None)
 
-    def stop(self) -> None:
-        """End a check or a move; its ``failed`` is told so."""
-        self._stop.set()
+    def stop(self, path: str) -> None:
+        """End the check of this file or the move to this folder; its ``failed`` is told so."""
+        if path in self._stops:
+            self._stops[path].set()
 
     def close(self) -> None:
         """End everything; what was found out is kept."""
         self._closed.set()
-        self._stop.set()
+        for stop in self._stops.values():
+            stop.set()
         for pool in (self._pool, self._slow_pool):
             pool.shutdown(wait=True, cancel_futures=True)
 
     # ------------------------------------------------------------ inside
 
+    def _folders(self) -> tuple[Path, list[Path]]:
+        """The models folder and the others, as the settings have them now."""
+        return models_folder(self._values), [Path(folder) for folder in self._values.extra_folders]
+
     def _make_library(self) -> Library:
-        extra = [Path(folder) for folder in self._values.extra_folders]
         return Library(
-            models_folder(self._values),
-            extra,
+            *self._folders(),
             paths.data_dir() / INDEX_FILE,
             origins=self.origins,
             usage=self._usage,
@@ -202,9 +220,9 @@ class LibraryAccess(QObject):
         done: Callable[[T], None] | None,
         failed: Failed | None,
         pool: ThreadPoolExecutor | None = None,
-    ) -> None:
+    ) -> Future[T] | None:
         if self._closed.is_set():
-            return
+            return None
 
         def call() -> T:
             try:
@@ -212,11 +230,13 @@ class LibraryAccess(QObject):
             except Cancelled:
                 raise KnownError("Stopped.") from None
 
-        self._bell.when_done((pool or self._pool).submit(call), done, failed)
+        future = (pool or self._pool).submit(call)
+        self._bell.when_done(future, done, failed)
+        return future
 
-    def _judged(self, entries: list[LibraryEntry]) -> tuple[list[LibraryEntry], dict[str, FitBadge]]:
+    def _badges(self, entries: list[LibraryEntry]) -> dict[str, FitBadge]:
         machine = self._machine()
-        return entries, {
+        return {
             str(entry.path): badge_for(entry.summary.shape, machine)
             for entry in entries
             if entry.usable and entry.summary is not None
@@ -226,15 +246,20 @@ class LibraryAccess(QObject):
         self._entries, self._fits = found
         self.scanned.emit(self._entries)
 
-    def _begin(self) -> None:
-        self._stop.clear()
-        self._told = -1.0
+    def _on_judged(self, fits: dict[str, FitBadge]) -> None:
+        self._fits |= fits  # a look that ended meanwhile may have found others
+        self.scanned.emit(self._entries)
 
-    def _tell(self, done: int, total: int) -> None:
-        share = done / total if total else 1.0
-        if share - self._told >= _PROGRESS_SHARE or share == 1.0:
-            self._told = share
-            self.progressed.emit(share)
+    def _begin(self, path: str) -> tuple[Callable[[int, int], None], Callable[[], bool]]:
+        """For something that takes minutes: what tells `progressed`, and what says whether it shall end."""
+        stop = self._stops[path] = threading.Event()
+        told = -1.0
 
-    def _is_stopped(self) -> bool:
-        return self._stop.is_set()
+        def tell(done: int, total: int) -> None:
+            nonlocal told
+            share = done / total if total else 1.0
+            if share - told >= _PROGRESS_SHARE or share == 1.0:
+                told = share
+                self.progressed.emit(path, share)
+
+        return tell, stop.is_set

@@ -54,8 +54,10 @@ class LibraryDesk(QObject):
         self._access = access
         self._values = values
         self._is_loaded = is_loaded
-        self._checked = ""
-        """The path of the model being checked."""
+        self._checking: set[str] = set()
+        """Paths of the models being checked, or waiting for it."""
+        self._checked: dict[str, tuple[str, str]] = {}
+        """What came of it, a sentence and its role; shown when the model is."""
         self._deleted = ""
         """What was deleted last, until another model is chosen."""
         access.scanned.connect(self.refresh)
@@ -70,7 +72,7 @@ class LibraryDesk(QObject):
         page.drafts_wanted.connect(self._on_drafts_wanted)
         page.reveal_requested.connect(lambda path: reveal(Path(path)))
         page.verify_requested.connect(self._on_verify)
-        page.verify_cancelled.connect(access.stop)
+        page.verify_cancelled.connect(lambda: access.stop(page.path()))
         page.delete_requested.connect(self._on_delete)
 
     @Slot()
@@ -101,6 +103,9 @@ class LibraryDesk(QObject):
     @Slot(str)
     def _on_chosen(self) -> None:
         self._show_page()
+        path = self._page.path()
+        self._page.show_verifying(0.0 if path in self._checking else None)
+        self._page.show_status(*self._checked.get(path, ("",)))
 
     def _show_page(self) -> None:
         entry = self._access.entry(self._tab.list.path())
@@ -138,31 +143,35 @@ class LibraryDesk(QObject):
     @Slot(str)
     def _on_verify(self, path: str) -> None:
         entry = self._access.entry(path)
-        if entry is None:
+        if entry is None or path in self._checking:
             return
-        self._checked = path
+        self._checking.add(path)
+        self._checked.pop(path, None)
         self._page.show_status("")
         self._page.show_verifying(0.0)
-        self._access.verify(entry, self._on_verified, lambda error: self._end_check(str(error), "warning"))
+        self._access.verify(
+            entry, partial(self._on_verified, path), lambda error: self._end_check(path, str(error), "warning")
+        )
 
-    @Slot(float)
-    def _on_progressed(self, share: float) -> None:
-        if self._checked and self._checked == self._page.path():
+    @Slot(str, float)
+    def _on_progressed(self, path: str, share: float) -> None:
+        if path in self._checking and path == self._page.path():
             self._page.show_verifying(share)
 
-    def _on_verified(self, right: bool | None) -> None:
+    def _on_verified(self, path: str, right: bool | None) -> None:
         if right is None:
-            self._end_check("No checksum is known of all its files, so they cannot be verified.", "warning")
+            self._end_check(path, "No checksum is known of all its files, so they cannot be verified.", "warning")
         elif right:
-            self._end_check("✓ The checksum is right: the file is what was downloaded.", "good")
+            self._end_check(path, "✓ The checksum is right: the file is what was downloaded.", "good")
         else:
-            self._end_check(_SHA_WRONG, "bad")
+            self._end_check(path, _SHA_WRONG, "bad")
 
-    def _end_check(self, text: str, role: str) -> None:
-        if self._checked == self._page.path():
+    def _end_check(self, path: str, text: str, role: str) -> None:
+        self._checking.discard(path)
+        self._checked[path] = text, role
+        if path == self._page.path():
             self._page.show_verifying(None)
             self._page.show_status(text, role)
-        self._checked = ""
 
     @Slot(str)
     def _on_delete(self, path: str) -> None:

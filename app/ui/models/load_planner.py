@@ -76,10 +76,7 @@ class LoadPlanner(QObject):
     ) -> None:
         target, draft = shapes
         plan = make_plan(target, draft, self._watch.machine(), wishes_of(files.settings))
-        pair = fitted(files, plan, shapes)
-        if pair.fits:
-            self._watch.note_loaded(pair.gpu_bytes)
-        done(pair)
+        done(fitted(files, plan, shapes))
 
 
 def wishes_of(settings: LoadSettings) -> Wishes:

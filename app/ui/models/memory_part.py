@@ -58,13 +58,16 @@ class MemoryPart(QWidget):
         self._layers.valueChanged.connect(self._on_layers)
 
     def show_plan(
-        self, plan: Plan, others: Sequence[Plan], target: ModelShape, machine: Machine, *, longest: int
+        self, plan: Plan, others: Sequence[Plan], target: ModelShape, machine: Machine, *, longest: int, has_draft: bool
     ) -> None:
-        """``others`` are plans that fit where this one does not; ``longest`` is what the target was trained for."""
+        """``others`` are plans that fit where this one does not; ``longest`` is what the target was trained for.
+
+        ``has_draft``: a draft was chosen, whether the plan keeps it or not.
+        """
         self._show_bars(plan, machine)
         self._sentence.setText(plan.sentence)
-        gives_up = plan.fits and not plan.with_draft and plan.sentence.startswith("Without")
-        theme.set_role(self._sentence, "quiet" if plan.fits and not gives_up else "warning" if gives_up else "bad")
+        gives_up = has_draft and not plan.with_draft
+        theme.set_role(self._sentence, "bad" if not plan.fits else "warning" if gives_up else "quiet")
         clear_layout(self._others)
         for other in others:
             button = small_button(other.sentence)

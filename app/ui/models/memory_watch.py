@@ -36,8 +36,9 @@ class MemoryWatch(QObject):
         """The memory there is now. What the loaded pair holds counts as free: the next one takes its place."""
         return machine_now(self._read.devices, released=self._read.own_bytes, released_gpu=self._on_gpu)
 
+    @Slot(object)
     def note_loaded(self, gpu_bytes: int) -> None:
-        """So many bytes of the GPUs the pair takes that is being loaded, by its estimate."""
+        """So many bytes of the GPUs the pair takes that is being loaded, by its estimate; 0 where that is not known."""
         self._on_gpu = gpu_bytes
 
     def refresh(self) -> None:

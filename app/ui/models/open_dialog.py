@@ -121,6 +121,11 @@ class OpenModelsDialog(QDialog):
         """Whether the pair needs more memory than is free."""
         return self._plan is not None and not self._plan.fits
 
+    def show_files(self, target: str, draft: str) -> None:
+        """Choose these; ``draft`` is empty for none."""
+        self._target.set_path(target)
+        self._draft.set_path(draft)
+
     def verdict(self) -> str:
         """What the dialog says about the two files."""
         return self._check.verdict
@@ -229,8 +234,7 @@ class OpenModelsDialog(QDialog):
     # ------------------------------------------------------------ showing
 
     def _show(self, choice: OpenModelsChoice) -> None:
-        self._target.set_path(choice.target)
-        self._draft.set_path(choice.draft or "")
+        self.show_files(choice.target, choice.draft or "")
         for _section, fields in self._fields:
             fields.show_choice(choice)
 
@@ -253,16 +257,18 @@ class OpenModelsDialog(QDialog):
         self._load.setEnabled(self._check.can_load)
 
     def _refresh_plan(self) -> None:
+        self._plan = None
+        if self._check is READING:
+            return  # what is shown stays until there is something else to show
         target = self._check.target_shape
         self._memory_part.setVisible(target is not None and self._memory is not None)
-        self._plan = None
         if target is None or self._memory is None:
             return
         machine, draft, wishes = self._memory.machine(), self._check.draft_shape, wishes_of(self.choice().load)
         plan = self._plan = make_plan(target, draft, machine, wishes)
         others = [] if plan.fits else alternatives(target, draft, machine, wishes)
         longest = max(target.training_context, plan.context_length)
-        self._memory_part.show_plan(plan, others, target, machine, longest=longest)
+        self._memory_part.show_plan(plan, others, target, machine, longest=longest, has_draft=draft is not None)
 
     @Slot(object)
     def _on_checked(self, check: PairCheck) -> None:
@@ -286,18 +292,17 @@ class OpenModelsDialog(QDialog):
 
     @Slot(object)
     def _on_alternative(self, plan: Plan) -> None:
-        """Set what this plan gives up."""
-        if not plan.with_draft:
-            self._draft.set_path("")
+        """Set what this plan gives up; the draft last, because the pair is judged anew then."""
         if self._plan is not None and plan.context_length != self._plan.context_length:
             self._memory_fields.set_context(plan.context_length)
         self._memory_fields.set_kv_type(plan.kv_type)
         if self.choice().load.target_gpu_layers >= 0:
             self._memory_fields.set_target_layers(plan.target_gpu_layers)
+        if not plan.with_draft:
+            self._draft.set_path("")
 
     def _on_recent(self, pair: Pair, _checked: bool = False) -> None:
-        self._target.set_path(pair.target)
-        self._draft.set_path(pair.draft or "")
+        self.show_files(pair.target, pair.draft or "")
 
     # ------------------------------------------------------------ Qt
 

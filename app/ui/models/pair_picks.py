@@ -46,7 +46,7 @@ class PairPicks(QObject):
 
     @Slot()
     def _on_scanned(self) -> None:
-        entries = self._library.entries()
+        entries = sorted(self._library.entries(), key=lambda entry: entry.last_used or 0, reverse=True)
         self._targets.show_picks([_target_pick(entry) for entry in entries], _NO_MODELS)
         self.set_target(self._target)
 

@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QMenu, QPushButton, QWidget
 
 from app.ui.widgets import plain_tooltip
 
-MOST_GREY = 12
-"""Entries that cannot be chosen; more of them would hide those that can."""
+MOST, MOST_GREY = 30, 12
+"""Entries that can be chosen and that cannot; more would fill the screen, or hide those that can."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,10 @@ class ModelPicker(QPushButton):
         self._menu.clear()
         choosable = [pick for pick in picks if pick.can_choose]
         grey = [pick for pick in picks if not pick.can_choose]
-        for pick in choosable:
+        for pick in choosable[:MOST]:
             self._add(pick)
+        if len(choosable) > MOST:
+            self._menu.addAction(f"{len(choosable) - MOST} more in the model library").setEnabled(False)
         if choosable and grey:
             self._menu.addSeparator()
         for pick in grey[:MOST_GREY]:

@@ -38,12 +38,14 @@ class SettingsDesk(QObject):
         network_changed: Settings of the network or of downloads are others now.
         folders_changed: The library has to look into other folders.
         folder_moved: The old and the new models folder: everything that was in it is there now.
+        moving_changed: Whether the models folder is being moved.
         settings_changed: Something is to be saved.
     """
 
     network_changed = Signal()
     folders_changed = Signal()
     folder_moved = Signal(object, object)
+    moving_changed = Signal(bool)
     settings_changed = Signal()
 
     def __init__(
@@ -76,7 +78,7 @@ class SettingsDesk(QObject):
         models.reveal_requested.connect(lambda: reveal(models_folder(self._values)))
         models.folder_added.connect(self._on_folder_added)
         models.folder_removed.connect(self._on_folder_removed)
-        models.move_cancelled.connect(self._library.stop)
+        models.move_cancelled.connect(self._on_move_cancelled)
         network.choice_changed.connect(self._on_network_changed)
         network.token_requested.connect(self.ask_for_token)
         network.token_removed.connect(lambda: self._hub.forget_token(self._show_token, self._on_token_failed))
@@ -160,6 +162,7 @@ class SettingsDesk(QObject):
         self._moving = models_folder(self._values), new
         self._window.models.show_status(f"Moving the models to {printable(str(new), 200)} …")
         self._window.models.show_moving(0.0)
+        self.moving_changed.emit(True)
         self._library.move(new, self._save, self._on_moved, self._on_move_failed)
 
     def _on_moved(self, left: list[Path]) -> None:
@@ -168,18 +171,25 @@ class SettingsDesk(QObject):
         if moved is not None:
             self.folder_moved.emit(*moved)
             self._use_folder(moved[1])
+        self.moving_changed.emit(False)
         if left:
             text = f"{len(left)} files could not be deleted in the old folder; they are in the new one too."
             self._window.models.show_status(text)
 
     def _on_move_failed(self, error: KnownError) -> None:
         self._moving = None
+        self.moving_changed.emit(False)
         self._window.models.show_moving(None)
         self._window.models.show_status(str(error))
 
-    @Slot(float)
-    def _on_progressed(self, share: float) -> None:
+    @Slot()
+    def _on_move_cancelled(self) -> None:
         if self._moving is not None:
+            self._library.stop(str(self._moving[1]))
+
+    @Slot(str, float)
+    def _on_progressed(self, path: str, share: float) -> None:
+        if self._moving is not None and path == str(self._moving[1]):
             self._window.models.show_moving(share)
 
     def _use_folder(self, folder: Path) -> None:

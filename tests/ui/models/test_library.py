@@ -370,6 +370,52 @@ def test_when(days: int, expected: str) -> None:
     assert wording.when(0.0, now) == "never"
 
 
+def test_what_came_of_a_check_is_said_of_the_model_it_was(stocked: Rooms) -> None:
+    """Also where another model is looked at, or checked, meanwhile."""
+    big, small = path(stocked, "big"), path(stocked, "small")
+    downloaded(stocked, big)
+    downloaded(stocked, small)
+    small.write_bytes(small.read_bytes()[:-1] + b"?")
+    may_go_on = threading.Event()
+    stocked.library.progressed.connect(lambda _: may_go_on.wait(WAIT_MS / 1000), Qt.ConnectionType.DirectConnection)
+    stocked.choose(big)
+    choose_entry(stocked, "Verify checksum")
+    stocked.choose(small)
+    assert stocked.model_page._bar.isHidden()
+    choose_entry(stocked, "Verify checksum")
+    may_go_on.set()
+    stocked.until(stocked.model_page._bar.isHidden)
+    assert any(text.startswith("The checksum is wrong") for text in texts(stocked.model_page))
+    stocked.choose(big)
+    assert any(text.startswith("✓ The checksum is right") for text in texts(stocked.model_page))
+
+
+def test_a_look_is_not_undone_by_a_judgement_of_what_was_there_before(stocked: Rooms) -> None:
+    file = path(stocked, "big")
+    new = file.with_name("another.gguf")
+    new.write_bytes(file.read_bytes())
+    stocked.library.scan()
+    stocked.library.judge_again()  # asked for before the look has ended
+    with stocked.qtbot.waitSignals([stocked.library.scanned] * 2, timeout=WAIT_MS):
+        pass
+    assert stocked.library.entry(str(new)) is not None
+
+
+def test_a_look_that_has_not_begun_gives_way_to_the_next(stocked: Rooms) -> None:
+    looks: list[object] = []
+    stocked.library.scanned.connect(looks.append)
+    may_go_on = threading.Event()
+    stocked.library.compute(may_go_on.wait, lambda _: None)
+    for _ in range(5):
+        stocked.library.scan()
+    may_go_on.set()
+    stocked.until(lambda: bool(looks))
+    done: list[bool] = []
+    stocked.library.compute(lambda: True, done.append)
+    stocked.until(lambda: bool(done))
+    assert len(looks) == 1
+
+
 def test_folders_of_other_apps_are_offered() -> None:
     assert wording.offer([]) == ""
     found = [ModelFolder(Path("/lm"), FolderKind.LM_STUDIO), ModelFolder(Path("/ollama"), FolderKind.OLLAMA)]

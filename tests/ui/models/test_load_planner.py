@@ -164,6 +164,53 @@ def test_it_can_be_loaded_anyway(desk: Desk, qtbot: QtBot) -> None:
     assert "load" not in desk.board.notices()
 
 
+def test_after_a_refusal_the_engine_comes_back_with_what_it_had(desk: Desk, qtbot: QtBot) -> None:
+    desk.load()
+    too_long = replace(desk.files(), settings=TOO_LONG)
+    desk.keeper.load(too_long)
+    qtbot.waitUntil(lambda: desk.keeper.refused() is not None, timeout=WAIT_MS)
+    assert desk.keeper.refused() == too_long
+    assert desk.keeper.files() == desk.files()
+    assert Action.DISMISS in desk.board.notices()["load"].actions
+    with qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS) as opened:
+        desk.keeper.restart()
+    assert opened.args == [desk.files()]
+    assert desk.keeper.refused() is None
+
+
+def test_a_pair_that_was_refused_while_another_is_loaded_is_not_the_one_remembered(desk: Desk, qtbot: QtBot) -> None:
+    opened: list[PairFiles] = []
+    desk.keeper.pair_opened.connect(opened.append)
+    with qtbot.waitSignal(desk.keeper.load_begun, timeout=WAIT_MS):
+        desk.keeper.load(desk.files())
+    desk.keeper.load(replace(desk.files(), draft=None, settings=TOO_LONG))
+    qtbot.waitUntil(lambda: bool(opened) and desk.keeper.refused() is not None, timeout=WAIT_MS)
+    assert opened == [desk.files()]
+    assert desk.keeper.files() == desk.files()
+    assert "do not fit" in desk.board.notices()["load"].text
+
+
+def test_a_message_sent_while_a_pair_is_planned_waits_for_it_quietly(desk: Desk, qtbot: QtBot) -> None:
+    desk.engine.start()
+    qtbot.waitUntil(lambda: desk.engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
+    shown: list[set[str]] = []
+    desk.board.changed.connect(lambda notices: shown.append(set(notices)))
+    desk.keeper.load(desk.files())
+    assert desk.keeper.is_planning()
+    desk.session.send("Hello")
+    qtbot.waitUntil(lambda: desk.keeper.pair() is not None and not desk.session.is_busy(), timeout=WAIT_MS)
+    assert not any("load" in subjects for subjects in shown)
+
+
+def test_what_a_pair_takes_of_the_gpus_is_told_for_the_one_the_engine_gets(desk: Desk) -> None:
+    begun: list[int] = []
+    desk.keeper.load_begun.connect(begun.append)
+    desk.keeper.plan_with(lambda files, done: done(FittedPair(files, gpu_bytes=5 * GIB)))
+    desk.load()
+    desk.keeper.load(desk.files(), anyway=True)
+    assert begun == [5 * GIB, 0]
+
+
 def test_only_the_pair_asked_for_last_is_loaded(desk: Desk, qtbot: QtBot) -> None:
     opened: list[PairFiles] = []
     desk.keeper.pair_opened.connect(opened.append)

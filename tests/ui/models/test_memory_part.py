@@ -162,6 +162,26 @@ def test_a_plan_that_fits_is_one_press_away(open_dialog: Open, folder: Path, qtb
     assert 1024 <= dialog.choice().load.context_length < 32_768
 
 
+def test_a_plan_that_gives_up_all_there_is_is_taken_whole(open_dialog: Open, folder: Path, qtbot: QtBot) -> None:
+    room = needed(folder, draft=False, context=1024) + 100_000
+    dialog, _ = open_dialog(with_room(room), context_length=32_768)
+    offers = [one for one in dialog._memory_part.findChildren(QPushButton) if "instead of" in one.text()]
+    offers[-1].click()
+    choice = dialog.choice()
+    assert (choice.draft, choice.load.kv_type, choice.load.context_length) == (None, "q8_0", 1024)
+    qtbot.waitUntil(lambda: load_button(dialog).text() == "Load", timeout=10_000)
+    assert not dialog.does_not_fit
+
+
+def test_what_is_shown_stays_while_other_files_are_read(open_dialog: Open, folder: Path, qtbot: QtBot) -> None:
+    dialog, _ = open_dialog(PLENTY)
+    dialog.show_files(str(folder / "target.gguf"), "")
+    assert not dialog._memory_part.isHidden()
+    assert not dialog.does_not_fit  # nothing is known of the new pair yet
+    qtbot.waitUntil(lambda: "No draft" in dialog.verdict(), timeout=10_000)
+    assert not dialog._memory_part.isHidden()
+
+
 def test_there_is_no_plan_without_a_target(qtbot: QtBot) -> None:
     dialog = OpenModelsDialog(OpenModelsChoice(), memory=Memory(PLENTY))  # type: ignore[arg-type]
     qtbot.addWidget(dialog)
