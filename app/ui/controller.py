@@ -172,7 +172,8 @@ class Controller(QObject):
         self.models.open_requested.connect(self.opening.show_pair)
         self.models.settings_changed.connect(self._save_timer.start)
         self.compare.engine_wanted.connect(self.models.put_off_trial)
-        self.opening.settings_changed.connect(self._on_choice_changed)
+        self.opening.settings_changed.connect(self._settings_changed)
+        self.opening.settings_changed.connect(self._refresh_plain_speed)
         self.models.plain_speed_measured.connect(self._on_plain_speed_measured)
         self.commands.measurement_requested.connect(self.measure_plain)
         self.commands.drafted_toggled.connect(self._set_show_drafted)
@@ -255,24 +256,21 @@ class Controller(QObject):
         self._settings_changed()
 
     @Slot()
-    def _on_choice_changed(self) -> None:
-        self._settings_changed()
-        self._refresh_plain_speed()
-
     def _settings_changed(self) -> None:
         self._apply_settings()
         self._save_timer.start()
 
     @Slot(float)
     def _on_plain_speed_measured(self, tokens_per_second: float) -> None:
-        values = self._settings.values
-        self._baseline.record(self.keeper.pair(), values.load, self.session.settings.sampling, tokens_per_second)
+        load, sampling = self._settings.values.load, self.session.settings.sampling
+        self._baseline.record(self.keeper.pair(), load, sampling, tokens_per_second)
         self._window.speed_panel.set_plain_speed(tokens_per_second)
         self.board.remove("measure")
 
+    @Slot()
     def _refresh_plain_speed(self) -> None:
-        values = self._settings.values
-        speed = self._baseline.speed(self.keeper.pair(), values.load, self.session.settings.sampling)
+        load, sampling = self._settings.values.load, self.session.settings.sampling
+        speed = self._baseline.speed(self.keeper.pair(), load, sampling)
         self._window.speed_panel.set_plain_speed(speed)
 
     @Slot(bool)

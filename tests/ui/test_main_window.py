@@ -30,7 +30,9 @@ from app.ui.controller import Controller
 from app.ui.engine_client import EngineState
 from app.ui.local_engine import LocalEngine
 from app.ui.main_window import MainWindow
+from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.notices import Action
+from app.ui.pair import PairFiles
 from app.ui.speed.sections import CurveSection, KindsSection
 
 WAIT_MS = 60_000
@@ -517,3 +519,38 @@ def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: Q
     assert "kept only until" in notice.text
     running.close()
     assert paths.chat_file().read_bytes() == before
+
+
+# ---------------------------------------------------------------- the Open models dialog
+
+
+def test_there_is_one_dialog_which_takes_the_files_that_are_to_be_opened(
+    open_window: Callable[[], Running], tmp_path: Path
+) -> None:
+    running = open_window()
+    running.ready()
+    opening = running.controller.opening
+    opening.show()
+    opening.show_pair(str(tmp_path / "target.gguf"), "")
+    opening.show()
+    (dialog,) = running.window.findChildren(OpenModelsDialog)
+    assert (dialog.choice().target, dialog.choice().draft) == (str(tmp_path / "target.gguf"), None)
+    assert dialog.needs_reload
+    dialog.reject()
+    opening.show()
+    assert opening._dialog is not dialog
+    assert opening._dialog is not None
+    assert not opening._dialog.needs_reload  # the pair that is loaded
+    opening._dialog.reject()
+
+
+def test_after_a_refusal_the_dialog_shows_what_was_refused(open_window: Callable[[], Running], tmp_path: Path) -> None:
+    running = open_window()
+    running.ready()
+    running.controller.keeper.load(PairFiles(str(tmp_path / "gone.gguf")))
+    opening = running.controller.opening
+    opening.show()
+    assert opening._dialog is not None
+    assert opening._dialog.choice().target == str(tmp_path / "gone.gguf")
+    assert opening._dialog.needs_reload
+    opening._dialog.reject()

@@ -127,6 +127,14 @@ def test_an_unfinished_download_goes_on_where_it_was_moved_to(rooms: Rooms, page
     assert not rooms.models.exists()
 
 
+def test_no_download_starts_into_a_folder_that_is_being_moved(rooms: Rooms) -> None:
+    rooms.desk.downloads.hold(True)
+    rooms.server.add("owner/some", {"some.gguf": small_model(rooms.folder / "some.gguf")})
+    rooms.get(("owner/some", "some.gguf"))
+    assert "is being moved" in question(rooms.window.downloads).text()
+    assert rooms.desk.downloads.progress() == []
+
+
 def test_models_may_stay_where_they_are(rooms: Rooms, page: ModelsPage, tmp_path: Path) -> None:
     mine = small_model(rooms.models / "mine.gguf")
     choose(page, "Change the models folder", tmp_path / "new")
