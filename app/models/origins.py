@@ -13,10 +13,11 @@ import filelock
 import msgspec
 
 from app.errors import KnownError
-from app.files import broken_name, write_whole
+from app.models.json_file import JsonFile, Versioned
 
 FILE_NAME = "origins.json"
 _VERSION = 1
+_MAX_BYTES = 64 * 1024 * 1024
 _LOCK_S = 10.0
 
 _log = logging.getLogger(__name__)
@@ -37,8 +38,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since 1970, UTC."""
 
 
-class _File(msgspec.Struct):
-    version: int
+class _File(Versioned, kw_only=True):
     origins: dict[str, Origin]
 
 
@@ -49,7 +49,7 @@ class Origins:
     """
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self._file = JsonFile(file, _File, version=_VERSION, max_bytes=_MAX_BYTES)
         self._lock = threading.Lock()
         self._stamp: tuple[int, int, int] | None = None
         """When, how large and which file it was that held `_known`."""
@@ -86,13 +86,11 @@ class Origins:
     def _changing(self) -> Iterator[dict[str, Origin]]:
         """The origins to be changed; they are written if they are others afterwards."""
         try:
-            with self._lock, filelock.FileLock(f"{self._file}.lock", timeout=_LOCK_S):
+            with self._lock, filelock.FileLock(f"{self._file.path}.lock", timeout=_LOCK_S):
                 origins = dict(self._load())
                 yield origins
                 if origins != self._known:
-                    write_whole(
-                        self._file, msgspec.json.format(msgspec.json.encode(_File(_VERSION, origins)), indent=1)
-                    )
+                    self._file.write(_File(version=_VERSION, origins=origins))
         except OSError as error:  # filelock.Timeout is one
             raise KnownError(f"Where a file came from could not be kept: {error.strerror or error}.") from error
 
@@ -106,23 +104,14 @@ class Origins:
     def _load(self) -> Mapping[str, Origin]:
         """What the file holds now. Raises `OSError`."""
         try:
-            status = self._file.stat()
+            status = self._file.path.stat()
             stamp = status.st_mtime_ns, status.st_size, status.st_ino
             if stamp != self._stamp:
-                self._known = self._decoded(self._file.read_bytes())
-                self._stamp = stamp
+                content = self._file.read()
+                self._known, self._stamp = content.origins if content else {}, stamp
         except FileNotFoundError:
             self._known, self._stamp = {}, None
         return self._known
-
-    def _decoded(self, content: bytes) -> dict[str, Origin]:
-        try:
-            return msgspec.json.decode(content, type=_File).origins
-        except (msgspec.MsgspecError, RecursionError) as error:
-            aside = broken_name(self._file)
-            self._file.replace(aside)
-            _log.warning("%s could not be understood (%s); kept as %s", self._file.name, error, aside.name)
-            return {}
 
 
 def _key(path: Path) -> str:

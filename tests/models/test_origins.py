@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import filelock
 import pytest
 
 from app.errors import KnownError
 from app.models import origins as module
+from app.models.json_file import JsonFile
 from app.models.origins import FILE_NAME, Origin, Origins
 
 
@@ -44,13 +46,13 @@ def test_the_file_is_read_once_for_each_change(tmp_path: Path, monkeypatch: pyte
     file = tmp_path / FILE_NAME
     Origins(file).put(tmp_path / "0.gguf", origin("first"))
     read: list[Path] = []
-    whole = Path.read_bytes
+    whole = JsonFile.read
 
-    def counted(path: Path) -> bytes:
-        read.append(path)
-        return whole(path)
+    def counted(one: JsonFile[Any]) -> Any:
+        read.append(one.path)
+        return whole(one)
 
-    monkeypatch.setattr(Path, "read_bytes", counted)
+    monkeypatch.setattr(JsonFile, "read", counted)
     origins = Origins(file)
     for number in range(300):
         origins.get(tmp_path / f"{number}.gguf")
@@ -78,7 +80,9 @@ def test_a_moved_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.allow_logs
-@pytest.mark.parametrize("content", [b"", b"no json", b"[" * 100_000, b'{"version": 1}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"no json", b"[" * 100_000, b'{"version": 1}', b'{"version": 2, "origins": {}}']
+)
 def test_a_broken_file_is_put_aside(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / FILE_NAME
     file.write_bytes(content)
@@ -123,13 +127,13 @@ def test_somebody_who_does_not_let_go(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.allow_logs
 def test_a_file_that_cannot_be_read_is_not_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(path: Path) -> bytes:
+    def refused(_: JsonFile[Any]) -> None:
         raise PermissionError(13, "Permission denied")
 
     Origins(tmp_path / FILE_NAME).put(tmp_path / "a.gguf", origin())
     origins = Origins(tmp_path / FILE_NAME)
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", refused)
+        patch.setattr(JsonFile, "read", refused)
         assert origins.get(tmp_path / "a.gguf") is None
         with pytest.raises(KnownError, match=r"could not be kept: Permission denied\."):
             origins.put(tmp_path / "b.gguf", origin())

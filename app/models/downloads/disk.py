@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
 
 from app.errors import KnownError
 from app.models.downloads.failures import DiskFullError
+from app.models.hub.names import is_safe_name
 from app.models.hub.repository import RemoteFile
 from app.models.text import printable, size_text
 
 RESERVE_BYTES = 1024**3
 """What downloads leave free."""
-_MAX_NAME = 200
-_FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"|?*\\]')
-_RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])\s*(\..*)?", re.IGNORECASE)
 
 
 def destination(models_folder: Path, file: RemoteFile) -> Path:
@@ -29,21 +26,10 @@ def destination(models_folder: Path, file: RemoteFile) -> Path:
     """
     parts = [*file.repository.split("/"), *file.path.split("/")]
     for part in parts:
-        if not _is_safe(part):
+        if not is_safe_name(part):
             name = printable(f"{file.repository}/{file.path}", 200)
             raise KnownError(f"{name} is not downloaded: {printable(part) or 'an empty name'} is no safe file name.")
     return models_folder.joinpath(*parts)
-
-
-def _is_safe(part: str) -> bool:
-    return not (
-        part.strip(". ") == ""
-        or part[-1] in ". "
-        or len(part.encode("utf-8", "surrogatepass")) > _MAX_NAME
-        or not part.isprintable()
-        or _FORBIDDEN.search(part)
-        or _RESERVED.fullmatch(part)
-    )
 
 
 def free_bytes(folder: Path) -> int:

@@ -81,7 +81,8 @@ class Part:
         self._hash = hashlib.sha256()
         self._hashing: deque[Future[None]] = deque()
         self._syncing: Future[None] | None = None
-        self._unsynced = 0
+        self._unsynced = self._syncing_to = self._safe = 0
+        """Bytes: not given to the disk yet, being written to it, and written."""
 
     def __enter__(self) -> Part:
         try:
@@ -131,11 +132,13 @@ class Part:
         except OSError as error:
             raise KnownError(f"{printable(self.path.name)} cannot be read: {error.strerror or error}.") from error
         self.size -= left
+        self._safe = self.size
 
     def restart(self) -> None:
         """Throw away what is there."""
         self._settle()
-        self.size, self.etag, self._unsynced = 0, "", 0
+        self.size, self.etag, self._unsynced, self._safe = 0, "", 0, 0
+        self._syncing = None
         self._hash = hashlib.sha256()
         try:
             os.ftruncate(self._descriptor, 0)
@@ -167,7 +170,8 @@ class Part:
             self._hashing.popleft().result()
         self._unsynced += len(data)
         if self._unsynced >= SYNC_BYTES and (self._syncing is None or self._syncing.done()):
-            self._unsynced = 0
+            self._check_synced()
+            self._unsynced, self._syncing_to = 0, self.size
             self._syncing = self._syncer.submit(_sync, self._descriptor)
 
     def sha256(self) -> str:
@@ -177,7 +181,7 @@ class Part:
 
     def complete(self) -> None:
         """Make it the file at the destination, safe against a power cut."""
-        self._settle()
+        self._check_synced()
         try:
             _sync(self._descriptor)
             self._close()  # Windows does not rename what is open
@@ -195,10 +199,20 @@ class Part:
     def _settle(self) -> None:
         while self._hashing:
             self._hashing.popleft().result()
-        if self._syncing is not None:
-            with contextlib.suppress(OSError):  # the sync at the end tells
-                self._syncing.result()
-            self._syncing = None
+
+    def _check_synced(self) -> None:
+        """Wait for what is being written to the disk. The system tells of a failure once: a later sync may succeed."""
+        syncing, self._syncing = self._syncing, None
+        if syncing is None:
+            return
+        try:
+            syncing.result()
+            self._safe = self._syncing_to
+        except OSError as error:
+            self.size = self._safe
+            with contextlib.suppress(OSError):  # the checksum decides
+                os.ftruncate(self._descriptor, self.size)
+            raise write_failure(error, self.path, self.file.size) from error
 
     def _read_info(self) -> PartInfo | None:
         try:

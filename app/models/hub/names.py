@@ -11,7 +11,9 @@ _MAX_PATH_CHARS = 512
 _MAX_NAME_BYTES = 200
 """Short of what file systems take, for the endings of unfinished downloads."""
 _NOT_ON_WINDOWS = re.compile(r'[<>:"\\|?*\x00-\x1f\x7f]')
-_RESERVED_ON_WINDOWS = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.IGNORECASE)
+_RESERVED_ON_WINDOWS = re.compile(
+    r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])\s*(\..*)?", re.IGNORECASE
+)
 
 
 def is_repository_id(text: str) -> bool:
@@ -31,10 +33,11 @@ def is_sha256(text: str) -> bool:
 
 def is_safe_path(path: str) -> bool:
     """Whether a file of this path can be written below a folder, on every system, and not outside of it."""
-    return 0 < len(path) <= _MAX_PATH_CHARS and all(map(_is_safe_name, path.split("/")))
+    return 0 < len(path) <= _MAX_PATH_CHARS and all(map(is_safe_name, path.split("/")))
 
 
-def _is_safe_name(name: str) -> bool:
+def is_safe_name(name: str) -> bool:
+    """Whether every system takes this as the name of one file or folder, and means nothing else by it."""
     if not name or not name.isprintable() or name.startswith("~") or name[-1] in ". " or name[0] == " ":
         return False
     if _NOT_ON_WINDOWS.search(name) or _RESERVED_ON_WINDOWS.fullmatch(name):

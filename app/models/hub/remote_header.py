@@ -12,6 +12,7 @@ import httpx2
 from app.errors import Cancelled, KnownError
 from app.models.downloads.answers import file_url
 from app.models.gguf import GgufHeader, ModelFileError, check_loadable, read_header_from
+from app.models.gguf_parser import MAX_HEADER_BYTES
 from app.models.hub.network import Network
 from app.models.hub.refusals import refused
 from app.models.hub.repository import RemoteFile, RemoteModel
@@ -19,6 +20,8 @@ from app.models.pairing import Verdict, compare
 from app.models.text import printable
 
 FIRST_PIECE = 256 * 1024
+MAX_FETCHED = 2 * MAX_HEADER_BYTES
+"""Of one model: a split one may have a thousand parts, each with a header."""
 LARGEST_PIECE = 1024 * 1024
 """Most that can be fetched in vain; small headers are fetched in smaller pieces."""
 
@@ -58,11 +61,16 @@ class _Remote:
         self._network = network
         self._files = {file.path: file for file in model.files}
         self._stopped = stopped
+        self._fetched = 0
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[tuple[_Pieces, int]]:
         file = self._files[path.as_posix()]
-        yield _Pieces(self._network, file, self._stopped), file.size
+        if self._fetched > MAX_FETCHED:
+            raise ModelFileError(path, "is damaged: the headers of its parts are too large.")
+        pieces = _Pieces(self._network, file, self._stopped)
+        yield pieces, file.size
+        self._fetched += pieces.position
 
     def has(self, path: Path) -> bool:
         return path.as_posix() in self._files
@@ -75,20 +83,21 @@ class _Pieces:
         self._network = network
         self._file = file
         self._stopped = stopped
-        self._position = 0
+        self.position = 0
+        """Bytes that were fetched."""
 
     def read(self, size: int) -> bytes:
         # No more than there is already, so that at most twice the header is fetched.
-        piece = min(max(FIRST_PIECE, self._position), LARGEST_PIECE)
-        data = self._fetch(min(size, piece, self._file.size - self._position))
-        self._position += len(data)
+        piece = min(max(FIRST_PIECE, self.position), LARGEST_PIECE)
+        data = self._fetch(min(size, piece, self._file.size - self.position))
+        self.position += len(data)
         return data
 
     def _fetch(self, size: int) -> bytes:
         if size <= 0:
             return b""
         endpoint = self._network.endpoint
-        headers = {"Range": f"bytes={self._position}-{self._position + size - 1}"}
+        headers = {"Range": f"bytes={self.position}-{self.position + size - 1}"}
         url = file_url(endpoint, self._file)
         with self._network.stream(url, purpose="model header", headers=headers) as response:
             self._check(response, endpoint)
@@ -114,7 +123,7 @@ class _Pieces:
                 f"{host} does not send parts of files, so models cannot be checked before they are downloaded."
             )
         start, _, total = response.headers.get("Content-Range", "").partition("/")
-        if not start.startswith(f"bytes {self._position}-") or total != str(self._file.size):
+        if not start.startswith(f"bytes {self.position}-") or total != str(self._file.size):
             raise self._other_size()
 
     def _other_size(self) -> ModelFileError:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +18,7 @@ import msgspec
 import pytest
 
 from app.errors import Cancelled, KnownError
+from app.models.downloads import part
 from app.models.downloads.control import Control
 from app.models.downloads.failures import Backoff, DiskFullError
 from app.models.downloads.part import discard
@@ -501,6 +504,25 @@ def test_a_disk_that_fills_up(fetching: Fetching, small_disk: Path, monkeypatch:
     fetching.transfer().run()
     assert is_complete(fetching)
     assert [request.start for request in fetching.hub.bodies(FILE)] == [0, there]
+
+
+def test_a_disk_that_fails_while_it_writes(fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system tells once; what was lost then is not called complete."""
+    calls: list[int] = []
+
+    def sync(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        os.fsync(descriptor)
+
+    monkeypatch.setattr(part, "_sync", sync)
+    monkeypatch.setattr(part, "SYNC_BYTES", MIB)
+    with pytest.raises(KnownError, match="cannot be written"):
+        fetching.transfer().run()
+    assert not fetching.destination.exists() and fetching.part.stat().st_size == 0
+    fetching.transfer().run()
+    assert is_complete(fetching)
 
 
 def test_a_file_too_large_for_the_file_system(fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> None:

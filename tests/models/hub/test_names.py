@@ -31,6 +31,7 @@ def test_ordinary_paths(path: str) -> None:
         "C:/model.gguf",
         "model.gguf:stream",
         "NUL.gguf",
+        "nul .gguf",
         "com1",
         "aux/model.gguf",
         "model.gguf.",

@@ -9,6 +9,7 @@ import pytest
 
 from app.errors import Cancelled, KnownError
 from app.models.gguf import GgufHeader, ModelFileError, read_header
+from app.models.hub import remote_header
 from app.models.hub.errors import GatedError, NotFoundError
 from app.models.hub.grouping import group
 from app.models.hub.network import Network, NetworkSettings, RefusedError, UnreachableError
@@ -54,6 +55,18 @@ def test_a_large_vocabulary_costs_little_more_than_the_header(
     assert fetched < path.stat().st_size / 3
     assert sum(entry.received for entry in network.traffic()) <= fetched
     assert {entry.purpose for entry in network.traffic()} == {"model header"}
+
+
+def test_a_thousand_parts_cannot_bring_a_header_each(
+    tmp_path: Path, server: HubServer, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_model(tmp_path / "model.gguf", max_tensors_per_file=4)
+    model = hosted(server, *sorted(tmp_path.glob("model-*.gguf")))
+    assert len(model.files) > 2
+    read_remote_header(network, model)
+    monkeypatch.setattr(remote_header, "MAX_FETCHED", 100)
+    with pytest.raises(ModelFileError, match="the headers of its parts are too large"):
+        read_remote_header(network, model)
 
 
 def test_a_small_header_takes_one_small_piece(tmp_path: Path, server: HubServer, network: Network) -> None:
