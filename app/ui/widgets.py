@@ -7,7 +7,7 @@ import textwrap
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont
-from PySide6.QtWidgets import QLabel, QLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.ui import theme
 from app.ui.theme import SPACING
@@ -55,6 +55,15 @@ def stacked(*widgets: QWidget) -> QWidget:
     for widget in widgets:
         column.addWidget(widget)
     return result
+
+
+def scrolling(content: QWidget) -> QScrollArea:
+    """``content`` in an area without a frame that scrolls where there is no room."""
+    area = QScrollArea()
+    area.setWidgetResizable(True)
+    area.setFrameShape(QFrame.Shape.NoFrame)
+    area.setWidget(content)
+    return area
 
 
 def small_button(text: str) -> QPushButton:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtCore import QObject, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QMessageBox
 
 from app.errors import KnownError
 from app.models.downloads.item import Item, ItemProgress, ItemState
@@ -15,6 +14,7 @@ from app.models.downloads.queue import DownloadQueue
 from app.models.text import printable, size_text
 from app.settings import Pair
 from app.ui.models.downloads_tab import DownloadsTab
+from app.ui.questions import ask, warn
 
 REFRESH_MS = 250
 _HELD = "The models folder is being moved. Start downloads again when that is done."
@@ -163,10 +163,7 @@ class DownloadsDesk(QObject):
         self.refresh()
 
     def _warn(self, text: str) -> None:
-        box = QMessageBox(QMessageBox.Icon.Warning, "Downloads", text, parent=self._tab)
-        box.setTextFormat(Qt.TextFormat.PlainText)
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.open()
+        warn(self._tab, "Downloads", text)
 
     @Slot(str)
     def _on_open(self, item_id: str) -> None:
@@ -179,16 +176,10 @@ class DownloadsDesk(QObject):
         progress = next((one for one in self.progress() if one.item.id == item_id), None)
         if progress is None:
             return
-        box = QMessageBox(
-            QMessageBox.Icon.Question,
-            "Discard download",
-            f"Discard {printable(progress.item.title, 120)}? The {size_text(progress.done)} that have arrived are "
-            "deleted.",
-            QMessageBox.StandardButton.Cancel,
+        title, arrived = printable(progress.item.title, 120), size_text(progress.done)
+        ask(
             self._tab,
+            "Discard download",
+            f"Discard {title}? The {arrived} that have arrived are deleted.",
+            lossy={"Discard": lambda: self._change(lambda queue: queue.discard(item_id))},
         )
-        box.setTextFormat(Qt.TextFormat.PlainText)
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        discard = box.addButton("Discard", QMessageBox.ButtonRole.DestructiveRole)
-        discard.clicked.connect(lambda: self._change(lambda queue: queue.discard(item_id)))
-        box.open()

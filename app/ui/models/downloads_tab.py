@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.models.downloads import wording
 from app.models.downloads.item import ItemProgress, ItemState
 from app.models.text import printable
 from app.ui import theme
 from app.ui.theme import SPACING
-from app.ui.widgets import label, small_button
+from app.ui.widgets import label, scrolling, small_button
 
 _STEPS = 1000
 _CAN_PAUSE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
@@ -100,10 +100,7 @@ class DownloadsTab(QWidget):
         column.addWidget(self._empty)
         column.addLayout(self._column)
         column.addStretch(1)
-        area = QScrollArea()
-        area.setWidgetResizable(True)
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setWidget(inside)
+        area = scrolling(inside)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(area)

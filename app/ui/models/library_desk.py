@@ -8,8 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Qt, Signal, Slot
-from PySide6.QtWidgets import QMessageBox
+from PySide6.QtCore import QObject, Signal, Slot
 
 from app.errors import KnownError
 from app.models.ranking import RankedDraft
@@ -20,6 +19,7 @@ from app.ui.models.library_access import LibraryAccess, models_folder
 from app.ui.models.library_list import LibraryRow
 from app.ui.models.library_tab import LibraryTab
 from app.ui.models.reveal import reveal
+from app.ui.questions import ask
 
 _SHA_WRONG = (
     "The checksum is wrong: the file is not what was downloaded. Delete it and download it again; do not load it."
@@ -185,21 +185,13 @@ class LibraryDesk(QObject):
             self._page.show_status("This model is loaded. Open another one first, then delete it.", "warning")
             return
         freed = size_text(self._access.would_free(entry))
-        question = QMessageBox(
-            QMessageBox.Icon.Question,
+        done = partial(self._on_deleted, entry.title)
+        ask(
+            self._tab,
             "Delete model",
             f"Delete {printable(entry.title, 120)}? This frees {freed} and cannot be undone.",
-            QMessageBox.StandardButton.Cancel,
-            self._tab,
+            lossy={"Delete": lambda: self._access.delete(entry, done, self._on_delete_failed)},
         )
-        question.setTextFormat(Qt.TextFormat.PlainText)
-        delete = question.addButton("Delete", QMessageBox.ButtonRole.DestructiveRole)
-        question.setDefaultButton(QMessageBox.StandardButton.Cancel)
-        question.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        delete.clicked.connect(
-            lambda: self._access.delete(entry, partial(self._on_deleted, entry.title), self._on_delete_failed)
-        )
-        question.open()
 
     def _on_deleted(self, title: str, freed: int) -> None:
         self._deleted = f"{printable(title, 120)} is deleted; {size_text(freed)} are free again."

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
-    QFrame,
     QGridLayout,
     QHBoxLayout,
     QMenu,
     QProgressBar,
     QPushButton,
-    QScrollArea,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
@@ -22,7 +20,7 @@ from PySide6.QtWidgets import (
 
 from app.ui import theme
 from app.ui.theme import SPACING
-from app.ui.widgets import clear_layout, label, plain_tooltip, small_button
+from app.ui.widgets import clear_layout, label, plain_tooltip, scrolling, small_button
 
 _NOTHING = "Choose a model to see what it is and which drafts fit it."
 _ROWS_AT_ONCE = 3
@@ -210,11 +208,8 @@ class ModelPage(QWidget):
         outer.setContentsMargins(4 * SPACING, 4 * SPACING, 4 * SPACING, 4 * SPACING)
         outer.addWidget(self._nothing, 0, Qt.AlignmentFlag.AlignTop)
         outer.addWidget(self._inside)
-        area = QScrollArea()
-        area.setWidgetResizable(True)
-        area.setFrameShape(QFrame.Shape.NoFrame)
+        area = scrolling(body)
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setWidget(body)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(area)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.models.text import size_text
 from app.ui import theme
 from app.ui.models.fit_badge import FitBadge
 from app.ui.theme import SPACING
-from app.ui.widgets import clear_layout, label, small_button
+from app.ui.widgets import clear_layout, label, scrolling, small_button
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,7 @@ class RecommendedTab(QWidget):
         column.addLayout(self._cards)
         column.addWidget(search, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(1)
-        area = QScrollArea()
-        area.setWidgetResizable(True)
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setWidget(inside)
+        area = scrolling(inside)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(area)

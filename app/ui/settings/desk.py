@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
-from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
+from PySide6.QtWidgets import QApplication, QWidget
 
 from app.errors import KnownError
 from app.models.hub.tokens import Kept
@@ -18,6 +18,7 @@ from app.ui.models.hub_access import HubAccess
 from app.ui.models.library_access import LibraryAccess, models_folder
 from app.ui.models.reveal import reveal
 from app.ui.models.token_dialog import TokenDialog
+from app.ui.questions import ask
 from app.ui.settings.models_page import FoundFolder
 from app.ui.settings.network_page import NetworkChoice, TrafficRow
 from app.ui.settings.window import SettingsWindow
@@ -142,21 +143,14 @@ class SettingsDesk(QObject):
             self._use_folder(new)
 
     def _ask_whether_to_move(self, old: Path, new: Path) -> None:
-        box = QMessageBox(
-            QMessageBox.Icon.Question,
+        ask(
+            self._window,
             "Models folder",
             f"There are models in {printable(str(old), 200)}. Move them to the new folder? If they stay, they are no "
             "longer in the library unless you add the old folder to it.",
-            QMessageBox.StandardButton.Cancel,
-            self._window,
+            safe={"Move them": lambda: self._move(new)},
+            lossy={"Leave them there": lambda: self._use_folder(new)},
         )
-        box.setTextFormat(Qt.TextFormat.PlainText)
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        move = box.addButton("Move them", QMessageBox.ButtonRole.AcceptRole)
-        leave = box.addButton("Leave them there", QMessageBox.ButtonRole.DestructiveRole)
-        move.clicked.connect(lambda: self._move(new))
-        leave.clicked.connect(lambda: self._use_folder(new))
-        box.open()
 
     def _move(self, new: Path) -> None:
         self._moving = models_folder(self._values), new

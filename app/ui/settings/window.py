@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QFrame, QScrollArea, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QTabWidget, QVBoxLayout, QWidget
 
 from app.ui import icons, theme
 from app.ui.settings.models_page import ModelsPage
 from app.ui.settings.network_page import NetworkPage
+from app.ui.widgets import scrolling
 
 FIRST_SIZE = QSize(640, 720)
 MINIMUM_SIZE = QSize(440, 360)
@@ -36,10 +37,7 @@ class SettingsWindow(QWidget):
         self._tabs.tabBar().setDrawBase(False)
         self._tabs.tabBar().setAccessibleName("Settings")
         for page, title in ((self.models, "Models"), (self.network, "Network")):
-            area = QScrollArea()
-            area.setWidgetResizable(True)
-            area.setFrameShape(QFrame.Shape.NoFrame)
-            area.setWidget(page)
+            area = scrolling(page)
             self._tabs.addTab(area, title)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
