@@ -72,10 +72,10 @@ class DownloadQueue:
         self._process_lock = _only_one(data_folder)
         try:
             saved, self.notice = read_queue(self._file)
+            self._entries = {one.item.id: Entry.restored(one) for one in saved}
         except BaseException:
             self._process_lock.release()
             raise
-        self._entries = {one.item.id: Entry.restored(one) for one in saved}
         self._leaving: list[Entry] = []
         """Off the queue, but some of their transfers have not stopped yet."""
         self._start_some()
