@@ -16,7 +16,7 @@ import pytest
 from app.errors import KnownError
 from app.models.downloads.failures import Backoff
 from app.models.downloads.item import Item, ItemState
-from app.models.downloads.queue_file import FILE_NAME, SavedItem
+from app.models.downloads.queue_file import FILE_NAME, SavedItem, write_queue
 from app.models.hub.network import Network
 from tests.models.downloads.fetching import MIB
 from tests.models.downloads.watched import Watched
@@ -338,3 +338,15 @@ def test_discarding_leaves_what_another_item_has_in_common(
     watched.queue.resume("other")
     watched.wait_for("other", ItemState.DONE)
     assert [request.start for request in hub.bodies(DRAFT)] == [0, MIB // 2]
+
+
+def test_an_unsafe_name_in_the_file_leaves_no_lock(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path) -> None:
+    evil = msgspec.structs.replace(hub.remote_file("maker/pair", NOTES), path="../../evil.gguf")
+    saved = SavedItem(item=Item(id="evil", title="", target=(evil,)), folder=str(tmp_path), state=ItemState.PAUSED)
+    file = tmp_path / "data" / FILE_NAME
+    write_queue(file, [saved])
+    with pytest.raises(KnownError, match="no safe file name") as caught:
+        opens()
+    file.unlink()
+    opens().queue.add(pair)
+    assert caught.value.__traceback__ is not None  # the failed queue is not collected yet
