@@ -95,8 +95,7 @@ def test_cancel_keeps_what_arrived_and_discard_deletes_it(rooms: Rooms, content:
     assert part.exists()
     button(tab, "Discard").click()
     button(question(tab), "Discard").click()
-    rooms.until(lambda: not part.exists())
-    assert not list(rooms.models.rglob("*.part*"))
+    rooms.until(lambda: not list(rooms.models.rglob("*.part*")))
     assert texts(tab)[0].startswith("No downloads.")
 
 
