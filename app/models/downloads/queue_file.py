@@ -60,6 +60,17 @@ def read_queue(path: Path) -> tuple[list[SavedItem], str | None]:
     )
 
 
+def has_work(path: Path) -> bool:
+    """Whether anything of a queue goes on at the next start; also true of a file that cannot be understood."""
+    try:
+        content = msgspec.json.decode(path.read_bytes(), type=_File)
+    except FileNotFoundError:
+        return False
+    except (OSError, msgspec.MsgspecError, RecursionError):
+        return True
+    return any(saved.state not in _STOPPED for saved in content.items)
+
+
 def write_queue(path: Path, items: list[SavedItem]) -> None:
     """Keep the items. Raises `OSError`."""
     write_whole(path, msgspec.json.format(msgspec.json.encode(_File(_VERSION, items)), indent=1))

@@ -9,14 +9,13 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from app import paths
 from app.engine.protocol import PairLoaded
+from app.models.downloads.queue_file import FILE_NAME, has_work
 from app.models.machine import Machine
 from app.settings import SettingsFile
 
 if TYPE_CHECKING:
     from app.ui.models.desk import ModelsDesk
     from app.ui.models.library_access import LibraryAccess
-
-QUEUE_NAME = "downloads.json"
 
 
 class ModelsDoor(QObject):
@@ -68,10 +67,17 @@ class ModelsDoor(QObject):
             desk.needs_user.connect(self.needs_user)
         return self._desk
 
+    def has_downloads(self) -> bool:
+        """Whether downloads of the last time go on; then what they need is imported. For another thread."""
+        if not has_work(paths.data_dir() / FILE_NAME):
+            return False
+        import app.ui.models.desk  # noqa: F401
+
+        return True
+
     def go_on_downloading(self) -> None:
-        """Take up the downloads of the last time, if there are any."""
-        if (paths.data_dir() / QUEUE_NAME).exists():
-            self.desk()
+        """Take up the downloads of the last time."""
+        self.desk()
 
     @Slot()
     def show_library(self) -> None:

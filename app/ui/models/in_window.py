@@ -164,10 +164,14 @@ class ModelsInWindow(QObject):
 
     @Slot()
     def _on_quiet(self) -> None:
-        self.door.go_on_downloading()
+        self._bell.when_done(self._pool.submit(self.door.has_downloads), self._on_downloads_known)
         files = self._keeper.files()
         if not self._values.guide_kept and files is not None and is_guide(files.target):
             self._bell.when_done(self._pool.submit(self._propose), self._show_proposal)
+
+    def _on_downloads_known(self, there_are: bool) -> None:
+        if there_are:
+            self.door.go_on_downloading()
 
     def _propose(self) -> CatalogPair | None:
         """The best pair for this machine, unless it was downloaded before."""

@@ -10,8 +10,11 @@ from pathlib import Path
 from pytestqt.qtbot import QtBot
 
 from app import paths
+from app.models.downloads.item import Item, ItemState
+from app.models.downloads.queue_file import FILE_NAME, SavedItem, write_queue
+from app.models.hub.repository import RemoteFile
 from app.settings import SettingsFile
-from app.ui.models.door import QUEUE_NAME, ModelsDoor
+from app.ui.models.door import ModelsDoor
 from app.ui.notify import Notifier
 from tests.ui.rooms import MACHINE, WAIT_MS
 
@@ -59,14 +62,23 @@ def test_the_signals_of_the_desk_come_through(qtbot: QtBot, user: Path, kept: ob
 
 
 def test_downloads_go_on_only_where_there_are_some(user: Path, kept: object) -> None:
-    door = make()
-    door.go_on_downloading()
+    door, file = make(), paths.data_dir() / FILE_NAME
+    assert not door.has_downloads()
+    write_queue(file, [saved(ItemState.DONE), saved(ItemState.PAUSED), saved(ItemState.FAILED)])
+    assert not door.has_downloads()
+    write_queue(file, [saved(ItemState.DONE), saved(ItemState.QUEUED)])
+    assert door.has_downloads()
+    file.write_text("broken")
+    assert door.has_downloads()  # there is something to tell
     assert not made(door)
-    paths.data_dir().mkdir(parents=True, exist_ok=True)
-    (paths.data_dir() / QUEUE_NAME).write_text('{"version": 1, "items": []}')
     door.go_on_downloading()
     assert made(door)
     door.close()
+
+
+def saved(state: ItemState) -> SavedItem:
+    file = RemoteFile(repository="owner/name", commit="c" * 40, path="a.gguf", size=1, sha256="a" * 64)
+    return SavedItem(item=Item(id=state.value, title="A model", target=(file,)), folder="models", state=state)
 
 
 def made(door: ModelsDoor) -> bool:
