@@ -32,10 +32,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def guarded(connect: Callable[[socket.socket, Any], Any]) -> Callable[[socket.socket, Any], Any]:
         def call(self: socket.socket, address: Any) -> Any:
-            is_local = self.family not in (socket.AF_INET, socket.AF_INET6) or address[0] in (
-                "127.0.0.1",
-                "::1",
-                "localhost",
+            is_local = self.family not in (socket.AF_INET, socket.AF_INET6) or address[0].startswith(
+                ("127.", "::1", "localhost")
             )
             if not is_local:
                 raise AssertionError(f"a test tried to reach {address[0]}")

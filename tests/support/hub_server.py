@@ -26,6 +26,18 @@ from tests.support.hub_faults import PIECE, Fault, Faults
 from tests.support.hub_repository import HostedFile, HostedRepository
 
 WAIT_S = 30
+
+
+def _second_host() -> str:
+    """Another name of this machine. A system without /etc/hosts does not know ``localhost``."""
+    try:
+        socket.getaddrinfo("localhost", None, socket.AF_INET)
+    except OSError:
+        return "127.0.0.2"
+    return "localhost"
+
+
+CDN_HOST = _second_host()
 _PAGE = 1000
 _SEND = 4 * 1024 * 1024
 
@@ -101,7 +113,7 @@ class HubServer:
     @property
     def cdn_endpoint(self) -> str:
         """The same machine by another name: another host for who keeps a token from others."""
-        return f"{self._scheme}://localhost:{self._servers[1].server_port}"
+        return f"{self._scheme}://{CDN_HOST}:{self._servers[1].server_port}"
 
     @property
     def _scheme(self) -> str:
@@ -153,7 +165,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def __init__(self, hub: HubServer, host: Literal["hub", "cdn"]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__((CDN_HOST if host == "cdn" else "127.0.0.1", 0), _Handler)
         if hub.certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(hub.certificate)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import ipaddress
 import logging
 import math
 import os
@@ -37,7 +38,6 @@ MAX_API_ANSWER = 16_000_000
 """Bytes; the longest real ones, of repositories with thousands of files, have one million."""
 _MAX_REDIRECT = 1_000_000
 _CONNECT_S = 15.0
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 # httpx2 logs addresses, and those of a CDN are signed.
 logging.getLogger("httpx2").setLevel(logging.WARNING)
@@ -202,7 +202,7 @@ class Network:
         self.check_online()
         settings = self.settings
         endpoint = httpx2.URL(_endpoint_of(settings))
-        if request.url.scheme != "https" and not {request.url.host, endpoint.host} <= _LOOPBACK:
+        if request.url.scheme != "https" and not (_is_loopback(request.url.host) and _is_loopback(endpoint.host)):
             raise RefusedError(
                 f"{printable(request.url.host)} would be asked without encryption, which Slipstream does not do."
             )
@@ -270,9 +270,16 @@ def _endpoint_of(settings: NetworkSettings) -> str:
         url = httpx2.URL(text)
     except httpx2.InvalidURL:
         url = httpx2.URL()
-    if not url.host or not (url.scheme == "https" or (url.scheme == "http" and url.host in _LOOPBACK)):
+    if not url.host or not (url.scheme == "https" or (url.scheme == "http" and _is_loopback(url.host))):
         raise RefusedError(f"The hub's address {printable(text)} is not safe to use. It must begin with https://.")
     return text
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether this is the machine itself, so that nobody else can read what is sent."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

@@ -15,7 +15,7 @@ from app import __version__
 from app.models.hub.api import Hub
 from app.models.hub.network import Network, NetworkSettings, RefusedError, UnreachableError
 from tests.support.hub_faults import Fault
-from tests.support.hub_server import HubServer
+from tests.support.hub_server import CDN_HOST, HubServer
 
 FILE = "model-Q4_K_M.gguf"
 
@@ -148,7 +148,7 @@ def test_what_was_asked_is_listed(hub: HubServer) -> None:
         assert [model.id for model in one.hub_api().list_models(search="model")] == ["maker/model"]
     one.get(url(hub), purpose="download")
     newest, redirect, search = one.traffic()
-    assert (newest.host, newest.purpose, newest.received) == ("localhost", "download", 8000)
+    assert (newest.host, newest.purpose, newest.received) == (CDN_HOST, "download", 8000)
     assert (redirect.host, redirect.received) == ("127.0.0.1", 0)
     assert search.purpose == "search" and search.received > 100
 
@@ -204,7 +204,7 @@ def test_the_proxy_of_the_environment_is_used(hub: HubServer, monkeypatch: pytes
     finally:
         proxy.close()
     assert proxy.asked.startswith(f"GET {url(hub)} HTTP/1.1".encode()) and hub.requests == []
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
+    monkeypatch.setenv("NO_PROXY", f"127.0.0.1,{CDN_HOST}")
     assert network(hub).get(url(hub), purpose="download").content == b"weights " * 1000
 
 
@@ -237,10 +237,10 @@ def test_a_token_of_other_settings_is_not_sent(hub: HubServer) -> None:
 
 def test_what_was_not_answered_is_listed(hub: HubServer) -> None:
     one = network(hub, stall_s=0.2)
-    hub.faults.add(FILE, Fault(redirect="http://localhost:9/"), at="resolve")
+    hub.faults.add(FILE, Fault(redirect=f"http://{CDN_HOST}:9/"), at="resolve")
     with pytest.raises(UnreachableError):
         one.get(url(hub), purpose="download")
-    assert [(entry.host, entry.received) for entry in one.traffic()] == [("localhost", 0), ("127.0.0.1", 0)]
+    assert [(entry.host, entry.received) for entry in one.traffic()] == [(CDN_HOST, 0), ("127.0.0.1", 0)]
 
 
 @pytest.fixture
@@ -250,7 +250,14 @@ def certificate(tmp_path: Path) -> Path:
         pytest.skip("needs the openssl command")
     path = tmp_path / "own.pem"
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(path), "-out", str(path)]
+    names = [
+        "-addext",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:127.0.0.2",
+        "-keyout",
+        str(path),
+        "-out",
+        str(path),
+    ]
     subprocess.run([*command.split(), *names], check=True, capture_output=True)
     return path
 
