@@ -60,6 +60,7 @@ def test_without_such_limits_there_are_none(tmp_path: Path, text: str | None) ->
 
 def test_memory_of_its_own() -> None:
     before = private_bytes()
-    block = bytearray(b"x") * (64 * 1024 * 1024)  # so much never comes from what was freed before
-    assert private_bytes() - before > 32 * 1024 * 1024
+    # Linux counts a thread's page faults in batches of 64, and each may be for 2 MiB.
+    block = bytearray(b"x") * (320 * 1024 * 1024)
+    assert private_bytes() - before > 128 * 1024 * 1024
     assert block
