@@ -31,7 +31,7 @@ from app.ui.models.repository_page import RepositoryPage
 from tests.support.hub_server import HubServer
 
 D = TypeVar("D", bound=QDialog)
-WAIT_MS = 60_000
+WAIT_MS = 20_000
 GB = 1_000_000_000
 GPU = Device(name="CUDA0", description="Some GPU", total_bytes=8_600_000_000, free_bytes=7_600_000_000)
 MACHINE = Machine(memory_total=16 * GB, memory_free=11 * GB, devices=[GPU])

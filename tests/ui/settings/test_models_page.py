@@ -109,7 +109,7 @@ def test_an_unfinished_download_goes_on_where_it_was_moved_to(rooms: Rooms, page
     rooms.server.faults.add("some.gguf", Fault(stall_at=20_000))
     item = rooms.get(("owner/some", "some.gguf"))
     part = rooms.models / "owner" / "some" / "some.gguf.part"
-    rooms.until(part.exists)
+    rooms.until(lambda: part.exists() and part.stat().st_size > 0)  # else another request would get the stall
     rooms.desk.show_folders()
     choose(page, "Change the models folder", new)
     assert "Pause the downloads first: they are written to this folder." in texts(page)
