@@ -1,10 +1,12 @@
 # make run    set up what is missing, then open the window
 # make test   lint, types, import rules and all tests; no display, no network
+# make package    installers for this system, into dist/
 # SLIPSTREAM_BACKEND=cpu|cuda|metal|vulkan overrides the choice of the native build; PYTHON=… the interpreter.
 
 BIN := .venv/bin
+PYTHON ?= python3
 
-.PHONY: run test lint format setup setup-dev bench clean
+.PHONY: run test lint format setup setup-dev bench package clean
 
 run: setup
 	@$(BIN)/slipstream
@@ -31,5 +33,9 @@ setup-dev:
 bench: setup-dev
 	$(BIN)/python -m tests.benchmarks
 
+package:
+	@scripts/setup package
+	@PYTHONPATH=packaging $(PYTHON) -m installer
+
 clean:
-	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
