@@ -33,9 +33,14 @@ def main() -> int:
 
 def _make() -> list[Path]:
     """Freeze, then make the system's packages; runs in the packaging environment, which has what these imports need."""
-    from installer import freeze, linux
+    from installer import appimage, freeze, linux, macos, windows
 
-    return _with_checksums(linux.make(freeze.freeze(), places.DIST))
+    frozen = freeze.freeze()
+    if sys.platform == "win32":
+        return _with_checksums(windows.make(frozen, places.DIST))
+    if sys.platform == "darwin":
+        return _with_checksums(macos.make(frozen, places.DIST))
+    return _with_checksums([*linux.make(frozen, places.DIST), *appimage.make(frozen, places.DIST)])
 
 
 def _with_checksums(packages: list[Path]) -> list[Path]:

@@ -11,57 +11,55 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from app.errors import KnownError
-from installer import names
-from installer.running import program, run
+from installer import linux, places
 
-ID = "app.slipstream.Slipstream"
 RUNTIME = "APPIMAGE_RUNTIME"
 _MAGIC = b"AI\x02"
 _MAGIC_OFFSET = 8
 """In an ELF header's padding; it tells a type 2 AppImage from any other program."""
 
 
-def make(bundle: Path, share: Path, dist: Path, version: str, variant: str) -> list[Path]:
-    """The AppImage made of ``bundle`` and of ``share`` (desktop entry, metainfo, icons); none without a runtime.
+def make(bundle: Path, dist: Path) -> list[Path]:
+    """The AppImage made of ``bundle``; none without a runtime.
 
-    Raises `KnownError` if the runtime is something else, or mksquashfs is missing or fails.
+    Ends with a sentence if the runtime is something else or mksquashfs is missing.
     """
     runtime = os.environ.get(RUNTIME, "")
     if not runtime:
-        print(f"No AppImage is made: {RUNTIME} names no runtime (see packaging/README.md).")
+        places.say(f"no AppImage is made: {RUNTIME} names no runtime (packaging/README.md)")
         return []
-    image = dist / f"slipstream-{version}-linux-{names.machine()}{names.suffix(variant)}.AppImage"
+    image = dist / f"slipstream-{places.version()}-linux-{places.machine()}{places.suffix()}.AppImage"
+    places.say(f"packing {image.name}")
     with tempfile.TemporaryDirectory() as folder:
         app_dir = Path(folder) / "AppDir"
-        lay_out(app_dir, bundle, share)
+        lay_out(app_dir, bundle)
         squash(app_dir, Path(folder) / "image")
         join(Path(runtime), Path(folder) / "image", image)
     return [image]
 
 
-def lay_out(app_dir: Path, bundle: Path, share: Path) -> None:
+def lay_out(app_dir: Path, bundle: Path) -> None:
     """Make an AppDir: what a .deb puts under /usr, and at the top what AppImage looks for."""
+    name = places.application_id()
     program_folder = app_dir / "usr" / "lib" / "slipstream"
     shutil.copytree(bundle, program_folder, symlinks=True)
-    shutil.copytree(share, app_dir / "usr" / "share", symlinks=True)
+    linux.write_shared(app_dir / "usr" / "share")
     commands = app_dir / "usr" / "bin"
     commands.mkdir()
     (commands / "slipstream").symlink_to("../lib/slipstream/slipstream")
     (app_dir / "AppRun").symlink_to("usr/lib/slipstream/slipstream")
-    (app_dir / f"{ID}.desktop").symlink_to(f"usr/share/applications/{ID}.desktop")
+    (app_dir / f"{name}.desktop").symlink_to(f"usr/share/applications/{name}.desktop")
     icons = Path("usr/share/icons/hicolor")
-    (app_dir / f"{ID}.svg").symlink_to(icons / "scalable" / "apps" / f"{ID}.svg")
-    (app_dir / ".DirIcon").symlink_to(icons / "256x256" / "apps" / f"{ID}.png")
-    for link in (path for path in app_dir.iterdir() if path.is_symlink()):
-        if not link.exists():
-            raise KnownError(f"The AppImage would lack {link.readlink()}; the desktop files are not complete.")
+    (app_dir / f"{name}.svg").symlink_to(icons / "scalable" / "apps" / f"{name}.svg")
+    (app_dir / ".DirIcon").symlink_to(icons / "256x256" / "apps" / f"{name}.png")
 
 
 def squash(app_dir: Path, image: Path) -> None:
-    """Pack an AppDir. The same files give the same image (squashfs-tools heed SOURCE_DATE_EPOCH)."""
-    packer = program("mksquashfs", "Install squashfs-tools.")
-    run([packer, app_dir, image, "-root-owned", "-noappend", "-quiet", "-no-progress", *_COMPRESSION])
+    """Pack an AppDir. The same files of the same commit give the same image."""
+    if shutil.which("mksquashfs") is None:
+        raise SystemExit("mksquashfs is missing. Install squashfs-tools, then try again.")
+    command = ["mksquashfs", str(app_dir), str(image), "-root-owned", "-noappend", "-quiet", "-no-progress"]
+    places.run([*command, *_COMPRESSION], SOURCE_DATE_EPOCH=str(places.commit_time()))
 
 
 _COMPRESSION = ("-comp", "zstd", "-Xcompression-level", "19", "-b", "256K")
@@ -69,13 +67,13 @@ _COMPRESSION = ("-comp", "zstd", "-Xcompression-level", "19", "-b", "256K")
 
 
 def join(runtime: Path, image: Path, result: Path) -> None:
-    """Put the image behind the runtime. Raises `KnownError` if that is no type 2 runtime."""
+    """Put the image behind the runtime. Ends with a sentence if that is no type 2 runtime."""
     try:
         content = runtime.read_bytes()
     except OSError as error:
-        raise KnownError(f"{RUNTIME} names {runtime}, which cannot be read: {error.strerror}.") from error
+        raise SystemExit(f"{RUNTIME} names {runtime}, which cannot be read: {error.strerror}.") from error
     if not content.startswith(b"\x7fELF") or not content.startswith(_MAGIC, _MAGIC_OFFSET):
-        raise KnownError(f"{RUNTIME} names {runtime}, which is no type 2 runtime of AppImage.")
+        raise SystemExit(f"{RUNTIME} names {runtime}, which is no type 2 runtime of AppImage.")
     result.parent.mkdir(parents=True, exist_ok=True)
     with result.open("wb") as file, image.open("rb") as packed:
         file.write(content)

@@ -14,8 +14,10 @@ from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QRectF
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtSvg import QSvgRenderer
 
-NAME = "app.slipstream.Slipstream"
-SVG = Path(__file__).resolve().parents[2] / "resources" / "icons" / "slipstream.svg"
+from installer import places
+
+NAME = places.application_id()
+SVG = places.ROOT / "resources" / "icons" / "slipstream.svg"
 
 HICOLOR_SIZES = (16, 24, 32, 48, 64, 128, 256, 512)
 ICO_SIZES = (16, 20, 24, 32, 40, 48, 64, 128, 256)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-BUNDLE_ID = "app.slipstream.Slipstream"
+from installer import places
+
 MINIMUM_MACOS = "13.0"
 """What PySide6's wheel asks for; llama.cpp is built for it too (``CMAKE_OSX_DEPLOYMENT_TARGET``)."""
 
@@ -12,10 +13,11 @@ GGUF_TYPE = "org.ggml.gguf"
 """Imported, not exported: the file type is not ours, and another app may declare it as well."""
 
 
-def info_plist(version: str) -> dict[str, Any]:
+def info_plist() -> dict[str, Any]:
     """The keys beyond those that PyInstaller sets itself."""
+    version = places.version()
     return {
-        "CFBundleIdentifier": BUNDLE_ID,
+        "CFBundleIdentifier": places.application_id(),
         "CFBundleName": "Slipstream",
         "CFBundleDisplayName": "Slipstream",
         "CFBundleShortVersionString": version,

@@ -15,26 +15,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.errors import KnownError
-from installer import names
-from installer.running import run
+from installer import places
+from installer.places import run
 
-ENTITLEMENTS = Path(__file__).resolve().parents[1] / "macos" / "entitlements.plist"
+ENTITLEMENTS = places.PACKAGING / "macos" / "entitlements.plist"
 _MACH_O = {bytes.fromhex(magic) for magic in ("feedface", "feedfacf", "cefaedfe", "cffaedfe", "cafebabe", "cafebabf")}
 _AD_HOC = "-"
 
 
-def make(app: Path, dist: Path, version: str, variant: str) -> list[Path]:
-    """The disk image made of ``app``. Raises `KnownError` if signing, Apple's check or a tool fails."""
+def make(app: Path, dist: Path) -> list[Path]:
+    """The disk image made of ``app``. Raises `CalledProcessError` if signing, Apple's check or a tool fails."""
     notary = Notary.from_environment()
-    image = dist / f"slipstream-{version}-macos-{names.machine()}{names.suffix(variant)}.dmg"
+    image = dist / f"slipstream-{places.version()}-macos-{places.machine()}{places.suffix()}.dmg"
     identity = os.environ.get("SLIPSTREAM_APPLE_IDENTITY", "")
     sign_app(app, identity or _AD_HOC)
     if identity and notary:
         notary.check_app(app)
+    places.say(f"packing {image.name}")
     _make_image(app, image)
     if identity:
-        run(["codesign", "--force", "--timestamp", "--sign", identity, image])
+        run(["codesign", "--force", "--timestamp", "--sign", identity, str(image)])
         if notary:
             notary.check(image)
     return [image]
@@ -48,17 +48,17 @@ def sign_app(app: Path, identity: str) -> None:
     for path in inside_out(app):
         run(sign_command(path, identity))
     run(sign_command(app, identity))
-    run(["codesign", "--verify", "--strict", "--deep", "--verbose=1", app])
+    run(["codesign", "--verify", "--strict", "--deep", "--verbose=1", str(app)])
 
 
-def sign_command(path: Path, identity: str) -> list[str | Path]:
+def sign_command(path: Path, identity: str) -> list[str]:
     """How one file or bundle is signed. Only what is started gets entitlements; ad hoc there is no hardened runtime,
     which would refuse libraries that no team has signed."""
     hardened = identity != _AD_HOC
     options = ["--options", "runtime", "--timestamp"] if hardened else ["--timestamp=none"]
     if hardened and (path.suffix == ".app" or path.parent.name == "MacOS"):
         options += ["--entitlements", str(ENTITLEMENTS)]
-    return ["codesign", "--force", "--sign", identity, *options, path]
+    return ["codesign", "--force", "--sign", identity, *options, str(path)]
 
 
 def inside_out(app: Path) -> list[Path]:
@@ -101,13 +101,13 @@ class Notary:
 
     @classmethod
     def from_environment(cls) -> Notary | None:
-        """None where no key is given. Raises `KnownError` if it is given by halves."""
+        """None where no key is given. Ends with a sentence if it is given by halves."""
         variables = [f"SLIPSTREAM_APPLE_API_{part}" for part in ("KEY", "KEY_ID", "ISSUER")]
         values = [os.environ.get(name, "") for name in variables]
         if not any(values):
             return None
         if not all(values):
-            raise KnownError(f"For notarisation all of these must be set: {', '.join(variables)}.")
+            raise SystemExit(f"For notarisation all of these must be set: {', '.join(variables)}.")
         return cls(*values)
 
     def check_app(self, app: Path) -> None:
@@ -115,18 +115,18 @@ class Notary:
         with tempfile.TemporaryDirectory() as folder:
             archive = Path(folder) / "Slipstream.zip"
             # It keeps the links in frameworks; a zip that follows them breaks the signature (PyInstaller issue 8927).
-            run(["ditto", "-c", "-k", "--keepParent", app, archive])
+            run(["ditto", "-c", "-k", "--keepParent", str(app), str(archive)])
             self._submit(archive)
-        run(["xcrun", "stapler", "staple", app])
+        run(["xcrun", "stapler", "staple", str(app)])
 
     def check(self, image: Path) -> None:
         """The same for a disk image."""
         self._submit(image)
-        run(["xcrun", "stapler", "staple", image])
+        run(["xcrun", "stapler", "staple", str(image)])
 
     def _submit(self, path: Path) -> None:
         access = ["--key", self.key, "--key-id", self.key_id, "--issuer", self.issuer]
-        run(["xcrun", "notarytool", "submit", path, *access, "--wait", "--timeout", "30m"])
+        run(["xcrun", "notarytool", "submit", str(path), *access, "--wait", "--timeout", "30m"])
 
 
 # ---------------------------------------------------------------- disk image
@@ -136,8 +136,8 @@ def _make_image(app: Path, image: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         stage = Path(folder) / "Slipstream"
         stage.mkdir()
-        run(["ditto", app, stage / app.name])
+        run(["ditto", str(app), str(stage / app.name)])
         (stage / "Applications").symlink_to("/Applications")
         image.parent.mkdir(parents=True, exist_ok=True)
         form = ["-volname", "Slipstream", "-fs", "HFS+", "-format", "UDZO"]
-        run(["hdiutil", "create", "-ov", *form, "-srcfolder", stage, image])
+        run(["hdiutil", "create", "-ov", *form, "-srcfolder", str(stage), str(image)])

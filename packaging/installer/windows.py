@@ -13,14 +13,11 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.errors import KnownError
-from installer import names
-from installer.running import program, run
+from installer import places
 
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "packaging" / "windows" / "slipstream.iss"
-ICON = ROOT / "build" / "package" / "icons" / "slipstream.ico"
-"""Written by ``python -m installer.icons build/package/icons`` before the app is frozen."""
+SCRIPT = places.PACKAGING / "windows" / "slipstream.iss"
+ICON = places.WORK / "icons" / "slipstream.ico"
+"""Drawn before the app is frozen, for its programs."""
 
 RUNTIME = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll", "vcomp140.dll")
 """The C++ and OpenMP runtime that llama.cpp is built against. Windows has no or an older one."""
@@ -28,18 +25,17 @@ RUNTIME = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll", "vcomp140.d
 SIGN_COMMAND = "SLIPSTREAM_SIGN_COMMAND"
 
 
-def make(bundle: Path, dist: Path, version: str, variant: str) -> list[Path]:
-    """The setup program made of ``bundle``. Raises `KnownError` if the runtime, Inno Setup or the icon is missing."""
-    if not ICON.is_file():
-        raise KnownError(f"{ICON} is missing; the icons are drawn before the setup program is made.")
+def make(bundle: Path, dist: Path) -> list[Path]:
+    """The setup program made of ``bundle``. Ends with a sentence if the runtime or Inno Setup is missing."""
     compiler = inno_setup()
     sign_command = os.environ.get(SIGN_COMMAND, "")
     copy_runtime(bundle, runtime_folders())
     if sign_command:
         for path in sorted(bundle.glob("*.exe")):
             _sign(path, sign_command)
-    setup = dist / f"slipstream-{version}-windows-{names.machine()}{names.suffix(variant)}-setup.exe"
-    run(compile_command(compiler, bundle, setup, version, sign_command))
+    setup = dist / f"slipstream-{places.version()}-windows-{places.machine()}{places.suffix()}-setup.exe"
+    places.say(f"packing {setup.name}")
+    places.run(compile_command(compiler, bundle, setup, sign_command))
     return [setup]
 
 
@@ -51,12 +47,12 @@ def copy_runtime(bundle: Path, folders: list[Path]) -> None:
 
     PyInstaller's start-up names this folder to Windows with SetDllDirectory, so that the libraries of
     ``_internal/llama_cpp/lib`` find it in every process of ours, whatever else is installed.
-    Raises `KnownError` if one is in none of the ``folders``.
+    Ends with a sentence if one is in none of the ``folders``.
     """
     for name in RUNTIME:
         found = next((folder / name for folder in folders if (folder / name).is_file()), None)
         if found is None:
-            raise KnownError(
+            raise SystemExit(
                 f"{name} is missing from Visual Studio's redistributable files. "
                 "Install “MSVC C++ x64/x86 build tools” with the Visual Studio installer."
             )
@@ -88,35 +84,38 @@ def _version(folder: Path) -> list[int]:
 
 
 def inno_setup() -> Path:
-    """Inno Setup's compiler, on PATH or where it installs itself. Raises `KnownError` if there is none."""
+    """Inno Setup's compiler, on PATH or where it installs itself. Ends with a sentence if there is none."""
     for variable in ("ProgramFiles(x86)", "ProgramFiles", "LOCALAPPDATA"):
         folder = _program_files(variable)
         candidates = [folder / "Inno Setup 6" / "ISCC.exe", folder / "Programs" / "Inno Setup 6" / "ISCC.exe"]
         for candidate in candidates:
             if candidate.is_file():
                 return candidate
-    return program("ISCC", "Install Inno Setup 6.3 or newer from jrsoftware.org.")
+    found = shutil.which("ISCC")
+    if found is None:
+        raise SystemExit("Inno Setup is missing. Install version 6.3 or newer from jrsoftware.org, then try again.")
+    return Path(found)
 
 
-def compile_command(compiler: Path, bundle: Path, setup: Path, version: str, sign_command: str) -> list[str | Path]:
+def compile_command(compiler: Path, bundle: Path, setup: Path, sign_command: str) -> list[str]:
     """The call of Inno Setup that turns ``bundle`` into ``setup``."""
     defines = {
-        "Version": version,
+        "Version": places.version(),
         "Bundle": bundle.resolve(),
-        "License": ROOT / "LICENSE",
+        "License": places.ROOT / "LICENSE",
         "Icon": ICON,
         "Output": setup.parent.resolve(),
         "BaseName": setup.stem,
     }
     signing = ["/DSign", f"/Sslipstream={sign_command}"] if sign_command else []
-    return [compiler, "/Qp", *(f"/D{name}={value}" for name, value in defines.items()), *signing, SCRIPT]
+    return [str(compiler), "/Qp", *(f"/D{name}={value}" for name, value in defines.items()), *signing, str(SCRIPT)]
 
 
 def _sign(path: Path, command: str) -> None:
     # As one line, which is how Windows starts programs: the command is the user's own, quotation marks and all.
     line = command.replace("$f", f'"{path}"').replace("$q", '"')
     if subprocess.run(line, check=False).returncode:
-        raise KnownError(f"{path.name} could not be signed with {SIGN_COMMAND}; what it said is above.")
+        raise SystemExit(f"{path.name} could not be signed with {SIGN_COMMAND}; what it said is above.")
 
 
 def _program_files(variable: str) -> Path:

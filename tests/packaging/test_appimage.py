@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from installer import appimage, icons, names
+from installer import appimage, places
 
-from app.errors import KnownError
+from app import __version__
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="AppImages are Linux's")
 needs_squashfs = pytest.mark.skipif(
@@ -32,16 +32,6 @@ def bundle(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def share(tmp_path: Path) -> Path:
-    folder = tmp_path / "share"
-    icons.write_hicolor(icons.SVG, folder / "icons" / "hicolor")
-    entry = folder / "applications" / f"{appimage.ID}.desktop"
-    entry.parent.mkdir()
-    entry.write_text("[Desktop Entry]\nType=Application\nName=Slipstream\nExec=slipstream %f\n", encoding="utf-8")
-    return folder
-
-
-@pytest.fixture
 def runtime(tmp_path: Path) -> Path:
     """A real program with the mark of a type 2 runtime, where ELF has padding."""
     content = bytearray(Path("/bin/true").read_bytes())
@@ -51,14 +41,14 @@ def runtime(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_folder_has_what_appimage_looks_for(tmp_path: Path, bundle: Path, share: Path) -> None:
+def test_the_folder_has_what_appimage_looks_for(tmp_path: Path, bundle: Path) -> None:
     folder = tmp_path / "AppDir"
-    appimage.lay_out(folder, bundle, share)
+    appimage.lay_out(folder, bundle)
     assert sorted(path.name for path in folder.iterdir()) == [
         ".DirIcon",
         "AppRun",
-        f"{appimage.ID}.desktop",
-        f"{appimage.ID}.svg",
+        f"{places.application_id()}.desktop",
+        f"{places.application_id()}.svg",
         "usr",
     ]
     assert not [path for path in folder.rglob("*") if path.is_symlink() and path.readlink().is_absolute()]
@@ -68,17 +58,11 @@ def test_the_folder_has_what_appimage_looks_for(tmp_path: Path, bundle: Path, sh
         assert answer.stdout == "libggml.so\nlibggml.so.0\na file.gguf\n"
 
 
-def test_missing_desktop_files_are_named(tmp_path: Path, bundle: Path, share: Path) -> None:
-    shutil.rmtree(share / "icons")
-    with pytest.raises(KnownError, match=r"lack .*icons/hicolor"):
-        appimage.lay_out(tmp_path / "AppDir", bundle, share)
-
-
 def test_without_a_runtime_there_is_none(
-    tmp_path: Path, bundle: Path, share: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv(appimage.RUNTIME, raising=False)
-    assert appimage.make(bundle, share, tmp_path / "dist", "1.2.3", "cpu") == []
+    assert appimage.make(bundle, tmp_path / "dist") == []
     assert "APPIMAGE_RUNTIME" in capsys.readouterr().out
 
 
@@ -88,19 +72,19 @@ def test_what_is_no_runtime_is_refused(tmp_path: Path, content: bytes | None) ->
     image.write_bytes(b"image")
     if content is not None:
         wrong.write_bytes(content)
-    with pytest.raises(KnownError, match="APPIMAGE_RUNTIME"):
+    with pytest.raises(SystemExit, match="APPIMAGE_RUNTIME"):
         appimage.join(wrong, image, tmp_path / "result")
     assert not (tmp_path / "result").exists()
 
 
 @needs_squashfs
 def test_the_result_runs_and_carries_the_app(
-    tmp_path: Path, bundle: Path, share: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, bundle: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(appimage.RUNTIME, str(runtime))
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    (made,) = appimage.make(bundle, share, tmp_path / "dist", "1.2.3", "vulkan")
-    assert made.name == f"slipstream-1.2.3-linux-{names.machine()}-vulkan.AppImage"
+    monkeypatch.setenv("SLIPSTREAM_BACKEND", "vulkan")
+    (made,) = appimage.make(bundle, tmp_path / "dist")
+    assert made.name == f"slipstream-{__version__}-linux-{places.machine()}-vulkan.AppImage"
     assert subprocess.run([made], check=False).returncode == 0
     offset = runtime.stat().st_size
     assert made.read_bytes()[offset : offset + 4] == b"hsqs"
@@ -114,10 +98,10 @@ def test_the_result_runs_and_carries_the_app(
 
 @needs_squashfs
 def test_the_same_app_gives_the_same_file(
-    tmp_path: Path, bundle: Path, share: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, bundle: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(appimage.RUNTIME, str(runtime))
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    (first,) = appimage.make(bundle, share, tmp_path / "one", "1.2.3", "cpu")
-    (second,) = appimage.make(bundle, share, tmp_path / "two", "1.2.3", "cpu")
+    (first,) = appimage.make(bundle, tmp_path / "one")
+    (second,) = appimage.make(bundle, tmp_path / "two")
     assert first.read_bytes() == second.read_bytes()

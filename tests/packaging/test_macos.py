@@ -6,16 +6,15 @@ import plistlib
 from pathlib import Path
 
 import pytest
-from installer import info_plist, macos, names
+from installer import info_plist, macos
 
 from app import __version__
-from app.errors import KnownError
 
 MACH_O = bytes.fromhex("cffaedfe") + bytes(28)
 
 
 def test_info_survives_as_a_property_list() -> None:
-    info = plistlib.loads(plistlib.dumps(info_plist.info_plist(__version__)))
+    info = plistlib.loads(plistlib.dumps(info_plist.info_plist()))
     assert info["CFBundleIdentifier"] == "app.slipstream.Slipstream"
     assert info["CFBundleShortVersionString"] == info["CFBundleVersion"] == __version__
     assert info["LSMinimumSystemVersion"] == "13.0"
@@ -23,7 +22,7 @@ def test_info_survives_as_a_property_list() -> None:
 
 
 def test_gguf_can_be_opened_but_is_not_taken_over() -> None:
-    info = info_plist.info_plist("1.2.3")
+    info = info_plist.info_plist()
     (document,) = info["CFBundleDocumentTypes"]
     (declared,) = info["UTImportedTypeDeclarations"]
     assert document["LSHandlerRank"] == "Alternate"
@@ -91,13 +90,8 @@ def test_credentials_by_halves_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.delenv(f"SLIPSTREAM_APPLE_API_{part}", raising=False)
     assert macos.Notary.from_environment() is None
     monkeypatch.setenv("SLIPSTREAM_APPLE_API_KEY", "key.p8")
-    with pytest.raises(KnownError, match="SLIPSTREAM_APPLE_API_ISSUER"):
+    with pytest.raises(SystemExit, match="SLIPSTREAM_APPLE_API_ISSUER"):
         macos.Notary.from_environment()
     monkeypatch.setenv("SLIPSTREAM_APPLE_API_KEY_ID", "ID")
     monkeypatch.setenv("SLIPSTREAM_APPLE_API_ISSUER", "issuer")
     assert macos.Notary.from_environment() == macos.Notary("key.p8", "ID", "issuer")
-
-
-def test_names_of_files() -> None:
-    assert names.machine() in ("x86_64", "arm64") or names.machine()
-    assert [names.suffix(variant) for variant in ("cpu", "metal", "cuda", "vulkan")] == ["", "", "-cuda", "-vulkan"]
