@@ -46,7 +46,7 @@ def _make() -> list[Path]:
 def _with_checksums(packages: list[Path]) -> list[Path]:
     lines = [f"{hashlib.sha256(package.read_bytes()).hexdigest()}  {package.name}\n" for package in packages]
     file = places.DIST / "SHA256SUMS"
-    file.write_text("".join(lines), "utf-8")
+    file.write_text("".join(lines), "utf-8", newline="\n")  # sha256sum reads it, on any system
     return [*packages, file]
 
 
