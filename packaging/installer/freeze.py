@@ -6,7 +6,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from installer import icons, native, places
+from installer import icons, licences, native, places, sbom, windows
+from installer.bundle import Bundle
+from installer.inventory import take
 from installer.places import say
 
 
@@ -29,8 +31,11 @@ def freeze() -> Path:
     frozen = places.APP if on_macos else places.BUNDLE
     contents = frozen / ("Contents/Frameworks" if on_macos else "_internal")
     native.install(places.site_packages() / inside, contents / inside)
+    if sys.platform == "win32":
+        windows.copy_runtime(contents, windows.runtime_folders())
     _strip()
     _drop_dangling_links(frozen)
+    _write_documents(frozen)
     return frozen
 
 
@@ -46,3 +51,18 @@ def _drop_dangling_links(frozen: Path) -> None:
     for file in frozen.rglob("*"):
         if file.is_symlink() and not file.exists():
             file.unlink()
+
+
+def _write_documents(frozen: Path) -> None:
+    """Licences and SBOM of what is inside; raises `Unclear` for what nobody knows."""
+    bundle = Bundle(
+        folder=frozen,
+        site_packages=places.site_packages(),
+        work=places.WORK / "pyinstaller" / "slipstream",
+        llama_source=native.source(),
+        version=places.version(),
+        commit_time=places.commit_time(),
+    )
+    inventory = take(bundle)
+    licences.write(bundle, inventory)
+    sbom.write(bundle, bundle.sbom, inventory)

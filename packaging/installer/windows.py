@@ -1,4 +1,4 @@
-"""The setup program for Windows: Microsoft's runtime put into the bundle, then Inno Setup.
+"""For Windows: Microsoft's runtime put into the frozen app, and the setup program, made with Inno Setup.
 
 ``SLIPSTREAM_SIGN_COMMAND`` signs the programs and the setup program: a command line in which ``$f`` stands for the file
 and ``$q`` for a quotation mark (Inno Setup's own way of writing it), for example
@@ -20,16 +20,15 @@ ICON = places.WORK / "icons" / "slipstream.ico"
 """Drawn before the app is frozen, for its programs."""
 
 RUNTIME = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll", "vcomp140.dll")
-"""The C++ and OpenMP runtime that llama.cpp is built against. Windows has no or an older one."""
+"""The C++ and OpenMP runtime that llama.cpp is built against. Windows has none, or an older one."""
 
 SIGN_COMMAND = "SLIPSTREAM_SIGN_COMMAND"
 
 
 def make(bundle: Path, dist: Path) -> list[Path]:
-    """The setup program made of ``bundle``. Ends with a sentence if the runtime or Inno Setup is missing."""
+    """The setup program made of ``bundle``. Ends with a sentence if Inno Setup is missing."""
     compiler = inno_setup()
     sign_command = os.environ.get(SIGN_COMMAND, "")
-    copy_runtime(bundle, runtime_folders())
     if sign_command:
         for path in sorted(bundle.glob("*.exe")):
             _sign(path, sign_command)
@@ -42,10 +41,10 @@ def make(bundle: Path, dist: Path) -> list[Path]:
 # ---------------------------------------------------------------- Microsoft's runtime
 
 
-def copy_runtime(bundle: Path, folders: list[Path]) -> None:
+def copy_runtime(internal: Path, folders: list[Path]) -> None:
     """Put the runtime into ``_internal``, over older copies that came with Python.
 
-    PyInstaller's start-up names this folder to Windows with SetDllDirectory, so that the libraries of
+    PyInstaller's start-up names that folder to Windows with SetDllDirectory, so that the libraries of
     ``_internal/llama_cpp/lib`` find it in every process of ours, whatever else is installed.
     Ends with a sentence if one is in none of the ``folders``.
     """
@@ -56,7 +55,7 @@ def copy_runtime(bundle: Path, folders: list[Path]) -> None:
                 f"{name} is missing from Visual Studio's redistributable files. "
                 "Install “MSVC C++ x64/x86 build tools” with the Visual Studio installer."
             )
-        shutil.copy2(found, bundle / "_internal" / name)
+        shutil.copy2(found, internal / name)
 
 
 def runtime_folders() -> list[Path]:

@@ -142,7 +142,7 @@ def bundle(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("redist")
 def test_the_runtime_is_put_beside_pythons_libraries(bundle: Path) -> None:
-    windows.copy_runtime(bundle, windows.runtime_folders())
+    windows.copy_runtime(bundle / "_internal", windows.runtime_folders())
     for name in windows.RUNTIME:
         assert (bundle / "_internal" / name).read_text(encoding="ascii") == f"x64 {name}"
 
@@ -150,7 +150,7 @@ def test_the_runtime_is_put_beside_pythons_libraries(bundle: Path) -> None:
 def test_a_missing_runtime_is_named(bundle: Path, redist: Path) -> None:
     (redist / "x64" / "Microsoft.VC143.OpenMP" / "vcomp140.dll").unlink()
     with pytest.raises(SystemExit, match=r"^vcomp140\.dll is missing"):
-        windows.copy_runtime(bundle, windows.runtime_folders())
+        windows.copy_runtime(bundle / "_internal", windows.runtime_folders())
 
 
 def test_a_missing_inno_setup_is_named(tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
