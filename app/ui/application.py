@@ -19,7 +19,7 @@ from app.ui import icons, notices, theme
 from app.ui.main_window import MainWindow
 from app.ui.notices import Notice
 from app.ui.signals import EndSignals
-from app.ui.single_instance import SingleInstance
+from app.ui.single_instance import SingleInstance, announce_running
 
 if TYPE_CHECKING:
     from app.ui.controller import Controller
@@ -85,6 +85,7 @@ def _raise_first(instance: SingleInstance) -> int:
 
 def _run_first(application: QApplication, instance: SingleInstance) -> int:
     found = _start_log()
+    announce_running()
     qInstallMessageHandler(_on_qt_message)
     settings = SettingsFile(paths.settings_file())
     if settings.notice:

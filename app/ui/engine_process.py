@@ -20,9 +20,12 @@ _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDEN
 
 def engine_command() -> list[str]:
     """Program and arguments of the engine process, from source and frozen alike."""
-    if getattr(sys, "frozen", False):
-        return [sys.executable, "--role=engine"]
-    return [sys.executable, "-m", "app", "--role=engine"]
+    if not getattr(sys, "frozen", False):
+        return [sys.executable, "-m", "app", "--role=engine"]
+    if sys.platform == "win32":
+        # The window's own program has no console, and so no standard input and output that can be relied on.
+        return [str(Path(sys.executable).with_name("slipstream-cli.exe")), "--role=engine"]
+    return [sys.executable, "--role=engine"]
 
 
 def child_environment(own: QProcessEnvironment) -> QProcessEnvironment:

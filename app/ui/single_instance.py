@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import hashlib
 import logging
+import sys
 from pathlib import Path
 
 from PySide6.QtCore import QLockFile, QObject, Signal, Slot
@@ -16,6 +17,9 @@ _RAISE = b"raise\n"
 _DONE = b"done\n"
 WAIT_MS = 2000
 
+RUNNING_MUTEX = "app.slipstream.Slipstream.Running"
+"""Setup and uninstaller on Windows look for it (`packaging/windows/slipstream.iss`)."""
+
 
 def server_name(data_dir: Path) -> str:
     """The same for every start of this user with this data folder."""
@@ -25,6 +29,20 @@ def server_name(data_dir: Path) -> str:
         user = ""
     digest = hashlib.sha256(f"{user}\0{data_dir.resolve()}".encode()).hexdigest()
     return f"slipstream-{digest[:24]}"
+
+
+def announce_running() -> None:
+    """Let Windows' setup and uninstaller see that a window is open, until this process ends. Elsewhere nothing."""
+    if sys.platform == "win32":
+        import ctypes
+        from ctypes import wintypes
+
+        create = ctypes.WinDLL("kernel32", use_last_error=True).CreateMutexW
+        create.argtypes = [wintypes.LPVOID, wintypes.BOOL, wintypes.LPCWSTR]
+        create.restype = wintypes.HANDLE
+        # The handle is never closed: the mutex is to last until no file of ours is in use any more.
+        if not create(None, False, RUNNING_MUTEX):
+            _log.warning("setup cannot see that Slipstream runs: %s", ctypes.WinError(ctypes.get_last_error()))
 
 
 class SingleInstance(QObject):

@@ -34,14 +34,24 @@ def main() -> int:
 
 def _make() -> list[Path]:
     """Freeze, then make the system's packages; runs in the packaging environment, which has what these imports need."""
-    from installer import freeze, linux
+    from installer import freeze
     from installer.bundle import Unclear
 
     try:
         bundle = freeze.freeze()
     except Unclear as unclear:
         raise SystemExit(f"package: {unclear}") from unclear
-    return _with_checksums([*linux.make(bundle, places.DIST), _sbom(bundle)])
+    return _with_checksums([*_packages(bundle), _sbom(bundle)])
+
+
+def _packages(bundle: Path) -> list[Path]:
+    from installer import appimage, linux, macos, windows
+
+    if sys.platform == "win32":
+        return windows.make(bundle, places.DIST)
+    if sys.platform == "darwin":
+        return macos.make(bundle, places.DIST)
+    return [*linux.make(bundle, places.DIST), *appimage.make(bundle, places.DIST)]
 
 
 def _sbom(bundle: Path) -> Path:
@@ -54,7 +64,7 @@ def _sbom(bundle: Path) -> Path:
 def _with_checksums(packages: list[Path]) -> list[Path]:
     lines = [f"{hashlib.sha256(package.read_bytes()).hexdigest()}  {package.name}\n" for package in packages]
     file = places.DIST / "SHA256SUMS"
-    file.write_text("".join(lines), "utf-8")
+    file.write_text("".join(lines), "utf-8", newline="\n")  # sha256sum reads it, on any system
     return [*packages, file]
 
 

@@ -6,14 +6,16 @@ import shutil
 import sys
 from pathlib import Path
 
-from installer import licences, native, places, sbom
+from installer import icons, licences, native, places, sbom, windows
 from installer.bundle import Bundle
 from installer.inventory import take
 from installer.places import say
 
 
 def freeze() -> Path:
-    """Make `places.BUNDLE` and return it."""
+    """Make the app and return its folder: `places.BUNDLE`, on macOS `places.APP`."""
+    if sys.platform in ("win32", "darwin"):
+        icons.main(places.WORK / "icons")
     say("freezing")
     shutil.rmtree(places.BUNDLE, ignore_errors=True)
     folders = [f"--distpath={places.DIST}", f"--workpath={places.WORK / 'pyinstaller'}"]
@@ -25,11 +27,16 @@ def freeze() -> Path:
     )
     # Once more as they were: PyInstaller keeps no links, and two copies of libggml in one process do not work.
     inside = Path("llama_cpp", "lib")
-    native.install(places.site_packages() / inside, places.BUNDLE / "_internal" / inside)
+    on_macos = sys.platform == "darwin"
+    frozen = places.APP if on_macos else places.BUNDLE
+    contents = frozen / ("Contents/Frameworks" if on_macos else "_internal")
+    native.install(places.site_packages() / inside, contents / inside)
+    if sys.platform == "win32":
+        windows.copy_runtime(contents, windows.runtime_folders())
     _strip()
-    _drop_dangling_links()
-    _write_documents()
-    return places.BUNDLE
+    _drop_dangling_links(frozen)
+    _write_documents(frozen)
+    return frozen
 
 
 def _strip() -> None:
@@ -39,17 +46,17 @@ def _strip() -> None:
             places.run(["strip", "--strip-unneeded", str(library)])
 
 
-def _drop_dangling_links() -> None:
+def _drop_dangling_links(frozen: Path) -> None:
     """PyInstaller links to Qt's libraries also where `contents` left the library out."""
-    for file in places.BUNDLE.rglob("*"):
+    for file in frozen.rglob("*"):
         if file.is_symlink() and not file.exists():
             file.unlink()
 
 
-def _write_documents() -> None:
+def _write_documents(frozen: Path) -> None:
     """Licences and SBOM of what is inside; raises `Unclear` for what nobody knows."""
     bundle = Bundle(
-        folder=places.BUNDLE,
+        folder=frozen,
         site_packages=places.site_packages(),
         work=places.WORK / "pyinstaller" / "slipstream",
         llama_source=native.source(),

@@ -28,7 +28,7 @@ def make(bundle: Path, dist: Path) -> list[Path]:
 # ---------------------------------------------------------------- what desktops read
 
 
-def _write_shared(share: Path) -> None:
+def write_shared(share: Path) -> None:
     """Desktop entry, metainfo, MIME type and icons below ``share``, where the system looks for them."""
     name = places.application_id()
     released = time.strftime("%Y-%m-%d", time.gmtime(places.commit_time()))
@@ -51,7 +51,7 @@ def _put(file: Path, text: str) -> None:
 def _archive(bundle: Path, stage: Path, dist: Path) -> Path:
     top = stage / f"slipstream-{places.version()}"
     shutil.copytree(bundle, top, symlinks=True)
-    _write_shared(top / "share")
+    write_shared(top / "share")
     shutil.copy2(_FILES / "desktop-integration", top)
     package = dist / f"slipstream-{places.version()}-linux-{places.machine()}{places.suffix()}.tar.gz"
     say(f"packing {package.name}")
@@ -81,7 +81,7 @@ def _debian_package(bundle: Path, stage: Path, dist: Path) -> Path:
     root = stage / "root"
     program = root / "usr" / "lib" / "slipstream"
     shutil.copytree(bundle, program, symlinks=True)
-    _write_shared(root / "usr" / "share")
+    write_shared(root / "usr" / "share")
     (root / "usr" / "bin").mkdir()
     (root / "usr" / "bin" / "slipstream").symlink_to("../lib/slipstream/slipstream")
     _write_documents(root / "usr" / "share")
