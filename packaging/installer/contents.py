@@ -28,7 +28,7 @@ _UNWANTED = re.compile(
             # A second copy beside that in llama_cpp/lib would be loaded as well.
             r"^(lib)?(ggml|llama)[^/]*$",
             # Taken from the system: they have to match its drivers, its fonts' settings and its services.
-            r"^lib(stdc\+\+|gcc_s|GL|EGL|GLX|GLdispatch|OpenGL|drm|gbm|X11|X11-xcb|xcb|Xau|Xdmcp|fontconfig|freetype)\.so",
+            r"^lib(stdc\+\+|gcc_s|GL|EGL|GLX|GLdispatch|OpenGL|cuda|vulkan|drm|gbm|X11|X11-xcb|xcb|Xau|Xdmcp|fontconfig|freetype)\.so",
             r"^lib(wayland-(client|cursor|egl)|expat|dbus-1|glib-2\.0|gthread-2\.0|systemd|selinux|cap|gpg-error|gcrypt)\.so",
         )
     )

@@ -17,6 +17,7 @@ import tarfile
 from pathlib import Path
 
 from installer import places
+from installer.info_plist import MINIMUM_MACOS
 from installer.places import say
 
 _OPTIONS = {
@@ -99,6 +100,8 @@ def _pinned_version() -> str:
 
 def _options() -> dict[str, str]:
     options = _OPTIONS | _BACKEND_OPTIONS[places.backend()]
+    if sys.platform == "darwin":
+        options |= {"CMAKE_OSX_DEPLOYMENT_TARGET": MINIMUM_MACOS}
     if sys.platform != "win32":
         # No path of this machine in what is built, nor symbols nobody reads.
         flags = f"-ffile-prefix-map={source()}=."

@@ -48,9 +48,8 @@ def backend() -> str:
 
 
 def suffix() -> str:
-    """What a file's name says of the backend: nothing where it is the system's usual one."""
-    usual = "metal" if sys.platform == "darwin" else "cpu"
-    return "" if backend() == usual else f"-{backend()}"
+    """What a file's name says of the backend: only what a GPU's driver has to be there for."""
+    return f"-{backend()}" if backend() in ("cuda", "vulkan") else ""
 
 
 def machine() -> str:
