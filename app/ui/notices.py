@@ -127,6 +127,11 @@ def file_missing(name: str) -> Notice:
     return Notice("bad", text, (Action.OPEN_MODELS, Action.LOAD_GUIDE))
 
 
+def not_opened(reason: str) -> Notice:
+    """A file that was to be opened from outside; ``reason`` is a sentence."""
+    return Notice("bad", reason, (Action.OPEN_MODELS, Action.DISMISS))
+
+
 def guide_missing() -> Notice:
     text = "The Slipstream Guide is not part of this copy. Open a model file to chat."
     return Notice("warning", text, (Action.OPEN_MODELS,))
