@@ -53,7 +53,7 @@ _LABELS = {
 }
 
 
-PASSING = ("crash", "settings", "measure", "export")
+PASSING = ("crash", "settings", "measure", "export", "file")
 """Subjects that have been read by whoever writes the next message."""
 
 
