@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
 
 import msgspec
 
@@ -84,11 +83,14 @@ def _resources(_: Workplace) -> str:
     if not any(icon.stem == "slipstream" for icon in icons):
         raise KnownError("The icons are not part of this copy.")
     for icon in icons:
-        ElementTree.parse(icon)
+        if b"</svg>" not in icon.read_bytes():
+            raise KnownError(f"The icon {icon.name} is damaged. Install Slipstream again.")
     pairs = len(load_catalog().pairs)
     asked = len(prompts.bundled()) + len(prompts.read(paths.resource("bench", "prompts.txt")))
     size = _check_guide(paths.resource("guide"))
-    return f"{len(icons)} icons, {pairs} recommended pairs, {asked} prompts, the guide's {size / 1e6:.0f} MB intact"
+    if not paths.licences().is_file():
+        raise KnownError("The texts of the licences are not part of this copy.")
+    return f"{len(icons)} icons, {pairs} recommended pairs, {asked} prompts, licences, {size / 1e6:.0f} MB of the guide"
 
 
 class _GuideFile(msgspec.Struct):
@@ -117,7 +119,9 @@ def _check_guide(folder: Path) -> int:
 def _engine(work: Workplace) -> str:
     with EngineProcess(work.home(), ENGINE_S) as engine:
         hello = engine.until(Hello)
-    return f"{hello.engine}; {', '.join(device.description for device in hello.devices) or 'processor only'}"
+    devices = ", ".join(device.description for device in hello.devices)
+    features = " ".join(hello.processor_features)
+    return f"{hello.engine} on {devices or 'the processor'}; instruction sets: {features or 'not told'}"
 
 
 def _guide(work: Workplace) -> str:

@@ -35,7 +35,7 @@ def test_this_copy_works(home: Path, tmp_path: Path) -> None:
     assert [(state, name) for state, name, _ in lines] == [("ok", name) for name in NAMES], result.stdout
     assert (result.returncode, result.stderr) == (0, "")
     details = {name: detail for _, name, detail in lines}
-    assert "llama.cpp" in details["engine"]
+    assert "llama.cpp" in details["engine"] and "on the processor; instruction sets: " in details["engine"]
     assert "guesses kept" in details["guide"] and "tok/s" in details["guide"]
     assert "offscreen" in details["window"]
     assert not [path for path in home.rglob("*") if path.is_file()]
