@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from app.opened_file import names_file
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the role that ``arguments`` (by default those of the process) ask for; returns the exit status."""
@@ -13,10 +15,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from app.engine.worker import run as run_engine
 
         return run_engine()
-    if not arguments or arguments[0] == "--window":
+    is_file = len(arguments) == 1 and names_file(arguments[0])
+    if not arguments or is_file or arguments[0] == "--window":
         from app.ui.application import run as run_window
 
-        return run_window(arguments[1:])
+        return run_window(arguments if is_file else arguments[1:])
     from app.cli import run as run_command
 
     return run_command(arguments)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from app import __version__
-from app.commands import bench, compare, inspect, models, self_draft
+from app.commands import bench, compare, inspect, models, self_draft, selftest
 from app.commands.options import add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
 from app.engine.protocol import GenerationFinished, GenerationStarted, Message, PairLoaded, Round
@@ -50,7 +50,8 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="slipstream",
-        description="Chat with local language models, drafted ahead and verified. Without a command the window opens.",
+        description="Chat with local language models, drafted ahead and verified. Without a command the window opens, "
+        "with the name of a .gguf file alone it offers to load that model.",
         epilog="slipstream COMMAND --help shows the options of a command.",
     )
     parser.add_argument("--version", action="version", version=f"slipstream {__version__}")
@@ -61,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     self_draft.add(commands.add_parser("self-draft", help="experimental: cut a draft from a target's first layers"))
     inspect.add(commands.add_parser("inspect", help="say what a GGUF file is, and whether two fit as a pair"))
     models.add(commands.add_parser("models", help="the models on this machine, and more: list, search, get, pair …"))
+    selftest.add(commands.add_parser("selftest", help="see whether this copy works on this machine"))
     return parser
 
 

@@ -161,6 +161,7 @@ def test_known_errors_are_one_sentence_without_a_traceback(arguments: list[str])
     "arguments",
     [
         ["nonsense"],
+        ["target.gguf", "draft.gguf"],
         ["generate"],
         ["generate", "--prompt", "x", "--draft-length", "17"],
         ["generate", "--prompt", "x", "--temperature", "-1"],

@@ -67,7 +67,7 @@ class Controller(QObject):
         self.book = ChatBook(self._access, self.board, self)
         self.compare = CompareDoor(engine, self.keeper, self.session, self)
         self.models = ModelsInWindow(window, engine, self.keeper, self.session, self.board, settings, self)
-        self.opening = OpenModels(window, engine, self.keeper, self.models, settings.values, self)
+        self.opening = OpenModels(window, engine, self.keeper, self.models, self.board, settings.values, self)
         self.commands = Commands(window, engine, self.keeper, self.session, self.book, self.board, self.models, self)
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import signal
 import sys
 from collections import deque
@@ -11,30 +10,25 @@ from pathlib import Path
 
 from PySide6.QtCore import QProcess, QProcessEnvironment
 
+from app import program
 from app.ui.engine_client import LOG_LINES_KEPT, ExitCause
 
 _log = logging.getLogger("slipstream.engine")
 _MAX_LINE_CHARS = 2000
-_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDENTIALS?)S?$|_PROXY$", re.IGNORECASE)
 
 
 def engine_command() -> list[str]:
     """Program and arguments of the engine process, from source and frozen alike."""
-    if not getattr(sys, "frozen", False):
-        return [sys.executable, "-m", "app", "--role=engine"]
-    if sys.platform == "win32":
-        # The window's own program has no console, and so no standard input and output that can be relied on.
-        return [str(Path(sys.executable).with_name("slipstream-cli.exe")), "--role=engine"]
-    return [sys.executable, "--role=engine"]
+    return program.own_command("--role=engine")
 
 
 def child_environment(own: QProcessEnvironment) -> QProcessEnvironment:
     """``own`` without anything that looks like a secret or a proxy, which may carry one."""
     environment = QProcessEnvironment(own)
     for name in own.keys():  # noqa: SIM118 - not a mapping
-        if _SECRET.search(name):
+        if program.is_secret(name):
             environment.remove(name)
-    environment.insert("PYINSTALLER_RESET_ENVIRONMENT", "1")
+    environment.insert(program.RESET_VARIABLE, "1")
     return environment
 
 
@@ -42,7 +36,7 @@ def prepare(process: QProcess, command: list[str]) -> None:
     """Set everything but the signals."""
     process.setProgram(command[0])
     process.setArguments(command[1:])
-    process.setWorkingDirectory(str(Path(__file__).resolve().parents[2]))
+    process.setWorkingDirectory(str(program.FOLDER))
     process.setProcessEnvironment(child_environment(QProcessEnvironment.systemEnvironment()))
     if sys.platform != "win32":
         # A session of its own, so that Ctrl+C in a terminal reaches the window alone, which then ends the engine.

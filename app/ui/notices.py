@@ -53,7 +53,7 @@ _LABELS = {
 }
 
 
-PASSING = ("crash", "settings", "measure", "export")
+PASSING = ("crash", "settings", "measure", "export", "file")
 """Subjects that have been read by whoever writes the next message."""
 
 
@@ -125,6 +125,11 @@ def no_model() -> Notice:
 def file_missing(name: str) -> Notice:
     text = f"The model file {name} is no longer where it was. Choose it again, or talk to the Slipstream Guide."
     return Notice("bad", text, (Action.OPEN_MODELS, Action.LOAD_GUIDE))
+
+
+def not_opened(reason: str) -> Notice:
+    """A file that was to be opened from outside; ``reason`` is a sentence."""
+    return Notice("bad", reason, (Action.OPEN_MODELS, Action.DISMISS))
 
 
 def guide_missing() -> Notice:

@@ -1,4 +1,4 @@
-"""One window for each user and data folder: a second start raises the first window."""
+"""One window for each user and data folder: a second start raises the first window, and may have it open a file."""
 
 from __future__ import annotations
 
@@ -8,17 +8,45 @@ import logging
 import sys
 from pathlib import Path
 
+import msgspec
 from PySide6.QtCore import QLockFile, QObject, Signal, Slot
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
+
+from app.opened_file import SUFFIX
 
 _log = logging.getLogger(__name__)
 
 _RAISE = b"raise\n"
+_OPEN = b"open "
 _DONE = b"done\n"
+MAX_REQUEST_BYTES = 65536
 WAIT_MS = 2000
 
 RUNNING_MUTEX = "app.slipstream.Slipstream.Running"
 """Setup and uninstaller on Windows look for it (`packaging/windows/slipstream.iss`)."""
+
+
+def encode_request(file: Path | None) -> bytes:
+    """What a second start sends: the wish to see the window, with ``file`` opened in it."""
+    return _RAISE if file is None else _OPEN + msgspec.json.encode(str(file)) + b"\n"
+
+
+def decode_request(request: bytes) -> Path | None:
+    """The file to be opened, an absolute path of a model that is there; ``None``: the window alone.
+
+    Raises `ValueError` for anything else.
+    """
+    if request == _RAISE:
+        return None
+    if not request.startswith(_OPEN) or not request.endswith(b"\n"):
+        raise ValueError("no request of ours")
+    try:
+        path = Path(msgspec.json.decode(request.removeprefix(_OPEN), type=str))
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
+    if not path.is_absolute() or path.suffix.lower() != SUFFIX or not path.is_file():
+        raise ValueError("no absolute path of a model that is there")
+    return path
 
 
 def server_name(data_dir: Path) -> str:
@@ -53,13 +81,16 @@ class SingleInstance(QObject):
 
     Signals:
         raise_requested: Another start asks for the window.
+        file_requested: Another start asks for the window with this file opened in it.
     """
 
     raise_requested = Signal()
+    file_requested = Signal(str)
 
     def __init__(self, data_dir: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._name = server_name(data_dir)
+        # The first of these that works: a name is put into the folder for temporary files, which may be read-only.
+        self._names = server_name(data_dir), str(data_dir / "socket")
         self._lock = QLockFile(str(data_dir / "lock"))
         # A chat app runs for days: age alone never makes a lock stale, a dead owner does.
         self._lock.setStaleLockTime(0)
@@ -71,18 +102,18 @@ class SingleInstance(QObject):
         """Whether this process is the first one."""
         if not self._lock.tryLock(0) and self._lock.error() is QLockFile.LockError.LockFailedError:
             return False
-        QLocalServer.removeServer(self._name)
-        if not self._server.listen(self._name):
+        for name in self._names:
+            QLocalServer.removeServer(name)
+        if not any(self._server.listen(name) for name in self._names):
             _log.warning("a second start cannot raise this window: %s", self._server.errorString())
         return True
 
-    def raise_first(self) -> bool:
-        """Ask the first process for its window; whether it answered."""
+    def raise_first(self, file: Path | None = None) -> bool:
+        """Ask the first process for its window, and to open ``file``; whether it answered."""
         socket = QLocalSocket()
-        socket.connectToServer(self._name)
-        if not socket.waitForConnected(WAIT_MS):
+        if not any(_connected(socket, name) for name in self._names):
             return False
-        socket.write(_RAISE)
+        socket.write(encode_request(file))
         received = b""
         while len(received) < len(_DONE) and socket.waitForReadyRead(WAIT_MS):
             received += bytes(socket.readAll().data())
@@ -105,10 +136,23 @@ class SingleInstance(QObject):
         socket = self.sender()
         if not isinstance(socket, QLocalSocket):
             return
-        # Whatever else is sent is not read: there is nothing else to ask for.
-        if bytes(socket.read(len(_RAISE)).data()) == _RAISE:
-            socket.write(_DONE)
+        if not socket.canReadLine() and socket.bytesAvailable() < MAX_REQUEST_BYTES:
+            return  # the rest is still to come
+        try:
+            file = decode_request(bytes(socket.readLine(MAX_REQUEST_BYTES).data()))
+        except ValueError as error:
+            _log.info("a request of another process is not followed: %s", error)
+            socket.abort()
+            return
+        socket.write(_DONE)
+        if file is None:
             _log.info("a second start asks for the window")
             self.raise_requested.emit()
         else:
-            socket.abort()
+            _log.info("a second start asks for a model file to be opened")
+            self.file_requested.emit(str(file))
+
+
+def _connected(socket: QLocalSocket, name: str) -> bool:
+    socket.connectToServer(name)
+    return socket.waitForConnected(WAIT_MS)

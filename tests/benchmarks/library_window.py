@@ -26,9 +26,9 @@ from PySide6.QtCore import QCoreApplication, QElapsedTimer, Qt, QTimer, SignalIn
 from app.models.machine import machine_now
 from app.settings import Settings
 from app.ui import theme
-from app.ui.application import make_application
 from app.ui.models.desk import ModelsDesk
 from app.ui.models.library_access import LibraryAccess
+from app.ui.qt_application import make_application
 from tests.benchmarks.library import FILES, make_files
 
 TARGET_MS = 16.0

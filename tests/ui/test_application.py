@@ -14,8 +14,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chats.store import ChatStore
-from app.ui.application import has_display
-from app.ui.single_instance import SingleInstance, server_name
+from tests.support.gguf_files import make_model
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60
@@ -136,6 +135,52 @@ def test_second_start_raises_the_first_and_ends(qtbot: QtBot, start: Start) -> N
 
 
 @posix
+def test_second_start_hands_its_file_to_the_first(qtbot: QtBot, start: Start, tmp_path: Path) -> None:
+    make_model(tmp_path / "Модель 1.gguf")
+    first = start()
+    first.wait_for(qtbot, "window painted")
+    address = (tmp_path / "Модель 1.gguf").as_uri()
+    for argument in (str(tmp_path / "Модель 1.gguf"), address):
+        assert start(argument, LC_ALL="C.UTF-8").ended() == (0, "")
+    qtbot.waitUntil(lambda: first.log().count("asks for a model file to be opened") == 2, timeout=WAIT_S * 1000)
+    for argument, sentence in ((str(tmp_path / "gone.gguf"), "gone.gguf is not there"), (f"{tmp_path}", "is no model")):
+        status, errors = start("--window", argument).ended()
+        assert status == 1
+        assert sentence in errors and errors.count("\n") == 1
+    first.process.send_signal(signal.SIGTERM)
+    assert first.ended()[0] == 0
+
+
+@posix
+def test_a_non_latin_path_is_opened_in_the_c_locale(qtbot: QtBot, start: Start, tmp_path: Path) -> None:
+    (tmp_path / "модели").mkdir()
+    model = make_model(tmp_path / "модели" / "модель.gguf")
+    first = start(LC_ALL="C")
+    first.wait_for(qtbot, "window painted")
+    status, _ = start(str(model), LC_ALL="C").ended()
+    assert status == 0
+    first.wait_for(qtbot, "asks for a model file to be opened")
+    first.process.send_signal(signal.SIGTERM)
+    assert first.ended()[0] == 0
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_window_closes_itself_when_its_engine_is_ready(start: Start) -> None:
+    app = start("--window", "--close-when-ready")
+    shown, errors = app.process.communicate(timeout=WAIT_S)
+    assert (app.process.returncode, shown, errors) == (0, "offscreen\n", "")
+    assert "pair loaded" in app.log()
+
+
+def test_window_that_closes_itself_says_what_is_wrong(home: Path, start: Start) -> None:
+    home.mkdir(parents=True)
+    (home / "chats.sqlite").mkdir()
+    status, errors = start("--window", "--close-when-ready").ended()
+    assert status == 1
+    assert "kept only until Slipstream is closed" in errors
+
+
+@posix
 def test_start_after_a_kill_is_the_first_again(qtbot: QtBot, start: Start) -> None:
     first = start()
     first.wait_for(qtbot, "window painted")
@@ -169,15 +214,6 @@ def test_without_a_display_one_sentence_names_the_command_line(start: Start, mon
     assert status == 1
     assert "slipstream generate" in errors
     assert errors.count("\n") == 1
-
-
-def test_display_is_looked_for_on_linux_only() -> None:
-    assert not has_display({}, "linux")
-    assert has_display({"DISPLAY": ":0"}, "linux")
-    assert has_display({"WAYLAND_DISPLAY": "wayland-0"}, "linux")
-    assert has_display({"QT_QPA_PLATFORM": "offscreen"}, "linux")
-    assert has_display({}, "darwin")
-    assert has_display({}, "win32")
 
 
 @posix
@@ -216,24 +252,21 @@ def test_home_that_cannot_be_used_is_said_in_a_sentence(home: Path, start: Start
     assert "Traceback" not in errors
 
 
+@posix
+@pytest.mark.parametrize("name", ["cache", "logs"])
+def test_a_folder_that_cannot_be_made_does_not_keep_the_window_shut(home: Path, start: Start, name: str) -> None:
+    home.mkdir(parents=True)
+    (home / name).write_text("a file where the folder should be", encoding="utf-8")
+    app = start("--window", "--close-when-ready")
+    status, errors = app.ended()
+    assert "Traceback" not in errors
+    assert (status == 0) == (name == "cache")  # a log that cannot be written is told
+    assert "cannot keep its files" in errors or name == "cache"
+
+
 def test_window_process_imports_neither_engine_nor_hub() -> None:
     heavy = ("llama_cpp", "numpy", "huggingface_hub")
     imports = "import sys, app.ui.application, app.ui.controller"
     code = f"{imports}; print([name for name in {heavy} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
-
-
-@pytest.mark.usefixtures("qapp")
-def test_folder_is_held_until_it_is_released(tmp_path: Path) -> None:
-    first, second = SingleInstance(tmp_path), SingleInstance(tmp_path)
-    assert first.acquire()
-    assert not second.acquire()
-    first.release()
-    assert second.acquire()
-    second.release()
-
-
-def test_other_folders_are_other_instances(tmp_path: Path) -> None:
-    assert server_name(tmp_path / "a") != server_name(tmp_path / "b")
-    assert server_name(tmp_path / "a") == server_name(tmp_path / "a")

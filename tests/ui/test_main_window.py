@@ -34,6 +34,7 @@ from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.notices import Action
 from app.ui.pair import PairFiles
 from app.ui.speed.sections import CurveSection, KindsSection
+from tests.support.gguf_files import make_model
 
 WAIT_MS = 60_000
 LONGEST_ANSWER = 24
@@ -554,3 +555,61 @@ def test_after_a_refusal_the_dialog_shows_what_was_refused(open_window: Callable
     assert opening._dialog.choice().target == str(tmp_path / "gone.gguf")
     assert opening._dialog.needs_reload
     opening._dialog.reject()
+
+
+def models_folder() -> Path:
+    folder = paths.models_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def test_a_file_named_from_outside_is_shown_with_the_draft_that_suits_it(
+    qtbot: QtBot, open_window: Callable[[], Running], tmp_path: Path
+) -> None:
+    fits = make_model(models_folder() / "fits.gguf", layers=1)
+    make_model(models_folder() / "other.gguf", vocab_size=700)
+    target = make_model(tmp_path / "target.gguf", layers=20)
+    opening = open_window().controller.opening
+    for _ in range(2):  # without a dialog, then with one that shows something else
+        opening.show_file(target.as_uri())
+        qtbot.waitUntil(lambda: bool(opening._dialog and opening._dialog.choice().draft), timeout=WAIT_MS)
+        assert opening._dialog is not None
+        assert opening._dialog.choice().target == str(target)
+        assert opening._dialog.choice().draft == str(fits)
+        opening.show_pair(str(tmp_path / "else.gguf"), "")
+    assert opening._dialog is not None
+    opening._dialog.reject()
+
+
+def test_a_proposed_draft_does_not_replace_a_chosen_one(
+    qtbot: QtBot, open_window: Callable[[], Running], tmp_path: Path
+) -> None:
+    make_model(models_folder() / "fits.gguf", layers=1)
+    target, chosen = make_model(tmp_path / "target.gguf", layers=20), make_model(tmp_path / "chosen.gguf", layers=1)
+    opening = open_window().controller.opening
+    opening.show_file(str(target))
+    qtbot.waitUntil(lambda: opening._dialog is not None, timeout=WAIT_MS)
+    assert opening._dialog is not None and opening._dialog._picks is not None
+    with qtbot.waitSignal(opening._dialog._picks.ranked, check_params_cb=bool, timeout=WAIT_MS):
+        opening._dialog.show_files(str(target), str(chosen))
+    assert opening._dialog.choice().draft == str(chosen)
+    opening._dialog.reject()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("gone.gguf", "gone.gguf is not there"), ("notes.txt", "is no model"), ("broken.gguf", "not a GGUF model file")],
+)
+def test_a_file_from_outside_that_is_no_model_is_a_notice(
+    qtbot: QtBot, open_window: Callable[[], Running], tmp_path: Path, name: str, sentence: str
+) -> None:
+    (tmp_path / "broken.gguf").write_bytes(b"no model")
+    controller = open_window().controller
+    controller.opening.show_file(str(tmp_path / name))
+    qtbot.waitUntil(lambda: "file" in controller.board.notices(), timeout=WAIT_MS)
+    assert sentence in controller.board.notices()["file"].text
+    controller.opening.show_file(str(make_model(tmp_path / "target.gguf")))
+    qtbot.waitUntil(lambda: controller.opening._dialog is not None, timeout=WAIT_MS)
+    assert "file" not in controller.board.notices()
+    assert controller.opening._dialog is not None
+    controller.opening._dialog.reject()

@@ -12,11 +12,14 @@ import ipaddress
 import logging
 import math
 import os
+import re
+import ssl
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -38,6 +41,7 @@ MAX_API_ANSWER = 16_000_000
 """Bytes; the longest real ones, of repositories with thousands of files, have one million."""
 _MAX_REDIRECT = 1_000_000
 _CONNECT_S = 15.0
+_HASHED_NAME = re.compile(r"[0-9a-f]{8}\.\d+")
 
 # httpx2 logs addresses, and those of a CDN are signed.
 logging.getLogger("httpx2").setLevel(logging.WARNING)
@@ -191,9 +195,7 @@ class Network:
                 "The proxy in the system's settings is of a kind Slipstream cannot use, as SOCKS. Set one for HTTP."
             ) from None
         except OSError as error:
-            raise RefusedError(
-                f"The certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be used: {error.strerror or error}."
-            ) from error
+            raise _bad_certificates(error) from error
 
     def _timeout(self) -> httpx2.Timeout:
         return httpx2.Timeout(self.settings.stall_s, connect=min(_CONNECT_S, self.settings.stall_s), pool=None)
@@ -234,6 +236,40 @@ class Network:
         """Raise `RefusedError` in offline mode."""
         if self.settings.offline:
             raise OfflineError("Slipstream is offline: the network is switched off in Settings.")
+
+
+def trusted_authorities() -> str:
+    """Who says which certificates are good, for reports: how many authorities, or the system itself.
+
+    Nothing is connected. Raises `RefusedError` where nobody does: then there is no way to the network.
+    """
+    try:
+        context = httpx2.create_ssl_context()
+    except OSError as error:
+        raise _bad_certificates(error) from error
+    if type(context).__module__.startswith("truststore"):
+        return "the system's own store"
+    count = context.cert_store_stats()["x509_ca"] or len(_hashed_certificates())
+    if not count:
+        raise RefusedError(
+            "No certificates of authorities were found, so nothing can be downloaded. "
+            "Install the system's package of them (ca-certificates), or name a file with SSL_CERT_FILE."
+        )
+    return f"{count} certificates of authorities"
+
+
+def _hashed_certificates() -> list[str]:
+    """What OpenSSL looks up in folders only when it needs it."""
+    folders = os.environ.get("SSL_CERT_DIR") or ssl.get_default_verify_paths().openssl_capath
+    paths = [Path(folder) for folder in folders.split(os.pathsep) if folder]
+    names = {path.name for folder in paths if folder.is_dir() for path in folder.iterdir()}
+    return [name for name in names if _HASHED_NAME.fullmatch(name)]
+
+
+def _bad_certificates(error: OSError) -> RefusedError:
+    return RefusedError(
+        f"The certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be used: {error.strerror or error}."
+    )
 
 
 @contextlib.contextmanager

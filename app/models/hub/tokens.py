@@ -103,6 +103,19 @@ class TokenStore:
         _log.info("no keyring: %s", type(error).__name__)
 
 
+def backend_name() -> str | None:
+    """What keeps tokens on this system, for reports; ``None``: nothing does. No secret is read, no user asked.
+
+    Not for the window's thread: the system's services are looked for.
+    """
+    from keyring.errors import NoKeyringError
+
+    try:
+        return str(_keyring().name)
+    except NoKeyringError:
+        return None
+
+
 def _keyring() -> KeyringBackend:
     """The system's keyring; raises anything where there is none."""
     import keyring

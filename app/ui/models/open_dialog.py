@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 
 from app.engine.protocol import Sampling
 from app.models.plan import Plan, alternatives, make_plan
+from app.models.ranking import RankedDraft
 from app.settings import Pair
 from app.ui import theme
 from app.ui.models.choice import OpenModelsChoice
@@ -84,6 +85,7 @@ class OpenModelsDialog(QDialog):
         self._is_loaded = is_loaded
         self._defaults = OpenModelsChoice(sampling=own_sampling or Sampling())
         self._check = NO_TARGET
+        self._proposes_draft = False
         self._checker = PairChecker(self)
         folder = str(Path(recent[0].target).parent) if recent else ""
         self._target = FileRow("Target model", _TARGET_HELP, can_be_empty=False, start_folder=folder)
@@ -125,6 +127,10 @@ class OpenModelsDialog(QDialog):
         """Choose these; ``draft`` is empty for none."""
         self._target.set_path(target)
         self._draft.set_path(draft)
+
+    def propose_draft(self) -> None:
+        """Choose the most promising draft of the library when it is known, unless other files are chosen before."""
+        self._proposes_draft = True
 
     def verdict(self) -> str:
         """What the dialog says about the two files."""
@@ -222,6 +228,8 @@ class OpenModelsDialog(QDialog):
         for _section, fields in self._fields:
             fields.changed.connect(self._refresh)
         self._checker.checked.connect(self._on_checked)
+        if self._picks is not None:
+            self._picks.ranked.connect(self._on_ranked)
         self._reset.clicked.connect(self._on_reset)
         self._memory_part.context_chosen.connect(self._memory_fields.set_context)
         self._memory_part.layers_chosen.connect(self._memory_fields.set_target_layers)
@@ -283,7 +291,14 @@ class OpenModelsDialog(QDialog):
 
     @Slot()
     def _on_path_changed(self) -> None:
+        self._proposes_draft = False
         self._ask()
+
+    @Slot(list)
+    def _on_ranked(self, drafts: list[RankedDraft]) -> None:
+        best = next((draft for draft in drafts if draft.verdict.fits and draft.warning is None), None)
+        if self._proposes_draft and best is not None and not self._draft.path():
+            self._draft.set_path(str(best.entry.path))
 
     @Slot()
     def _on_reset(self) -> None:

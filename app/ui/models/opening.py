@@ -6,17 +6,23 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
 
+from app.errors import KnownError
+from app.opened_file import path_of
 from app.settings import Settings
-from app.ui import settings_in_use
+from app.ui import notices, settings_in_use
 from app.ui.commands import open_dialog
 from app.ui.engine_client import Engine
 from app.ui.main_window import MainWindow
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.in_window import ModelsInWindow
+from app.ui.notices import NoticeBoard
 from app.ui.pair import PairFiles, PairKeeper
 
 if TYPE_CHECKING:
+    from app.ui.models.fit import PairCheck, PairChecker
     from app.ui.models.open_dialog import OpenModelsDialog
+
+_NOTICE = "file"
 
 
 class OpenModels(QObject):
@@ -34,6 +40,7 @@ class OpenModels(QObject):
         engine: Engine,
         keeper: PairKeeper,
         models: ModelsInWindow,
+        board: NoticeBoard,
         values: Settings,
         parent: QObject | None = None,
     ) -> None:
@@ -42,8 +49,12 @@ class OpenModels(QObject):
         self._engine = engine
         self._keeper = keeper
         self._models = models
+        self._board = board
         self._values = values
         self._dialog: OpenModelsDialog | None = None
+        self._checker: PairChecker | None = None
+        self._file = ""
+        """The one named from outside that is being read."""
 
     @Slot()
     def show(self) -> None:
@@ -58,17 +69,50 @@ class OpenModels(QObject):
     def show_pair(self, target: str, draft: str) -> None:
         """The same with these files chosen; ``draft`` is empty for none."""
         self._window.raise_window()
-        if self._dialog is None:
-            self._open(PairFiles(target, draft or None, self._values.load), is_loaded=False)
-        else:
-            self._dialog.show_files(target, draft)
-            self._dialog.activateWindow()
+        self._show_files(target, draft)
 
-    def _open(self, files: PairFiles | None, *, is_loaded: bool) -> None:
+    @Slot(str)
+    def show_file(self, name: str) -> None:
+        """The same with a file that a file manager or a terminal named, and the draft that suits it best.
+
+        ``name`` is a path or a ``file:`` address. Why it cannot be opened appears as a notice.
+        """
+        self._window.raise_window()
+        self._board.remove(_NOTICE)
+        try:
+            self._file = str(path_of(name))
+        except KnownError as error:
+            self._board.show(_NOTICE, notices.not_opened(str(error)))
+        else:
+            self._make_checker().check(self._file, None)
+
+    def _make_checker(self) -> PairChecker:
+        if self._checker is None:
+            from app.ui.models.fit import PairChecker
+
+            self._checker = PairChecker(self)
+            self._checker.checked.connect(self._on_checked)
+        return self._checker
+
+    @Slot(object)
+    def _on_checked(self, check: PairCheck) -> None:
+        if check.can_load:
+            self._show_files(self._file).propose_draft()
+        else:
+            self._board.show(_NOTICE, notices.not_opened(check.verdict))
+
+    def _show_files(self, target: str, draft: str = "") -> OpenModelsDialog:
+        if (dialog := self._dialog) is None:
+            return self._open(PairFiles(target, draft or None, self._values.load), is_loaded=False)
+        dialog.show_files(target, draft)
+        dialog.activateWindow()
+        return dialog
+
+    def _open(self, files: PairFiles | None, *, is_loaded: bool) -> OpenModelsDialog:
         from app.ui.models.open_dialog import OpenModelsDialog  # not needed at the start
 
         pair = self._keeper.pair()
-        self._dialog = OpenModelsDialog(
+        self._dialog = dialog = OpenModelsDialog(
             settings_in_use.choice_in_use(self._values, files, pair),
             self._values.recent_pairs,
             has_gpu=bool(self._engine.devices()),
@@ -78,9 +122,10 @@ class OpenModels(QObject):
             memory=self._models.memory,
             parent=self._window,
         )
-        self._dialog.accepted.connect(self._on_accepted)
-        self._dialog.finished.connect(self._on_finished)
-        open_dialog(self._dialog)
+        dialog.accepted.connect(self._on_accepted)
+        dialog.finished.connect(self._on_finished)
+        open_dialog(dialog)
+        return dialog
 
     @Slot()
     def _on_accepted(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import QObject, Signal, Slot
 from shiboken6 import isValid
 
 from app.errors import KnownError
@@ -21,7 +21,13 @@ _NO_OTHERS = "No other models in the library."
 
 
 class PairPicks(QObject):
-    """Fills the pickers as the library and the target change."""
+    """Fills the pickers as the library and the target change.
+
+    Signals:
+        ranked: The `RankedDraft`s for the target, the most promising first.
+    """
+
+    ranked = Signal(list)
 
     def __init__(
         self, targets: ModelPicker, drafts: ModelPicker, library: LibraryAccess, parent: QObject | None = None
@@ -57,6 +63,7 @@ class PairPicks(QObject):
     def _on_ranked(self, path: str, ranked: list[RankedDraft]) -> None:
         if isValid(self) and path == self._target:
             self._drafts.show_picks([_draft_pick(one) for one in ranked], _NO_OTHERS)
+            self.ranked.emit(ranked)
 
     def _on_failed(self, path: str, error: KnownError) -> None:
         if isValid(self) and path == self._target:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from app import __version__
 from app.models.hub.api import Hub
-from app.models.hub.network import Network, NetworkSettings, RefusedError, UnreachableError
+from app.models.hub.network import Network, NetworkSettings, RefusedError, UnreachableError, trusted_authorities
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import CDN_HOST, HubServer
 
@@ -283,3 +284,20 @@ def test_an_own_certificate_of_the_system_is_trusted(certificate: Path, monkeypa
         assert b"".join(pieces) == content
         assert [request.authorization for request in hub.requests] == ["Bearer hf_good", None]
         assert one.traffic()[0].received == len(content)
+
+
+posix = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="the system judges certificates there")
+
+
+@posix
+def test_authorities_are_counted_in_a_file_and_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    with pytest.raises(RefusedError, match="No certificates of authorities"):
+        trusted_authorities()
+    for name in ("0a1b2c3d.0", "0a1b2c3d.1", "README"):
+        (tmp_path / name).touch()
+    assert trusted_authorities() == "2 certificates of authorities"
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "gone.pem"))
+    with pytest.raises(RefusedError, match="SSL_CERT_FILE"):
+        trusted_authorities()

@@ -15,7 +15,7 @@ from keyring.errors import KeyringLocked
 
 from app.errors import KnownError
 from app.models.hub.network import Network, NetworkSettings
-from app.models.hub.tokens import SERVICE, TokenStore
+from app.models.hub.tokens import SERVICE, TokenStore, backend_name
 from tests.support.keyrings import MemoryKeyring
 
 HOST = "huggingface.co"
@@ -188,3 +188,13 @@ def test_from_several_threads() -> None:
     for thread in threads:
         thread.join()
     assert store.get(HOST) == backend.entries[SERVICE, HOST]
+
+
+@pytest.mark.parametrize(
+    ("backend", "found"), [(MemoryKeyring, True), (PlainFileKeyring, False), (fail.Keyring, False)]
+)
+def test_the_backend_is_named_without_asking_it(backend: type[KeyringBackend], found: bool) -> None:
+    made = backend()
+    use(made)
+    assert (backend_name() is not None) == found
+    assert not isinstance(made, MemoryKeyring) or made.asked == 0

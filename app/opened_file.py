@@ -1,0 +1,49 @@
+"""A model file that somebody else names: a file manager, a terminal, the system."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from app.errors import KnownError
+from app.models.text import printable
+
+SUFFIX = ".gguf"
+_SCHEME = "file:"
+
+
+def names_file(argument: str) -> bool:
+    """Whether an argument means a file rather than a command; one named like a command is written ``./name``."""
+    if argument.startswith("-"):
+        return False
+    lower = argument.lower()
+    return lower.startswith(_SCHEME) or lower.endswith(SUFFIX) or os.sep in argument
+
+
+def path_of(argument: str) -> Path:
+    """The absolute path that a path or a ``file:`` address means; nothing is looked up.
+
+    Raises `KnownError` for what cannot be the name of a model.
+    """
+    path = Path(_from_address(argument) if argument.lower().startswith(_SCHEME) else argument).absolute()
+    name = printable(path.name)
+    if path.suffix.lower() != SUFFIX:
+        raise KnownError(f"“{name}” is no model: the names of models in the GGUF format end in {SUFFIX}.")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise KnownError(f"“{name}” cannot be opened: its path is no valid text. Rename it.") from None
+    return path
+
+
+def _from_address(address: str) -> str:
+    from urllib.request import url2pathname  # with half of the network behind it
+
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        raise KnownError(f"“{printable(address)}” is no address of a file.") from None
+    if parts.netloc not in ("", "localhost"):
+        raise KnownError(f"“{printable(address)}” is on another computer. Copy it to this one first.")
+    return url2pathname(parts.path)

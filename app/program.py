@@ -1,0 +1,58 @@
+"""Processes of this same program: how they are started, from source and frozen alike, and with what environment."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+FOLDER = Path(__file__).resolve().parents[1]
+"""The working folder of our processes: ``app`` is found there, and on Windows no library of anybody else's."""
+RESET_VARIABLE = "PYINSTALLER_RESET_ENVIRONMENT"
+"""Set to 1 it tells a frozen program that it is a process of its own, not a part of the one that started it."""
+CLOSE_WHEN_READY = "--close-when-ready"
+"""An option of ``--window``: the window closes itself when its engine has loaded a pair, or could not."""
+_CONSOLE_PROGRAM = "slipstream-cli.exe"
+_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDENTIALS?)S?$|_PROXY$", re.IGNORECASE)
+
+
+def is_frozen() -> bool:
+    """Whether this is the packaged app."""
+    return bool(getattr(sys, "frozen", False))
+
+
+def own_command(*arguments: str) -> list[str]:
+    """Program and arguments of another process of ours. On Windows it is the one with standard streams."""
+    if not is_frozen():
+        return [sys.executable, "-m", "app", *arguments]
+    console = Path(sys.executable).with_name(_CONSOLE_PROGRAM)
+    return [str(console) if console.is_file() else sys.executable, *arguments]
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name may hold a secret, or a proxy, which may carry one."""
+    return _SECRET.search(name) is not None
+
+
+def child_environment(own: Mapping[str, str], **changes: str) -> dict[str, str]:
+    """``own`` without secrets, with ``changes``, for another process of ours."""
+    kept = {name: value for name, value in own.items() if not is_secret(name)}
+    return {**kept, RESET_VARIABLE: "1", **changes}
+
+
+def has_display(environment: Mapping[str, str], platform: str = sys.platform) -> bool:
+    """Whether Qt will find something to draw on; it ends the process where it does not."""
+    if not platform.startswith(("linux", "freebsd", "openbsd", "netbsd")):
+        return True
+    return any(environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"))
+
+
+def write_line(stream: TextIO | None, text: str) -> None:
+    """For ``sys.stdout`` and ``sys.stderr``, which a program with a window alone does not have on Windows."""
+    if stream is not None:
+        with contextlib.suppress(OSError):
+            stream.write(f"{text}\n")
+            stream.flush()

@@ -1,0 +1,131 @@
+"""``slipstream selftest``: all that it finds well, and all that it must not take for well or die of."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app import paths
+from app.commands import selftest_checks
+from app.commands.selftest import report
+from app.commands.selftest_checks import CHECKS, Check, Workplace
+from app.errors import KnownError
+from tests.support.command_line import slipstream
+
+NAMES = ["program", "engine", "guide", "chats", "folders", "resources", "keyring", "TLS", "window"]
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="how processes end there")
+
+
+def check(name: str) -> Check:
+    return next(check for check in CHECKS if check.name == name)
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_this_copy_works(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "0a1b2c3d.0").touch()  # the machine may have no certificates
+    certificates = {"SSL_CERT_FILE": "", "SSL_CERT_DIR": str(tmp_path)}
+    result = slipstream("selftest", LC_ALL="C", PYTHONIOENCODING="ascii", **certificates)
+    lines = [line.split(maxsplit=2) for line in result.stdout.splitlines()]
+    assert [(state, name) for state, name, _ in lines] == [("ok", name) for name in NAMES], result.stdout
+    assert (result.returncode, result.stderr) == (0, "")
+    details = {name: detail for _, name, detail in lines}
+    assert "llama.cpp" in details["engine"] and "on the processor; instruction sets: " in details["engine"]
+    assert "guesses kept" in details["guide"] and "tok/s" in details["guide"]
+    assert "offscreen" in details["window"]
+    assert not [path for path in home.rglob("*") if path.is_file()]
+
+
+def test_a_failed_check_stops_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    def bug(_: Workplace) -> str:
+        raise LookupError("nobody\nexpected it")
+
+    def known(_: Workplace) -> str:
+        raise KnownError("The disk is full.")
+
+    checks = [Check("one", bug), Check("two", known), Check("three", lambda _: "fine")]
+    assert report(checks) == 1
+    out, errors = capsys.readouterr()
+    assert out.splitlines() == [
+        "failed  one        LookupError: nobody expected it",
+        "failed  two        The disk is full.",
+        "ok      three      fine",
+    ]
+    assert errors == ""
+    assert report(checks[:1], verbose=True) == 1
+    assert "Traceback" in capsys.readouterr().err
+    assert report(checks[2:]) == 0
+
+
+def test_without_streams_the_status_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a program with a window alone, on Windows."""
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert report([check("program")]) == 0
+    assert report([Check("broken", lambda _: str(1 // 0))], verbose=True) == 1
+
+
+def test_without_temporary_files_the_cache_is_used(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(home / "gone"))
+    assert report([check("chats")]) == 0
+    assert str(home / "cache") in capsys.readouterr().out
+    assert list((home / "cache").iterdir()) == []
+
+
+def test_without_any_place_to_write_it_is_said(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home.write_text("a file where the folder should be", encoding="utf-8")
+    monkeypatch.setattr(tempfile, "tempdir", str(home / "gone"))
+    for name in ("engine", "guide", "chats", "window"):
+        assert report([check(name)]) == 1
+        assert "could not be tried" in capsys.readouterr().out
+    assert report([check("folders")]) == 1
+    assert "cannot keep its files" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_a_damaged_guide_is_found(tmp_path: Path) -> None:
+    folder = shutil.copytree(paths.resource("guide"), tmp_path / "guide")
+    assert selftest_checks._check_guide(folder) > 1e6
+    with (folder / "guide-draft.gguf").open("r+b") as file:
+        file.seek(1_000_000)
+        file.write(b"\0\1\2\3")
+    with pytest.raises(KnownError, match=r"guide-draft\.gguf is damaged"):
+        selftest_checks._check_guide(folder)
+
+
+def test_a_service_that_hangs_is_left_behind() -> None:
+    answer = threading.Event()
+    with pytest.raises(KnownError, match="The keyring did not answer within"):
+        selftest_checks._within(0.05, lambda: str(answer.wait()), "The keyring")
+    answer.set()
+
+
+def test_a_service_that_fails_is_no_hang() -> None:
+    with pytest.raises(ZeroDivisionError):
+        selftest_checks._within(60, lambda: str(1 // 0), "The keyring")
+
+
+@linux
+def test_a_window_that_cannot_open_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QT_QPA_PLATFORM", "nonsense")
+    with pytest.raises(KnownError, match=r"The window ended with SIGABRT\. .*nonsense"):
+        check("window").run(Workplace(tmp_path / "home"))
+
+
+@linux
+def test_a_window_that_is_not_ready_in_time_is_ended_with_all_its_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selftest_checks, "WINDOW_S", 0.3)
+    with pytest.raises(KnownError, match="was not ready"):
+        check("window").run(Workplace(tmp_path / "home"))
+    assert psutil.Process().children(recursive=True) == []

@@ -1,0 +1,58 @@
+"""Files that somebody else names: paths, addresses, and what is neither."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.errors import KnownError
+from app.opened_file import names_file, path_of
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["model.gguf", "Model.GGUF", os.path.join(".", "bench"), "file:///x.gguf", "FILE:///x"],  # noqa: PTH118
+)
+def test_what_means_a_file(argument: str) -> None:
+    assert names_file(argument)
+
+
+@pytest.mark.parametrize("argument", ["bench", "nonsense", "--version", "-x.gguf", ""])
+def test_what_means_none(argument: str) -> None:
+    assert not names_file(argument)
+
+
+def test_a_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert path_of("Модель 1.gguf") == tmp_path / "Модель 1.gguf"
+    assert path_of(str(tmp_path / "100%25.gguf")) == tmp_path / "100%25.gguf"
+
+
+@pytest.mark.parametrize("host", ["", "//", "//localhost"])
+def test_an_address_is_decoded(tmp_path: Path, host: str) -> None:
+    address = (tmp_path / "Модель 1 #2?.gguf").as_uri().replace("file://", f"file:{host}")
+    assert path_of(address) == tmp_path / "Модель 1 #2?.gguf"
+
+
+@pytest.mark.parametrize(
+    ("argument", "sentence"),
+    [
+        ("file://server/share/model.gguf", "on another computer"),
+        ("file://[/model.gguf", "no address"),
+        ("notes.txt", "notes.txt.*gguf"),
+        (".gguf", "is no model"),
+        ("", "is no model"),
+    ],
+)
+def test_what_cannot_be_a_model_is_said(argument: str, sentence: str) -> None:
+    with pytest.raises(KnownError, match=sentence):
+        path_of(argument)
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="paths are text there")
+def test_a_path_that_is_no_text_is_said() -> None:
+    with pytest.raises(KnownError, match="no valid text"):
+        path_of(os.fsdecode(b"/models/caf\xe9.gguf"))

@@ -1,0 +1,63 @@
+"""Other processes of this program: their command, their environment, their streams."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app import program
+
+
+def test_from_source_the_module_is_run() -> None:
+    command = program.own_command("--version")
+    result = subprocess.run(command, cwd=program.FOLDER, capture_output=True, text=True, check=True)
+    assert result.stdout.startswith("slipstream ")
+
+
+@pytest.mark.parametrize("has_console", [True, False])
+def test_frozen_it_is_the_program_itself_on_windows_the_one_with_streams(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_console: bool
+) -> None:
+    program_file, console = tmp_path / "slipstream.exe", tmp_path / "slipstream-cli.exe"
+    if has_console:
+        console.touch()
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(sys, "executable", str(program_file))
+    assert program.own_command("--role=engine") == [str(console if has_console else program_file), "--role=engine"]
+
+
+def test_environment_of_a_child() -> None:
+    own = {"PATH": "/bin", "HF_TOKEN": "x", "https_proxy": "x", "LANG": "C"}
+    assert program.child_environment(own, LANG="de") == {
+        "PATH": "/bin",
+        "LANG": "de",
+        "PYINSTALLER_RESET_ENVIRONMENT": "1",
+    }
+
+
+def test_display_is_looked_for_on_linux_only() -> None:
+    assert not program.has_display({}, "linux")
+    assert program.has_display({"DISPLAY": ":0"}, "linux")
+    assert program.has_display({"WAYLAND_DISPLAY": "wayland-0"}, "linux")
+    assert program.has_display({"QT_QPA_PLATFORM": "offscreen"}, "linux")
+    assert program.has_display({}, "darwin")
+    assert program.has_display({}, "win32")
+
+
+def test_a_line_is_written_where_there_is_a_stream_for_it() -> None:
+    stream = io.StringIO()
+    program.write_line(stream, "Hello")
+    assert stream.getvalue() == "Hello\n"
+    program.write_line(None, "nobody reads it")
+    reader, writer = os.pipe()
+    os.close(reader)
+    broken = os.fdopen(writer, "w", encoding="utf-8")
+    program.write_line(broken, "nobody reads it")
+    with contextlib.suppress(BrokenPipeError):
+        broken.close()
