@@ -1,10 +1,11 @@
 # make run    set up what is missing, then open the window
 # make test   lint, types, import rules and all tests; no display, no network
+# make package-test    the package on a clean system: install, use, upgrade, remove; needs root, Debian or Ubuntu
 # SLIPSTREAM_BACKEND=cpu|cuda|metal|vulkan overrides the choice of the native build; PYTHON=… the interpreter.
 
 BIN := .venv/bin
 
-.PHONY: run test lint format setup setup-dev bench clean
+.PHONY: run test lint format setup setup-dev bench package-test clean
 
 run: setup
 	@$(BIN)/slipstream
@@ -30,6 +31,9 @@ setup-dev:
 
 bench: setup-dev
 	$(BIN)/python -m tests.benchmarks
+
+package-test: setup-dev
+	@scripts/package-test
 
 clean:
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
