@@ -1,11 +1,13 @@
 # make run    set up what is missing, then open the window
 # make test   lint, types, import rules and all tests; no display, no network
-# make package-test    the package on a clean system: install, use, upgrade, remove; needs root, Debian or Ubuntu
+# make package    installers for this system, into dist/
+# make package-test    tries them on a clean system made for it; needs root, and Debian or Ubuntu
 # SLIPSTREAM_BACKEND=cpu|cuda|metal|vulkan overrides the choice of the native build; PYTHON=… the interpreter.
 
 BIN := .venv/bin
+PYTHON ?= python3
 
-.PHONY: run test lint format setup setup-dev bench package-test clean
+.PHONY: run test lint format setup setup-dev bench package package-test clean
 
 run: setup
 	@$(BIN)/slipstream
@@ -32,8 +34,12 @@ setup-dev:
 bench: setup-dev
 	$(BIN)/python -m tests.benchmarks
 
+package:
+	@scripts/setup package
+	@PYTHONPATH=packaging $(PYTHON) -m installer
+
 package-test: setup-dev
 	@scripts/package-test
 
 clean:
-	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ GUIDE = Path(__file__).parent.parent / "resources" / "guide"
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "allow_logs: log records of WARNING and above are expected")
+    # A shell starts what runs in the background with Ctrl+C ignored, which this process and its children would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -24,6 +24,7 @@ import llama_cpp
 import numpy as np
 
 from app.engine.cache import State
+from app.engine.llama_devices import load_backends
 from app.engine.llama_memory import SEQUENCE, WHOLE, Memory
 from app.engine.protocol import MAX_DRAFT_LENGTH, KvType, Quantization
 from app.engine.rolling_back import RollBack
@@ -37,7 +38,7 @@ _KV_TYPES: dict[KvType, int] = {
     "q8_0": llama_cpp.GGML_TYPE_Q8_0,
     "q4_0": llama_cpp.GGML_TYPE_Q4_0,
 }
-_LOG_WARN, _LOG_ERROR = 3, 4
+_LOG_INFO, _LOG_WARN, _LOG_ERROR = 2, 3, 4
 _ABORTED = 2
 _NO_SLOT = 1
 _LEAST_CONTEXT = 256
@@ -46,6 +47,10 @@ _last_errors: list[str] = []
 _WHERE_AND_WHAT = re.compile(r"^(\w+: )?(error loading model: )*")
 """What llama.cpp puts before a reason: its own function and, once or twice, what it was doing."""
 
+_LOADED_VARIANT = re.compile(r"loaded CPU backend from .*ggml-cpu-(\w+)\.[a-z]+$")
+_variant = ""
+"""Of llama.cpp's libraries for kinds of processors the one that computes; empty where there is only one."""
+
 _QUANTIZE_BYTES = 256 * 1024 * 1024
 """Of a tensor in memory at once while it is quantized."""
 
@@ -53,11 +58,19 @@ _QUANTIZE_BYTES = 256 * 1024 * 1024
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
 def _on_log(level: int, text: bytes, _data: object) -> None:
     if level not in (_LOG_WARN, _LOG_ERROR):
+        if level == _LOG_INFO and b"loaded CPU backend" in text:
+            _note_variant(text.decode("utf-8", "replace").rstrip())
         return
     line = text.decode("utf-8", "replace").rstrip()
     if level == _LOG_ERROR:
         _last_errors[:] = [*_last_errors[-4:], line]
     log.info("%s", line)  # llama.cpp warns about things that are no news to the user
+
+
+def _note_variant(line: str) -> None:
+    global _variant  # noqa: PLW0603 - llama.cpp says it here and nowhere else, once a process
+    found = _LOADED_VARIANT.search(line)
+    _variant = found[1] if found else ""
 
 
 def _reason() -> str:
@@ -66,14 +79,16 @@ def _reason() -> str:
 
 
 def start() -> None:
-    """Prepare llama.cpp once per process, before the first model."""
+    """Prepare llama.cpp once per process, before the first model. Raises `KnownError` if it cannot compute here."""
     llama_cpp.llama_log_set(_on_log, ctypes.c_void_p(0))
+    load_backends()
     llama_cpp.llama_backend_init()
 
 
 def engine_name() -> str:
-    """What computes, for About and reports."""
-    return f"llama.cpp (llama-cpp-python {llama_cpp.__version__})"
+    """What computes, for About and reports; with the variant for this kind of processor, where `start` chose one."""
+    variant = f", {_variant} variant" if _variant else ""
+    return f"llama.cpp (llama-cpp-python {llama_cpp.__version__}{variant})"
 
 
 def quantize(

@@ -174,7 +174,9 @@ class Hello(_Struct, frozen=True, kw_only=True, tag="hello"):
 
     protocol: int
     engine: str
-    """For example ``llama.cpp (llama-cpp-python 0.3.36)``."""
+    """For example ``llama.cpp (llama-cpp-python 0.3.36, zen4 variant)``; from source without the variant."""
+    processor_features: list[str] = []
+    """Instruction sets it computes with, as ggml names them: ``AVX2``, ``AVX512``, …"""
     devices: list[Device] = []
     """GPUs the engine can offload to; empty on a CPU build."""
 

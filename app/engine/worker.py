@@ -22,7 +22,7 @@ from app.engine.engine import Engine
 from app.engine.framing import FrameReader, ProtocolError, decode_command, encode_frame
 from app.engine.kept import KeptCaches
 from app.engine.llama import engine_name
-from app.engine.llama_devices import devices
+from app.engine.llama_devices import devices, processor_features
 from app.engine.loading import kept_files
 from app.engine.protocol import (
     PROTOCOL_VERSION,
@@ -75,7 +75,9 @@ class Worker:
 
     def run(self) -> None:
         """Serve until Quit or the end of the input."""
-        self._send(Hello(protocol=PROTOCOL_VERSION, engine=engine_name(), devices=devices()))
+        features = processor_features()
+        hello = Hello(protocol=PROTOCOL_VERSION, engine=engine_name(), processor_features=features, devices=devices())
+        self._send(hello)
         self._bytes_at_start = private_bytes()
         threading.Thread(target=self._read, name="commands", daemon=True).start()
         while True:
@@ -217,6 +219,9 @@ def run() -> int:
         Worker(sys.stdin.buffer, events).run()
     except BrokenPipeError:
         return 0
+    except KnownError as error:
+        log.error("%s", error)
+        return 1
     return 0
 
 

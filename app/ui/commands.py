@@ -171,7 +171,9 @@ class Commands(QObject):
     def _show_about(self) -> None:
         from app.ui.help import AboutDialog
 
-        open_dialog(AboutDialog(self._engine.description(), self._engine.devices(), self._window))
+        engine = self._engine
+        about = AboutDialog(engine.description(), engine.devices(), engine.processor_features(), self._window)
+        open_dialog(about)
 
 
 def open_dialog(dialog: QDialog) -> None:

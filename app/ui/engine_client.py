@@ -158,6 +158,10 @@ class Engine(QObject):
         """GPUs it can offload to, by description."""
         raise NotImplementedError
 
+    def processor_features(self) -> list[str]:
+        """Instruction sets it computes with on the processor; empty before it has said hello."""
+        raise NotImplementedError
+
     def read_memory(self) -> None:
         """Ask how much memory there is now, in every state; nothing comes of it where the engine does not run."""
         raise NotImplementedError

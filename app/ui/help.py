@@ -23,13 +23,19 @@ _ALWAYS = (("Send the message", "Enter"), ("New line in the message", "Shift+Ent
 class AboutDialog(QDialog):
     """What Slipstream is, and the versions a report of a problem should name."""
 
-    def __init__(self, engine: str, devices: Sequence[str] = (), parent: QWidget | None = None) -> None:
-        """``engine`` and ``devices`` as the engine tells them when it starts; an empty ``engine`` is not running."""
+    def __init__(
+        self, engine: str, devices: Sequence[str] = (), features: Sequence[str] = (), parent: QWidget | None = None
+    ) -> None:
+        """``engine``, ``devices`` and the processor's ``features`` as the engine tells them when it starts.
+
+        An empty ``engine`` is not running.
+        """
         super().__init__(parent)
         self._rows = (
             ("Slipstream", __version__),
             ("Engine", engine or "not running"),
             ("Computes on", ", ".join(devices) or "the processor"),
+            ("Processor", ", ".join(features) or "not known yet"),
             ("Qt", f"{qVersion()} (PySide6 {PySide6.__version__})"),
             ("Python", platform.python_version()),
             ("System", platform.platform()),

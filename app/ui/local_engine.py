@@ -104,6 +104,9 @@ class LocalEngine(Engine):
     def devices(self) -> list[str]:
         return [device.description for device in self._hello.devices] if self._hello else []
 
+    def processor_features(self) -> list[str]:
+        return self._hello.processor_features if self._hello else []
+
     def read_memory(self) -> None:
         if self._hello is not None:
             self._send(ReadMemory())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
+import llama_cpp
 import psutil
 
 from app.engine import llama
-from app.engine.llama_devices import CPU, devices, gpu_devices
+from app.engine.llama_devices import CPU, devices, gpu_devices, processor_features
 
 
 def test_a_device_has_a_name_and_memory() -> None:
@@ -19,3 +22,9 @@ def test_a_device_has_a_name_and_memory() -> None:
 def test_gpus_are_named_by_their_descriptions() -> None:
     llama.start()
     assert gpu_devices() == [device.description for device in devices()]
+
+
+def test_the_processors_instruction_sets_are_those_of_ggmls_own_report() -> None:
+    llama.start()
+    report = llama_cpp.llama_print_system_info().decode()
+    assert processor_features() == re.findall(r"(\w+) = \w+", report)

@@ -1,0 +1,156 @@
+"""The ``.deb`` and the ``.tar.gz``: the frozen folder with what desktops read."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from installer import icons, places
+from installer.places import say
+
+_FILES = places.PACKAGING / "linux"
+_DPKG_ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
+
+
+def make(bundle: Path, dist: Path) -> list[Path]:
+    """Make both packages of ``bundle`` in ``dist``; returns them."""
+    stage = places.WORK / "stage"
+    shutil.rmtree(stage, ignore_errors=True)
+    return [_archive(bundle, stage / "archive", dist), _debian_package(bundle, stage / "debian", dist)]
+
+
+# ---------------------------------------------------------------- what desktops read
+
+
+def _write_shared(share: Path) -> None:
+    """Desktop entry, metainfo, MIME type and icons below ``share``, where the system looks for them."""
+    name = places.application_id()
+    released = time.strftime("%Y-%m-%d", time.gmtime(places.commit_time()))
+    metainfo = (_FILES / f"{name}.metainfo.xml.in").read_text("utf-8")
+    metainfo = metainfo.replace("@VERSION@", places.version()).replace("@DATE@", released)
+    _put(share / "metainfo" / f"{name}.metainfo.xml", metainfo)
+    _put(share / "applications" / f"{name}.desktop", (_FILES / f"{name}.desktop").read_text("utf-8"))
+    _put(share / "mime" / "packages" / f"{name}.xml", (_FILES / f"{name}.mime.xml").read_text("utf-8"))
+    icons.write_hicolor(icons.SVG, share / "icons" / "hicolor")
+
+
+def _put(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, "utf-8")
+
+
+# ---------------------------------------------------------------- .tar.gz
+
+
+def _archive(bundle: Path, stage: Path, dist: Path) -> Path:
+    top = stage / f"slipstream-{places.version()}"
+    shutil.copytree(bundle, top, symlinks=True)
+    _write_shared(top / "share")
+    shutil.copy2(_FILES / "desktop-integration", top)
+    package = dist / f"slipstream-{places.version()}-linux-{places.machine()}{places.suffix()}.tar.gz"
+    say(f"packing {package.name}")
+    with (
+        package.open("wb") as file,
+        gzip.GzipFile("", "wb", 9, file, mtime=places.commit_time()) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for path in (top, *sorted(top.rglob("*"))):
+            tar.add(path, str(path.relative_to(stage)), recursive=False, filter=_anonymous)
+    return package
+
+
+def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """``entry`` as every machine would make it."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    entry.mtime = places.commit_time()
+    entry.mode = 0o755 if entry.isdir() or entry.issym() or entry.mode & 0o100 else 0o644
+    return entry
+
+
+# ---------------------------------------------------------------- .deb
+
+
+def _debian_package(bundle: Path, stage: Path, dist: Path) -> Path:
+    root = stage / "root"
+    program = root / "usr" / "lib" / "slipstream"
+    shutil.copytree(bundle, program, symlinks=True)
+    _write_shared(root / "usr" / "share")
+    (root / "usr" / "bin").mkdir()
+    (root / "usr" / "bin" / "slipstream").symlink_to("../lib/slipstream/slipstream")
+    _write_documents(root / "usr" / "share")
+    architecture = _DPKG_ARCHITECTURES[places.machine()]
+    values = {
+        "VERSION": places.version(),
+        "ARCHITECTURE": architecture,
+        "SIZE": str(sum(file.lstat().st_size for file in root.rglob("*")) // 1024),
+        "DEPENDS": _dependencies(program, stage),
+    }
+    control = (_FILES / "control.in").read_text("utf-8")
+    _put(root / "DEBIAN" / "control", re.sub("@([A-Z]+)@", lambda name: values[name[1]], control))
+    _make_plain(root)
+    package = dist / f"slipstream{places.suffix()}_{places.version()}_{architecture}.deb"
+    say(f"packing {package.name}")
+    # One thread: with more the blocks, and so the file, would depend on how many there are.
+    command = ["dpkg-deb", "--root-owner-group", "--threads-max=1", "-Zxz", "--build", str(root), str(package)]
+    places.run(command, SOURCE_DATE_EPOCH=str(places.commit_time()))
+    return package
+
+
+def _write_documents(share: Path) -> None:
+    documents = share / "doc" / "slipstream"
+    documents.mkdir(parents=True)
+    shutil.copy2(places.ROOT / "LICENSE", documents / "copyright")
+    _compress(places.ROOT / "CHANGELOG.md", documents / "changelog.gz")
+    manual = share / "man" / "man1"
+    manual.mkdir(parents=True)
+    _compress(_FILES / "slipstream.1", manual / "slipstream.1.gz")
+
+
+def _compress(source: Path, destination: Path) -> None:
+    destination.write_bytes(gzip.compress(source.read_bytes(), 9, mtime=0))
+
+
+def _make_plain(root: Path) -> None:
+    """Modes and times as every machine would make them."""
+    for path in (root, *root.rglob("*")):
+        if not path.is_symlink():
+            runs = path.is_dir() or path.stat().st_mode & 0o100
+            path.chmod(0o755 if runs else 0o644)
+
+
+def _dependencies(program: Path, stage: Path) -> str:
+    """The packages that hold the libraries which are not inside, with the versions they are needed in."""
+    binaries = list(_binaries(program))
+    folders = sorted({str(file.parent) for file in binaries})
+    _put(stage / "debian" / "control", "Source: slipstream\n\nPackage: slipstream\nArchitecture: any\n")
+    command = ["dpkg-shlibdeps", "-O", "--ignore-missing-info", "--warnings=0", *(f"-l{folder}" for folder in folders)]
+    command += [f"-x{package}" for package in _packages_inside(program)]
+    command += [f"-e{file}" for file in binaries]
+    shown = subprocess.run(command, cwd=stage, capture_output=True, text=True, check=False)
+    found = re.search(r"^shlibs:Depends=(.+)$", shown.stdout, re.MULTILINE)
+    if not found:
+        raise SystemExit(f"dpkg-shlibdeps found no dependencies:\n{shown.stderr}")
+    return found[1]
+
+
+def _packages_inside(program: Path) -> list[str]:
+    """Debian's packages whose libraries PyInstaller took along, which therefore need not be installed."""
+    libraries = [file.name for file in (program / "_internal").glob("lib*.so*") if not file.is_symlink()]
+    command = ["dpkg-query", "--search", *(f"*/{library}" for library in libraries)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False)  # it fails for those of wheels
+    return sorted({line.partition(":")[0] for line in shown.stdout.splitlines()})
+
+
+def _binaries(folder: Path) -> Iterator[Path]:
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and not file.is_symlink():
+            with file.open("rb") as opened:
+                if opened.read(4) == b"\x7fELF":
+                    yield file
