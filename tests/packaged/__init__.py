@@ -1,1 +1,1 @@
-"""The package on a clean system: installed, used, upgraded and removed as its users do. Run with ``make package-test``."""
+"""The package on a clean system: installed, used, upgraded and removed as its users do (``make package-test``)."""

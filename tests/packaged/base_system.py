@@ -29,10 +29,10 @@ def cache_folder() -> Path:
 def base_system() -> Path:
     """The base system's folder; made if it is not there, which takes half a minute."""
     base = cache_folder() / SUITE
-    with _alone():
+    with alone():
         if not base.is_dir():
             unfinished = base.with_suffix(".unfinished")
-            shutil.rmtree(unfinished, ignore_errors=True)
+            remove(unfinished)
             _bootstrap(unfinished)
             unfinished.rename(base)
     return base
@@ -45,12 +45,21 @@ def let_out(root: Path) -> None:
             shutil.copyfile(Path("/", file), root / file)
 
 
+def remove(folder: Path) -> None:
+    """Remove a system's folder, if there is one and nothing is mounted in it."""
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+    assert f" {folder}/" not in mounts, f"something is mounted in {folder}; it is left alone"
+    subprocess.run(["rm", "-rf", "--one-file-system", folder], check=True)
+
+
 def _bootstrap(folder: Path) -> None:
     is_ubuntu = SUITE in _UBUNTU
     components = "main,universe" if is_ubuntu else "main"
     mirror = os.environ.get("PACKAGE_TEST_MIRROR") or _mirror("ubuntu" if is_ubuntu else "debian")
     options = ["--variant=minbase", "--include=ca-certificates", f"--components={components}"]
-    subprocess.run(["debootstrap", *options, SUITE, folder, mirror], check=True, stdout=subprocess.DEVNULL)
+    # What it mounts goes with its namespace, also when it is killed.
+    apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+    subprocess.run([*apart, "debootstrap", *options, SUITE, folder, mirror], check=True, stdout=subprocess.DEVNULL)
 
 
 def _mirror(distribution: str) -> str:
@@ -65,7 +74,8 @@ def _mirror(distribution: str) -> str:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def alone() -> Iterator[None]:
+    """While no other test run uses what it shares with this one."""
     cache_folder().mkdir(parents=True, exist_ok=True)
     with (cache_folder() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from tests.packaged.base_system import base_system, cache_folder, let_out
+from tests.packaged.base_system import alone, base_system, cache_folder, let_out, remove
 from tests.packaged.waiting import wait_for
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -63,7 +63,7 @@ class CleanSystem:
             let_out(self.root)
             self._holder = self._hold()
         except BaseException:
-            _remove(self.root)
+            remove(self.root)
             raise
         self._first = psutil.Process(self._holder.pid).children()[0].pid
         archives = cache_folder() / "archives"
@@ -77,7 +77,7 @@ class CleanSystem:
         assert self._holder.stdin is not None
         self._holder.stdin.close()
         self._holder.wait(60)
-        _remove(self.root)
+        remove(self.root)
 
     # ------------------------------------------------------------ files
 
@@ -158,7 +158,8 @@ class CleanSystem:
     def apt(self, *arguments: str) -> None:
         """``apt-get`` with the network, asking nothing."""
         command = ("apt-get", "--yes", "--quiet", "--no-install-recommends", *arguments)
-        self.run(*command, env={"DEBIAN_FRONTEND": "noninteractive"}, network=True)
+        with alone():  # it locks the folder of downloaded packages
+            self.run(*command, env={"DEBIAN_FRONTEND": "noninteractive"}, network=True)
 
     def install(self, deb: Path) -> None:
         """Install a package file and what it depends on, as somebody does who has downloaded it."""
@@ -187,10 +188,10 @@ class CleanSystem:
         return [process for process in self._all_processes() if _is_of(process, user)]
 
     def _all_processes(self) -> Iterator[psutil.Process]:
-        own = os.readlink(f"/proc/{self._first}/ns/pid")
+        own = Path(f"/proc/{self._first}/ns/pid").readlink()
         for process in psutil.process_iter():
             try:
-                if os.readlink(f"/proc/{process.pid}/ns/pid") == own:
+                if Path(f"/proc/{process.pid}/ns/pid").readlink() == own:
                     yield process
             except OSError:
                 continue  # it has just ended
@@ -233,10 +234,4 @@ def _remove_left_copies() -> None:
     """Of test processes that were killed."""
     for copy in (cache_folder() / "copies").glob("*-*"):
         if not psutil.pid_exists(int(copy.name.rpartition("-")[2])):
-            _remove(copy)
-
-
-def _remove(folder: Path) -> None:
-    mounts = Path("/proc/self/mountinfo").read_text()
-    assert f" {folder}/" not in mounts, f"something is mounted in {folder}; it is left alone"
-    subprocess.run(["rm", "-rf", "--one-file-system", folder], check=True)
+            remove(copy)

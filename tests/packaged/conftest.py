@@ -1,4 +1,7 @@
-"""The package that was built, systems to try it on, and where the tests leave what they saw."""
+"""The package that was built, systems to try it on, and where the tests leave what they saw.
+
+``PACKAGE_TEST_DIST`` names another folder with packages than ``dist/``.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ class Display:
         read, write = os.pipe()
         # No access control: whoever is on this machine may look at a test.
         options = ["-screen", "0", _SIZE, "-nolisten", "tcp", "-ac", "-displayfd", str(write)]
-        self._server = subprocess.Popen(["Xvfb", *options], pass_fds=[write], stderr=subprocess.DEVNULL)
+        command = ["setpriv", "--pdeathsig", "TERM", "Xvfb", *options]  # it does not outlive the tests
+        self._server = subprocess.Popen(command, pass_fds=[write], stderr=subprocess.DEVNULL)
         os.close(write)
         with os.fdopen(read) as answer:
             number = answer.readline().strip()

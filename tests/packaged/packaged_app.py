@@ -160,7 +160,12 @@ class OpenApp:
             assert status is None, f"the window ended with exit status {status}:\n{self._app.said.read_text()}"
             return look()
 
-        return wait_for(look_while_it_runs, what)
+        try:
+            return wait_for(look_while_it_runs, what)
+        except AssertionError:
+            if self._display:
+                self._display.photograph(self._app.said.with_suffix(".png"))
+            raise
 
     def _find_engine(self) -> psutil.Process | None:
         for process in self._app.processes():

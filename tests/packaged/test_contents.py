@@ -30,19 +30,20 @@ def test_the_package_is_no_larger_than_promised(deb: Path) -> None:
 
 
 def test_the_installed_app_is_no_larger_than_promised(installed: CleanSystem) -> None:
-    files = [path for path in installed.path("/usr/lib/slipstream").rglob("*") if path.is_file() and not path.is_symlink()]
-    assert sum(path.stat().st_size for path in files) <= 260 * MB
+    files = installed.path("/usr/lib/slipstream").rglob("*")
+    assert sum(path.lstat().st_size for path in files) <= 260 * MB
 
 
 def test_llama_cpp_runs_on_every_processor(inside: Path) -> None:
-    variants = {path.stem.removeprefix("libggml-cpu-") for path in (inside / "llama_cpp" / "lib").glob("libggml-cpu*.so")}
+    libraries = (inside / "llama_cpp" / "lib").glob("libggml-cpu*.so")
+    variants = {path.stem.removeprefix("libggml-cpu-") for path in libraries}
     assert variants >= {"x64", "sse42", "sandybridge", "haswell", "skylakex", "icelake", "alderlake", "zen4"}
     assert "libggml-cpu" not in variants  # what a build for one processor is called
 
 
 def test_no_library_is_there_twice(inside: Path) -> None:
     real = [path for path in inside.rglob("*.so*") if not path.is_symlink()]
-    names = [path.name for path in real if path.name.startswith(("libQt6", "libggml", "libllama", "libicu"))]
+    names = [path.name.split(".so")[0] for path in real if path.name.startswith(("libQt6", "libggml", "libllama"))]
     assert sorted(set(names)) == sorted(names)
 
 

@@ -28,6 +28,13 @@ def test_a_killed_engine_is_told_of_and_comes_back_for_the_next_question(
     app.wait_until_gone()
 
 
+def test_the_engine_does_without_qt(installed: CleanSystem, new_app: NewApp, display: Display) -> None:
+    opened = new_app(installed).open(display)
+    opened.wait_until_ready()
+    assert [part.path for part in opened.engine().memory_maps() if "Qt6" in part.path] == []
+    assert opened.quit() == 0
+
+
 def test_a_killed_window_takes_the_engine_along(installed: CleanSystem, new_app: NewApp, display: Display) -> None:
     app = new_app(installed)
     opened = app.open(display)

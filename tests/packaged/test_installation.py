@@ -36,8 +36,8 @@ def test_the_command_is_a_link_to_the_program(installed: CleanSystem) -> None:
 
 
 def test_every_file_belongs_to_root_and_can_be_read_by_all(installed: CleanSystem) -> None:
-    odd = ("(", "!", "-user", "root", "-o", "!", "-group", "root", "-o", "-perm", "/022", "-o", "!", "-perm", "-444", ")")
-    found = installed.run("find", "/usr/lib/slipstream", "!", "-type", "l", *odd)
+    odd = "( ! -user root -o ! -group root -o -perm /022 -o ! -perm -444 )"
+    found = installed.run("find", "/usr/lib/slipstream", "!", "-type", "l", *odd.split())
     assert found.stdout == ""
 
 

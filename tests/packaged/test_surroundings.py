@@ -1,4 +1,4 @@
-"""The app from the archive in places and conditions that programs often forget. Network: none, as in all these tests."""
+"""The app from the archive in places and conditions that programs often forget. No test here has a network."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def program(with_dependencies: CleanSystem, tarball: Path) -> str:
     """The unpacked archive's program, in a folder with spaces and letters of several scripts that nobody can write."""
     folder = with_dependencies.path(FOLDER)
     folder.mkdir(parents=True)
-    unpack = ["tar", "--extract", "--file", tarball, "--directory", folder, "--strip-components=1", "--no-same-owner"]
-    subprocess.run(unpack, check=True)
+    options = ["--strip-components=1", "--no-same-owner", f"--directory={folder}"]
+    subprocess.run(["tar", "--extract", f"--file={tarball}", *options], check=True)
     with_dependencies.make_read_only(FOLDER)
     return f"{FOLDER}/slipstream"
 

@@ -37,6 +37,9 @@ def test_a_question_is_answered_and_kept_until_the_next_start(
     assert display.photograph(artefacts / "second-start.png") > _COLOURS_OF_A_WINDOW
     assert second.terminate() == 0
     app.wait_until_gone()
+    assert "WARNING" not in app.log()
+    assert "ERROR" not in app.log()
+    assert app.said.read_text() == ""
 
 
 def test_a_second_start_raises_the_window_of_the_first(
