@@ -15,6 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+APART = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child")
+"""Runs a command with mounts and processes of its own, which end with it, as it ends with this process."""
+
 SUITE = os.environ.get("PACKAGE_TEST_SUITE", "bookworm")
 _UBUNTU = ("focal", "jammy", "noble", "plucky", "questing", "resolute")
 _CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
@@ -57,9 +60,7 @@ def _bootstrap(folder: Path) -> None:
     components = "main,universe" if is_ubuntu else "main"
     mirror = os.environ.get("PACKAGE_TEST_MIRROR") or _mirror("ubuntu" if is_ubuntu else "debian")
     options = ["--variant=minbase", "--include=ca-certificates", f"--components={components}"]
-    # What it mounts goes with its namespace, also when it is killed.
-    apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
-    subprocess.run([*apart, "debootstrap", *options, SUITE, folder, mirror], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*APART, "debootstrap", *options, SUITE, folder, mirror], check=True, stdout=subprocess.DEVNULL)
 
 
 def _mirror(distribution: str) -> str:

@@ -17,12 +17,12 @@ from typing import Any
 
 import psutil
 
-from tests.packaged.base_system import alone, base_system, cache_folder, let_out, remove
+from tests.packaged.base_system import APART, alone, base_system, cache_folder, let_out, remove
 from tests.packaged.waiting import wait_for
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _COMMAND_LIMIT_S = 600
-# The first process of the namespaces. Its input ends when the test process does, and with it everything ends.
+# The first process of the namespaces: everything in them ends when its input does.
 _HOLD = """
 mount -t proc proc "$1/proc"
 mount --rbind /dev "$1/dev"
@@ -200,7 +200,7 @@ class CleanSystem:
 
     def _hold(self) -> subprocess.Popen[str]:
         holder = subprocess.Popen(
-            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-euc", _HOLD, "hold", self.root],
+            [*APART, "bash", "-euc", _HOLD, "hold", self.root],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
