@@ -60,7 +60,9 @@ def _bootstrap(folder: Path) -> None:
     components = "main,universe" if is_ubuntu else "main"
     mirror = os.environ.get("PACKAGE_TEST_MIRROR") or _mirror("ubuntu" if is_ubuntu else "debian")
     options = ["--variant=minbase", "--include=ca-certificates", f"--components={components}"]
-    subprocess.run([*APART, "debootstrap", *options, SUITE, folder, mirror], check=True, stdout=subprocess.DEVNULL)
+    command = [*APART, "debootstrap", *options, SUITE, str(folder), mirror]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, f"debootstrap {SUITE} from {mirror}: {done.stdout[-500:]}"
 
 
 def _mirror(distribution: str) -> str:
