@@ -71,6 +71,16 @@ def _resources() -> Path:
     return installed if installed.is_dir() else package.parent / "resources"
 
 
+def licences() -> Path:
+    """What says under which licences Slipstream is: in a package the index of all that is inside, else its own text."""
+    bundle = getattr(sys, "_MEIPASS", None)
+    if bundle is not None:
+        return Path(bundle) / "licences" / "README.txt"
+    beside = Path(__file__).resolve().parents[1]
+    installed = beside.glob("slipstream-*.dist-info/licenses/LICENSE")
+    return next(installed, beside / "LICENSE")
+
+
 def _home() -> Path | None:
     value = os.environ.get(HOME_VARIABLE, "").strip()
     return Path(value).expanduser().absolute() if value else None

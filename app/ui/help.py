@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import platform
+import sysconfig
 from collections.abc import Sequence
+from pathlib import Path
 
 import PySide6
-from PySide6.QtCore import Qt, Slot, qVersion
-from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, QUrl, Slot, qVersion
+from PySide6.QtGui import QDesktopServices, QFontDatabase, QGuiApplication
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QGridLayout,
+    QHBoxLayout,
+    QPlainTextEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
-from app import __version__
+from app import __version__, paths
 from app.ui import icons
 from app.ui.theme import SPACING
 from app.ui.widgets import label
@@ -90,11 +101,49 @@ class AboutDialog(QDialog):
         copy.setAutoDefault(False)
         copy.clicked.connect(self._on_copy)
         box.addButton(copy, QDialogButtonBox.ButtonRole.ActionRole)
+        licences = QPushButton("Show licences")
+        licences.setAutoDefault(False)
+        licences.clicked.connect(self._on_licences)
+        box.addButton(licences, QDialogButtonBox.ButtonRole.ActionRole)
         return box
+
+    @Slot()
+    def _on_licences(self) -> None:
+        LicencesDialog(paths.licences(), self).open()
 
     @Slot()
     def _on_copy(self) -> None:
         QGuiApplication.clipboard().setText(self.versions())
+
+
+class LicencesDialog(QDialog):
+    """Under which licences Slipstream and all that comes with it are."""
+
+    def __init__(self, file: Path, parent: QWidget | None = None) -> None:
+        """``file`` as `paths.licences` has it; the texts it names are in its folder."""
+        super().__init__(parent)
+        self.setWindowTitle("Licences")
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._folder = file.parent
+        column = QVBoxLayout(self)
+        column.setContentsMargins(6 * SPACING, 6 * SPACING, 6 * SPACING, 5 * SPACING)
+        column.setSpacing(4 * SPACING)
+        column.addWidget(_text(file.read_text("utf-8")), 1)
+        buttons = _closing_buttons(self)
+        if file.name == "LICENSE":
+            others = f"Each Python package that Slipstream runs with has its own, in {sysconfig.get_path('purelib')}."
+            column.addWidget(label(others, "quiet", wraps=True))
+        else:
+            folder = QPushButton("Open folder")
+            folder.setAutoDefault(False)
+            folder.clicked.connect(self._on_folder)
+            buttons.addButton(folder, QDialogButtonBox.ButtonRole.ActionRole)
+        column.addWidget(buttons)
+        self.resize(2 * _WIDTH, _WIDTH)
+
+    @Slot()
+    def _on_folder(self) -> None:
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._folder)))
 
 
 class ShortcutsDialog(QDialog):
@@ -110,6 +159,15 @@ class ShortcutsDialog(QDialog):
         column.addLayout(_table((*_ALWAYS, *shortcuts)))
         column.addWidget(_closing_buttons(self))
         self.setMinimumWidth(340)
+
+
+def _text(words: str) -> QPlainTextEdit:
+    shown = QPlainTextEdit(words)
+    shown.setReadOnly(True)
+    shown.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)  # tables
+    shown.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+    shown.setAccessibleName("Licences")
+    return shown
 
 
 def _table(rows: Sequence[tuple[str, str]]) -> QGridLayout:

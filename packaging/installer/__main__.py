@@ -6,6 +6,7 @@ Starts with any Python from 3.11 on, and goes on with that of the packaging envi
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import sys
 import time
@@ -34,8 +35,20 @@ def main() -> int:
 def _make() -> list[Path]:
     """Freeze, then make the system's packages; runs in the packaging environment, which has what these imports need."""
     from installer import freeze, linux
+    from installer.bundle import Unclear
 
-    return _with_checksums(linux.make(freeze.freeze(), places.DIST))
+    try:
+        bundle = freeze.freeze()
+    except Unclear as unclear:
+        raise SystemExit(f"package: {unclear}") from unclear
+    return _with_checksums([*linux.make(bundle, places.DIST), _sbom(bundle)])
+
+
+def _sbom(bundle: Path) -> Path:
+    """The SBOM beside the packages, for those who want to read it before they install."""
+    system = {"linux": "linux", "darwin": "macos", "win32": "windows"}[sys.platform]
+    name = f"slipstream-{places.version()}-{system}-{places.machine()}{places.suffix()}.cdx.json"
+    return Path(shutil.copy2(next(bundle.rglob("sbom.cdx.json")), places.DIST / name))
 
 
 def _with_checksums(packages: list[Path]) -> list[Path]:

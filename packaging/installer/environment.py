@@ -16,11 +16,11 @@ _STAMP = places.VENV / ".slipstream"
 
 def prepare() -> None:
     """Make the environment unless it is there already, with llama.cpp as `native` built it."""
-    source, libraries = native.build()
+    libraries = native.build()
     wanted = _fingerprint(libraries)
     if not _STAMP.is_file() or _STAMP.read_text("utf-8") != wanted:
         say("installing Python packages")
-        _make(source)
+        _make(native.source())
         native.install(libraries, places.site_packages() / "llama_cpp" / "lib")
         _STAMP.write_text(wanted, "utf-8")
 

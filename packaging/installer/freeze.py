@@ -6,7 +6,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from installer import native, places
+from installer import licences, native, places, sbom
+from installer.bundle import Bundle
+from installer.inventory import take
 from installer.places import say
 
 
@@ -26,6 +28,7 @@ def freeze() -> Path:
     native.install(places.site_packages() / inside, places.BUNDLE / "_internal" / inside)
     _strip()
     _drop_dangling_links()
+    _write_documents()
     return places.BUNDLE
 
 
@@ -41,3 +44,18 @@ def _drop_dangling_links() -> None:
     for file in places.BUNDLE.rglob("*"):
         if file.is_symlink() and not file.exists():
             file.unlink()
+
+
+def _write_documents() -> None:
+    """Licences and SBOM of what is inside; raises `Unclear` for what nobody knows."""
+    bundle = Bundle(
+        folder=places.BUNDLE,
+        site_packages=places.site_packages(),
+        work=places.WORK / "pyinstaller" / "slipstream",
+        llama_source=native.source(),
+        version=places.version(),
+        commit_time=places.commit_time(),
+    )
+    inventory = take(bundle)
+    licences.write(bundle, inventory)
+    sbom.write(bundle, bundle.sbom, inventory)

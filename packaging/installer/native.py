@@ -50,15 +50,14 @@ quantized model (llama.cpp issue 20824). Those processors run the variant ``zen4
 _LIBRARY = re.compile(r"^(lib)?(ggml|llama)[\w.-]*\.(so|dylib|dll)(\.\d+)*$")
 
 
-def build() -> tuple[Path, Path]:
-    """llama-cpp-python's source, and the folder with the libraries built of it; both are kept for the next time."""
-    source = _source()
-    options = _options(source)
-    folder = places.cache() / f"llama.cpp-{_key(source, options)}"
+def build() -> Path:
+    """The folder with llama.cpp's libraries; it is kept for the next time."""
+    options = _options()
+    folder = places.cache() / f"llama.cpp-{_key(options)}"
     if not folder.is_dir():
         say(f"building llama.cpp with all variants for processors ({places.backend()}); this takes some minutes")
-        _build(source, options, folder)
-    return source, folder
+        _build(options, folder)
+    return folder
 
 
 def install(libraries: Path, destination: Path) -> None:
@@ -67,8 +66,8 @@ def install(libraries: Path, destination: Path) -> None:
     shutil.copytree(libraries, destination, symlinks=True)
 
 
-def _source() -> Path:
-    """The unpacked source distribution of the pinned version."""
+def source() -> Path:
+    """llama-cpp-python's unpacked source distribution, in the pinned version; it is kept too."""
     name = f"llama_cpp_python-{_pinned_version()}"
     folder = places.cache() / name
     if not folder.is_dir():
@@ -98,11 +97,11 @@ def _pinned_version() -> str:
     return found[1]
 
 
-def _options(source: Path) -> dict[str, str]:
+def _options() -> dict[str, str]:
     options = _OPTIONS | _BACKEND_OPTIONS[places.backend()]
     if sys.platform != "win32":
         # No path of this machine in what is built, nor symbols nobody reads.
-        flags = f"-ffile-prefix-map={source}=."
+        flags = f"-ffile-prefix-map={source()}=."
         options |= {"CMAKE_C_FLAGS": flags, "CMAKE_CXX_FLAGS": flags}
         if sys.platform != "darwin":
             options |= {"CMAKE_SHARED_LINKER_FLAGS": "-s", "CMAKE_MODULE_LINKER_FLAGS": "-s"}
@@ -112,15 +111,15 @@ def _options(source: Path) -> dict[str, str]:
     return options
 
 
-def _key(source: Path, options: dict[str, str]) -> str:
+def _key(options: dict[str, str]) -> str:
     compiler = subprocess.run([os.environ.get("CXX", "c++"), "--version"], capture_output=True, text=True, check=False)
     said = os.environ.get("VCTOOLSVERSION", "") if sys.platform == "win32" else compiler.stdout
-    words = [source.name, *sorted(f"{name}={value}" for name, value in options.items()), said, places.machine()]
+    words = [source().name, *sorted(f"{name}={value}" for name, value in options.items()), said, places.machine()]
     words.append(_LEFT_OUT.pattern)
     return hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
 
 
-def _build(source: Path, options: dict[str, str], folder: Path) -> None:
+def _build(options: dict[str, str], folder: Path) -> None:
     work = places.WORK / "llama.cpp"
     shutil.rmtree(work, ignore_errors=True)
     definitions = [f"-D{name}={value}" for name, value in options.items()]
@@ -128,7 +127,7 @@ def _build(source: Path, options: dict[str, str], folder: Path) -> None:
     # Without GIT_DIR it would take the commit of a repository around it for its own.
     nowhere = {"GIT_DIR": os.devnull}
     generator = [] if sys.platform == "win32" else ["-G", "Ninja"]
-    upstream = source / "vendor" / "llama.cpp"
+    upstream = source() / "vendor" / "llama.cpp"
     places.run([cmake, "-S", str(upstream), "-B", str(work), *generator, *definitions], **nowhere)
     jobs = f"--parallel={os.cpu_count() or 2}"
     places.run([cmake, "--build", str(work), "--config=Release", jobs], **nowhere)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import platform
+import sys
+import sysconfig
+from pathlib import Path
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
+import pytest
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QDesktopServices, QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel, QMenuBar, QPushButton
+from PySide6.QtWidgets import QDialog, QLabel, QMenuBar, QPlainTextEdit, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app import __version__
-from app.ui.help import AboutDialog, ShortcutsDialog
+from app import __version__, paths
+from app.ui.help import AboutDialog, LicencesDialog, ShortcutsDialog
 from app.ui.menus import Menus
 
 
@@ -36,6 +40,44 @@ def test_about_without_an_engine(qtbot: QtBot) -> None:
     dialog = AboutDialog("")
     qtbot.addWidget(dialog)
     assert "Engine: not running" in dialog.versions()
+
+
+def test_about_shows_slipstreams_licence_from_source(qtbot: QtBot) -> None:
+    dialog = AboutDialog("")
+    qtbot.addWidget(dialog)
+    dialog.show()
+    _click(dialog, "Show licences")
+    licences = dialog.findChild(LicencesDialog)
+    assert licences is not None
+    text = licences.findChild(QPlainTextEdit)
+    assert text is not None and text.toPlainText().startswith("MIT License")
+    words = [label.text() for label in licences.findChildren(QLabel)]
+    assert any(sysconfig.get_path("purelib") in said for said in words)
+    assert all(button.text() != "Open folder" for button in licences.findChildren(QPushButton))
+
+
+def test_licences_of_a_package_show_the_index_and_open_their_folder(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = tmp_path / "licences" / "README.txt"
+    index.parent.mkdir()
+    index.write_text("Qt  6.11  LGPL-3.0-only", "utf-8")
+    monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path), raising=False)
+    assert paths.licences() == index
+    opened: list[QUrl] = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", opened.append)
+    dialog = LicencesDialog(paths.licences())
+    qtbot.addWidget(dialog)
+    dialog.show()
+    _click(dialog, "Open folder")
+    assert [Path(url.toLocalFile()) for url in opened] == [index.parent]
+    text = dialog.findChild(QPlainTextEdit)
+    assert text is not None and text.toPlainText() == "Qt  6.11  LGPL-3.0-only"
+
+
+def _click(dialog: QDialog, words: str) -> None:
+    button = next(button for button in dialog.findChildren(QPushButton) if button.text() == words)
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
 def test_shortcuts_lists_what_the_menus_have(qtbot: QtBot) -> None:
