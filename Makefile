@@ -1,12 +1,13 @@
 # make run    set up what is missing, then open the window
 # make test   lint, types, import rules and all tests; no display, no network
 # make package    installers for this system, into dist/
+# make package-test    tries them on a clean system made for it; needs root, and Debian or Ubuntu
 # SLIPSTREAM_BACKEND=cpu|cuda|metal|vulkan overrides the choice of the native build; PYTHON=… the interpreter.
 
 BIN := .venv/bin
 PYTHON ?= python3
 
-.PHONY: run test lint format setup setup-dev bench package clean
+.PHONY: run test lint format setup setup-dev bench package package-test clean
 
 run: setup
 	@$(BIN)/slipstream
@@ -36,6 +37,9 @@ bench: setup-dev
 package:
 	@scripts/setup package
 	@PYTHONPATH=packaging $(PYTHON) -m installer
+
+package-test: setup-dev
+	@scripts/package-test
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
