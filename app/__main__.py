@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
+from app import program
 from app.opened_file import names_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the role that ``arguments`` (by default those of the process) ask for; returns the exit status."""
+    if program.is_frozen():
+        program.restore_environment(os.environ)
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments == ["--role=engine"]:
         from app.engine.worker import run as run_engine

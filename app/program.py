@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TextIO
 
@@ -15,6 +15,7 @@ RESET_VARIABLE = "PYINSTALLER_RESET_ENVIRONMENT"
 """Set to 1 it tells a frozen program that it is a process of its own, not a part of the one that started it."""
 CLOSE_WHEN_READY = "--close-when-ready"
 """An option of ``--window``: the window closes itself when its engine has loaded a pair, or could not."""
+_BUNDLES_OWN = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "QT_PLUGIN_PATH", "QML2_IMPORT_PATH")
 _CONSOLE_PROGRAM = "slipstream-cli.exe"
 _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDENTIALS?)S?$|_PROXY$", re.IGNORECASE)
 
@@ -30,6 +31,19 @@ def own_command(*arguments: str) -> list[str]:
         return [sys.executable, "-m", "app", *arguments]
     console = Path(sys.executable).with_name(_CONSOLE_PROGRAM)
     return [str(console) if console.is_file() else sys.executable, *arguments]
+
+
+def restore_environment(environment: MutableMapping[str, str]) -> None:
+    """Take out of ``environment`` what PyInstaller set for this process, or put back what the user had.
+
+    This process has found its libraries, and Qt its plugins through PySide6. A browser or a file manager that we start
+    would find ours too, and die of them.
+    """
+    for name in _BUNDLES_OWN:
+        environment.pop(name, None)
+        users = environment.pop(f"{name}_ORIG", None)
+        if users is not None:
+            environment[name] = users
 
 
 def is_secret(name: str) -> bool:

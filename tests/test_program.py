@@ -32,6 +32,12 @@ def test_frozen_it_is_the_program_itself_on_windows_the_one_with_streams(
     assert program.own_command("--role=engine") == [str(console if has_console else program_file), "--role=engine"]
 
 
+def test_programs_of_others_find_no_library_of_the_bundle() -> None:
+    environment = {"LD_LIBRARY_PATH": "/bundle", "LD_LIBRARY_PATH_ORIG": "/users", "QT_PLUGIN_PATH": "/bundle", "A": "b"}
+    program.restore_environment(environment)
+    assert environment == {"LD_LIBRARY_PATH": "/users", "A": "b"}
+
+
 def test_environment_of_a_child() -> None:
     own = {"PATH": "/bin", "HF_TOKEN": "x", "https_proxy": "x", "LANG": "C"}
     assert program.child_environment(own, LANG="de") == {
