@@ -51,7 +51,8 @@ class EndSignals(QObject):
             signal.signal(number, signal.SIG_DFL)
         if not self._was_requested:
             self._was_requested = True
-            self.end_requested.emit()
+            # Later: Python may be in the middle of anything now, with locks held that an orderly end has to wait for.
+            QTimer.singleShot(0, self, self.end_requested.emit)
 
     @Slot()
     def _on_woken(self) -> None:
