@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.ui import theme as themes
 from app.ui.chat.column import Widths
@@ -28,23 +28,29 @@ class Card(QFrame):
         self.text = label(text, wraps=True)
         self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.buttons: list[QPushButton] = []
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 12, 16, 12)
-        column.setSpacing(2 * SPACING)
-        column.addWidget(self.text)
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(16, 12, 16, 12)
+        self._column.setSpacing(2 * SPACING)
+        self._column.addWidget(self.text)
+        self._row = QHBoxLayout()
+        self._row.setSpacing(2 * SPACING)
+        for action, name in actions:
+            button = QPushButton(name)
+            button.setAccessibleName(name)
+            button.clicked.connect(lambda _checked=False, action=action: self.action_triggered.emit(action))
+            self.buttons.append(button)
+            self._row.addWidget(button)
         if actions:
-            row = QHBoxLayout()
-            row.setSpacing(2 * SPACING)
-            for action, name in actions:
-                button = QPushButton(name)
-                button.setAccessibleName(name)
-                button.clicked.connect(lambda _checked=False, action=action: self.action_triggered.emit(action))
-                self.buttons.append(button)
-                row.addWidget(button)
-            row.addStretch(1)
-            column.addLayout(row)
+            self._row.addStretch(1)
+            self._column.addLayout(self._row)
 
     def fit(self, widths: Widths) -> int:
+        """Buttons that have no room beside each other go below each other."""
+        margins = self.contentsMargins() + self._column.contentsMargins()
+        room = widths.prose - margins.left() - margins.right()
+        needed = sum(button.sizeHint().width() + self._row.spacing() for button in self.buttons)
+        fits = needed <= room
+        self._row.setDirection(QBoxLayout.Direction.LeftToRight if fits else QBoxLayout.Direction.TopToBottom)
         return _height(self, widths.prose)
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -148,6 +154,8 @@ class Welcome(QWidget):
         parent = self.parentWidget()
         room = parent.height() - 64 if parent is not None else 0
         self.setMaximumWidth(widths.prose)
+        if self.card is not None:
+            self.card.fit(widths)
         return max(_height(self, widths.prose), room)
 
     @Slot(str)
