@@ -6,8 +6,6 @@ import re
 from functools import cache
 from pathlib import PurePosixPath
 
-from PyInstaller.depend import bindepend
-
 Entry = tuple[str, str, str]
 """Of PyInstaller's tables: the path inside the bundle, the file it comes from, and the kind."""
 
@@ -54,6 +52,8 @@ def is_unwanted(destination: str) -> bool:
 @cache
 def _needs(file: str) -> set[str]:
     """Names of all libraries ``file`` is linked to, and of those they are linked to."""
+    from PyInstaller.depend import bindepend  # which only the packaging environment has
+
     return {PurePosixPath(name).name for name, _ in bindepend.get_imports(file)}
 
 

@@ -168,6 +168,5 @@ def _collect(built: Path, folder: Path) -> None:
 
 def _linked_name(file: Path, found: list[Path]) -> str:
     """Of ``libx.so``, ``libx.so.0`` and ``libx.so.0.1.2`` the middle one, which is what the others were linked to."""
-    names = [link.name for link in found if link.is_symlink() and link.resolve() == file]
-    versioned = [name for name in names if re.search(r"\d", name.split("lib", 1)[-1].partition(".")[2])]
-    return min(versioned, key=len) if versioned else file.name
+    links = [link.name for link in found if link.is_symlink() and link.resolve() == file]
+    return max(links, key=len, default=file.name)

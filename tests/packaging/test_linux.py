@@ -1,0 +1,100 @@
+"""What Linux desktops read, and what a package of the frozen folder is."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from installer import linux, places
+from installer.contents import is_unwanted
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux' packages are made on Linux")
+HARD_PATH = 'Übung "1" $HOME `x` 100% \\n'
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """A frozen app so small that it can be packed in a test: a program, a library and a link to it."""
+    folder = tmp_path / "bundle"
+    (folder / "_internal").mkdir(parents=True)
+    (folder / "slipstream").write_text("#!/bin/sh\necho ran\n")
+    (folder / "slipstream").chmod(0o700)
+    (folder / "_internal" / "libx.so.0").write_bytes(b"x")
+    (folder / "_internal" / "libx.so").symlink_to("libx.so.0")
+    return folder
+
+
+def test_two_archives_of_one_folder_are_the_same_bytes(bundle: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+        linux._archive(bundle, folder / "stage", folder)
+    [one], [other] = first.glob("*.tar.gz"), second.glob("*.tar.gz")
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_the_archive_keeps_links_and_names_nobody(bundle: Path, tmp_path: Path) -> None:
+    archive = linux._archive(bundle, tmp_path / "stage", tmp_path)
+    with tarfile.open(archive) as tar:
+        entries = {Path(entry.name).relative_to(f"slipstream-{places.version()}"): entry for entry in tar}
+    assert entries[Path("_internal/libx.so")].linkname == "libx.so.0"
+    assert {(entry.uid, entry.uname, entry.mtime) for entry in entries.values()} == {(0, "root", places.commit_time())}
+    assert entries[Path("slipstream")].mode == 0o755
+    assert entries[Path("_internal/libx.so.0")].mode == 0o644
+
+
+def test_the_menu_entry_starts_the_program_from_any_folder(bundle: Path, tmp_path: Path) -> None:
+    installed = tmp_path / HARD_PATH
+    archive = linux._archive(bundle, tmp_path / "stage", tmp_path)
+    with tarfile.open(archive) as tar:
+        tar.extractall(installed, filter="data")
+    [top] = installed.iterdir()
+    home = tmp_path / "home"
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    subprocess.run([top / "desktop-integration", "install"], env=environment, check=True)
+    entry = configparser.RawConfigParser(strict=False)
+    entry.optionxform = str  # type: ignore[method-assign,assignment]
+    shared = home / ".local" / "share"
+    entry.read(shared / "applications" / f"{places.application_id()}.desktop", "utf-8")
+    program = _first_argument(entry["Desktop Entry"]["Exec"])
+    assert subprocess.run([program], capture_output=True, check=True).stdout == b"ran\n"
+    assert "TryExec" not in entry["Desktop Entry"]
+    assert list(shared.glob("icons/hicolor/*/apps/*")) and list(shared.glob("mime/packages/*.xml"))
+    subprocess.run([top / "desktop-integration", "remove"], env=environment, check=True)
+    left = [file for file in shared.rglob("*") if places.application_id() in file.name]
+    assert left == []
+
+
+def _first_argument(execute: str) -> str:
+    """The program of an ``Exec`` line, as the desktop entry specification reads it."""
+    unescaped = execute.replace("\\\\", "\\")
+    found = re.match(r'"((?:[^"\\]|\\.)*)" %f$', unescaped)
+    assert found is not None
+    return re.sub(r"\\(.)", r"\1", found[1]).replace("%%", "%")
+
+
+def test_metainfo_names_the_version_and_the_type_that_the_mime_file_defines(tmp_path: Path) -> None:
+    linux.write_shared(tmp_path)
+    name = places.application_id()
+    metainfo = ElementTree.parse(tmp_path / "metainfo" / f"{name}.metainfo.xml")
+    release = metainfo.find("releases/release")
+    assert release is not None and release.get("version") == places.version()
+    kind = metainfo.findtext("provides/mediatype")
+    assert kind is not None
+    assert f"MimeType={kind};" in (tmp_path / "applications" / f"{name}.desktop").read_text("utf-8")
+    assert f'type="{kind}"' in (tmp_path / "mime" / "packages" / f"{name}.xml").read_text("utf-8")
+
+
+def test_system_libraries_and_plugins_nobody_needs_stay_out() -> None:
+    for unwanted in ("libstdc++.so.6", "libGL.so.1", "PySide6/Qt/plugins/tls/libqopensslbackend.so", "libggml.so.0"):
+        assert is_unwanted(unwanted)
+    for wanted in ("PySide6/Qt/plugins/platforms/libqxcb.so", "PySide6/Qt/plugins/platforms/libqoffscreen.so"):
+        assert not is_unwanted(wanted)
+    assert not is_unwanted("llama_cpp/lib/libggml.so.0")
