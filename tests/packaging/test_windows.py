@@ -89,9 +89,10 @@ def test_the_token_goes_only_with_the_user_files() -> None:
     assert SCRIPT.count("DeleteUserFiles;") == 2  # its definition, and the call after the question
 
 
-def test_the_programs_are_called_as_the_app_calls_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_programs_are_called_as_the_app_calls_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slipstream-cli.exe").touch()
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "slipstream.exe"))
     assert Path(engine_command()[0]).name == "slipstream-cli.exe"
     ours, of_windows = {"slipstream.exe", "slipstream-cli.exe"}, {"taskkill.exe", "cmdkey.exe"}
     assert set(re.findall(r"[\w-]+\.exe", SCRIPT)) == ours | of_windows
