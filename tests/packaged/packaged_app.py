@@ -19,7 +19,7 @@ from tests.packaged.display import Display
 from tests.packaged.waiting import wait_for
 
 PROGRAM = "/usr/bin/slipstream"
-TITLE = "Slipstream"
+TITLE = "^Slipstream$"
 T = TypeVar("T")
 
 
@@ -120,9 +120,9 @@ class OpenApp:
 
         self._wait_for(lambda: self._app.log()[self._log_start :].count(text) >= times, f"“{text}” in the log")
 
-    def window(self) -> str:
-        """The window's number on the display; waits for it."""
-        return self._wait_for(lambda: next(iter(self._on_display().windows(TITLE)), None), "the window")
+    def window(self, title: str = TITLE) -> str:
+        """The number on the display of the window with that title; waits for it."""
+        return self._wait_for(lambda: next(iter(self._on_display().windows(title)), None), f"the window “{title}”")
 
     def ask(self, question: str) -> str:
         """Type a question and press Enter; the answer when it is complete and stored."""

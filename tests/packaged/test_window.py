@@ -12,6 +12,7 @@ from tests.packaged.display import Display
 from tests.packaged.waiting import wait_for
 
 QUESTION = "What is speculative decoding?"
+DIALOG = "^Open models"
 _COLOURS_OF_A_WINDOW = 50
 
 
@@ -56,13 +57,16 @@ def test_a_second_start_raises_the_window_of_the_first(
     assert first.quit() == 0
 
 
-def test_opening_a_model_file_opens_the_window(installed: CleanSystem, new_app: NewApp, display: Display) -> None:
+def test_a_model_file_is_opened_from_outside(installed: CleanSystem, new_app: NewApp, display: Display) -> None:
     app = new_app(installed)
     model = f"{app.user.home}/Ein Modell.gguf"
     shutil.copyfile(GUIDE / "guide-target.gguf", installed.path(model))
     opened = app.open(display, model)
-    opened.window()
-    opened.wait_for_log("window painted")
+    opened.wait_until_ready()
+    display.press(opened.window(DIALOG), "Return")
+    opened.wait_for_log("loading target Ein Modell.gguf")
+    opened.wait_until_ready(times=2)
+    assert opened.ask(QUESTION)
     assert opened.quit() == 0
 
 
