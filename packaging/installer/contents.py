@@ -22,6 +22,8 @@ _UNWANTED = re.compile(
             r"/plugins/platformthemes/\w*gtk3",
             r"/plugins/imageformats/\w*(gif|icns|jpeg|pdf|tga|tiff|wbmp|webp)",
             r"^PySide6/(Qt/)?(qml|translations)/",
+            # How pip put a package here, with hashes of programs that name a path of this machine.
+            r"\.dist-info/(RECORD|INSTALLER|REQUESTED|direct_url\.json)$",
             r"(^|/)opengl32sw\.dll$",
             # A second copy beside that in llama_cpp/lib would be loaded as well.
             r"^(lib)?(ggml|llama)[^/]*$",
