@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import venv
 from pathlib import Path
 
 from installer import places
@@ -87,7 +88,7 @@ def source() -> Path:
 
 
 def _download(folder: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "-q", "--no-deps"]
+    pip = [str(_tools() / "python"), "-m", "pip", "--disable-pip-version-check", "download", "-q", "--no-deps"]
     wanted = f"llama-cpp-python=={_pinned_version()}"
     places.run([*pip, "--no-binary", "llama-cpp-python", "-d", str(folder), wanted])
 
@@ -126,14 +127,16 @@ def _build(options: dict[str, str], folder: Path) -> None:
     work = places.WORK / "llama.cpp"
     shutil.rmtree(work, ignore_errors=True)
     definitions = [f"-D{name}={value}" for name, value in options.items()]
-    cmake = _cmake()
-    # Without GIT_DIR it would take the commit of a repository around it for its own.
-    nowhere = {"GIT_DIR": os.devnull}
+    cmake = str(_tools() / "cmake")
+    environment = {
+        "PATH": f"{_tools()}{os.pathsep}{os.environ['PATH']}",  # for Ninja
+        "GIT_DIR": os.devnull,  # or it would take the commit of a repository around it for its own
+    }
     generator = [] if sys.platform == "win32" else ["-G", "Ninja"]
     upstream = source() / "vendor" / "llama.cpp"
-    places.run([cmake, "-S", str(upstream), "-B", str(work), *generator, *definitions], **nowhere)
+    places.run([cmake, "-S", str(upstream), "-B", str(work), *generator, *definitions], **environment)
     jobs = f"--parallel={os.cpu_count() or 2}"
-    places.run([cmake, "--build", str(work), "--config=Release", jobs], **nowhere)
+    places.run([cmake, "--build", str(work), "--config=Release", jobs], **environment)
     part = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -141,16 +144,15 @@ def _build(options: dict[str, str], folder: Path) -> None:
     part.rename(folder)
 
 
-def _cmake() -> str:
-    """CMake and Ninja of the build requirements, in an environment of their own, so as not to be frozen."""
+def _tools() -> Path:
+    """The programs of an environment with pip, CMake and Ninja: the system's Python may have none of them."""
     tools = places.WORK / "tools"
-    scripts = tools / ("Scripts" if sys.platform == "win32" else "bin")
-    if not (scripts / "ninja").exists() and not (scripts / "ninja.exe").exists():
-        places.run([sys.executable, "-m", "venv", "--clear", str(tools)])
-        pip = [str(scripts / "python"), "-m", "pip", "--disable-pip-version-check", "install", "-q"]
+    programs = tools / ("Scripts" if sys.platform == "win32" else "bin")
+    if not any(programs.glob("ninja*")):
+        venv.create(tools, clear=True, with_pip=True)
+        pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check", "install", "-q"]
         places.run([*pip, "-c", str(places.CONSTRAINTS), "cmake", "ninja"])
-    os.environ["PATH"] = f"{scripts}{os.pathsep}{os.environ['PATH']}"
-    return str(scripts / "cmake")
+    return programs
 
 
 def _collect(built: Path, folder: Path) -> None:
