@@ -54,7 +54,7 @@ def test_the_menu_entry_starts_the_program_from_any_folder(bundle: Path, tmp_pat
     installed = tmp_path / HARD_PATH
     archive = linux._archive(bundle, tmp_path / "stage", tmp_path)
     installed.mkdir()
-    subprocess.run(["tar", "-xzf", archive, "-C", installed], check=True)
+    subprocess.run(["tar", "-xzf", archive], cwd=installed, check=True)
     [top] = installed.iterdir()
     home = tmp_path / "home"
     environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
