@@ -101,7 +101,7 @@ class AboutDialog(QDialog):
         copy.setAutoDefault(False)
         copy.clicked.connect(self._on_copy)
         box.addButton(copy, QDialogButtonBox.ButtonRole.ActionRole)
-        licences = QPushButton("Show licences")
+        licences = QPushButton("Licences")
         licences.setAutoDefault(False)
         licences.clicked.connect(self._on_licences)
         box.addButton(licences, QDialogButtonBox.ButtonRole.ActionRole)

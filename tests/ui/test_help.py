@@ -46,7 +46,7 @@ def test_about_shows_slipstreams_licence_from_source(qtbot: QtBot) -> None:
     dialog = AboutDialog("")
     qtbot.addWidget(dialog)
     dialog.show()
-    _click(dialog, "Show licences")
+    _click(dialog, "Licences")
     licences = dialog.findChild(LicencesDialog)
     assert licences is not None
     text = licences.findChild(QPlainTextEdit)
