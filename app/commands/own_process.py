@@ -39,7 +39,9 @@ def start(home: Path, *arguments: str, **changes: str) -> subprocess.Popen[bytes
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process with all that it started."""
+    """End a process with all that it started; nothing if it has ended, when its number may be another's."""
+    if process.poll() is not None:
+        return
     try:
         tree = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
     except psutil.NoSuchProcess:
