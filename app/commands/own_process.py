@@ -17,7 +17,7 @@ import psutil
 
 from app import paths, program
 from app.engine.framing import FrameReader, ProtocolError, decode_event, encode_frame
-from app.engine.protocol import Command, Event, GenerationFailed, LoadFailed
+from app.engine.protocol import Command, Event, GenerationFailed, LoadFailed, StartFailed
 from app.errors import KnownError
 
 _LINES_KEPT = 200
@@ -118,7 +118,7 @@ class EngineProcess:
             event = decode_event(self._events.popleft())
         except ProtocolError as error:
             raise KnownError(f"The engine's process said what nobody understands: {error}.") from error
-        if isinstance(event, LoadFailed | GenerationFailed):
+        if isinstance(event, LoadFailed | GenerationFailed | StartFailed):
             raise KnownError(event.message)
         return event
 
