@@ -81,6 +81,7 @@ class EngineProcess:
         self._seconds = seconds
         self._is_overdue = False
         self._timer = threading.Timer(seconds, self._on_overdue)
+        self._timer.daemon = True
         self._timer.start()
         self._listener = threading.Thread(target=self._listen, name="engine-log", daemon=True)
         self._listener.start()
