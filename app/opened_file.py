@@ -26,8 +26,12 @@ def path_of(argument: str) -> Path:
 
     Raises `KnownError` for what cannot be the name of a model.
     """
-    path = Path(_from_address(argument) if argument.lower().startswith(_SCHEME) else argument).absolute()
+    path = Path(_from_address(argument) if argument.lower().startswith(_SCHEME) else argument)
     name = printable(path.name)
+    try:
+        path = path.absolute()
+    except FileNotFoundError:
+        raise KnownError(f"“{name}” cannot be found: the folder Slipstream was started in is gone.") from None
     if path.suffix.lower() != SUFFIX:
         raise KnownError(f"“{name}” is no model: the names of models in the GGUF format end in {SUFFIX}.")
     try:

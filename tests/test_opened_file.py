@@ -56,3 +56,13 @@ def test_what_cannot_be_a_model_is_said(argument: str, sentence: str) -> None:
 def test_a_path_that_is_no_text_is_said() -> None:
     with pytest.raises(KnownError, match="no valid text"):
         path_of(os.fsdecode(b"/models/caf\xe9.gguf"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder in use cannot be removed there")
+def test_a_name_in_a_folder_that_is_gone_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(KnownError, match=r"model\.gguf.*is gone"):
+        path_of("model.gguf")

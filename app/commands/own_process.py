@@ -17,7 +17,7 @@ import psutil
 
 from app import paths, program
 from app.engine.framing import FrameReader, ProtocolError, decode_event, encode_frame
-from app.engine.protocol import Command, Event, GenerationFailed, LoadFailed
+from app.engine.protocol import Command, Event, GenerationFailed, LoadFailed, StartFailed
 from app.errors import KnownError
 
 _LINES_KEPT = 200
@@ -39,7 +39,9 @@ def start(home: Path, *arguments: str, **changes: str) -> subprocess.Popen[bytes
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process with all that it started."""
+    """End a process with all that it started; nothing if it has ended, when its number may be another's."""
+    if process.poll() is not None:
+        return
     try:
         tree = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
     except psutil.NoSuchProcess:
@@ -79,6 +81,7 @@ class EngineProcess:
         self._seconds = seconds
         self._is_overdue = False
         self._timer = threading.Timer(seconds, self._on_overdue)
+        self._timer.daemon = True
         self._timer.start()
         self._listener = threading.Thread(target=self._listen, name="engine-log", daemon=True)
         self._listener.start()
@@ -116,7 +119,7 @@ class EngineProcess:
             event = decode_event(self._events.popleft())
         except ProtocolError as error:
             raise KnownError(f"The engine's process said what nobody understands: {error}.") from error
-        if isinstance(event, LoadFailed | GenerationFailed):
+        if isinstance(event, LoadFailed | GenerationFailed | StartFailed):
             raise KnownError(event.message)
         return event
 

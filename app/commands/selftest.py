@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +27,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit status."""
+    """Carry it out; returns the exit status. Ended from outside it takes along what it started and its folder."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     return report(CHECKS, verbose=options.verbose)
 
 

@@ -47,7 +47,7 @@ _last_errors: list[str] = []
 _WHERE_AND_WHAT = re.compile(r"^(\w+: )?(error loading model: )*")
 """What llama.cpp puts before a reason: its own function and, once or twice, what it was doing."""
 
-_LOADED_VARIANT = re.compile(r"loaded CPU backend from .*ggml-cpu-(\w+)\.[a-z]+$")
+_LOADED_VARIANT = re.compile(r"loaded CPU backend from .*ggml-cpu-([\w.]+)\.[a-z]+$")
 _variant = ""
 """Of llama.cpp's libraries for kinds of processors the one that computes; empty where there is only one."""
 

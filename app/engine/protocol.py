@@ -181,6 +181,12 @@ class Hello(_Struct, frozen=True, kw_only=True, tag="hello"):
     """GPUs the engine can offload to; empty on a CPU build."""
 
 
+class StartFailed(_Struct, frozen=True, kw_only=True, tag="start_failed"):
+    """In the place of `Hello`: it cannot compute here and ends. ``message`` is one or two sentences for the user."""
+
+    message: str
+
+
 class LoadProgressed(_Struct, frozen=True, kw_only=True, tag="load_progressed"):
     request: int
     stage: Literal["target", "draft", "context"]
@@ -427,6 +433,7 @@ class MemoryRead(_Struct, frozen=True, kw_only=True, tag="memory_read"):
 
 Event = (
     Hello
+    | StartFailed
     | LoadProgressed
     | PairLoaded
     | LoadFailed

@@ -44,6 +44,7 @@ from app.engine.protocol import (
     Round,
     RoundsReceived,
     ScoreTokens,
+    StartFailed,
 )
 from app.errors import Cancelled, KnownError
 from app.models.machine import private_bytes
@@ -216,12 +217,16 @@ def run() -> int:
             signal.signal(interrupt, signal.SIG_IGN)  # Ctrl+C goes to the window, which ends this process in order
     events = _claim_stdout()
     try:
-        Worker(sys.stdin.buffer, events).run()
+        try:
+            worker = Worker(sys.stdin.buffer, events)
+        except KnownError as error:
+            log.error("%s", error)
+            events.write(encode_frame(StartFailed(message=str(error))))
+            events.flush()
+            return 1
+        worker.run()
     except BrokenPipeError:
-        return 0
-    except KnownError as error:
-        log.error("%s", error)
-        return 1
+        pass
     return 0
 
 

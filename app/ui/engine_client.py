@@ -52,6 +52,7 @@ class ExitCause(enum.Enum):
     EXITED = "exited"
     PROTOCOL = "protocol"
     FAILED_TO_START = "failed to start"
+    REFUSED = "refused to start"
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class EngineExit:
 
     Attributes:
         cause: What kind of end it was.
-        detail: Signal name, exit code or protocol error, for the report.
+        detail: Signal name, exit code or protocol error, for the report; if it refused to start its own sentences why.
         state: What the engine was doing.
         log_lines: The last lines it logged, oldest first.
     """
@@ -87,6 +88,8 @@ class EngineExit:
                 return "The engine sent something the window does not understand, so it was stopped."
             case ExitCause.FAILED_TO_START:
                 return f"The engine did not start ({self.detail})."
+            case ExitCause.REFUSED:
+                return f"The engine did not start. {self.detail}"
 
     def report(self) -> str:
         """Plain text for a bug report: cause, state and the last log lines, home folder redacted."""

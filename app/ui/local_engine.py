@@ -40,6 +40,7 @@ from app.engine.protocol import (
     RoundsReceived,
     Sampling,
     ScoreTokens,
+    StartFailed,
 )
 from app.errors import KnownError
 from app.files import erase_files
@@ -89,6 +90,7 @@ class LocalEngine(Engine):
         self._pings_open = 0
         self._stall_reported = False
         self._violation: str | None = None
+        self._refusal: str | None = None
         self._ping_timer = self._timer(self.timings.ping_interval, self._on_ping_due, single=False)
         self._start_timer = self._timer(self.timings.start, self._on_start_overdue)
         self._cancel_timer = self._timer(self.timings.cancel, self._on_cancel_overdue)
@@ -121,6 +123,7 @@ class LocalEngine(Engine):
         self._reader = FrameReader()
         self._hello = None
         self._violation = None
+        self._refusal = None
         self._log_lines = LogLines()
         self._kills_before = out_of_memory_kills()
         process = QProcess(self)
@@ -295,6 +298,8 @@ class LocalEngine(Engine):
     def _receive(self, event: Event) -> None:
         if isinstance(event, Hello):
             self._greet(event)
+        elif isinstance(event, StartFailed):
+            self._refusal = event.message
         elif self._hello is None:
             raise ProtocolError(f"{type(event).__name__} before Hello")
         elif isinstance(event, Pong):
@@ -401,6 +406,8 @@ class LocalEngine(Engine):
         self._log_lines.end()
         if self._violation is not None:
             self._died(process, ExitCause.PROTOCOL, self._violation)
+        elif self._refusal is not None:
+            self._died(process, ExitCause.REFUSED, self._refusal)
         elif status is QProcess.ExitStatus.CrashExit:
             self._died(process, *cause_of_crash(code, self._kills_before))
         else:

@@ -140,7 +140,7 @@ class SingleInstance(QObject):
             return  # the rest is still to come
         try:
             file = decode_request(bytes(socket.readLine(MAX_REQUEST_BYTES).data()))
-        except ValueError as error:
+        except (ValueError, OSError) as error:  # the second of a path that is too long
             _log.info("a request of another process is not followed: %s", error)
             socket.abort()
             return

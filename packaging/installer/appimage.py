@@ -52,6 +52,7 @@ def lay_out(app_dir: Path, bundle: Path) -> None:
     icons = Path("usr/share/icons/hicolor")
     (app_dir / f"{name}.svg").symlink_to(icons / "scalable" / "apps" / f"{name}.svg")
     (app_dir / ".DirIcon").symlink_to(icons / "256x256" / "apps" / f"{name}.png")
+    linux.make_plain(app_dir)  # it is mounted as root's: what was the owner's alone could not be read
 
 
 def squash(app_dir: Path, image: Path) -> None:

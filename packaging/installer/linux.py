@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import shutil
 import subprocess
@@ -40,6 +41,16 @@ def write_shared(share: Path) -> None:
     icons.write_hicolor(icons.SVG, share / "icons" / "hicolor")
 
 
+def make_plain(root: Path) -> None:
+    """Modes and times as every machine would make them: the owner's umask and when a library was built show in none."""
+    seconds = places.commit_time()
+    for path in (root, *root.rglob("*")):
+        if not path.is_symlink():
+            runs = path.is_dir() or path.stat().st_mode & 0o100
+            path.chmod(0o755 if runs else 0o644)
+        os.utime(path, (seconds, seconds), follow_symlinks=False)
+
+
 def _put(file: Path, text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, "utf-8")
@@ -53,6 +64,7 @@ def _archive(bundle: Path, stage: Path, dist: Path) -> Path:
     shutil.copytree(bundle, top, symlinks=True)
     write_shared(top / "share")
     shutil.copy2(_FILES / "desktop-integration", top)
+    make_plain(top)
     package = dist / f"slipstream-{places.version()}-linux-{places.machine()}{places.suffix()}.tar.gz"
     say(f"packing {package.name}")
     with (
@@ -66,11 +78,10 @@ def _archive(bundle: Path, stage: Path, dist: Path) -> Path:
 
 
 def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """``entry`` as every machine would make it."""
+    """``entry`` as every machine would make it, after `make_plain`."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
-    entry.mtime = places.commit_time()
-    entry.mode = 0o755 if entry.isdir() or entry.issym() or entry.mode & 0o100 else 0o644
+    entry.mtime = int(entry.mtime)  # else a header more for each file
     return entry
 
 
@@ -89,12 +100,12 @@ def _debian_package(bundle: Path, stage: Path, dist: Path) -> Path:
     values = {
         "VERSION": places.version(),
         "ARCHITECTURE": architecture,
-        "SIZE": str(sum(file.lstat().st_size for file in root.rglob("*")) // 1024),
+        "SIZE": str(_installed_kib(root)),
         "DEPENDS": _dependencies(program, stage),
     }
     control = (_FILES / "control.in").read_text("utf-8")
     _put(root / "DEBIAN" / "control", re.sub("@([A-Z]+)@", lambda name: values[name[1]], control))
-    _make_plain(root)
+    make_plain(root)
     package = dist / f"slipstream{places.suffix()}_{places.version()}_{architecture}.deb"
     say(f"packing {package.name}")
     # One thread: with more the blocks, and so the file, would depend on how many there are.
@@ -117,12 +128,10 @@ def _compress(source: Path, destination: Path) -> None:
     destination.write_bytes(gzip.compress(source.read_bytes(), 9, mtime=0))
 
 
-def _make_plain(root: Path) -> None:
-    """Modes and times as every machine would make them."""
-    for path in (root, *root.rglob("*")):
-        if not path.is_symlink():
-            runs = path.is_dir() or path.stat().st_mode & 0o100
-            path.chmod(0o755 if runs else 0o644)
+def _installed_kib(root: Path) -> int:
+    """As dpkg-gencontrol counts, so that it does not depend on the file system: a folder's own size would."""
+    sizes = (path.lstat().st_size if path.is_symlink() or path.is_file() else 1 for path in root.rglob("*"))
+    return sum(-(-size // 1024) for size in sizes)
 
 
 def _dependencies(program: Path, stage: Path) -> str:

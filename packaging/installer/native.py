@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -104,7 +105,7 @@ def _options() -> dict[str, str]:
         options |= {"CMAKE_OSX_DEPLOYMENT_TARGET": MINIMUM_MACOS}
     if sys.platform != "win32":
         # No path of this machine in what is built, nor symbols nobody reads.
-        flags = f"-ffile-prefix-map={source()}=."
+        flags = f"-ffile-prefix-map={shlex.quote(str(source()))}=."
         options |= {"CMAKE_C_FLAGS": flags, "CMAKE_CXX_FLAGS": flags}
         if sys.platform != "darwin":
             options |= {"CMAKE_SHARED_LINKER_FLAGS": "-s", "CMAKE_MODULE_LINKER_FLAGS": "-s"}
@@ -115,11 +116,17 @@ def _options() -> dict[str, str]:
 
 
 def _key(options: dict[str, str]) -> str:
-    compiler = subprocess.run([os.environ.get("CXX", "c++"), "--version"], capture_output=True, text=True, check=False)
-    said = os.environ.get("VCTOOLSVERSION", "") if sys.platform == "win32" else compiler.stdout
-    words = [source().name, *sorted(f"{name}={value}" for name, value in options.items()), said, places.machine()]
-    words.append(_LEFT_OUT.pattern)
+    words = [source().name, *sorted(f"{name}={value}" for name, value in options.items())]
+    words += [_compiler(), places.machine(), _LEFT_OUT.pattern]
     return hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
+
+
+def _compiler() -> str:
+    """Which one it is, in its own words; Windows has none called ``c++``."""
+    if sys.platform == "win32":
+        return os.environ.get("VCTOOLSVERSION", "")
+    command = [*shlex.split(os.environ.get("CXX", "c++")), "--version"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def _build(options: dict[str, str], folder: Path) -> None:

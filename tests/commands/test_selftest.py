@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -16,7 +20,7 @@ from app.commands import selftest_checks
 from app.commands.selftest import report
 from app.commands.selftest_checks import CHECKS, Check, Workplace
 from app.errors import KnownError
-from tests.support.command_line import slipstream
+from tests.support.command_line import ROOT, slipstream
 
 NAMES = ["program", "engine", "guide", "chats", "folders", "resources", "keyring", "TLS", "window"]
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="how processes end there")
@@ -129,3 +133,25 @@ def test_a_window_that_is_not_ready_in_time_is_ended_with_all_its_processes(
     with pytest.raises(KnownError, match="was not ready"):
         check("window").run(Workplace(tmp_path / "home"))
     assert psutil.Process().children(recursive=True) == []
+
+
+@linux
+@pytest.mark.usefixtures("guide_pair")
+def test_ended_from_outside_it_leaves_nothing(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "app", "selftest"]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE) as run:
+        deadline = time.monotonic() + 60
+        while not (computing := [one for one in psutil.Process(run.pid).children() if _has_guide(one)]):
+            assert time.monotonic() < deadline
+        run.terminate()
+        assert run.wait(60) == 128 + signal.SIGTERM
+    assert psutil.wait_procs(computing, timeout=60)[1] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def _has_guide(process: psutil.Process) -> bool:
+    try:
+        return any(part.path.endswith("guide-target.gguf") for part in process.memory_maps())
+    except psutil.Error:
+        return False

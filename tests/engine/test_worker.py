@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -39,11 +40,12 @@ from app.engine.protocol import (
     RoundsReceived,
     Sampling,
     ScoreTokens,
+    StartFailed,
     TokensScored,
 )
 from app.engine.worker import Worker
 from app.errors import KnownError
-from tests.support.engine_process import EngineProcess
+from tests.support.engine_process import ROOT, EngineProcess
 
 Pair = tuple[Path, Path]
 GREEDY = Sampling(temperature=0)
@@ -235,6 +237,18 @@ def test_it_ends_when_the_window_is_gone(process: EngineProcess, random_pair: Pa
     assert process.wait() == 0
 
 
+def test_where_nothing_runs_on_the_processor_it_says_so_and_ends() -> None:
+    script = (
+        "import sys; from app.engine import llama_devices, worker\n"
+        "llama_devices._handles = lambda *kinds: []\n"
+        "sys.exit(worker.run())"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, timeout=60, check=False)
+    [event] = map(decode_event, FrameReader().feed(ended.stdout))
+    assert isinstance(event, StartFailed) and "processor" in event.message
+    assert ended.returncode == 1 and event.message in ended.stderr.decode()
+
+
 def test_garbage_on_its_input_ends_it(process: EngineProcess) -> None:
     process.until(Hello)
     assert process.process.stdin is not None
@@ -263,8 +277,6 @@ def test_what_libraries_print_does_not_reach_the_events(process: EngineProcess, 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
 def test_no_orphan_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
     """The parent hands its pipe end to a third process, so that only the kernel can tell the engine."""
-    import subprocess
-
     script = (
         "import os, subprocess, sys, time\n"
         "engine = subprocess.Popen([sys.executable, '-m', 'app', '--role=engine'], stdin=subprocess.PIPE,"

@@ -50,6 +50,17 @@ def test_the_archive_keeps_links_and_names_nobody(bundle: Path, tmp_path: Path) 
     assert entries[Path("_internal/libx.so.0")].mode == 0o644
 
 
+def test_no_machine_shows_in_modes_times_and_size(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    os.utime(bundle / "slipstream", (1, 1))  # built before the commit, as a library that is kept
+    linux.make_plain(bundle)
+    paths = [bundle, *bundle.rglob("*")]
+    assert {int(path.lstat().st_mtime) for path in paths} == {1700000000}
+    modes = {path.name: path.stat().st_mode & 0o777 for path in paths if not path.is_symlink()}
+    assert modes == {"bundle": 0o755, "_internal": 0o755, "slipstream": 0o755, "libx.so.0": 0o644}
+    assert linux._installed_kib(bundle) == 4  # a folder, two small files and a link
+
+
 def test_the_menu_entry_starts_the_program_from_any_folder(bundle: Path, tmp_path: Path) -> None:
     installed = tmp_path / HARD_PATH
     archive = linux._archive(bundle, tmp_path / "stage", tmp_path)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
 from installer import native
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="Visual Studio's compiler is found by CMake")
 
 BUILT = ("libggml-base.so.0.25.3", "libllama.so.0.5.0")
 
@@ -58,6 +62,25 @@ def test_what_is_built_again_when_an_option_changes(monkeypatch: pytest.MonkeyPa
     assert native._key(plain) != native._key(native._options())
     monkeypatch.delenv("CMAKE_ARGS")
     assert native._key(plain) == native._key(native._options())
+
+
+def test_on_windows_no_compiler_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("CXX", "no such program")
+    monkeypatch.setenv("VCTOOLSVERSION", "14.44")
+    assert native._compiler() == "14.44"
+
+
+@posix
+def test_the_compiler_may_be_more_than_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "env LC_ALL=C c++")
+    assert native._compiler().strip()
+
+
+@posix
+def test_the_cache_may_be_in_a_folder_with_a_space(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(native, "source", lambda: tmp_path / "a b")
+    assert shlex.split(native._options()["CMAKE_C_FLAGS"]) == [f"-ffile-prefix-map={tmp_path / 'a b'}=."]
 
 
 def test_no_build_is_for_this_machine_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

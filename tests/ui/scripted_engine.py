@@ -44,6 +44,7 @@ from app.engine.protocol import (
     RoundsReceived,
     ScoreTokens,
     SpeedChange,
+    StartFailed,
     TokensScored,
 )
 from app.models.machine import Device
@@ -89,6 +90,10 @@ class ScriptedEngine:
             send(LoadProgressed(request=1, stage="target", fraction=0.5))
         if self.way == "mute":
             hang()
+        if self.way == "unable":
+            log("not here")
+            send(StartFailed(message="Nothing here runs on this processor."))
+            sys.exit(1)
         protocol = 99 if self.way == "newer" else PROTOCOL_VERSION
         send(Hello(protocol=protocol, engine="scripted", devices=DEVICES))
         if self.way == "exit":

@@ -258,6 +258,12 @@ def test_exit_code_is_reported(qtbot: QtBot, make_engine: MakeEngine) -> None:
     assert exit_.log_lines[-1] == "nothing to live for"
 
 
+def test_an_engine_that_cannot_compute_here_is_quoted(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    exit_ = ended(qtbot, make_engine("unable"), LocalEngine.start)
+    assert exit_.cause is ExitCause.REFUSED
+    assert exit_.sentence() == "The engine did not start. Nothing here runs on this processor."
+
+
 def test_program_that_does_not_exist(qtbot: QtBot) -> None:
     engine = LocalEngine(["slipstream-no-such-program"])
     exit_ = ended(qtbot, engine, lambda one: one.load("target.gguf", None, LoadSettings()))
@@ -373,6 +379,6 @@ def test_three_deaths_in_five_minutes_are_too_many() -> None:
 
 def test_every_cause_has_a_sentence() -> None:
     for cause in ExitCause:
-        sentence = EngineExit(cause, "detail", EngineState.READY).sentence()
+        sentence = EngineExit(cause, "The detail.", EngineState.READY).sentence()
         assert sentence.endswith(".")
         assert len(sentence) > 20

@@ -95,6 +95,7 @@ def test_a_request_may_come_in_parts(qtbot: QtBot, first: SingleInstance, socket
         b'open "/etc/passwd"\n',
         b'open "/\xff.gguf"\n',
         b'open "/a\\u0000.gguf"\n',
+        b'open "/' + b"a" * 5000 + b'.gguf"\n',
         b"open " + b"[" * (MAX_REQUEST_BYTES // 2) + b"\n",
         b"open " + b"x" * MAX_REQUEST_BYTES,
     ],
