@@ -17,6 +17,8 @@ from installer.places import say
 
 _FILES = places.PACKAGING / "linux"
 _DPKG_ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
+_FOR_GPUS = re.compile(r"libggml-(cuda|vulkan)\.")
+"""Loaded only where the GPU's driver is, which brings what it is linked to; the building machine need not have that."""
 
 
 def make(bundle: Path, dist: Path) -> list[Path]:
@@ -136,7 +138,7 @@ def _installed_kib(root: Path) -> int:
 
 def _dependencies(program: Path, stage: Path) -> str:
     """The packages that hold the libraries which are not inside, with the versions they are needed in."""
-    binaries = list(_binaries(program))
+    binaries = [file for file in _binaries(program) if not _FOR_GPUS.match(file.name)]
     folders = sorted({str(file.parent) for file in binaries})
     _put(stage / "debian" / "control", "Source: slipstream\n\nPackage: slipstream\nArchitecture: any\n")
     command = ["dpkg-shlibdeps", "-O", "--ignore-missing-info", "--warnings=0", *(f"-l{folder}" for folder in folders)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,9 @@ APP = DIST / "Slipstream.app"
 """The same for macOS, which PyInstaller makes beside it."""
 CONSTRAINTS = ROOT / "constraints.txt"
 REQUIREMENTS = PACKAGING / "requirements.txt"
+
+_NO_COMMIT = 315532800
+"""1980, the first date a zip can hold."""
 
 BACKENDS = ("cpu", "cuda", "metal", "vulkan")
 
@@ -85,6 +89,8 @@ def commit_time() -> int:
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if given:
         return int(given)
+    if shutil.which("git") is None:
+        return _NO_COMMIT
     shown = subprocess.run(
         ["git", "-c", "safe.directory=*", "log", "-1", "--format=%ct"],
         cwd=ROOT,
@@ -92,7 +98,7 @@ def commit_time() -> int:
         text=True,
         check=False,
     )
-    return int(shown.stdout) if shown.returncode == 0 else 315532800  # 1980, the first date a zip can hold
+    return int(shown.stdout) if shown.returncode == 0 else _NO_COMMIT
 
 
 def run(command: list[str], **environment: str) -> None:
