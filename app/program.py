@@ -15,7 +15,12 @@ RESET_VARIABLE = "PYINSTALLER_RESET_ENVIRONMENT"
 """Set to 1 it tells a frozen program that it is a process of its own, not a part of the one that started it."""
 CLOSE_WHEN_READY = "--close-when-ready"
 """An option of ``--window``: the window closes itself when its engine has loaded a pair, or could not."""
-_BUNDLES_OWN = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "QT_PLUGIN_PATH", "QML2_IMPORT_PATH")
+_BUNDLES_OWN = {
+    "linux": ["LD_LIBRARY_PATH"],
+    "darwin": ["DYLD_LIBRARY_PATH", "QT_PLUGIN_PATH", "QML2_IMPORT_PATH"],
+    "win32": ["QT_PLUGIN_PATH", "QML2_IMPORT_PATH"],
+}
+"""What PyInstaller sets, by system; on Linux our packages leave the part of it out that is about Qt."""
 _CONSOLE_PROGRAM = "slipstream-cli.exe"
 _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDENTIALS?)S?$|_PROXY$", re.IGNORECASE)
 
@@ -33,13 +38,13 @@ def own_command(*arguments: str) -> list[str]:
     return [str(console) if console.is_file() else sys.executable, *arguments]
 
 
-def restore_environment(environment: MutableMapping[str, str]) -> None:
+def restore_environment(environment: MutableMapping[str, str], platform: str = sys.platform) -> None:
     """Take out of ``environment`` what PyInstaller set for this process, or put back what the user had.
 
     This process has found its libraries, and Qt its plugins through PySide6. A browser or a file manager that we start
     would find ours too, and die of them.
     """
-    for name in _BUNDLES_OWN:
+    for name in _BUNDLES_OWN.get(platform, []):
         environment.pop(name, None)
         users = environment.pop(f"{name}_ORIG", None)
         if users is not None:

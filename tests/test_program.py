@@ -34,9 +34,12 @@ def test_frozen_it_is_the_program_itself_on_windows_the_one_with_streams(
 
 def test_programs_of_others_find_no_library_of_the_bundle() -> None:
     users = {"LD_LIBRARY_PATH_ORIG": "/users", "A": "b"}
-    environment = {"LD_LIBRARY_PATH": "/bundle", "QT_PLUGIN_PATH": "/bundle", **users}
-    program.restore_environment(environment)
-    assert environment == {"LD_LIBRARY_PATH": "/users", "A": "b"}
+    environment = {"LD_LIBRARY_PATH": "/bundle", "QT_PLUGIN_PATH": "/users too", **users}
+    program.restore_environment(environment, "linux")
+    assert environment == {"LD_LIBRARY_PATH": "/users", "QT_PLUGIN_PATH": "/users too", "A": "b"}
+    environment = {"QT_PLUGIN_PATH": "/bundle", "A": "b"}
+    program.restore_environment(environment, "win32")
+    assert environment == {"A": "b"}
 
 
 def test_environment_of_a_child() -> None:

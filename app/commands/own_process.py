@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from app.engine.protocol import Command, Event, GenerationFailed, LoadFailed, St
 from app.errors import KnownError
 
 _LINES_KEPT = 200
+_OF_LOCALE = re.compile(r'^Detected locale ".*?^for more information\.$', re.MULTILINE | re.DOTALL)
 T = TypeVar("T", bound=Event)
 
 
@@ -53,7 +55,8 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def failure(what: str, status: int, errors: str) -> KnownError:
     """Why a process came to a bad end: a sentence about how, and the most telling line of what it wrote."""
-    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    # In a locale without UTF-8 Qt explains itself at length before anything else happens.
+    lines = [line.strip() for line in _OF_LOCALE.sub("", errors).splitlines() if line.strip()]
     # A traceback says what happened at its end, everything else first.
     line = (lines[-1] if lines[0].startswith("Traceback") else lines[0]) if lines else ""
     error = KnownError(f"{what} ended with {_status_text(status)}. {line}".strip())

@@ -24,7 +24,7 @@ from app.engine.protocol import (
     Sampling,
 )
 from app.ui import notices
-from app.ui.engine_client import CrashTracker, Engine, EngineExit, EngineState
+from app.ui.engine_client import CrashTracker, Engine, EngineExit, EngineState, ExitCause
 from app.ui.notices import Notice, NoticeBoard
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ class PairKeeper(QObject):
         now = self._clock()
         self._tracker.record(now)
         had_draft = bool(self._files and self._files.draft)
-        if self._tracker.is_exhausted(now):
+        if self._tracker.is_exhausted(now) and ended.cause is not ExitCause.REFUSED:  # which no other pair would mend
             notice = notices.engine_ends_too_often(ended, had_draft=had_draft)
         else:
             was_answering = ended.state is EngineState.ANSWERING

@@ -40,10 +40,11 @@ def freeze() -> Path:
 
 
 def _strip() -> None:
-    """Drop the debugging symbols of a Python built by hand, two thirds of its library; Debian's has none."""
+    """Drop the debugging symbols of a Python built by hand, two thirds of its libraries; Debian's has none."""
     if sys.platform == "linux":
-        for library in (places.BUNDLE / "_internal").glob("libpython*.so.*"):
-            places.run(["strip", "--strip-unneeded", str(library)])
+        inside = places.BUNDLE / "_internal"
+        libraries = [*inside.glob("libpython*.so.*"), *inside.glob("python3*/lib-dynload/*.so")]
+        places.run(["strip", "--strip-unneeded", *map(str, libraries)])
 
 
 def _drop_dangling_links(frozen: Path) -> None:

@@ -22,10 +22,14 @@ _FOR_GPUS = re.compile(r"libggml-(cuda|vulkan)\.")
 
 
 def make(bundle: Path, dist: Path) -> list[Path]:
-    """Make both packages of ``bundle`` in ``dist``; returns them."""
+    """Make the packages of ``bundle`` in ``dist`` and return them: both where Debian's tools are."""
     stage = places.WORK / "stage"
     shutil.rmtree(stage, ignore_errors=True)
-    return [_archive(bundle, stage / "archive", dist), _debian_package(bundle, stage / "debian", dist)]
+    archive = _archive(bundle, stage / "archive", dist)
+    if shutil.which("dpkg-shlibdeps") is None:
+        say("no .deb is made: dpkg-dev is not installed")
+        return [archive]
+    return [archive, _debian_package(bundle, stage / "debian", dist)]
 
 
 # ---------------------------------------------------------------- what desktops read

@@ -74,16 +74,13 @@ def source() -> Path:
     folder = places.cache() / name
     if not folder.is_dir():
         say("fetching llama-cpp-python's source")
-        places.cache().mkdir(parents=True, exist_ok=True)
-        archive = places.cache() / f"{name}.tar.gz"
-        if not archive.is_file():
-            _download(places.cache())
         part = folder.with_name(f"{name}.part")
         shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        places.run(["tar", "-xzf", str(archive), "-C", str(part)])  # which minds "..", as Python does from 3.11.4 on
+        part.mkdir(parents=True)
+        _download(part)
+        places.run(["tar", "-xzf", str(part / f"{name}.tar.gz"), "-C", str(part)])
         (part / name).rename(folder)
-        part.rmdir()
+        shutil.rmtree(part)
     return folder
 
 

@@ -44,6 +44,7 @@ def test_an_engine_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     [
         ("", ""),
         ("qt.qpa.xcb: no display\nThis application failed to start\n", " qt.qpa.xcb: no display"),
+        ('Detected locale "C" with …\nhas switched\nfor more information.\nno display\n', " no display"),
         ("\nTraceback (most recent call last):\n  File x\nLookupError: it\n", " LookupError: it"),
     ],
 )

@@ -236,6 +236,15 @@ def test_after_three_deaths_the_window_asks(qtbot: QtBot, make_desk: MakeDesk) -
 
 
 @pytest.mark.allow_logs
+def test_an_engine_that_refuses_to_start_is_not_blamed_on_the_pair(qtbot: QtBot, make_desk: MakeDesk) -> None:
+    desk = make_desk("unable")
+    for _ in range(3):
+        with qtbot.waitSignal(desk.engine.engine_exited, timeout=WAIT_MS):
+            desk.keeper.restart()
+        assert "pair" not in desk.board.notices()["engine"].text
+
+
+@pytest.mark.allow_logs
 def test_stalled_engine_is_offered_to_be_restarted(qtbot: QtBot, make_desk: MakeDesk) -> None:
     desk = make_desk("deaf", Timings(cancel=0.1, quit=0.2))
     desk.load()
@@ -263,7 +272,7 @@ def test_another_pair_in_the_middle_of_an_answer_ends_it(qtbot: QtBot, make_desk
 
 
 def test_refused_message_says_why_now_and_later(qtbot: QtBot, make_desk: MakeDesk) -> None:
-    desk = make_desk("refusing")
+    desk = make_desk("unable")
     desk.load()
     desk.ask("Much too long")
     assert desk.page.notes == ["The message has 9,000 tokens, the context 2,048."]
