@@ -272,7 +272,7 @@ def test_another_pair_in_the_middle_of_an_answer_ends_it(qtbot: QtBot, make_desk
 
 
 def test_refused_message_says_why_now_and_later(qtbot: QtBot, make_desk: MakeDesk) -> None:
-    desk = make_desk("unable")
+    desk = make_desk("refusing")
     desk.load()
     desk.ask("Much too long")
     assert desk.page.notes == ["The message has 9,000 tokens, the context 2,048."]
