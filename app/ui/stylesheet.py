@@ -27,6 +27,7 @@ QWidget:disabled { color: $disabled; }
 QMainWindow, QDialog, QMessageBox { background: $surface; }
 QToolTip { color: $text; background: $raised; border: 1px solid $line; padding: 6px; }
 
+QDialogButtonBox { dialogbuttonbox-buttons-have-icons: 0; }
 QLabel, QCheckBox, QRadioButton { background: transparent; }
 QLabel[role="heading"] { font-weight: 600; }
 QLabel[role="heading-accent"] { font-weight: 600; color: $accent; }
