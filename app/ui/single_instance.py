@@ -12,6 +12,7 @@ import msgspec
 from PySide6.QtCore import QLockFile, QObject, Signal, Slot
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
+from app import APPLICATION_ID
 from app.opened_file import SUFFIX
 
 _log = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ _DONE = b"done\n"
 MAX_REQUEST_BYTES = 65536
 WAIT_MS = 2000
 
-RUNNING_MUTEX = "app.slipstream.Slipstream.Running"
+RUNNING_MUTEX = f"{APPLICATION_ID}.Running"
 """Setup and uninstaller on Windows look for it (`packaging/windows/slipstream.iss`)."""
 
 

@@ -30,15 +30,18 @@ BACKENDS = ("cpu", "cuda", "metal", "vulkan")
 
 def version() -> str:
     """The version, from the one place that has it."""
-    found = re.search(r'^__version__ = "([^"]+)"$', (ROOT / "app" / "__init__.py").read_text("utf-8"), re.MULTILINE)
-    assert found is not None
-    return found[1]
+    return _constant("__version__")
 
 
 def application_id() -> str:
     """The name of the app in desktop entries, of its windows and of the bundle on macOS."""
+    return _constant("APPLICATION_ID")
+
+
+def _constant(name: str) -> str:
+    """Read, not imported: the app's dependencies need not be there."""
     text = (ROOT / "app" / "__init__.py").read_text("utf-8")
-    found = re.search(r'^APPLICATION_ID = "([^"]+)"$', text, re.MULTILINE)
+    found = re.search(f'^{name} = "([^"]+)"$', text, re.MULTILINE)
     assert found is not None
     return found[1]
 
