@@ -6,7 +6,8 @@ description.
 
 from __future__ import annotations
 
-import json
+import logging
+import threading
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
@@ -15,7 +16,7 @@ from msgspec import Meta
 
 from app.engine.protocol import MAX_DRAFT_LENGTH, AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
 from app.errors import KnownError
-from app.files import broken_name, write_whole
+from app.storage.json_file import PATIENCE_S, JsonFile, NewerFileError, NotKeptError, decode
 
 VERSION = 1
 MAX_RECENT_PAIRS = 10
@@ -83,93 +84,95 @@ class Settings(msgspec.Struct, kw_only=True):
 class SettingsFile:
     """The settings of one file: read ``values``, change its attributes, `save`.
 
-    What a newer version wrote and this one does not know stays in the file.
+    Unknown settings, as a newer version may have added, stay in the file. A file of a newer format is read as far as
+    it is understood, and never written.
     """
 
     def __init__(self, path: Path) -> None:
         """Read the file. Raises `KnownError` only if a broken one cannot be put aside."""
-        self._path = path.resolve()
-        self._left: dict[str, Any] = {}
-        self._version = VERSION
+        self._file: JsonFile[dict[str, Any]] = JsonFile(
+            path.resolve(),
+            {},
+            version=VERSION,
+            what="Settings",
+            upgrade=_unversioned,
+            patience=PATIENCE_S,
+            log_level=logging.INFO,  # `notice` says it
+        )
+        self._saving = threading.Lock()
+        self._is_newer = False
         self.notice: str | None = None
         """What the user should know about the file, in a sentence or two."""
         self.values = self._read()
 
     def save(self) -> None:
-        """Write the file, whole or not at all.
+        """Write the file, whole or not at all. From any thread: who writes last writes what is set then.
 
         Raises `KnownError` if the disk does not let us; `msgspec.ValidationError` for a value out of its range (a bug).
         """
-        values = msgspec.to_builtins(self.values)
-        msgspec.convert(values, Settings)
-        content = {"version": self._version, **_merged(self._left, values, msgspec.to_builtins(Settings()))}
-        try:
-            write_whole(self._path, f"{json.dumps(content, indent=2)}\n".encode())
-        except OSError as error:
-            raise KnownError(
-                f"Settings could not be saved in {self._path.parent}: {error.strerror or error}. "
-                "They stay as they are until Slipstream ends."
-            ) from error
+        if self._is_newer:
+            return
+        with self._saving:
+            values = msgspec.to_builtins(self.values)
+            msgspec.convert(values, Settings)
+            try:
+                self._file.update(lambda content: {"version": VERSION, **_merged(content, values, Settings)})
+            except NotKeptError as error:
+                raise KnownError(
+                    f"Settings could not be saved in {self._file.path.parent}: {error.reason}. "
+                    "They stay as they are until Slipstream ends."
+                ) from error
 
     def _read(self) -> Settings:
         try:
-            content = json.loads(self._path.read_bytes())
-        except FileNotFoundError:
-            return Settings()
-        except (OSError, ValueError, RecursionError):
-            content = None
-        version = content.pop("version", VERSION) if isinstance(content, dict) else None
-        if not isinstance(version, int):
-            self._put_aside()
-            return Settings()
-        self._version = max(version, VERSION)
+            content = self._file.load()
+        except NewerFileError:
+            return self._read_newer()
+        except OSError as error:
+            raise KnownError(
+                f"The settings in {self._file.path} cannot be read and cannot be put aside: {error.strerror or error}. "
+                "Move the file away and start Slipstream again."
+            ) from error
+        if self._file.aside is not None:
+            aside = self._file.aside
+            self.notice = f"The settings could not be read. The file is now {aside}, and everything has its default."
         problems: list[str] = []
-        values, self._left = _lenient(Settings, content, problems, keep_unusable=version > VERSION)
-        if version > VERSION:
-            self.notice = (
-                "The settings were saved by a newer Slipstream. "
-                "What this one does not know has its default here and is left alone in the file."
-            )
-        elif problems:
+        values = _lenient(Settings, content, problems)
+        if problems:
             self.notice = f"Some settings could not be used and have their defaults: {', '.join(problems)}."
         return values
 
-    def _put_aside(self) -> None:
-        aside = broken_name(self._path)
-        try:
-            self._path.rename(aside)
-        except OSError as error:
-            raise KnownError(
-                f"The settings in {self._path} cannot be read and cannot be put aside: {error.strerror or error}. "
-                "Move the file away and start Slipstream again."
-            ) from error
-        self.notice = f"The settings could not be read. The file is kept as {aside}, and everything has its default."
+    def _read_newer(self) -> Settings:
+        self._is_newer = True
+        self.notice = (
+            "The settings were saved by a newer Slipstream. What this one does not understand has its default here, "
+            "and what you change counts until Slipstream ends: the file is left as it is."
+        )
+        return _lenient(Settings, decode(self._file.path.read_bytes(), dict[str, Any]), [])
 
 
-def _lenient(
-    kind: type[T], content: dict[str, Any], problems: list[str], *, keep_unusable: bool, inside: str = ""
-) -> tuple[T, dict[str, Any]]:
-    """``content`` as far as it is usable, defaults for the rest; and what must stay in the file as it is."""
-    left = dict(content)
+def _unversioned(version: int, data: bytes) -> dict[str, Any]:
+    if version != 0:
+        raise ValueError(f"version {version}")
+    return decode(data, dict[str, Any])
+
+
+def _lenient(kind: type[T], content: dict[str, Any], problems: list[str], inside: str = "") -> T:
+    """``content`` as far as it is usable, defaults for the rest."""
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
         if field.encode_name not in content:
             continue
-        raw = left.pop(field.encode_name)
+        raw = content[field.encode_name]
         struct = _struct(field.type)
         try:
             if struct is not None and isinstance(raw, dict):
-                name = f"{inside}{field.name}."
-                values[field.name], below = _lenient(struct, raw, problems, keep_unusable=keep_unusable, inside=name)
-                if below:
-                    left[field.encode_name] = below
+                values[field.name] = _lenient(struct, raw, problems, f"{inside}{field.name}.")
             else:
                 values[field.name] = msgspec.convert(raw, field.type)
         except (msgspec.ValidationError, TypeError):
             problems.append(inside + field.name)
-            if keep_unusable:
-                left[field.encode_name] = raw
-    return kind(**values), left
+    return kind(**values)
 
 
 def _struct(kind: Any) -> type[msgspec.Struct] | None:
@@ -177,12 +180,11 @@ def _struct(kind: Any) -> type[msgspec.Struct] | None:
     return plain if isinstance(plain, type) and issubclass(plain, msgspec.Struct) else None
 
 
-def _merged(left: dict[str, Any], values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """``values``, and what was ``left`` in the file: unknown keys, and unusable values where the default was kept."""
-    result = dict(values)
-    for key, raw in left.items():
-        if isinstance(raw, dict) and isinstance(values.get(key), dict):
-            result[key] = _merged(raw, values[key], defaults[key])
-        elif key not in values or values[key] == defaults[key]:
-            result[key] = raw
-    return result
+def _merged(content: dict[str, Any], values: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """``values`` in the place of those in ``content``, where unknown settings stay."""
+    merged = {**content, **values}
+    for field in msgspec.structs.fields(kind):
+        struct, before = _struct(field.type), content.get(field.name)
+        if struct is not None and isinstance(before, dict):
+            merged[field.name] = _merged(before, values[field.name], struct)
+    return {key: value for key, value in merged.items() if key != "version"}

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -140,28 +141,55 @@ def test_one_unusable_value_costs_only_itself(path: Path) -> None:
     assert SettingsFile(path).notice is None
 
 
-def test_what_a_newer_version_wrote_stays_in_the_file(path: Path) -> None:
-    newer = {
-        "version": VERSION + 1,
-        "theme": {"name": "dusk"},
-        "sampling": {"temperature": 0.5, "mirostat": 2},
-        "accept": "typical",
-        "draft_length": "auto",
-        "seed": 5,
-    }
-    write(path, newer)
+def test_settings_that_this_version_does_not_know_stay_in_the_file(path: Path) -> None:
+    write(path, {"version": VERSION, "theme": {"name": "dusk"}, "sampling": {"temperature": 0.5, "mirostat": 2}})
     file = SettingsFile(path)
-    assert file.notice is not None
-    assert "newer Slipstream" in file.notice
-    assert (file.values.sampling, file.values.accept, file.values.seed) == (Sampling(temperature=0.5), "coupled", 5)
-    file.values.draft_length = 3
+    assert file.notice is None
     file.values.seed = 6
     file.save()
     file.save()
     saved = read(path)
-    assert (saved["version"], saved["theme"], saved["accept"]) == (VERSION + 1, {"name": "dusk"}, "typical")
+    assert (saved["version"], saved["theme"], saved["seed"]) == (VERSION, {"name": "dusk"}, 6)
     assert (saved["sampling"]["mirostat"], saved["sampling"]["temperature"]) == (2, 0.5)
-    assert (saved["draft_length"], saved["seed"]) == (3, 6)
+
+
+def test_a_file_of_a_newer_version_is_used_and_left_alone(path: Path) -> None:
+    sampling = {"temperature": 0.5, "mirostat": 2}
+    write(path, {"version": VERSION + 1, "sampling": sampling, "accept": "typical", "draft_length": "auto", "seed": 5})
+    before = path.read_bytes()
+    file = SettingsFile(path)
+    assert file.notice is not None
+    assert "newer Slipstream" in file.notice and "until Slipstream ends" in file.notice
+    assert (file.values.sampling, file.values.accept, file.values.seed) == (Sampling(temperature=0.5), "coupled", 5)
+    file.values.seed = 6
+    file.save()
+    assert path.read_bytes() == before
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_of_saves_in_several_threads_the_last_values_win(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first save is held up in the middle of writing, while the values go on changing."""
+    file = SettingsFile(path)
+    is_writing, go_on = threading.Event(), threading.Event()
+    sync = os.fsync
+
+    def held_up(descriptor: int) -> None:
+        if not is_writing.is_set():
+            is_writing.set()
+            assert go_on.wait(30)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", held_up)
+    threads = []
+    for seed in range(3):
+        file.values.seed = seed
+        threads.append(threading.Thread(target=file.save))
+        threads[-1].start()
+        assert is_writing.wait(30)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert SettingsFile(path).values.seed == 2
 
 
 def test_recent_pairs_are_few_newest_first_and_each_once() -> None:
@@ -193,7 +221,7 @@ def test_a_save_that_fails_leaves_the_old_file(path: Path, monkeypatch: pytest.M
     with pytest.raises(KnownError, match="No space left on device"):
         file.save()
     assert path.read_bytes() == before
-    assert [entry.name for entry in path.parent.iterdir()] == ["settings.json"]
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["settings.json", "settings.json.lock"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes")
@@ -204,6 +232,7 @@ def test_only_the_user_may_read_the_file(path: Path) -> None:
 
 _SAVING = """
 import sys
+import threading
 from pathlib import Path
 from app.settings import SettingsFile
 file = SettingsFile(Path(sys.argv[1]))

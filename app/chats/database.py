@@ -12,7 +12,7 @@ from pathlib import Path
 from app.chats.backup import back_up_before_migration, restore_newest
 from app.chats.schema import APPLICATION_ID, MIGRATIONS, Migrations, migrate
 from app.errors import KnownError
-from app.files import broken_name
+from app.storage.files import broken_name
 
 log = logging.getLogger(__name__)
 

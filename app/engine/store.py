@@ -12,12 +12,17 @@ import msgspec
 
 from app import paths
 from app.errors import KnownError
-from app.files import write_whole
+from app.storage.json_file import PATIENCE_S, JsonFile, NotKeptError, Versioned, decode
 
 log = logging.getLogger("slipstream.store")
 
 _KEPT = 64
+_VERSION = 1
 T = TypeVar("T")
+
+
+class _File(Versioned):
+    entries: dict[str, msgspec.Raw]
 
 
 class KeyedFile(Generic[T]):
@@ -25,43 +30,49 @@ class KeyedFile(Generic[T]):
 
     def __init__(self, path: Path | None, kind: type[T]) -> None:
         """``kind`` is what msgspec reads an entry as. Without a ``path`` nothing is kept."""
-        self._path = path
+        empty = _File(version=_VERSION, entries={})
         self._kind = kind
+        self._file = path and JsonFile(
+            path,
+            empty,
+            version=_VERSION,
+            what=path.name,
+            upgrade=_unversioned,
+            patience=PATIENCE_S,
+            is_cache=True,
+            log_level=logging.INFO,
+        )
 
     def get(self, key: str) -> T | None:
         """The value kept for ``key``."""
-        entry = self._read().get(key)
-        if entry is None:
+        entry = self._file.read().entries.get(key) if self._file else None
+        if self._file is None or entry is None:
             return None
         try:
             return msgspec.json.decode(entry, type=self._kind)
         except (msgspec.MsgspecError, RecursionError) as error:
-            log.info("an entry of %s is not used: %s", self._path and self._path.name, error)
+            log.info("an entry of %s is not used: %s", self._file.path.name, error)
             return None
 
     def put(self, key: str, value: T) -> None:
         """Keep ``value``; of the oldest entries only so many stay."""
-        if self._path is None:
+        if self._file is None:
             return
-        entries = self._read()
-        entries.pop(key, None)
-        entries[key] = msgspec.Raw(msgspec.json.encode(value))
-        latest = dict(list(entries.items())[-_KEPT:])
-        try:
-            write_whole(self._path, msgspec.json.encode(latest))
-        except OSError as error:
-            log.info("%s cannot be kept: %s", self._path.name, error)
+        entry = msgspec.Raw(msgspec.json.encode(value))
 
-    def _read(self) -> dict[str, msgspec.Raw]:
-        if self._path is None:
-            return {}
+        def added(file: _File) -> _File:
+            others = [(other, one) for other, one in file.entries.items() if other != key]
+            return _File(version=_VERSION, entries=dict([*others, (key, entry)][-_KEPT:]))
+
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, msgspec.Raw])
-        except FileNotFoundError:
-            return {}
-        except (OSError, msgspec.MsgspecError, RecursionError) as error:
-            log.info("%s is not used: %s", self._path.name, error)
-            return {}
+            self._file.update(added)
+        except NotKeptError as error:
+            log.info("%s", error)
+
+
+def _unversioned(_version: int, data: bytes) -> _File:
+    """Before versions there were only the entries."""
+    return _File(version=_VERSION, entries=decode(data, dict[str, msgspec.Raw]))
 
 
 def cache_file(name: str) -> Path | None:

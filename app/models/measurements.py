@@ -5,23 +5,18 @@ A speed belongs to everything it depends on (`PlainKey`): another context length
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from pathlib import Path
 
 import msgspec
 
-from app.errors import KnownError
 from app.models.gguf import ModelFileError
-from app.models.json_file import JsonFile, Versioned
+from app.storage.json_file import PATIENCE_S, JsonFile, Versioned
 
 FILE_NAME = "measurements.json"
 MAX_ENTRIES = 200
-MAX_FILE_BYTES = 4 * 1024 * 1024
 _VERSION = 1
-
-_log = logging.getLogger(__name__)
 
 
 class PlainKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,38 +60,30 @@ class Measurements:
     """The speeds in one file. A missing file is an empty one; a broken one is moved aside, not overwritten."""
 
     def __init__(self, path: Path) -> None:
-        self._file = JsonFile(path, _File, version=_VERSION, max_bytes=MAX_FILE_BYTES)
-        self._entries: dict[PlainKey, _Entry] | None = None
+        empty = _File(version=_VERSION, plain=[])
+        self._file = JsonFile(path, empty, version=_VERSION, what="The measured speed", patience=PATIENCE_S)
 
     def plain_speed(self, key: PlainKey) -> float | None:
         """The measured plain decode speed in tokens per second, or ``None`` when it was not measured yet."""
-        if self._entries is None:
-            try:
-                self._entries = self._read()
-            except OSError as error:
-                _log.warning("The measured speeds cannot be read: %s", error)
-                self._entries = {}
-        entry = self._entries.get(key)
-        return entry.tokens_per_second if entry is not None else None
+        found = (entry.tokens_per_second for entry in self._file.read().plain if entry.key == key)
+        return next(filter(_is_sound, found), None)
 
     def record_plain_speed(self, key: PlainKey, tokens_per_second: float) -> None:
-        """Keep a speed, in place of an earlier one. Raises `KnownError` when the file cannot be written."""
-        if not (math.isfinite(tokens_per_second) and tokens_per_second > 0):
+        """Keep a speed, in place of an earlier one.
+
+        Raises `KnownError` when the file cannot be written; the speed counts until the end then.
+        """
+        if not _is_sound(tokens_per_second):
             raise ValueError(f"not a speed: {tokens_per_second}")
         entry = _Entry(key, tokens_per_second, int(time.time()))
-        try:
-            # Read again: a command line may have measured something meanwhile.
-            entries = self._read()
-            entries.pop(key, None)
-            entries[key] = entry
-            self._file.write(_File(version=_VERSION, plain=list(entries.values())[-MAX_ENTRIES:]))
-        except OSError as error:
-            if self._entries is not None:
-                self._entries[key] = entry
-            raise KnownError(f"The measured speed could not be kept: {error.strerror or error}.") from error
-        self._entries = entries
 
-    def _read(self) -> dict[PlainKey, _Entry]:
-        content = self._file.read()
-        sound = (entry for entry in content.plain if math.isfinite(entry.tokens_per_second)) if content else ()
-        return {entry.key: entry for entry in sound if entry.tokens_per_second > 0}
+        def recorded(file: _File) -> _File:
+            others = [one for one in file.plain if one.key != key and _is_sound(one.tokens_per_second)]
+            return _File(version=_VERSION, plain=[*others, entry][-MAX_ENTRIES:])
+
+        self._file.update(recorded)
+
+
+def _is_sound(tokens_per_second: float) -> bool:
+    """A file can hold anything that is well formed."""
+    return math.isfinite(tokens_per_second) and tokens_per_second > 0

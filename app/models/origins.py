@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
-import filelock
 import msgspec
 
-from app.errors import KnownError
-from app.models.json_file import JsonFile, Versioned
+from app.storage.json_file import JsonFile, Versioned
 
 FILE_NAME = "origins.json"
 _VERSION = 1
-_MAX_BYTES = 64 * 1024 * 1024
-_LOCK_S = 10.0
-
-_log = logging.getLogger(__name__)
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,73 +36,45 @@ class _File(Versioned, kw_only=True):
 class Origins:
     """The origins in one file, by absolute path. A broken file is moved aside.
 
-    Safe from any thread, and beside other processes. What was read is kept as long as the file does not change.
+    Safe from any thread, and beside other processes.
     """
 
     def __init__(self, file: Path) -> None:
-        self._file = JsonFile(file, _File, version=_VERSION, max_bytes=_MAX_BYTES)
-        self._lock = threading.Lock()
-        self._stamp: tuple[int, int, int] | None = None
-        """When, how large and which file it was that held `_known`."""
-        self._known: Mapping[str, Origin] = {}
+        empty = _File(version=_VERSION, origins={})
+        self._file = JsonFile(file, empty, version=_VERSION, what="Where a file came from")
+
+    @property
+    def problem(self) -> str:
+        """Why the file could not be used the last time; empty if it could."""
+        return self._file.problem
 
     def get(self, path: Path) -> Origin | None:
         """The origin of a file, ``None`` where it is not known."""
-        with self._lock:
-            return self._read().get(_key(path))
+        return self._file.read().origins.get(_key(path))
 
     def all(self) -> dict[Path, Origin]:
         """Every origin by its file's path."""
-        with self._lock:
-            return {Path(path): origin for path, origin in self._read().items()}
+        return {Path(path): origin for path, origin in self._file.read().origins.items()}
 
     def put(self, path: Path, origin: Origin) -> None:
         """Keep a file's origin, in place of an earlier one. Raises `KnownError` if the disk does not let us."""
-        with self._changing() as origins:
-            origins[_key(path)] = origin
+        self._update(lambda origins: {**origins, _key(path): origin})
 
     def remove(self, path: Path) -> None:
         """Forget a file's origin. Raises as `put`."""
-        with self._changing() as origins:
-            origins.pop(_key(path), None)
+        self._update(lambda origins: {key: origin for key, origin in origins.items() if key != _key(path)})
 
     def moved(self, old_root: Path, new_root: Path) -> None:
         """The files below ``old_root`` are now below ``new_root``. Raises as `put`."""
         old = Path(_key(old_root))
-        with self._changing() as origins:
-            for path in [path for path in origins if Path(path).is_relative_to(old)]:
-                origins[_key(new_root / Path(path).relative_to(old))] = origins.pop(path)
 
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[dict[str, Origin]]:
-        """The origins to be changed; they are written if they are others afterwards."""
-        try:
-            with self._lock, filelock.FileLock(f"{self._file.path}.lock", timeout=_LOCK_S):
-                origins = dict(self._load())
-                yield origins
-                if origins != self._known:
-                    self._file.write(_File(version=_VERSION, origins=origins))
-        except OSError as error:  # filelock.Timeout is one
-            raise KnownError(f"Where a file came from could not be kept: {error.strerror or error}.") from error
+        def there(key: str) -> str:
+            return _key(new_root / Path(key).relative_to(old)) if Path(key).is_relative_to(old) else key
 
-    def _read(self) -> Mapping[str, Origin]:
-        try:
-            return self._load()
-        except OSError as error:
-            _log.warning("The origins of files cannot be read: %s", error)
-            return {}
+        self._update(lambda origins: {there(key): origin for key, origin in origins.items()})
 
-    def _load(self) -> Mapping[str, Origin]:
-        """What the file holds now. Raises `OSError`."""
-        try:
-            status = self._file.path.stat()
-            stamp = status.st_mtime_ns, status.st_size, status.st_ino
-            if stamp != self._stamp:
-                content = self._file.read()
-                self._known, self._stamp = content.origins if content else {}, stamp
-        except FileNotFoundError:
-            self._known, self._stamp = {}, None
-        return self._known
+    def _update(self, change: Callable[[dict[str, Origin]], dict[str, Origin]]) -> None:
+        self._file.update(lambda file: _File(version=_VERSION, origins=change(file.origins)))
 
 
 def _key(path: Path) -> str:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from pathlib import Path
 
 import msgspec
 
-from app.errors import KnownError
 from app.models.gguf import ModelFileError
-from app.models.json_file import JsonFile, Versioned
+from app.storage.json_file import PATIENCE_S, JsonFile, Versioned
 
 FILE_NAME = "trials.json"
 _MAX_TRIALS = 500
 _MAX_OF_PAIR = 20
-_MAX_BYTES = 4 * 1024 * 1024
 _VERSION = 1
-
-_log = logging.getLogger(__name__)
 
 
 class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,8 +76,8 @@ class Trials:
     """The trials in one file. A missing file is an empty one; a broken one is moved aside, not overwritten."""
 
     def __init__(self, path: Path) -> None:
-        self._file = JsonFile(path, _File, version=_VERSION, max_bytes=_MAX_BYTES)
-        self._entries: list[_Entry] | None = None
+        empty = _File(version=_VERSION, trials=[])
+        self._file = JsonFile(path, empty, version=_VERSION, what="The trial of the pair", patience=PATIENCE_S)
 
     def get(self, target: FileKey, draft: FileKey) -> Trial | None:
         """The latest trial of a pair."""
@@ -90,32 +85,17 @@ class Trials:
 
     def history(self, target: FileKey) -> list[tuple[FileKey, Trial]]:
         """All trials of a target with the drafts they were made with, the latest first."""
-        if self._entries is None:
-            try:
-                self._entries = self._read()
-            except OSError as error:
-                _log.warning("The trials of pairs cannot be read: %s", error)
-                self._entries = []
-        return [(entry.draft, entry.trial) for entry in reversed(self._entries) if entry.target == target]
+        entries = reversed(self._file.read().trials)
+        return [(entry.draft, entry.trial) for entry in entries if entry.target == target and entry.trial.is_sound]
 
     def put(self, target: FileKey, draft: FileKey, trial: Trial) -> None:
-        """Keep a trial. Raises `KnownError` when the file cannot be written."""
+        """Keep a trial. Raises `KnownError` when the file cannot be written; the trial counts until the end then."""
         if not trial.is_sound:
             raise ValueError(f"no trial: {trial}")
-        entry = _Entry(target, draft, trial)
-        try:
-            # Read again: a command line may have tried something meanwhile.
-            entries = [*self._read(), entry]
-            of_pair = [one for one in entries if (one.target, one.draft) == (target, draft)]
-            too_old = of_pair[:-_MAX_OF_PAIR]
-            entries = [one for one in entries if one not in too_old][-_MAX_TRIALS:]
-            self._file.write(_File(version=_VERSION, trials=entries))
-        except OSError as error:
-            if self._entries is not None:
-                self._entries.append(entry)
-            raise KnownError(f"The trial of the pair could not be kept: {error.strerror or error}.") from error
-        self._entries = entries
 
-    def _read(self) -> list[_Entry]:
-        content = self._file.read()
-        return [entry for entry in content.trials if entry.trial.is_sound] if content else []
+        def added(file: _File) -> _File:
+            entries = [*(one for one in file.trials if one.trial.is_sound), _Entry(target, draft, trial)]
+            too_old = [one for one in entries if (one.target, one.draft) == (target, draft)][:-_MAX_OF_PAIR]
+            return _File(version=_VERSION, trials=[one for one in entries if one not in too_old][-_MAX_TRIALS:])
+
+        self._file.update(added)

@@ -10,9 +10,8 @@ import filelock
 import pytest
 
 from app.errors import KnownError
-from app.models import origins as module
-from app.models.json_file import JsonFile
 from app.models.origins import FILE_NAME, Origin, Origins
+from app.storage.json_file import JsonFile
 
 
 def origin(path: str = "a.gguf") -> Origin:
@@ -46,13 +45,13 @@ def test_the_file_is_read_once_for_each_change(tmp_path: Path, monkeypatch: pyte
     file = tmp_path / FILE_NAME
     Origins(file).put(tmp_path / "0.gguf", origin("first"))
     read: list[Path] = []
-    whole = JsonFile.read
+    whole = JsonFile._load
 
-    def counted(one: JsonFile[Any]) -> Any:
+    def counted(one: JsonFile[Any], **options: Any) -> Any:
         read.append(one.path)
-        return whole(one)
+        return whole(one, **options)
 
-    monkeypatch.setattr(JsonFile, "read", counted)
+    monkeypatch.setattr(JsonFile, "_load", counted)
     origins = Origins(file)
     for number in range(300):
         origins.get(tmp_path / f"{number}.gguf")
@@ -80,9 +79,7 @@ def test_a_moved_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.allow_logs
-@pytest.mark.parametrize(
-    "content", [b"", b"no json", b"[" * 100_000, b'{"version": 1}', b'{"version": 2, "origins": {}}']
-)
+@pytest.mark.parametrize("content", [b"", b"no json", b"[" * 100_000, b'{"version": 1}'])
 def test_a_broken_file_is_put_aside(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / FILE_NAME
     file.write_bytes(content)
@@ -119,22 +116,29 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_somebody_who_does_not_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOCK_S", 0.0)
     file = tmp_path / FILE_NAME
-    with filelock.FileLock(f"{file}.lock"), pytest.raises(KnownError, match="could not be kept"):
-        Origins(file).put(tmp_path / "a.gguf", origin())
+    origins = Origins(file)
+    monkeypatch.setattr(origins._file, "_patience", 0.0)
+    with (
+        filelock.FileLock(f"{file}.lock"),
+        pytest.raises(KnownError, match=r"could not be kept: another Slipstream is using it\."),
+    ):
+        origins.put(tmp_path / "a.gguf", origin())
 
 
 @pytest.mark.allow_logs
 def test_a_file_that_cannot_be_read_is_not_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_: JsonFile[Any]) -> None:
-        raise PermissionError(13, "Permission denied")
-
     Origins(tmp_path / FILE_NAME).put(tmp_path / "a.gguf", origin())
     origins = Origins(tmp_path / FILE_NAME)
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
     with monkeypatch.context() as patch:
-        patch.setattr(JsonFile, "read", refused)
+        patch.setattr(JsonFile, "_load", refused)
         assert origins.get(tmp_path / "a.gguf") is None
+        assert origins.problem == "Permission denied"
         with pytest.raises(KnownError, match=r"could not be kept: Permission denied\."):
             origins.put(tmp_path / "b.gguf", origin())
-    assert origins.all() == {tmp_path / "a.gguf": origin()}
+    origins.put(tmp_path / "c.gguf", origin())
+    assert Origins(tmp_path / FILE_NAME).all() == dict.fromkeys([tmp_path / "a.gguf", tmp_path / "c.gguf"], origin())

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from app.models.json_file import JsonFile, Versioned
 from app.models.library.folders import FolderKind
 from app.models.library.summary import ModelSummary
 from app.models.pairing import Difference
+from app.storage.json_file import JsonFile, NotKeptError, Versioned
 
 FILE_NAME = "library.json"
 READER = 1
@@ -21,10 +22,12 @@ READER = 1
 Fields that a summary or a shape gets later need defaults, or the file of an older version is not understood.
 """
 _VERSION = 1
-_MAX_BYTES = 64 * 1024 * 1024
 _MAX_DIFFERENCES = 2000
 
 _log = logging.getLogger(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Stamp(msgspec.Struct, frozen=True, array_like=True):
@@ -71,31 +74,31 @@ class LibraryIndex:
 
     def __init__(self, path: Path) -> None:
         """A file that cannot be read costs the time to read all headers again."""
-        self._file = JsonFile(path, _File, version=_VERSION, max_bytes=_MAX_BYTES)
-        content = None
-        try:
-            content = self._file.read()
-        except OSError as error:
-            _log.warning("The library's index cannot be read: %s", error)
-        self.records: dict[str, Record] = {record.path: record for record in content.records} if content else {}
-        compared = content.compared if content else []
-        self.differences: dict[tuple[str, str], Difference | None] = {
-            (one.target, one.draft): one.difference for one in compared
-        }
+        empty = _File(version=_VERSION, records=[], compared=[])
+        self._file = JsonFile(path, empty, version=_VERSION, what="The library's index")
+        content = self._file.read()
+        self.records = _records(content)
+        self.differences = _differences(content)
         """By the two fingerprints, the target's first."""
         self._saved = (dict(self.records), dict(self.differences))
 
     def save(self) -> None:
-        """Write the file where something has changed. A disk that does not let us costs time later, nothing else."""
+        """Write what has changed here into the file. A disk that does not let us costs time later, nothing else."""
         state = (dict(self.records), dict(self.differences))
         if state == self._saved:
             return
-        latest = list(self.differences.items())[-_MAX_DIFFERENCES:]
-        compared = [_Compared(target, draft, difference) for (target, draft), difference in latest]
+        (records, differences), (records_before, differences_before) = state, self._saved
+
+        def merged(file: _File) -> _File:
+            all_records = _merged(_records(file), records_before, records)
+            latest = list(_merged(_differences(file), differences_before, differences).items())[-_MAX_DIFFERENCES:]
+            compared = [_Compared(target, draft, difference) for (target, draft), difference in latest]
+            return _File(version=_VERSION, records=list(all_records.values()), compared=compared)
+
         try:
-            self._file.write(_File(version=_VERSION, records=list(self.records.values()), compared=compared))
-        except OSError as error:
-            _log.warning("The library's index could not be kept: %s", error)
+            self._file.update(merged)
+        except NotKeptError as error:
+            _log.warning("%s", error)
             return
         self._saved = state
 
@@ -104,6 +107,20 @@ class LibraryIndex:
         self.records = {
             record.path: record for record in (_moved(record, old, new) for record in self.records.values())
         }
+
+
+def _records(file: _File) -> dict[str, Record]:
+    return {record.path: record for record in file.records}
+
+
+def _differences(file: _File) -> dict[tuple[str, str], Difference | None]:
+    return {(one.target, one.draft): one.difference for one in file.compared}
+
+
+def _merged(there: dict[K, V], before: dict[K, V], now: dict[K, V]) -> dict[K, V]:
+    """What is ``there``, with what became of ``before`` here: another process may have found something meanwhile."""
+    left = {key: value for key, value in there.items() if key in now or key not in before}
+    return left | {key: value for key, value in now.items() if key not in before or before[key] != value}
 
 
 def _moved(record: Record, old: Path, new: Path) -> Record:

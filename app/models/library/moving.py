@@ -161,7 +161,7 @@ def _link(link: Path, there: Path, old: Path, new: Path) -> None:
 
 def _copied_digest(file: Path, part: Path, progress: Progress, stopped: Callable[[], bool]) -> str:
     digest = hashlib.sha256()
-    with file.open("rb", buffering=0) as source, part.open("wb", buffering=0) as target:
+    with file.open("rb", buffering=0) as source, part.open("xb", buffering=0) as target:
         while chunk := source.read(CHUNK):
             if stopped():
                 raise Cancelled

@@ -1,0 +1,109 @@
+"""Writing a file whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import stat
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+_TRIES = 50
+_PAUSE_S = 0.01
+_STRAY_S = 3600.0
+_NO_SYNC = (errno.EINVAL, errno.EACCES, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
+"""What file systems answer that cannot bring a folder to the disk, or whose folders may not be opened."""
+
+
+def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Put ``data`` in the place of what ``path`` held; after a failure or a power cut it still holds that.
+
+    A link at ``path`` is replaced, not followed. Makes the folder. Raises `OSError`.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}{secrets.token_hex(4)}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    try:
+        with open(os.open(part, flags, mode), "wb") as file:  # noqa: PTH123 - the descriptor is open already
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        _replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_export(path: Path, data: bytes) -> None:
+    """The same for a file of the user's: what a link leads to is replaced, and its mode stays. Raises `OSError`."""
+    try:
+        path = path.resolve()
+    except RuntimeError as error:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
+    try:
+        before = path.stat()
+    except FileNotFoundError:
+        write_whole(path, data, mode=0o666)  # less what the user's umask takes away
+        return
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    if not stat.S_ISREG(before.st_mode):
+        path.write_bytes(data)  # a device or a pipe; a folder raises
+        return
+    write_whole(path, data, mode=0o600)
+    path.chmod(stat.S_IMODE(before.st_mode))
+
+
+def remove_strays(path: Path) -> None:
+    """Delete what processes that were killed while they wrote ``path`` left beside it.
+
+    To be called by who holds the lock of ``path``. What is younger than an hour may be of an older version, which
+    writes without a lock, and stays.
+    """
+    stray = re.compile(re.escape(path.name) + r"[a-z0-9_]{8}\.part")
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(path.parent)):
+            if stray.fullmatch(entry.name) and time.time() - entry.stat(follow_symlinks=False).st_mtime > _STRAY_S:
+                os.unlink(entry)  # noqa: PTH108 - an entry is no Path
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder safe against a power cut, where the system can. Raises `OSError`."""
+    if sys.platform == "win32":
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+
+
+def broken_name(path: Path) -> Path:
+    """A free name beside ``path`` for a file that cannot be used but must not be lost."""
+    stamp = f"{datetime.now():%Y-%m-%d-%H%M%S}"
+    name = path.with_name(f"{path.stem}.broken-{stamp}{path.suffix}")
+    number = 1
+    while name.exists():
+        number += 1
+        name = path.with_name(f"{path.stem}.broken-{stamp}-{number}{path.suffix}")
+    return name
+
+
+def _replace(part: Path, path: Path) -> None:
+    for _ in range(_TRIES if sys.platform == "win32" else 0):
+        try:
+            part.replace(path)
+            return
+        except PermissionError:
+            time.sleep(_PAUSE_S)  # Windows: somebody has it open for reading, for a moment
+    part.replace(path)

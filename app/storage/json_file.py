@@ -1,0 +1,234 @@
+"""One JSON file of our own: atomic, locked, versioned."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from app.errors import KnownError
+from app.storage.files import broken_name, remove_strays, write_whole
+from app.storage.lock import Lock
+
+_MAX_BYTES = 64 * 1024 * 1024
+_BACKGROUND_S = 10.0
+PATIENCE_S = 1.0
+"""How long another process is waited for where somebody waits for us, as the window does."""
+NOT_UNDERSTOOD = (msgspec.MsgspecError, ValueError, RecursionError)
+
+_log = logging.getLogger(__name__)
+
+
+class Versioned(msgspec.Struct, kw_only=True):
+    """What such a file holds. Contents are never changed, but replaced by others."""
+
+    version: int
+
+
+class NotKeptError(KnownError):
+    """A change could not be written; it counts until the process ends."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"{what} could not be kept: {reason}.")
+        self.reason = reason
+
+
+class NewerFileError(OSError):
+    """A newer version of the app wrote the file, which stays as it is."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(None, f"{path.name} was written by a newer Slipstream and is left as it is")
+
+
+class _Head(msgspec.Struct):
+    version: int = 0
+
+
+T = TypeVar("T")
+
+
+class _State(NamedTuple, Generic[T]):
+    """What is known of a file; replaced as a whole, so that threads need no lock for it."""
+
+    stamp: object
+    """By which it is recognised as unchanged."""
+    content: T
+    failure: OSError | None
+
+
+class JsonFile(Generic[T]):
+    """A missing file is an empty one. One that is not understood is moved aside, one of a newer version left alone.
+
+    Safe from any thread and beside other processes. It is read again when it has changed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        empty: T,
+        *,
+        version: int,
+        what: str,
+        upgrade: Callable[[int, bytes], T] | None = None,
+        patience: float = _BACKGROUND_S,
+        is_cache: bool = False,
+        log_level: int = logging.WARNING,
+    ) -> None:
+        """``what`` begins the sentence ``… could not be kept``.
+
+        ``upgrade`` gets what an older version wrote, with its number (0 where there is none), and raises one of
+        `NOT_UNDERSTOOD` for what is none. ``patience`` is how many seconds another process is waited for. What is not
+        understood of a cache is written over. ``log_level`` is that of problems with the file.
+        """
+        self.path = path
+        self.lock = Lock(path)
+        self.aside: Path | None = None
+        """Where a file was moved that was not understood."""
+        self._empty = empty
+        self._version = version
+        self._what = what
+        self._upgrade = upgrade
+        self._patience = patience
+        self._is_cache = is_cache
+        self._log_level = log_level
+        self._told = ""
+        self._is_swept = False
+        self._state: _State[T] = _State(self, empty, None)
+
+    def read(self) -> T:
+        """What the file holds, with what could not be written; empty where it cannot be read: `problem` says why."""
+        return self._current().content
+
+    @property
+    def problem(self) -> str:
+        """Why the file could not be used the last time; empty if it could."""
+        failure = self._state.failure
+        return _reason(failure) if failure else ""
+
+    def load(self) -> T:
+        """What the file holds. Raises `NewerFileError` and other `OSError`."""
+        state = self._current()
+        if state.failure is not None:
+            raise state.failure
+        return state.content
+
+    def update(self, change: Callable[[T], T]) -> None:
+        """Put what ``change`` makes of the content in its place, while nobody else can.
+
+        ``change`` returns another content and leaves the one it gets as it is; it may be called twice. Raises
+        `NotKeptError`.
+        """
+        state = self._current()
+        try:
+            with self.lock.held(self._patience):
+                self._sweep()
+                if state.failure is not None:
+                    self._state = _State(self, state.content, None)  # it may be over
+                content = self.load()
+                changed = change(content)
+                if changed != content:
+                    write_whole(self.path, encode(changed))
+                self._state = _State(_stamp(self.path), changed, None)
+        except OSError as error:
+            self._state = self._state._replace(content=change(self._state.content))
+            raise NotKeptError(self._what, _reason(error)) from error
+
+    def _current(self) -> _State[T]:
+        """What is known of the file, read again if it is another one than it was."""
+        stamp = _stamp(self.path)  # before reading: a change meanwhile is seen the next time
+        state = self._state
+        if stamp != state.stamp:
+            try:
+                state = _State(stamp, self._load(), None)
+            except OSError as error:
+                state = _State(stamp, self._empty, error)
+                self._tell(f"{self.path.name} cannot be used: {_reason(error)}")
+            self._state = state
+        return state
+
+    def _load(self, *, is_locked: bool = False) -> T:
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(_MAX_BYTES + 1)
+        except FileNotFoundError:
+            return self._empty
+        try:
+            return self._decoded(data)
+        except NOT_UNDERSTOOD as error:
+            reason = str(error)
+        if self._is_cache:
+            self._tell(f"{self.path.name} is not used: {reason}")
+            return self._empty
+        if not is_locked:
+            with self.lock.held(self._patience):
+                return self._load(is_locked=True)  # somebody may have put a sound one in its place
+        self.aside = broken_name(self.path)
+        self.path.replace(self.aside)
+        self._tell(f"{self.path.name} could not be understood ({reason}); kept as {self.aside.name}")
+        return self._empty
+
+    def _decoded(self, data: bytes) -> T:
+        version = version_of(data)
+        if version > self._version:
+            raise NewerFileError(self.path)
+        if version == self._version:
+            return decode(data, type(self._empty))
+        if self._upgrade is None:
+            raise ValueError(f"version {version}, not {self._version}")
+        return self._upgrade(version, data)
+
+    def _sweep(self) -> None:
+        if not self._is_swept:
+            remove_strays(self.path)
+        self._is_swept = True
+
+    def _tell(self, text: str) -> None:
+        """Into the log, but not again and again."""
+        if text != self._told:
+            _log.log(self._log_level, "%s", text)
+        self._told = text
+
+
+V = TypeVar("V")
+
+
+def version_of(data: bytes) -> int:
+    """Of the format of such a file, 0 where it has none. Raises one of `NOT_UNDERSTOOD`."""
+    return decode(data, _Head).version
+
+
+def decode(data: bytes, kind: type[V]) -> V:
+    """JSON as a value of ``kind``; names of files that are no text survive. Raises one of `NOT_UNDERSTOOD`."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        if b"\\ud" not in data.lower():
+            raise
+    return msgspec.convert(json.loads(data), kind, str_keys=True)  # halves of surrogate pairs
+
+
+def encode(content: Any) -> bytes:
+    """``content`` as JSON for people to read."""
+    try:
+        return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+    except UnicodeEncodeError:
+        return f"{json.dumps(msgspec.to_builtins(content), indent=1)}\n".encode()
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def _stamp(path: Path) -> object:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - asked often
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
