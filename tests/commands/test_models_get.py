@@ -20,7 +20,7 @@ from app import cli
 from app.models.downloads.item import Item, ItemState
 from app.models.downloads.part import Part, part_path
 from app.models.downloads.queue_file import FILE_NAME as QUEUE_NAME
-from app.models.downloads.queue_file import SavedItem, write_queue
+from app.models.downloads.queue_file import SavedItem
 from app.models.hub.catalog import load_catalog
 from app.models.hub.repository import Sort
 from app.models.origins import FILE_NAME as ORIGINS_NAME
@@ -31,6 +31,7 @@ from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer
 from tests.support.library_parts import small_model
+from tests.support.saved_queue import write_queue
 
 Shown = pytest.CaptureFixture[str]
 

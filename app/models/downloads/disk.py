@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
-import sys
 from pathlib import Path
 
 from app.errors import KnownError
@@ -67,14 +65,3 @@ def write_failure(error: OSError, path: Path, size: int) -> KnownError:
             "Choose a models folder on another disk."
         )
     return KnownError(f"{name} cannot be written in {path.parent}: {error.strerror or error}.")
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder safe against a power cut, where the system can."""
-    if sys.platform == "win32":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

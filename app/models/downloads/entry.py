@@ -32,7 +32,7 @@ class Entry:
     """The queue's lock protects it, but for what `progress` reads of the transfers."""
 
     def __init__(self, item: Item, folder: Path) -> None:
-        """``folder`` is the models folder the item goes to."""
+        """``folder`` is the models folder the item goes to. Raises `KnownError` for names that are not safe."""
         self.item = item
         self.folder = folder
         self.state = ItemState.QUEUED
@@ -41,7 +41,9 @@ class Entry:
         self.jobs: list[Job] = []
         self.finished: set[int] = set()
         """The files that are complete, by their place in the item."""
-        self.file_done = [bytes_on_disk(path, file) for path, file in zip(self.destinations, item.files, strict=True)]
+        self.file_done = [0] * len(self.destinations)
+        """Bytes on disk of each, once `look` was called."""
+        self.has_looked = False
         self.discarded = False
         self.meter = SpeedMeter()
         self.notified_at = 0.0
@@ -55,7 +57,14 @@ class Entry:
         if saved.state is ItemState.DONE:
             entry.finished = set(range(len(saved.item.files)))
             entry.file_done = [file.size for file in saved.item.files]
+            entry.has_looked = True
         return entry
+
+    def look(self) -> None:
+        """Find out what is there already, before anything is downloaded. Waits for the disk."""
+        if not self.has_looked:
+            files = zip(self.destinations, self.item.files, strict=True)
+            self.file_done, self.has_looked = [bytes_on_disk(path, file) for path, file in files], True
 
     @property
     def destinations(self) -> list[Path]:

@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import stat
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,14 +21,19 @@ import filelock
 import msgspec
 
 from app.errors import KnownError
-from app.files import write_whole
-from app.models.downloads.disk import sync_folder, write_failure
+from app.models.downloads.disk import write_failure
 from app.models.hub.repository import RemoteFile
 from app.models.text import printable
+from app.storage.files import remove_strays, sync_folder, write_whole
+from app.storage.json_file import NOT_UNDERSTOOD, decode, encode, version_of
 
 SYNC_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 1024 * 1024
 _PENDING = 2
+_VERSION = 1
+_MAX_INFO_BYTES = 1024 * 1024
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Neither follow a link nor wait for the other end of a pipe."""
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
@@ -36,6 +43,7 @@ class PartInfo(msgspec.Struct, frozen=True, kw_only=True):
     file: RemoteFile
     etag: str = ""
     """Of the content, as its server gave it."""
+    version: int = _VERSION
 
 
 def part_path(destination: Path) -> Path:
@@ -78,6 +86,7 @@ class Part:
         self.size = 0
         """Bytes that are there."""
         self.etag = ""
+        self._descriptor = -1
         self._hash = hashlib.sha256()
         self._hashing: deque[Future[None]] = deque()
         self._syncing: Future[None] | None = None
@@ -93,6 +102,7 @@ class Part:
         try:
             self._open()
         except BaseException:
+            self._close()
             _unlock(self.destination, self._lock, keep=True)
             raise
         self._hasher, self._syncer = ThreadPoolExecutor(1, "hash"), ThreadPoolExecutor(1, "sync")
@@ -101,15 +111,17 @@ class Part:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._hasher.shutdown(cancel_futures=True)
-        self._syncer.shutdown()
-        self._close()
-        _unlock(self.destination, self._lock, keep=self.path.exists())
+        with contextlib.ExitStack() as ending:  # from the last to the first, whatever fails
+            ending.callback(lambda: _unlock(self.destination, self._lock, keep=self.path.exists()))
+            ending.callback(self._close)
+            ending.callback(self._syncer.shutdown)
+            ending.callback(self._hasher.shutdown, cancel_futures=True)
 
     def _open(self) -> None:
+        remove_strays(_info_path(self.destination))
         info = self._read_info()
         try:
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+            self._descriptor = _opened(self.path)
         except OSError as error:
             raise write_failure(error, self.path, self.file.size) from error
         size = os.fstat(self._descriptor).st_size
@@ -216,16 +228,46 @@ class Part:
 
     def _read_info(self) -> PartInfo | None:
         try:
-            return msgspec.json.decode(_info_path(self.destination).read_bytes(), type=PartInfo)
-        except (OSError, msgspec.MsgspecError, RecursionError):
+            with open(os.open(_info_path(self.destination), os.O_RDONLY | _NO_LINK), "rb") as file:  # noqa: PTH123
+                data = file.read(_MAX_INFO_BYTES)
+            if version_of(data) <= _VERSION:
+                return decode(data, PartInfo)
+        except (OSError, *NOT_UNDERSTOOD):
             return None
+        raise KnownError(
+            f"A newer Slipstream began to download {printable(self.destination.name)}. Go on with that one, or "
+            f"delete {printable(_info_path(self.destination).name)} beside it to start again."
+        )
 
     def _write_info(self) -> None:
-        content = msgspec.json.encode(PartInfo(file=self.file, etag=self.etag))
         try:
-            write_whole(_info_path(self.destination), msgspec.json.format(content, indent=1))
+            write_whole(_info_path(self.destination), encode(PartInfo(file=self.file, etag=self.etag)))
         except OSError as error:
             raise write_failure(error, self.path, self.file.size) from error
+
+
+def _opened(path: Path) -> int:
+    """A descriptor of the file at ``path``, which is made if it is not there; never what a link leads to.
+
+    Raises `OSError`, and `KnownError` where something else is there.
+    """
+    flags = os.O_RDWR | _NO_LINK | getattr(os, "O_BINARY", 0)
+    try:
+        if not path.is_symlink():  # Windows has no flag for that
+            with contextlib.suppress(FileExistsError):
+                return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
+            descriptor = os.open(path, flags)
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
+                return descriptor
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
+            raise
+    raise KnownError(
+        f"{printable(path.name)} in {printable(str(path.parent), 200)} is a link or no file at all, and is not written "
+        "to. Delete it, then press Resume."
+    )
 
 
 def _same_content(one: RemoteFile, other: RemoteFile) -> bool:

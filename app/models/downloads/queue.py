@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import filelock
-
 from app.errors import Cancelled, KnownError
 from app.models.downloads import part
 from app.models.downloads.control import Control
@@ -17,13 +15,14 @@ from app.models.downloads.disk import RESERVE_BYTES, check_room, destination
 from app.models.downloads.entry import Entry, Job
 from app.models.downloads.failures import Backoff, DiskFullError
 from app.models.downloads.item import Item, ItemProgress, ItemState
-from app.models.downloads.queue_file import FILE_NAME, read_queue, write_queue
+from app.models.downloads.queue_file import QueueFile
 from app.models.downloads.rate import RateLimiter
 from app.models.downloads.transfer import Transfer
 from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
 from app.models.origins import FILE_NAME as ORIGINS_FILE
 from app.models.origins import Origins
+from app.storage.json_file import NotKeptError
 
 _NOTIFY_S = 0.1
 _CLOSE_S = 5.0
@@ -32,9 +31,10 @@ _log = logging.getLogger(__name__)
 
 
 class DownloadQueue:
-    """All downloads of the application. Every method returns at once and can be called from any thread.
+    """All downloads of the application. Every method but `close` returns at once and can be called from any thread.
 
-    Files are taken in the queue's order, ``parallel`` at a time. An item is done with its last file.
+    Files are taken in the queue's order, ``parallel`` at a time. An item is done with its last file. What waits for the
+    disk, as keeping the list, happens in a thread of its own, outside the lock.
     """
 
     def __init__(
@@ -61,24 +61,35 @@ class DownloadQueue:
         """Where items go that are added from now on."""
         self.origins = origins or Origins(data_folder / ORIGINS_FILE)
         self._network = network
-        self._file = data_folder / FILE_NAME
         self._parallel = parallel
         self._limiter = RateLimiter(limit)
         self._reserve = reserve
         self._backoff = backoff
         self._on_change = on_change
         self._lock = threading.RLock()
+        self._wake = threading.Condition(self._lock)
         self._closed = False
-        self._process_lock = _only_one(data_folder)
+        self._file = QueueFile(data_folder)
         try:
-            saved, self.notice = read_queue(self._file)
+            saved, self.notice = self._file.read()
             self._entries = {one.item.id: Entry.restored(one) for one in saved}
         except BaseException:
-            self._process_lock.release()
+            self._file.release()
             raise
         self._leaving: list[Entry] = []
         """Off the queue, but some of their transfers have not stopped yet."""
-        self._start_some()
+        self._discarded: list[Entry] = []
+        """Off the queue; what is not complete of them is to be deleted."""
+        self._changed = set(self._entries)
+        """Items that the thread has to look after."""
+        self._is_busy = False
+        self._saving = threading.Lock()
+        self._is_over = False
+        """Whether another process may have the file now."""
+        self._transfers: list[threading.Thread] = []
+        """All that have not ended, also those whose job has."""
+        self._worker = threading.Thread(target=self._work, name="downloads", daemon=True)
+        self._worker.start()
 
     # --- what the user does
 
@@ -114,7 +125,7 @@ class DownloadQueue:
                 return
             entry.stop_waiting()
             entry.set(ItemState.QUEUED)
-        self._after_change(id)
+            self._look_after(id)
 
     def discard(self, id: str) -> None:
         """Take an item off the queue and delete what is not complete of it. Finished files stay."""
@@ -123,21 +134,14 @@ class DownloadQueue:
             entry.set(ItemState.CANCELLED)
             entry.discarded = True
             if not entry.jobs:
-                self._delete_parts(entry)
-        self._after_change(id)
+                self._discarded.append(entry)
+            self._look_after(id)
 
     def remove(self, id: str) -> None:
         """Take an item off the queue; its files stay, complete or not."""
         with self._lock:
             self._take_off(id)
-        self._after_change(id)
-
-    def remove_finished(self) -> None:
-        """Take all that is done off the queue."""
-        with self._lock:
-            done = [id for id, entry in self._entries.items() if entry.state is ItemState.DONE]
-        for id in done:
-            self.remove(id)
+            self._look_after(id)
 
     def pause_all(self) -> None:
         """Pause what runs, waits or is queued."""
@@ -161,6 +165,11 @@ class DownloadQueue:
         with self._lock:
             return any(entry.jobs for entry in self._entries.values())
 
+    def is_settling(self) -> bool:
+        """Whether what was asked for last is still being carried out, so that `progress` will change."""
+        with self._lock:
+            return bool(self._changed) or self._is_busy
+
     def paths(self, id: str) -> tuple[Path, Path | None]:
         """Where an item's target and draft are, or will be: what is opened, the first file of a split model."""
         with self._lock:
@@ -176,32 +185,36 @@ class DownloadQueue:
             for entry in self._entries.values():
                 if entry.folder == old:
                     entry.folder = new
-            self._save()
+            self._look_after(*self._entries)
 
     def set_parallel(self, parallel: int) -> None:
         """How many files at a time, from now on; what runs goes on."""
         with self._lock:
             self._parallel = parallel
-            paused = self._start_some()
-        for id in paused:
-            self._on_change(id)
+            self._look_after(*self._entries)
 
     def set_limit(self, limit: int | None) -> None:
         """Bytes a second of all together, from now on."""
         self._limiter.limit = limit
 
     def close(self) -> None:
-        """Stop all threads and keep everything; what ran goes on at the next start."""
+        """Stop all threads and keep everything; what ran goes on at the next start. Nothing is written afterwards."""
         with self._lock:
+            if self._closed:
+                return
             self._closed = True
-            threads = [job.thread for job in self._jobs()]
-            for entry in self._entries.values():
+            for entry in (*self._entries.values(), *self._leaving):
                 entry.stop()
+            threads = [*self._transfers, self._worker]
+            self._wake.notify()
         deadline = time.monotonic() + _CLOSE_S
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        self._save()
-        self._process_lock.release()
+        self._delete_discarded()
+        with self._saving:
+            self._save()
+            self._is_over = True
+            self._file.release()
 
     # --- inside
 
@@ -212,7 +225,7 @@ class DownloadQueue:
                 return
             entry.set(state)
             entry.stop()
-        self._after_change(id)
+            self._look_after(id)
 
     def _take_off(self, id: str) -> Entry:
         entry = self._entries.pop(id)
@@ -225,36 +238,71 @@ class DownloadQueue:
         """All that runs, also what was told to stop and has not yet."""
         return [job for entry in (*self._entries.values(), *self._leaving) for job in entry.jobs]
 
-    def _after_change(self, id: str) -> None:
-        """After an item's state changed: keep it, use the free place, tell."""
+    def _look_after(self, *ids: str) -> None:
+        """Have the thread see to these items, whose state has changed."""
         with self._lock:
-            changed = {id} | self._start_some()
-            self._save()
-        for one in changed:
-            self._on_change(one)
+            self._changed.update(ids)
+            self._wake.notify()
+
+    def _work(self) -> None:
+        """After each change: delete what was discarded, use free places, keep the list, tell."""
+        while True:
+            with self._lock:
+                self._is_busy = False
+                self._wake.wait_for(lambda: self._changed or self._closed)
+                if self._closed:
+                    return
+                changed, self._changed, self._is_busy = self._changed, set(), True
+            try:
+                self._delete_discarded()
+                changed |= self._start_some()
+                with self._saving:
+                    self._save()
+                for id in changed:
+                    self._on_change(id)
+            except Exception:
+                _log.exception("the downloads could not be seen to")  # a bug, which must not end them all
 
     def _save(self) -> None:
+        if self._is_over:
+            return  # a disk that did not answer held us up for longer than `close` waits
         with self._lock:
             items = [entry.saved() for entry in self._entries.values()]
-            try:
-                write_queue(self._file, items)
-            except OSError as error:
-                _log.warning("The list of downloads could not be kept: %s", error.strerror or error)
+        try:
+            self._file.write(items)
+        except NotKeptError as error:
+            _log.warning("%s", error)
 
     def _start_some(self) -> set[str]:
         """Give the free places to what comes next; the ids of items that had to be paused for want of room."""
         paused: set[str] = set()
         needed: dict[Path, int] = {}
         with self._lock:
-            for id, entry in self._entries.items():
-                if self._closed or not entry.is_wanted:
+            entries = list(self._entries.items())
+        for id, entry in entries:
+            entry.look()
+            if not entry.is_wanted:
+                continue
+            needed[entry.folder] = needed.get(entry.folder, 0) + entry.item.size - entry.done
+            problem = self._lack_of_room(entry.folder, needed[entry.folder])
+            with self._lock:
+                if self._closed or not entry.is_wanted or self._entries.get(id) is not entry:
                     continue
-                needed[entry.folder] = needed.get(entry.folder, 0) + entry.item.size - entry.done
-                if self._has_room(entry, needed[entry.folder]):
-                    self._start_files(entry)
-                else:
+                if problem:
+                    entry.set(ItemState.PAUSED, problem)
+                    entry.stop()
                     paused.add(id)
+                else:
+                    self._start_files(entry)
         return paused
+
+    def _lack_of_room(self, folder: Path, needed: int) -> str:
+        """Why all up to an item do not fit on the disk, if they do not."""
+        try:
+            check_room(folder, needed, self._reserve)
+        except KnownError as error:
+            return str(error)
+        return ""
 
     def _start_files(self, entry: Entry) -> None:
         jobs = self._jobs()
@@ -264,16 +312,6 @@ class DownloadQueue:
             path = entry.destinations[index]
             if len(jobs) < self._parallel and path not in busy:
                 jobs.append(self._start(entry, index, path))
-
-    def _has_room(self, entry: Entry, needed: int) -> bool:
-        """Whether all up to this item fit on the disk; pauses it otherwise."""
-        try:
-            check_room(entry.folder, needed, self._reserve)
-        except KnownError as error:
-            entry.set(ItemState.PAUSED, str(error))
-            entry.stop()
-            return False
-        return True
 
     def _start(self, entry: Entry, index: int, path: Path) -> Job:
         control = Control()
@@ -295,7 +333,9 @@ class DownloadQueue:
         job = Job(index, transfer, control, thread)
         entry.jobs.append(job)
         entry.state = ItemState.RUNNING
+        self._transfers = [one for one in self._transfers if one.is_alive()]
         thread.start()
+        self._transfers.append(thread)
         return job
 
     def _run(self, entry: Entry, index: int, transfer: Transfer) -> None:
@@ -329,16 +369,16 @@ class DownloadQueue:
             if entry in self._leaving and not entry.jobs:
                 self._leaving.remove(entry)
                 if entry.discarded:
-                    self._delete_parts(entry)
-            closed = self._closed
-        if not closed:
-            self._after_change(entry.item.id)
+                    self._discarded.append(entry)
+            self._look_after(entry.item.id)
 
-    def _delete_parts(self, entry: Entry) -> None:
-        """Those that no other item needs. What is still being stopped is deleted when it has."""
-        wanted = {path for other in self._entries.values() for path in other.destinations}
-        running = {job.transfer.destination for job in self._jobs()}
-        for path in set(entry.destinations) - wanted - running:
+    def _delete_discarded(self) -> None:
+        """What is not complete, and what no other item needs. What is still being stopped is deleted when it has."""
+        with self._lock:
+            discarded, self._discarded = self._discarded, []
+            wanted = {path for other in self._entries.values() for path in other.destinations}
+            running = {job.transfer.destination for job in self._jobs()}
+        for path in {path for entry in discarded for path in entry.destinations} - wanted - running:
             try:
                 part.discard(path)
             except KnownError as error:
@@ -346,17 +386,8 @@ class DownloadQueue:
 
     def _moved(self, entry: Entry) -> None:
         now = time.monotonic()
+        if self._closed:
+            return
         if entry.changed_what_shows() or now - entry.notified_at >= _NOTIFY_S:
             entry.notified_at = now
             self._on_change(entry.item.id)
-
-
-def _only_one(data_folder: Path) -> filelock.BaseFileLock:
-    lock = filelock.FileLock(data_folder / f"{FILE_NAME}.lock", blocking=False, thread_local=False)
-    try:
-        lock.acquire()
-    except (filelock.Timeout, RuntimeError):
-        raise KnownError("Another Slipstream works at the downloads. Use that one, or end it first.") from None
-    except OSError as error:
-        raise KnownError(f"The list of downloads cannot be used: {error.strerror or error}.") from error
-    return lock

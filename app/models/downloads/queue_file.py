@@ -8,14 +8,13 @@ from pathlib import Path
 import msgspec
 
 from app.errors import KnownError
-from app.files import broken_name, write_whole
 from app.models.downloads.item import Item, ItemState
+from app.storage.json_file import NOT_UNDERSTOOD, JsonFile, NewerFileError, Versioned, decode
+from app.storage.lock import BusyError
 
 FILE_NAME = "downloads.json"
 _VERSION = 1
 _STOPPED = (ItemState.PAUSED, ItemState.CANCELLED, ItemState.FAILED, ItemState.DONE)
-
-_log = logging.getLogger(__name__)
 
 
 class SavedItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,51 +28,68 @@ class SavedItem(msgspec.Struct, frozen=True, kw_only=True):
     page: str = ""
 
 
-class _File(msgspec.Struct):
-    version: int
+class _File(Versioned):
     items: list[SavedItem]
 
 
-def read_queue(path: Path) -> tuple[list[SavedItem], str | None]:
-    """The items of a file, and what the user should know about it; what ran is `ItemState.QUEUED`.
+class QueueFile:
+    """The queue of one folder, for one process at a time: others are kept out until `release`."""
 
-    A file that cannot be understood is put aside. Raises `KnownError` if it cannot be read or put aside.
-    """
-    try:
-        content = msgspec.json.decode(path.read_bytes(), type=_File)
-        if content.version == _VERSION:
-            return [_as_queued(saved) for saved in content.items], None
-    except FileNotFoundError:
-        return [], None
-    except OSError as error:
-        raise KnownError(f"The list of downloads cannot be read: {error.strerror or error}.") from error
-    except (msgspec.MsgspecError, RecursionError) as error:
-        _log.info("%s could not be understood: %s", path.name, error)
-    aside = broken_name(path)
-    try:
-        path.rename(aside)
-    except OSError as error:
-        raise KnownError(f"{path} cannot be used and not be put aside: {error.strerror or error}.") from error
-    return [], (
-        f"The list of downloads could not be read. It is kept as {aside.name}; what was downloaded so far is kept too. "
-        "Add the downloads again, and they go on where they were."
-    )
+    def __init__(self, folder: Path) -> None:
+        """Raises `KnownError` if another process has the queue."""
+        self._file = _file(folder / FILE_NAME)
+        try:
+            self._file.lock.acquire()
+        except BusyError:
+            raise KnownError("Another Slipstream works at the downloads. Use that one, or end it first.") from None
+        except OSError as error:
+            raise KnownError(f"The list of downloads cannot be used: {error.strerror or error}.") from error
+
+    def read(self) -> tuple[list[SavedItem], str | None]:
+        """The items, and what the user should know about the file; what ran is `ItemState.QUEUED`.
+
+        A file that cannot be understood is put aside. Raises `KnownError` if it cannot be read or put aside, and for
+        one of a newer version.
+        """
+        try:
+            items = self._file.load().items
+        except NewerFileError:
+            raise KnownError(
+                "The list of downloads was written by a newer Slipstream, so it is left as it is and nothing can be "
+                "downloaded here. Use the newer one."
+            ) from None
+        except OSError as error:
+            raise KnownError(f"The list of downloads cannot be used: {error.strerror or error}.") from error
+        aside = self._file.aside
+        notice = aside and (
+            f"The list of downloads could not be read. It is kept as {aside.name}; what was downloaded so far is kept "
+            "too. Add the downloads again, and they go on where they were."
+        )
+        return [_as_queued(saved) for saved in items], notice
+
+    def write(self, items: list[SavedItem]) -> None:
+        """Keep the items. Raises `NotKeptError`."""
+        self._file.update(lambda _: _File(version=_VERSION, items=items))
+
+    def release(self) -> None:
+        """Let other processes have it."""
+        self._file.lock.release()
 
 
 def has_work(path: Path) -> bool:
-    """Whether anything of a queue goes on at the next start; also true of a file that cannot be understood."""
+    """Whether anything of a queue goes on at the next start; also true of a file that cannot be used, to say so."""
     try:
-        content = msgspec.json.decode(path.read_bytes(), type=_File)
+        content = decode(path.read_bytes(), _File)
     except FileNotFoundError:
         return False
-    except (OSError, msgspec.MsgspecError, RecursionError):
+    except (OSError, *NOT_UNDERSTOOD):
         return True
-    return any(saved.state not in _STOPPED for saved in content.items)
+    return content.version != _VERSION or any(saved.state not in _STOPPED for saved in content.items)
 
 
-def write_queue(path: Path, items: list[SavedItem]) -> None:
-    """Keep the items. Raises `OSError`."""
-    write_whole(path, msgspec.json.format(msgspec.json.encode(_File(_VERSION, items)), indent=1))
+def _file(path: Path) -> JsonFile[_File]:
+    empty = _File(version=_VERSION, items=[])
+    return JsonFile(path, empty, version=_VERSION, what="The list of downloads", log_level=logging.INFO)
 
 
 def _as_queued(saved: SavedItem) -> SavedItem:

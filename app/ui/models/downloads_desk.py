@@ -131,9 +131,10 @@ class DownloadsDesk(QObject):
         if active != self._active:
             self._active = active
             self.active_changed.emit(active)
-        if active and not self._timer.isActive():
-            self._timer.start()
-        elif not active:
+        if active or (self._queue is not None and self._queue.is_settling()):
+            if not self._timer.isActive():
+                self._timer.start()
+        else:
             self._timer.stop()
 
     # ------------------------------------------------------------ inside

@@ -11,11 +11,12 @@ from pytestqt.qtbot import QtBot
 
 from app import paths
 from app.models.downloads.item import Item, ItemState
-from app.models.downloads.queue_file import FILE_NAME, SavedItem, write_queue
+from app.models.downloads.queue_file import FILE_NAME, SavedItem
 from app.models.hub.repository import RemoteFile
 from app.settings import SettingsFile
 from app.ui.models.door import ModelsDoor
 from app.ui.notify import Notifier
+from tests.support.saved_queue import write_queue
 from tests.ui.rooms import MACHINE, WAIT_MS
 
 HEAVY = ("httpx2", "huggingface_hub", "keyring", "llama_cpp", "filelock")

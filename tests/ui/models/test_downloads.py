@@ -150,6 +150,7 @@ def test_all_are_paused_and_resumed_together(rooms: Rooms, content: bytes) -> No
     begun(rooms)
     assert "Pause all" not in buttons(tab)
     rooms.get(("owner/other", "other.gguf"), title="Another model")
+    rooms.server.wait_for(lambda: sum(request.sent >= 100_000 for request in rooms.server.bodies()) == 2)
     rooms.says("2 running")
     button(tab, "Pause all").click()
     rooms.says("2 paused")

@@ -1,0 +1,106 @@
+"""Files that commit 324c867 wrote (``tests/data/version-324c867``): before there were locks, some without a version."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from app.engine.acceptance import AcceptancePrior, ArmPrior
+from app.engine.calibration import Build, KeptCosts
+from app.engine.costs import Costs
+from app.engine.history import Remembered
+from app.engine.protocol import KindFigures, LoadSettings, Sampling
+from app.engine.rolling_back import Tried
+from app.engine.store import KeyedFile
+from app.models.downloads.item import ItemState
+from app.models.downloads.part import Part
+from app.models.downloads.queue_file import QueueFile, has_work
+from app.models.hub.repository import RemoteFile
+from app.models.library.index import LibraryIndex
+from app.models.library.usage import Usage
+from app.models.measurements import Measurements, PlainKey
+from app.models.origins import Origins
+from app.models.trials import FileKey, Trials
+from app.settings import Pair, SettingsFile
+from app.storage.json_file import decode, version_of
+
+KEY = "0" * 24
+MODEL = Path("/models/owner/one/one.gguf")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(Path(__file__).parent.parent / "data" / "version-324c867", tmp_path / "files"))
+
+
+def test_settings(folder: Path) -> None:
+    file = SettingsFile(folder / "settings.json")
+    values = file.values
+    assert (file.notice, values.seed, values.draft_length) == (None, 7, 5)
+    assert (values.sampling, values.load) == (Sampling(temperature=0.5), LoadSettings(context_length=4096))
+    assert values.last_pair == Pair("/models/t\udcff.gguf", "/models/d.gguf")
+    before = (folder / "settings.json").read_bytes()
+    file.save()
+    assert decode((folder / "settings.json").read_bytes(), dict) == decode(before, dict)
+
+
+def test_what_was_measured(folder: Path) -> None:
+    trial = Trials(folder / "trials.json").get(FileKey("target.gguf", 10, 20), FileKey("draft.gguf", 5, 6))
+    assert trial is not None and (trial.acceptance_rate, trial.drafted_speed, trial.tokens) == (0.75, 18.0, 200)
+    key = PlainKey("target.gguf", 10, 20, 2048, 2, 0, "f16", "greedy")
+    assert Measurements(folder / "measurements.json").plain_speed(key) == 41.5
+
+
+def test_the_library(folder: Path) -> None:
+    origin = Origins(folder / "origins.json").get(MODEL)
+    assert origin is not None and (origin.repository, origin.licence, origin.size) == ("owner/one", "mit", 5)
+    assert list(Usage(folder / "usage.json").all()) == [str(MODEL)]
+    index = LibraryIndex(folder / "library.json")
+    record = index.records[str(MODEL)]
+    assert record.summary is not None and record.summary.architecture == "llama"
+    assert index.differences == {("a" * 64, "b" * 64): None}
+
+
+def test_downloads(folder: Path) -> None:
+    assert has_work(folder / "downloads.json")
+    queue = QueueFile(folder)
+    items, notice = queue.read()
+    queue.release()
+    assert notice is None
+    assert [(saved.item.title, saved.state, saved.message) for saved in items] == [
+        ("One", ItemState.QUEUED, ""),
+        ("Two", ItemState.PAUSED, "full"),
+    ]
+
+
+def test_a_download_that_had_begun(folder: Path) -> None:
+    (folder / "one.gguf.part").write_bytes(b"abc")
+    file = RemoteFile(repository="owner/one", commit="0" * 40, path="one.gguf", size=5, sha256="1" * 64)
+    with Part(folder / "one.gguf", file) as part:
+        assert (part.size, part.etag) == (3, "etag")
+
+
+def test_what_the_engine_learnt(folder: Path) -> None:
+    costs = KeyedFile(folder / "costs.json", KeptCosts)
+    learnt = KeptCosts(Costs(verify={1: 0.5, 2: 0.625, 6: 0.75}, draft=0.125), Build("engine", "driver"), 0.5)
+    assert costs.get(KEY) == learnt
+    figures = KindFigures(kind="code", tokens=100, seconds=2.0, tested=80, accepted=60, verify_passes=20)
+    priors = {"coupled": {"code": AcceptancePrior({"coupled": ArmPrior(0.75, 20.0)})}}
+    assert KeyedFile(folder / "history.json", Remembered).get(KEY) == Remembered([figures], priors)  # type: ignore[arg-type]
+    tried = Tried(longest_draft=8, snapshots=8, marks=True, cuts=False)
+    assert KeyedFile(folder / "rolling_back.json", Tried).get(KEY) == tried
+    costs.put("1" * 24, learnt)
+    assert version_of((folder / "costs.json").read_bytes()) == 1
+    again = KeyedFile(folder / "costs.json", KeptCosts)
+    assert again.get(KEY) == again.get("1" * 24) == learnt
+
+
+def test_engines_that_put_at_once_lose_nothing(folder: Path) -> None:
+    one, other = (KeyedFile(folder / "rolling_back.json", Tried) for _ in range(2))
+    tried = Tried(longest_draft=1, snapshots=1, marks=False, cuts=False)
+    assert other.get("1") is None
+    one.put("1", tried)
+    other.put("2", tried)
+    assert one.get("2") == other.get("1") == tried
