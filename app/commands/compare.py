@@ -18,7 +18,7 @@ from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Report, Setup, Skipped
 from app.engine.protocol import Generate, PairLoaded
 from app.errors import Cancelled, KnownError
-from app.files import write_whole
+from app.storage.files import write_export
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -161,7 +161,7 @@ def _tell(options: argparse.Namespace, found: Report, pair: PairLoaded) -> None:
 def _write(path: Path, found: Report) -> str:
     """Why it could not be written, if so: the other files are written all the same."""
     try:
-        write_whole(path, _FORMATS[path.suffix.lower()](found).encode("utf-8", "replace"))
+        write_export(path, _FORMATS[path.suffix.lower()](found).encode("utf-8", "replace"))
     except OSError as error:
         return f"The report could not be written to {path} ({error.strerror or error})."
     return ""

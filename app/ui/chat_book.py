@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from app.chats.model import Chat
 from app.chats.store import ChatStore
 from app.errors import KnownError
+from app.storage.files import write_export
 from app.ui import notices
 from app.ui.chat_access import ChatAccess
 from app.ui.notices import NoticeBoard
@@ -102,7 +103,7 @@ class ChatBook(QObject):
         def write(store: ChatStore) -> Path:
             text = store.export_markdown(chat_id)
             try:
-                path.write_text(text, encoding="utf-8")
+                write_export(path, text.encode("utf-8", "replace"))
             except OSError as error:
                 raise KnownError(f"The chat could not be exported: {error.strerror or error}.") from error
             return path

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QStandardPaths, Qt, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices, QGuiApplication
-from PySide6.QtWidgets import QApplication, QDialog, QFileDialog
+from PySide6.QtWidgets import QApplication, QDialog
 
 from app import paths
-from app.files import with_suffix
 from app.ui import notices
 from app.ui.chat_book import ChatBook
 from app.ui.engine_client import Engine, EngineState
@@ -18,6 +17,7 @@ from app.ui.main_window import MainWindow
 from app.ui.models.in_window import ModelsInWindow
 from app.ui.notices import Action, NoticeBoard
 from app.ui.pair import PairKeeper
+from app.ui.questions import ask_where_to_save
 from app.ui.session import ChatSession
 
 
@@ -93,10 +93,10 @@ class Commands(QObject):
         if chat_id is None:
             return
         folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
-        proposal = str(Path(folder) / file_name(self._book.title(chat_id)))
-        path, _ = QFileDialog.getSaveFileName(self._window, "Export chat", proposal, "Markdown (*.md)")
-        if path:
-            self._book.export(chat_id, with_suffix(Path(path), ".md"))
+        proposal = Path(folder) / file_name(self._book.title(chat_id))
+        ask_where_to_save(
+            self._window, "Export chat", proposal, "Markdown", lambda path: self._book.export(chat_id, path)
+        )
 
     # ------------------------------------------------------------ inside
 

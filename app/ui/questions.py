@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QMessageBox, QWidget
+from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
+
+from app.files import with_suffix
+from app.models.text import printable
 
 _Role = QMessageBox.ButtonRole
 
@@ -28,6 +32,24 @@ def ask(
             box.addButton(name, role).clicked.connect(lambda _checked=False, act=act: act())
     box.setDefaultButton(box.addButton(QMessageBox.StandardButton.Cancel))
     box.open()
+
+
+def ask_where_to_save(parent: QWidget, title: str, proposal: Path, name: str, save: Callable[[Path], object]) -> None:
+    """Ask for a file of the format ``name``, and call ``save`` with it.
+
+    It gets the suffix of ``proposal`` if it was typed without. Of a file that is replaced by that the dialog knows
+    nothing, so it is asked about here.
+    """
+    suffix = proposal.suffix
+    chosen, _ = QFileDialog.getSaveFileName(parent, title, str(proposal), f"{name} (*{suffix})")
+    if not chosen:
+        return
+    path = with_suffix(Path(chosen), suffix)
+    if path != Path(chosen) and path.exists():
+        text = f"{printable(path.name)} exists already. Replace it?"
+        ask(parent, title, text, lossy={"Replace": lambda: save(path)})
+    else:
+        save(path)
 
 
 def warn(parent: QWidget, title: str, text: str) -> None:

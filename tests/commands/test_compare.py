@@ -15,7 +15,7 @@ from app import cli
 from app.compare import running
 from app.engine.engine import Engine
 from app.engine.protocol import Generate
-from app.files import write_whole
+from app.storage.files import write_export
 from tests.support.command_line import slipstream
 from tests.support.gguf_files import make_model
 
@@ -143,9 +143,9 @@ def test_a_report_that_cannot_be_written_leaves_the_others(
     def full(path: Path, data: bytes) -> None:
         if path.suffix == ".md":
             raise OSError(28, "No space left on device")
-        write_whole(path, data)
+        write_export(path, data)
 
-    monkeypatch.setattr("app.commands.compare.write_whole", full)
+    monkeypatch.setattr("app.commands.compare.write_export", full)
     outputs = [tmp_path / "a.md", tmp_path / "a.csv"]
     assert cli.run(arguments(pair, prompts, "--output", outputs[0], "--output", outputs[1])) == 1
     told = capfd.readouterr()

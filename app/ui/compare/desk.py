@@ -360,10 +360,12 @@ class CompareDesk(QObject):
             self._export(name, snapshot, report)
 
     def _export(self, name: str, snapshot: Snapshot, report: Report) -> None:
-        path = ask_for_path(self.window(), name)
-        if path is not None and not self.exporter.is_busy() and snapshot.pair is not None:
-            self._tell_all("Reading the model files for their hashes …")
-            self.exporter.export(report, snapshot.pair, path)
+        def export(path: Path) -> None:
+            if not self.exporter.is_busy() and snapshot.pair is not None:
+                self._tell_all("Reading the model files for their hashes …")
+                self.exporter.export(report, snapshot.pair, path)
+
+        ask_for_path(self.window(), name, export)
 
     @Slot(object, str)
     def _on_export_ended(self, path: Path, failure: str) -> None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 from PySide6.QtCore import QDate, QObject, QStandardPaths, Qt, Signal
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.compare import report as reports
 from app.compare.results import Report
 from app.compare.setup import hashed
 from app.engine.protocol import PairLoaded
 from app.errors import Cancelled, KnownError
-from app.files import with_suffix, write_whole
+from app.storage.files import write_export
 from app.ui.background import Doorbell
 from app.ui.compare.parts import FORMATS
 from app.ui.compare.picture import png
+from app.ui.questions import ask_where_to_save
 
 
 class Exporter(QObject):
@@ -90,19 +92,16 @@ def encoded(report: Report, suffix: str) -> bytes:
     return texts[suffix](report).encode("utf-8", "replace")
 
 
-def ask_for_path(parent: QWidget, name: str) -> Path | None:
-    """Where the user wants the export in this format; with its suffix, whatever was typed."""
+def ask_for_path(parent: QWidget, name: str, export: Callable[[Path], object]) -> None:
+    """Ask where the user wants the export in this format, and call ``export`` with that."""
     suffix = FORMATS[name]
     folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
     proposal = f"comparison-{QDate.currentDate().toString(Qt.DateFormat.ISODate)}{suffix}"
-    chosen, _ = QFileDialog.getSaveFileName(
-        parent, f"Export as {name}", str(Path(folder) / proposal), f"{name} (*{suffix})"
-    )
-    return with_suffix(Path(chosen), suffix) if chosen else None
+    ask_where_to_save(parent, f"Export as {name}", Path(folder) / proposal, name, export)
 
 
 def _write(path: Path, data: bytes) -> None:
     try:
-        write_whole(path, data)
+        write_export(path, data)
     except OSError as error:
         raise KnownError(f"The comparison could not be exported to {path}: {error.strerror or error}.") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
 import stat
 import sys
 from pathlib import Path
@@ -123,14 +124,13 @@ def test_a_folder_that_is_not_there_or_a_full_disk_is_said(
 
     path = tmp_path / "comparison.csv"
     path.write_bytes(b"before")
-    monkeypatch.setattr("app.files.os.fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     assert "No space left on device" in export(qtbot, owner, report(), pair, path)
     assert path.read_bytes() == b"before"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions")
 def test_no_permission_is_said(qtbot: QtBot, owner: QObject, pair: PairLoaded, tmp_path: Path) -> None:
-    import os
 
     if os.geteuid() == 0:
         pytest.skip("root may write anywhere")
