@@ -41,11 +41,16 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
 
 def write_export(path: Path, data: bytes) -> None:
-    """The same for a file of the user's: what a link leads to is replaced, and its mode stays. Raises `OSError`."""
+    """The same for a file of the user's in a folder that is there: what a link leads to is replaced, its mode stays.
+
+    Raises `OSError`.
+    """
     try:
         path = path.resolve()
     except RuntimeError as error:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
     try:
         before = path.stat()
     except FileNotFoundError:

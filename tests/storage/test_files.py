@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from app.storage import files
 from app.storage.files import broken_name, remove_strays, sync_folder, write_export, write_whole
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes and links")
@@ -24,7 +24,7 @@ def full(_descriptor: int) -> None:
 
 @pytest.mark.parametrize("write", [write_whole, write_export])
 def test_a_failure_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: type[object]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path, bytes], None]
 ) -> None:
     path = tmp_path / "a.json"
     write(path, b"before")
@@ -53,6 +53,9 @@ def test_an_export_follows_a_link_and_keeps_the_mode(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         path = tmp_path / "folder" / "chat.md"
+        with pytest.raises(FileNotFoundError):
+            write_export(path, b"one")
+        path.parent.mkdir()
         write_export(path, b"one")
         assert mode(path) == 0o640
     finally:
@@ -101,9 +104,9 @@ def test_a_folder_that_cannot_be_brought_to_the_disk_is_no_failure(
     def refused(_descriptor: int) -> None:
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(files.os, "fsync", refused)
+    monkeypatch.setattr(os, "fsync", refused)
     sync_folder(tmp_path)
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         sync_folder(tmp_path)
 

@@ -12,6 +12,7 @@ import filelock
 import pytest
 
 from app.storage.json_file import JsonFile, NewerFileError, NotKeptError, Versioned
+from tests.support.permissions import reachable, without_rights
 
 SOON_S = 30
 NAME = "counts.json"
@@ -90,18 +91,21 @@ def test_of_a_cache_it_is_written_over(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.broken-*"))
 
 
-@pytest.mark.allow_logs
-def test_a_sound_file_is_not_moved_aside_for_the_broken_one_before_it(tmp_path: Path) -> None:
+def test_a_sound_file_is_not_moved_aside_for_the_broken_one_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Somebody mends the file between our look at it and our turn."""
     path = tmp_path / NAME
     path.write_bytes(b"{")
     file = a_file(tmp_path)
-    with filelock.FileLock(f"{path}.lock"):
-        reader = threading.Thread(target=file.read)
-        reader.start()
+    acquire = file.lock.acquire
+
+    def mended(seconds: float = 0.0) -> None:
         path.write_bytes(b'{"version": 2, "counts": {"a": 1}}')
-    reader.join()
-    assert a_file(tmp_path).read().counts == {"a": 1}
+        acquire(seconds)
+
+    monkeypatch.setattr(file.lock, "acquire", mended)
+    assert file.read().counts == {"a": 1}
     assert not list(tmp_path.glob("*.broken-*"))
 
 
@@ -136,6 +140,17 @@ def test_a_lock_file_that_cannot_be_had_does_not_end_the_feature(
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "counts.json cannot be locked and is used without"
     ]
+
+
+@pytest.mark.allow_logs
+def test_a_lock_file_of_another_user_does_not_end_the_feature(tmp_path: Path) -> None:
+    """As after an app that was started as administrator."""
+    reachable(tmp_path)
+    lock = tmp_path / f"{NAME}.lock"
+    lock.touch()
+    with without_rights(lock):
+        a_file(tmp_path).update(counted)
+        assert a_file(tmp_path).read().counts == {"a": 1}
 
 
 def test_a_change_that_raises_changes_nothing_and_lets_go(tmp_path: Path) -> None:

@@ -435,9 +435,24 @@ def test_export_writes_markdown(qtbot: QtBot, tmp_path: Path, open_window: Calla
     assert "Hello **you**" in target.read_text(encoding="utf-8")
 
 
-def test_export_that_fails_says_so(qtbot: QtBot, tmp_path: Path, open_window: Callable[[], Running]) -> None:
+def test_export_that_fails_says_so_and_leaves_the_old_file(
+    qtbot: QtBot, tmp_path: Path, open_window: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
     running = open_window()
     chat = running.make_chat("x")
+    old = tmp_path / "chat.md"
+    old.write_bytes(b"of last week")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        running.controller.book.export(chat.id, old)
+        qtbot.waitUntil(lambda: "store" in running.controller.board.notices(), timeout=WAIT_MS)
+    assert "No space left on device" in running.controller.board.notices()["store"].text
+    assert old.read_bytes() == b"of last week"
+    running.controller.board.remove("store")
     running.controller.book.export(chat.id, tmp_path / "no such folder" / "chat.md")
     qtbot.waitUntil(lambda: "store" in running.controller.board.notices(), timeout=WAIT_MS)
 

@@ -107,8 +107,8 @@ class Network:
     ) -> Iterator[httpx2.Response]:
         """Ask for ``url``; the content is read from the response, as it comes, inside the ``with``.
 
-        Redirects are followed. Statuses are the caller's to judge. Raises `RefusedError` and `UnreachableError`, also
-        while reading.
+        Redirects are followed. Statuses are the caller's to judge, and how much is read is the caller's to bound.
+        Raises `RefusedError` and `UnreachableError`, also while reading.
         """
         with (
             self.purpose(purpose),
@@ -132,12 +132,6 @@ class Network:
             check(count)
 
         return read_body(response, counted, most, self.settings.stall_s)
-
-    def get(self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
-        """Ask for something small and read all of it. Raises as `stream` does."""
-        with self.stream(url, purpose=purpose, headers=headers) as response:
-            response.read()
-            return response
 
     @contextlib.contextmanager
     def purpose(self, purpose: str) -> Iterator[None]:

@@ -16,10 +16,10 @@ import pytest
 from app.errors import KnownError
 from app.models.downloads.failures import Backoff
 from app.models.downloads.item import Item, ItemState
-from app.models.downloads.queue_file import FILE_NAME, SavedItem
+from app.models.downloads.queue_file import FILE_NAME, SavedItem, has_work
 from app.models.hub.network import Network
 from tests.models.downloads.fetching import MIB
-from tests.models.downloads.watched import Watched
+from tests.models.downloads.watched import WAIT_S, Watched
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer
 from tests.support.saved_queue import write_queue
@@ -349,3 +349,121 @@ def test_an_unsafe_name_in_the_file_leaves_no_lock(hub: HubServer, pair: Item, o
     file.unlink()
     opens().queue.add(pair)
     assert caught.value.__traceback__ is not None  # the failed queue is not collected yet
+
+
+# ---------------------------------------------------------------- the disk
+
+
+class SlowFile:
+    """Stands before the queue's file like a disk that does not answer for a while."""
+
+    def __init__(self, watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_writing, self.go_on = threading.Event(), threading.Event()
+        self._write = watched.queue._file.write
+        monkeypatch.setattr(watched.queue._file, "write", self.write)
+
+    def write(self, items: list[SavedItem]) -> None:
+        self.is_writing.set()
+        assert self.go_on.wait(WAIT_S)
+        self._write(items)
+
+
+def test_nobody_waits_for_the_disk(
+    hub: HubServer, pair: Item, opens: Opens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.faults.always(TARGET, Fault(stall_at=MIB))
+    watched = opens(parallel=1)
+    disk, queue = SlowFile(watched, monkeypatch), watched.queue
+    queue.add(pair)
+    assert disk.is_writing.wait(WAIT_S)
+    queue.add(item(hub, NOTES))
+    queue.pause("pair")
+    queue.resume("pair")
+    queue.cancel("pair")
+    queue.set_parallel(2)
+    queue.folder_moved(tmp_path / "data" / "models", tmp_path / "data" / "models")
+    assert [(one.item.id, one.state) for one in queue.progress()] == [
+        ("pair", ItemState.CANCELLED),
+        (NOTES, ItemState.QUEUED),
+    ]
+    assert queue.is_settling()
+    disk.go_on.set()
+    watched.wait_for(NOTES, ItemState.DONE)
+    hub.release()
+    queue.close()
+    again = opens()
+    assert [(one.item.id, one.state) for one in again.queue.progress()] == [
+        ("pair", ItemState.CANCELLED),
+        (NOTES, ItemState.DONE),
+    ]
+
+
+def test_nothing_is_written_after_closing(
+    hub: HubServer, opens: Opens, files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command's queue is in a folder that is deleted as soon as the queue is closed."""
+    before = set(threading.enumerate())
+    watched = opens()
+    disk = SlowFile(watched, monkeypatch)
+    watched.queue.add(item(hub, NOTES))
+    assert disk.is_writing.wait(WAIT_S)
+    closing = threading.Thread(target=watched.queue.close)
+    closing.start()
+    disk.go_on.set()
+    closing.join()
+    own = {thread for thread in set(threading.enumerate()) - before if "process_request" not in thread.name}
+    assert not own
+    shutil.rmtree(tmp_path / "data")
+    watched.queue.resume(NOTES)
+    watched.queue.close()
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_transfer_that_ends_while_the_queue_is_closed_keeps_nothing_later(
+    hub: HubServer, opens: Opens, files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its job is over, but its thread is not: closing waits for that too."""
+    ended, go_on, over = (threading.Event() for _ in range(3))
+    watched = opens()
+    end = watched.queue._ended
+
+    def late(*arguments: Any) -> None:
+        end(*arguments)
+        ended.set()
+        assert go_on.wait(WAIT_S)
+        over.set()
+
+    monkeypatch.setattr(watched.queue, "_ended", late)
+    watched.queue.add(item(hub, NOTES))
+    assert ended.wait(WAIT_S)
+    closing = threading.Thread(target=watched.queue.close)
+    closing.start()
+    go_on.set()
+    closing.join()
+    assert over.is_set()
+
+
+def test_what_is_discarded_just_before_closing_is_deleted(
+    hub: HubServer, pair: Item, opens: Opens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.faults.add(TARGET, Fault(stall_at=MIB))
+    watched = opens(parallel=1)
+    watched.queue.add(pair)
+    watched.wait(lambda: watched.of("pair").done == MIB)
+    watched.queue.discard("pair")
+    watched.queue.close()
+    assert models(tmp_path) == []
+    hub.release()
+
+
+def test_a_queue_of_a_newer_version_is_left_alone(opens: Opens, tmp_path: Path) -> None:
+    file = tmp_path / "data" / FILE_NAME
+    file.parent.mkdir()
+    file.write_bytes(b'{"version": 9, "items": "of another kind"}')
+    before = file.read_bytes()
+    assert has_work(file), "so that the window says it"
+    for _ in range(2):
+        with pytest.raises(KnownError, match=r"written by a newer Slipstream, so it is left as it is"):
+            opens()
+    assert file.read_bytes() == before
+    assert not list(file.parent.glob("*.broken-*"))

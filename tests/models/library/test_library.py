@@ -9,16 +9,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.errors import Cancelled, KnownError
 from app.models.gguf import GgufHeader, ModelFileError, read_header
 from app.models.library import scan as library_scan
+from app.models.library.folders import FolderKind
+from app.models.library.index import LibraryIndex, Record
 from app.models.library.library import open_library
 from app.models.library.summary import summary_of
 from app.models.library.usage import Usage
+from app.models.origins import Origins
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model, make_vocabulary_file
 from tests.support.library_parts import library, small_model, titles
+from tests.support.permissions import reachable, without_rights
 
 
 @contextmanager
@@ -33,28 +38,6 @@ def headers_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     with monkeypatch.context() as patch:
         patch.setattr(library_scan, "read_header", read)
         yield names
-
-
-def reachable(folder: Path) -> None:
-    """Others may look into pytest's folders and write into this one."""
-    for parent in folder.parents[:2]:
-        parent.chmod(0o755)
-    folder.chmod(0o777)
-
-
-@contextmanager
-def without_rights(path: Path, mode_then: int = 0) -> Iterator[None]:
-    """``path`` has these rights only; also where the tests run as administrator."""
-    mode, administrator = path.stat().st_mode, os.geteuid() == 0
-    path.chmod(mode_then)
-    if administrator:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if administrator:
-            os.seteuid(0)
-        path.chmod(mode)
 
 
 # ---------------------------------------------------------------- what is listed
@@ -418,3 +401,35 @@ def test_a_file_that_cannot_be_deleted_stays_in_the_library(tmp_path: Path) -> N
     with without_rights(path.parent, 0o555), pytest.raises(KnownError, match=denied):
         shown.delete(entry)
     assert titles(shown.scan()) == ["one"]
+
+
+def test_two_processes_keep_what_each_found(tmp_path: Path) -> None:
+    """Window and command line read the index before either writes it."""
+    window, command = (LibraryIndex(tmp_path / "library.json") for _ in range(2))
+    one = Record(path="/m/one.gguf", folder="/m", kind=FolderKind.OWN, title="one", stamps=())
+    two = msgspec.structs.replace(one, path="/m/two.gguf", title="two")
+    window.records[one.path] = one
+    window.differences["a", "b"] = None
+    window.save()
+    command.records[two.path] = two
+    command.save()
+    read = LibraryIndex(tmp_path / "library.json")
+    assert (list(read.records), read.differences) == (["/m/one.gguf", "/m/two.gguf"], {("a", "b"): None})
+    del window.records[one.path]
+    window.save()
+    assert list(LibraryIndex(tmp_path / "library.json").records) == ["/m/two.gguf"]
+
+
+@pytest.mark.allow_logs
+def test_origins_of_a_newer_version_are_left_alone_and_the_library_says_so(tmp_path: Path) -> None:
+    small_model(tmp_path / "models/one.gguf")
+    newer = b'{"version": 2, "origins": []}'
+    (tmp_path / "origins.json").write_bytes(newer)
+    one = library(tmp_path)
+    one.origins = Origins(tmp_path / "origins.json")
+    assert titles(one.scan()) == ["one"]
+    assert one.notices == [
+        "Where models were downloaded from is not known now: "
+        "origins.json was written by a newer Slipstream and is left as it is."
+    ]
+    assert (tmp_path / "origins.json").read_bytes() == newer
