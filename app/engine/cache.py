@@ -14,6 +14,9 @@ from app.engine.sampling import Floats
 
 Tokens = NDArray[np.int32]
 
+_COMPARED = 512
+"""Tokens that are compared at once."""
+
 
 class Cache(Protocol):
     """A KV cache that holds exactly ``tokens``, at most ``length`` of them, fed at most ``chunk`` at once."""
@@ -76,10 +79,15 @@ def cut_to(cache: Cache, tokens: Sequence[int]) -> int:
 
 def shared_prefix(cached: Sequence[int], tokens: Sequence[int]) -> int:
     """How many tokens two sequences share from their beginning."""
-    for index, (a, b) in enumerate(zip(cached, tokens, strict=False)):
-        if a != b:
-            return index
-    return min(len(cached), len(tokens))
+    end = min(len(cached), len(tokens))
+    for start in range(0, end, _COMPARED):
+        stop = min(start + _COMPARED, end)
+        if cached[start:stop] == tokens[start:stop]:  # for lists this is several times quicker than token by token
+            continue
+        for index in range(start, stop):
+            if cached[index] != tokens[index]:
+                return index
+    return end
 
 
 def common_length(a: Tokens, b: Tokens) -> int:

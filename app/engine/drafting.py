@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from app.engine.controller import Controller, Plan
 from app.engine.drafters import Drafter, Proposal
 from app.engine.protocol import DrafterName, TextKind
+from app.engine.sampling import InvalidLogitsError
 from app.errors import KnownError
+
+_INVALID_DRAFT = "The draft model computes no valid numbers, so its file is probably damaged. Choose another draft."
 
 
 @dataclass(frozen=True)
@@ -93,4 +96,4 @@ class Drafting:
     def _leave_out(self, name: DrafterName, error: KnownError) -> None:
         del self._drafters[name]
         self._controller.leave_out(name)
-        self.failure = str(error)
+        self.failure = _INVALID_DRAFT if isinstance(error, InvalidLogitsError) else str(error)

@@ -43,7 +43,7 @@ from app.engine.protocol import (
     ScoreTokens,
     TokensScored,
 )
-from app.engine.sampling import Floats
+from app.engine.sampling import Floats, InvalidLogitsError
 from app.engine.scoring import Choice, logits_behind
 from app.engine.speculation import Decoding, Task
 from app.engine.statistics import Statistics
@@ -141,11 +141,12 @@ class Engine:
         self.kept.forget()
         self.token_ids = []
         if self._target:
-            self._target.context.clear()
+            self._target.context.clear(overwrite=True)
             self._target.ngrams.close()
             self._target.prompts.forget()
         if self._draft:
-            self._draft.context.clear()
+            self._draft.context.clear(overwrite=True)
+            self._draft.drafter.forget()
 
     def _close_draft(self) -> None:
         if self._costs:
@@ -209,7 +210,7 @@ class Engine:
         controller = self._controller(command, drafters)
         drafting = Drafting(controller, drafters) if controller else None
         decoding = Decoding(target.context, target.model, drafting, task, started, self._cancel.is_set)
-        for round_ in decoding.rounds(logits):
+        for round_ in _rounds(decoding, logits, target.context):
             self.last_progress = time.monotonic()
             statistics.add(round_)
             self.token_ids = decoding.token_ids
@@ -326,7 +327,7 @@ class Engine:
                     raise Cancelled
                 if done == marked:
                     context.remember()
-                chunk = tokens[done : marked if done < marked else end][: context.chunk]
+                chunk = tokens[done : min(done + context.chunk, marked if done < marked else end)]
                 last = done + len(chunk) == end
                 logits = context.decode(chunk, 1 if last else 0)
                 self.last_progress = time.monotonic()
@@ -350,6 +351,15 @@ class Engine:
             stop_string=decoding.stop_string if decoding else None,
             draft_failure=decoding.draft_failure if decoding else None,
         )
+
+
+def _rounds(decoding: Decoding, logits: Floats, cache: llama.Context) -> Iterator[Round]:
+    """`Decoding.rounds`. What is no number is overwritten: in a cache it would spoil the sums of later answers too."""
+    try:
+        yield from decoding.rounds(logits)
+    except InvalidLogitsError:
+        cache.clear(overwrite=True)
+        raise
 
 
 def default_threads() -> int:

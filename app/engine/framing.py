@@ -20,6 +20,8 @@ class ProtocolError(Exception):
     """The other side sent something that is not a message of this protocol."""
 
 
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises: for a wrong message, for bytes that are no UTF-8, and for too many nested lists or objects."""
 _encoder = msgspec.json.Encoder()
 _command_decoder: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
 _event_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
@@ -50,7 +52,7 @@ def decode_command(body: bytes) -> Command:
     """Raises `ProtocolError` when ``body`` is no command."""
     try:
         return _command_decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise ProtocolError(str(error)) from error
 
 
@@ -58,7 +60,7 @@ def decode_event(body: bytes) -> Event:
     """Raises `ProtocolError` when ``body`` is no event."""
     try:
         return _event_decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise ProtocolError(str(error)) from error
 
 

@@ -176,9 +176,10 @@ class Keeper:
         held = len(self._cache.tokens)
         if _LOST_SHARE * (held - shared) >= held and self._pays(held - shared, repeats=shared == len(tokens)):
             self.keep()
-        while not self._stopped() and (best := self._best(wanted, self._shared(tokens))):
+        while not self._stopped() and (best := self._best(wanted, shared)):
             if self._bring_back(best, wanted):
                 break
+            shared = self._shared(tokens)  # nothing, where llama.cpp took half of it
         self._kept.trim()
         return cut_to(self._cache, tokens)
 

@@ -179,18 +179,24 @@ class KeptFiles:
 
     def _run(self) -> None:
         while True:
+            self._write_next()
+
+    def _write_next(self) -> None:
+        """A call of its own, so that nothing here holds the state it wrote while it waits for the next."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._jobs) and not self._waits)
+            self._current = job = self._jobs.popleft()
+            generation = self._generation
+        try:
+            self._write(job, generation)
+        except (OSError, MemoryError) as error:
+            log.info("a cache is not kept on disk: %s", error)
+        except Exception:
+            log.exception("a cache is not kept on disk")
+        finally:
             with self._changed:
-                self._changed.wait_for(lambda: bool(self._jobs) and not self._waits)
-                self._current = job = self._jobs.popleft()
-                generation = self._generation
-            try:
-                self._write(job, generation)
-            except OSError as error:
-                log.info("a cache is not kept on disk: %s", error)
-            finally:
-                with self._changed:
-                    self._current = None
-                    self._changed.notify_all()
+                self._current = None
+                self._changed.notify_all()
 
     def _write(self, job: _Job, generation: int) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -151,11 +151,15 @@ class Model:
         Raises `KnownError` when llama.cpp cannot load the file.
         """
         cancelled = False
+        failure: BaseException | None = None
 
         @llama_cpp.llama_progress_callback  # type: ignore[untyped-decorator]
         def report(share: float, _data: object) -> bool:
-            nonlocal cancelled
-            cancelled = cancelled or not on_progress(min(max(share, 0.0), 1.0))
+            nonlocal cancelled, failure
+            try:
+                cancelled = cancelled or not on_progress(min(max(share, 0.0), 1.0))
+            except BaseException as error:  # ctypes would print it and go on
+                failure, cancelled = error, True
             return not cancelled
 
         params = llama_cpp.llama_model_default_params()
@@ -163,6 +167,9 @@ class Model:
         params.progress_callback = report
         _last_errors.clear()
         self._handle = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
+        if failure is not None:
+            self.close()
+            raise failure
         if not self._handle:
             if cancelled:
                 raise Cancelled
@@ -386,11 +393,13 @@ class Context:
         """See `Cache.remember`."""
         self.rolling_back.remember(len(self.tokens))
 
-    def clear(self) -> None:
-        """Forget everything."""
+    def clear(self, *, overwrite: bool = False) -> None:
+        """Forget everything. Without ``overwrite``, which takes longer, what it held can still be read in memory."""
         self.rolling_back.forget()
-        self._memory.erase()
+        self._memory.erase(overwrite)
         self.tokens.clear()
+        if overwrite:
+            self._views[0][:] = 0
 
     def reach(self, length: int) -> int:
         """See `SavableCache.reach`."""
@@ -439,7 +448,16 @@ class Context:
 class _Aborting:
     def __init__(self, context: Context, should_stop: Callable[[], bool]) -> None:
         self._context = context
-        self._callback = llama_cpp.ggml_abort_callback(lambda _data: should_stop())
+        self._should_stop = should_stop
+        self._callback = llama_cpp.ggml_abort_callback(self._stops)
+        self._failure: BaseException | None = None
+
+    def _stops(self, _data: object) -> bool:
+        try:
+            return self._failure is not None or self._should_stop()
+        except BaseException as error:  # ctypes would print it and go on
+            self._failure = error
+            return True
 
     def __enter__(self) -> None:
         self._context.set_abort(self._callback)
@@ -448,3 +466,5 @@ class _Aborting:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._context.set_abort(llama_cpp.ggml_abort_callback())
+        if self._failure is not None:
+            raise self._failure

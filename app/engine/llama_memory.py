@@ -51,16 +51,16 @@ class Memory:
     def copy_out(self, into: Bytes, flags: int) -> bool:
         """Copy out what ``flags`` say."""
         done = llama_cpp.llama_state_seq_get_data_ext(self._context, _pointer(into), len(into), SEQUENCE, flags)
-        return bool(done == len(into))
+        return bool(done == len(into) > 0)
 
     def copy_back(self, data: Bytes, flags: int) -> bool:
         """Put it back in place of what is there."""
         done = llama_cpp.llama_state_seq_set_data_ext(self._context, _pointer(data), len(data), SEQUENCE, flags)
-        return bool(done == len(data))
+        return bool(done == len(data) > 0)
 
-    def erase(self) -> None:
-        """Forget everything."""
-        llama_cpp.llama_memory_clear(self._memory, True)
+    def erase(self, overwrite: bool = False) -> None:
+        """Forget everything, and ``overwrite`` what it was."""
+        llama_cpp.llama_memory_clear(self._memory, overwrite)
 
 
 def _pointer(data: Bytes) -> object:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import math
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from app.engine.llama_devices import gpu_devices
 from app.engine.prompt import PromptBuilder
 from app.engine.protocol import (
     DEFAULT_DRAFT_LENGTH,
+    MAX_CONTEXT_LENGTH,
     MAX_DRAFT_LENGTH,
     Load,
     LoadProgressed,
@@ -41,6 +43,7 @@ from app.engine.store import KeyedFile, cache_file, key_of
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.pairing import compare
+from app.models.text import printable
 
 log = logging.getLogger("slipstream.engine")
 
@@ -51,9 +54,13 @@ _MOST_SNAPSHOTS, _LEAST_SNAPSHOTS = 8, 2
 CPU); what is drafted beyond them is held with a copy, and what was accepted of it has to be fed again."""
 _SNAPSHOT_SHARE = 1 / 8
 """Of the free memory and of the model's size, snapshots may take at most so much."""
-_FINGERPRINT_BYTES = 1024 * 1024
+_FINGERPRINT_BYTES, _LEAST_FINGERPRINT_BYTES = 1024 * 1024, 16 * 1024
+"""Read at each of three places of a model, shared by its parts; and of a part at least."""
 NO_ROLL_BACK = "Rejected guesses cannot be taken back from the running state of this target, so drafting is off."
 _DRAFT_NO_ROLL_BACK = "Rejected guesses cannot be taken back from the running state of this draft, so it is not used."
+
+Stamp = tuple[int, ...]
+"""Size in bytes and time of the last change in nanoseconds of each file of a model: with the same it is the same."""
 
 
 @dataclass
@@ -62,7 +69,7 @@ class Target:
 
     path: Path
     settings: LoadSettings
-    stamp: tuple[int, int]
+    stamp: Stamp
     header: GgufHeader
     model: llama.Model
     context: llama.Context
@@ -71,7 +78,8 @@ class Target:
     ngrams: NgramDrafter
     info: ModelInfo
     longest_draft: int
-    """How many guesses its memory can take back; 0: drafting is off."""
+    """How many rejected tokens its memory can take back; 0: drafting is off. On a GPU no more than there are snapshots:
+    for longer drafts the running state would be copied to the computer's memory before each verify pass."""
 
     def close(self) -> None:
         """Free it."""
@@ -84,7 +92,7 @@ class Target:
 class DraftModel:
     """A loaded draft model. ``default_length`` is the fixed draft length its file recommends."""
 
-    stamp: tuple[int, int]
+    stamp: Stamp
     model: llama.Model
     context: llama.Context
     keeper: Keeper
@@ -119,12 +127,11 @@ class Loader:
         self._on_progress = on_progress
         self._stopped = stopped
         self._path = Path(command.target)
-        self._header = _checked_header(self._path)
-        self._stamp = _stamp(self._path)
+        self._files = _ModelFiles.checked(self._path)
 
     def is_loaded(self, target: Target) -> bool:
         """Whether ``target`` is what the command asks for, unchanged."""
-        return (target.path, target.settings, target.stamp) == (self._path, self._settings, self._stamp)
+        return (target.path, target.settings, target.stamp) == (self._path, self._settings, self._files.stamp)
 
     def target(self) -> Target:
         """Load the target."""
@@ -141,21 +148,23 @@ class Loader:
             prompts = PromptBuilder(model, context.length)
             with context.aborting(self._stopped):
                 _warm_up(context)
-                owner = self._owner(context, path, settings.target_gpu_layers)
+                owner = self._owner(context, self._files, settings.target_gpu_layers)
                 longest_draft = _longest_draft(context, owner)
+            self._files.check_unchanged()
             undo.pop_all()
-        info = _info(self._header, model, settings.target_gpu_layers)
+        header, stamp = self._files.header, self._files.stamp
+        info = _info(header, model, settings.target_gpu_layers)
+        if info.gpu_layers and context.rolling_back.snapshots:
+            longest_draft = min(longest_draft, context.rolling_back.snapshots)
         ngrams = NgramDrafter(model.is_end)
         keeper = Keeper(context, self._kept, owner, self._stopped)
-        return Target(
-            path, settings, self._stamp, self._header, model, context, keeper, prompts, ngrams, info, longest_draft
-        )
+        return Target(path, settings, stamp, header, model, context, keeper, prompts, ngrams, info, longest_draft)
 
     def draft(self, target: Target) -> DraftModel:
         """Load the draft, which has to fit ``target``."""
         path, settings = Path(self._command.draft or ""), self._settings
-        header = _checked_header(path)
-        verdict = compare(target.header, header)
+        files = _ModelFiles.checked(path)
+        verdict = compare(target.header, files.header)
         if not verdict.fits:
             raise KnownError(verdict.reason)
         if not target.longest_draft:
@@ -170,22 +179,23 @@ class Loader:
             undo.callback(context.close)
             with context.aborting(self._stopped):
                 _warm_up(context)
-                owner = self._owner(context, path, settings.draft_gpu_layers)
+                owner = self._owner(context, files, settings.draft_gpu_layers)
                 if not _longest_draft(context, owner):
                     raise KnownError(_DRAFT_NO_ROLL_BACK)
+            files.check_unchanged()
             undo.pop_all()
         vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
         keeper = Keeper(context, self._kept, owner, self._stopped)
         drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped, keeper)
-        info = _info(header, model, settings.draft_gpu_layers)
-        return DraftModel(_stamp(path), model, context, keeper, drafter, info, _default_draft_length(model))
+        info = _info(files.header, model, settings.draft_gpu_layers)
+        return DraftModel(files.stamp, model, context, keeper, drafter, info, _default_draft_length(model))
 
-    def _owner(self, context: llama.Context, path: Path, gpu_layers: int) -> str:
+    def _owner(self, context: llama.Context, files: _ModelFiles, gpu_layers: int) -> str:
         """A name for all that the memory behind ``context`` depends on."""
         settings = self._settings
         return key_of(
             {
-                "file": (*_stamp(path), _fingerprint(path)),
+                "file": (*files.stamp, files.fingerprint()),
                 "context": (context.length, settings.kv_type, settings.batch_size, settings.micro_batch_size),
                 "gpu_layers": gpu_layers,
                 "engine": llama.engine_name(),
@@ -265,10 +275,65 @@ def _pair(target: Target, draft: DraftModel | None, threads: int) -> dict[str, o
     }
 
 
-def _checked_header(path: Path) -> GgufHeader:
-    header = read_header(path)
-    check_loadable(header)
-    return header
+@dataclass(frozen=True)
+class _ModelFiles:
+    """The file of a model, or all its parts, as they were when the header was read."""
+
+    header: GgufHeader
+    paths: tuple[Path, ...]
+    stamp: Stamp
+
+    @classmethod
+    def checked(cls, path: Path) -> _ModelFiles:
+        """Read the header. Raises `KnownError` for what llama.cpp cannot load, or what changes meanwhile."""
+        header = read_header(path)
+        check_loadable(header)
+        paths = header.split.files if header.split else (path,)
+        files = cls(header, paths, _stamp(paths))
+        if sum(files.stamp[::2]) != header.file_size:
+            raise _changed(path)
+        return files
+
+    def check_unchanged(self) -> None:
+        """Raise `KnownError` where a file was replaced, or written to, since `checked`."""
+        if _stamp(self.paths) != self.stamp:
+            raise _changed(self.header.path)
+
+    def fingerprint(self) -> str:
+        """A digest of parts of the files: header, middle and end of each. Times of change are not always to be trusted,
+        and a state of another model of the same shape would be taken for its own."""
+        digest = hashlib.sha256()
+        length = max(_FINGERPRINT_BYTES // len(self.paths), _LEAST_FINGERPRINT_BYTES)
+        for path in self.paths:
+            try:
+                with path.open("rb") as file:
+                    size = file.seek(0, os.SEEK_END)
+                    for place in (0, size // 2, max(size - length, 0)):
+                        file.seek(place)
+                        digest.update(file.read(length))
+            except OSError as error:
+                raise _unreadable(path, error) from None
+        return digest.hexdigest()
+
+
+def _stamp(paths: Iterable[Path]) -> Stamp:
+    stamp: list[int] = []
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise _unreadable(path, error) from None
+        stamp += (status.st_size, status.st_mtime_ns)
+    return tuple(stamp)
+
+
+def _changed(path: Path) -> KnownError:
+    return KnownError(f"{printable(path.name)} changed while it was loaded, so it was not used. Load it again.")
+
+
+def _unreadable(path: Path, error: OSError) -> KnownError:
+    reason = "it is not there any more" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+    return KnownError(f"{printable(path.name)} could not be read while it was loaded: {reason}. Load it again.")
 
 
 def _target_context(model: llama.Model, settings: LoadSettings, length: int, threads: int) -> llama.Context:
@@ -292,6 +357,8 @@ def _affordable_snapshots(model: llama.Model, settings: LoadSettings, threads: i
         if not probe.rolling_back.snapshots:
             return 0
         size = probe.rolling_back.mark_size()
+    if size == 0:  # llama.cpp cannot tell
+        return 0
     budget = _SNAPSHOT_SHARE * min(model.size_bytes, psutil.virtual_memory().available)
     count = min(int(budget // size), _MOST_SNAPSHOTS)
     return count if count >= _LEAST_SNAPSHOTS else 0
@@ -335,7 +402,7 @@ def _warm_up(context: llama.Context) -> None:
 
 def _default_draft_length(model: llama.Model) -> int:
     value = model.metadata("slipstream.draft_length")
-    if value is None or not value.isdigit():
+    if value is None or not (value.isascii() and value.isdigit()):
         return DEFAULT_DRAFT_LENGTH
     return min(max(int(value), 1), MAX_DRAFT_LENGTH)
 
@@ -351,13 +418,28 @@ _SAMPLING_KEYS = {
 """Fields of `Sampling` and what they are called in a GGUF, behind ``general.sampling.``."""
 
 
+_ALL = {"top_k": 0, "penalty_window": MAX_CONTEXT_LENGTH}
+"""What llama.cpp's -1 is here: every token of the vocabulary, the whole context."""
+_MOST_RECOMMENDED = 2**31 - 1
+"""llama.cpp reads 32 bits, and so do the window's fields."""
+
+
 def recommended_sampling(model: llama.Model) -> Sampling:
-    found = {name: model.metadata(f"general.sampling.{key}") for name, key in _SAMPLING_KEYS.items()}
-    try:
-        return msgspec.convert({name: text for name, text in found.items() if text}, Sampling, strict=False)
-    except msgspec.ValidationError as error:
-        log.info("the sampling that %s recommends is not used: %s", model.path.name, error)
-        return Sampling()
+    """How the file of ``model`` says to sample. A value that makes no sense is left out, and none of the others."""
+    sampling = Sampling()
+    for name, key in _SAMPLING_KEYS.items():
+        text = model.metadata(f"general.sampling.{key}")
+        if not text:
+            continue
+        value: object = _ALL[name] if name in _ALL and text == "-1" else text
+        try:
+            changed = msgspec.convert({**msgspec.to_builtins(sampling), name: value}, Sampling, strict=False)
+        except msgspec.ValidationError as error:
+            log.info("%s that %s recommends is not used: %s", name, model.path.name, error)
+            continue
+        if math.isfinite(number := getattr(changed, name)) and number <= _MOST_RECOMMENDED:
+            sampling = changed
+    return sampling
 
 
 def _info(header: GgufHeader, model: llama.Model, gpu_layers: int) -> ModelInfo:
@@ -387,21 +469,3 @@ def kept_files() -> KeptFiles | None:
     except KnownError as error:
         log.info("no caches are kept on disk: %s", error)
         return None
-
-
-def _fingerprint(path: Path) -> str:
-    """A digest of parts of a model file: its header, its middle, its end. Times of change are not always to be trusted,
-    and a state of another model of the same shape would be taken for its own."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        for place in (0, size // 2, max(size - _FINGERPRINT_BYTES, 0)):
-            file.seek(place)
-            digest.update(file.read(_FINGERPRINT_BYTES))
-    return digest.hexdigest()
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    """Size in bytes and time of the last change in nanoseconds: a file with the same is taken for the same."""
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns

@@ -180,6 +180,8 @@ class RollBack:
 
     def _mark(self, length: int, data: Bytes) -> _Mark | None:
         size = self.mark_size()
+        if size == 0:  # llama.cpp could not tell; reading and writing nothing would count as success
+            return None
         try:
             data = data if data.nbytes == size else np.empty(size, np.uint8)
         except MemoryError:

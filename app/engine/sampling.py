@@ -1,8 +1,11 @@
 """Logits to the target's distribution: penalties, temperature, top-k, top-p, min-p, in this order.
 
-Each step keeps the distribution of the one before, cut and renormalised, as in Hugging Face transformers and vLLM
-(llama.cpp applies temperature last by default; the order only matters for top-p and min-p). All functions take several
-rows at once, one a position of the draft, because a verify pass yields them together.
+Each step keeps the distribution of the one before, cut and renormalized, as in Hugging Face transformers and vLLM.
+llama.cpp's default order is penalties, top-k, top-p, min-p, temperature. Top-k and greedy decoding come out the same;
+top-p and min-p cut what the temperature has made of the probabilities, so above a temperature of 1 they leave more
+tokens over than llama.cpp with the same settings, and below 1 fewer.
+
+All functions take several rows at once, one a position of the draft, because a verify pass yields them together.
 """
 
 from __future__ import annotations
@@ -20,6 +23,12 @@ from app.engine.protocol import Sampling
 from app.errors import KnownError
 
 Floats = NDArray[np.float32]
+
+
+class InvalidLogitsError(KnownError):
+    """A model computed something that is no number."""
+
+
 _LARGE = 65_536
 """Tokens of a vocabulary from which on a second look at all of them is worth avoiding."""
 _NUCLEUS_STEP, _LEAST_WEIGHT = 0.05, 1e-30
@@ -73,16 +82,23 @@ def penalise(logits: Floats, history: Sequence[int], sampling: Sampling) -> Floa
     window = history[-sampling.penalty_window :] if sampling.penalty_window else []
     if not window or not has_penalties(sampling):
         return logits
-    counts = Counter(token for token in window if token < len(logits))
+    penalised = logits.copy()
+    _penalise(penalised, Counter(window), sampling)
+    return penalised
+
+
+def _penalise(row: Floats, counts: Counter[int], sampling: Sampling) -> None:
+    """Change the logits of the tokens in ``counts`` in place."""
     ids = np.fromiter(counts.keys(), np.int64, len(counts))
     occurrences = np.fromiter(counts.values(), np.float32, len(counts))
-    seen = logits[ids]
+    known = ids < len(row)
+    if not known.all():
+        ids, occurrences = ids[known], occurrences[known]
+    seen = row[ids]
     factor = np.float32(sampling.repetition_penalty)
     seen = np.where(seen > 0, seen / factor, seen * factor)
     seen -= occurrences * np.float32(sampling.frequency_penalty) + np.float32(sampling.presence_penalty)
-    penalised = logits.copy()
-    penalised[ids] = seen
-    return penalised
+    row[ids] = seen
 
 
 def has_penalties(sampling: Sampling) -> bool:
@@ -98,8 +114,19 @@ def penalise_rows(logits: Floats, history: Sequence[int], draft: Sequence[int], 
     """
     if not has_penalties(sampling) or not sampling.penalty_window:
         return logits
-    recent = list(history[-sampling.penalty_window :])  # not the whole context: this runs for every verify pass
-    return np.stack([penalise(row, [*recent, *draft[:i]], sampling) for i, row in enumerate(logits)])
+    recent = [*history[-sampling.penalty_window :], *draft]
+    held = len(recent) - len(draft)
+    counts = Counter(recent[:held])  # counted once: the window may be the whole context
+    penalised = logits.copy()
+    for i, row in enumerate(penalised):
+        if i:
+            counts[draft[i - 1]] += 1
+            if (left := held + i - sampling.penalty_window - 1) >= 0:  # the window moved on by a token
+                counts[recent[left]] -= 1
+                if not counts[recent[left]]:
+                    del counts[recent[left]]
+        _penalise(row, counts, sampling)
+    return penalised
 
 
 def strided_maxima(values: Floats, blocks: int) -> Floats:
@@ -119,9 +146,9 @@ def strided_maxima(values: Floats, blocks: int) -> Floats:
 def top_candidates(logits: Floats, k: int) -> NDArray[np.int64]:
     """Ids of the exact k largest of each row of ``logits`` (R, vocabulary), largest first, equal ones by id; (R, k).
 
-    Raises `KnownError` for logits that are no numbers. The k-th largest of the maxima of disjoint blocks is a lower
-    bound of the k-th largest value, and few values reach it. Rows of large vocabularies are gone through one by one,
-    while they are in the cache, and only blocks that reach the bound, about k, are looked into.
+    Raises `InvalidLogitsError` for logits that are no numbers. The k-th largest of the maxima of disjoint blocks is a
+    lower bound of the k-th largest value, and few values reach it. Rows of large vocabularies are gone through one by
+    one, while they are in the cache, and only blocks that reach the bound, about k, are looked into.
     """
     size = logits.shape[1]
     k = min(k, size)
@@ -152,16 +179,18 @@ def keeps_all(sampling: Sampling) -> bool:
 
 
 def check_finite(values: Floats) -> None:
-    """Raises `KnownError` unless all ``values``, each the maximum of a row of logits, are numbers."""
+    """Raises `InvalidLogitsError` unless all ``values``, each the maximum of a row of logits, are numbers."""
     if not np.isfinite(values).all():
-        raise KnownError("The model computes no valid numbers, so its file is probably damaged. Load another file.")
+        raise InvalidLogitsError(
+            "The model computes no valid numbers, so its file is probably damaged. Load another file."
+        )
 
 
 def distributions(logits: Floats, sampling: Sampling) -> Distributions:
     """The target's distributions for rows of (already penalised) logits, shape (R, vocabulary).
 
-    At temperature 0 each row has one candidate, the most likely token. Raises `KnownError` for logits that are no
-    numbers, as a damaged file yields them.
+    At temperature 0 each row has one candidate, the most likely token. Raises `InvalidLogitsError` for logits that are
+    no numbers, as a damaged file yields them.
     """
     if sampling.temperature == 0:
         best = np.argmax(logits, axis=1)[:, None]  # a NaN where there is one

@@ -135,7 +135,7 @@ def _read_front(file: BufferedReader, owner: str) -> tuple[bytes, Header, Tokens
     encoded = file.read(length)
     try:
         header = msgspec.json.decode(encoded, type=Header)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadFileError(str(error)) from error
     size = len(front) + length + header.tokens * _TOKEN.itemsize + header.size + _DIGEST_BYTES
     if header.owner != owner or header.least > header.tokens or os.fstat(file.fileno()).st_size != size:

@@ -160,11 +160,12 @@ def best_of_all(
     """argmax(``scores`` + g) over a whole vocabulary, and its lead over the second-best.
 
     No token's noise is above that of its block's first ring; only what can still win then is looked at. ``margin``: so
-    large a lead is exact, a larger one may be overestimated.
+    large a lead is exact, a larger one may be overestimated. Raises `InvalidLogitsError` for ``scores`` that are none.
     """
     if len(scores) <= _BLOCKS:
         noisy = scores + gumbel(seed, [position], np.arange(len(scores))[None, :], purpose)[0]
         best = int(np.argmax(noisy))
+        check_finite(noisy[best])
         return best, lead_of(noisy, best)
     keys = np.array([_key(seed, position, purpose)], np.uint64)
     pages = [strided_maxima(scores[at : at + _PAGE], _BLOCKS) for at in range(0, len(scores), _PAGE)]
@@ -172,6 +173,8 @@ def best_of_all(
     block_bits, block_logs = _random(keys, np.arange(_BLOCKS * len(pages), dtype=np.uint64) + _BLOCK_COUNTERS)
     most = -np.log(-block_logs / _MEMBERS)
     promised = np.concatenate(pages) + most
+    likeliest = promised.max()
+    check_finite(likeliest)
 
     def look(least: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The tokens that promise ``least``, and their scores with noise."""
@@ -184,7 +187,7 @@ def best_of_all(
         _, logs = _random(keys, counters + _TOKEN_COUNTERS)
         return tokens, scores[tokens] + _noise(counters, block_bits[places], block_logs[places], logs)
 
-    _, noisy = look(float(promised.max()) - _LOOK_FIRST)
+    _, noisy = look(float(likeliest) - _LOOK_FIRST)
     ids, noisy = look(float(noisy.max()) - margin)
     best = int(np.argmax(noisy))
     return int(ids[best]), lead_of(noisy, best)
@@ -219,7 +222,6 @@ def sample(logits: Floats, sampling: Sampling, seed: int, position: int) -> list
     positions = range(position, position + len(logits))
     if not keeps_all(sampling):
         return draw(distributions(logits, sampling), seed, positions)
-    check_finite(logits.max(axis=1))
     return _draw_all(logits / np.float32(sampling.temperature), seed, positions)
 
 

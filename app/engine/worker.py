@@ -6,6 +6,7 @@ llama.cpp; it ends the process when the window is gone (end of stdin).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import logging
@@ -56,6 +57,10 @@ _QUIT_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 
 
+class _WindowGoneError(Exception):
+    """Nobody reads the events any more."""
+
+
 class Worker:
     """Carries out one command after the other."""
 
@@ -99,19 +104,32 @@ class Worker:
     # ------------------------------------------------------------ the reading thread
 
     def _read(self) -> None:
-        frames = FrameReader()
-        descriptor = self._commands.fileno()
+        status = 1
         try:
-            while data := os.read(descriptor, 65536):
-                for body in frames.feed(data):
-                    self._receive(decode_command(body))
+            self._receive_all()
+            status = 0  # the window is gone
+        except _WindowGoneError:
+            status = 0
         except ProtocolError as error:
             log.error("unreadable command: %s", error)
-        except OSError:
-            log.info("the command pipe broke")
+        except BaseException:
+            log.exception("the thread that reads commands failed")
         if self._quits:
             self._done.wait(_QUIT_SECONDS)  # it is ending in order, and may have something to write
-        os._exit(0)  # the window is gone: nobody reads an answer, and llama.cpp may be in the middle of one
+        os._exit(status)  # llama.cpp may be in the middle of an answer, which nobody reads or could still stop
+
+    def _receive_all(self) -> None:
+        frames = FrameReader()
+        while data := self._read_some():
+            for body in frames.feed(data):
+                self._receive(decode_command(body))
+
+    def _read_some(self) -> bytes:
+        try:
+            return os.read(self._commands.fileno(), 65536)
+        except OSError as error:
+            log.info("the command pipe broke: %s", error)
+            return b""
 
     def _receive(self, command: Command) -> None:
         match command:
@@ -202,9 +220,12 @@ class Worker:
 
     def _send(self, event: Event) -> None:
         frame = encode_frame(event)
-        with self._write_lock:
-            self._events.write(frame)
-            self._events.flush()
+        try:
+            with self._write_lock:
+                self._events.write(frame)
+                self._events.flush()
+        except OSError as error:  # Windows has other names for a broken pipe
+            raise _WindowGoneError(str(error)) from error
 
 
 def run() -> int:
@@ -221,12 +242,13 @@ def run() -> int:
             worker = Worker(sys.stdin.buffer, events)
         except KnownError as error:
             log.error("%s", error)
-            events.write(encode_frame(StartFailed(message=str(error))))
-            events.flush()
+            with contextlib.suppress(OSError):
+                events.write(encode_frame(StartFailed(message=str(error))))
+                events.flush()
             return 1
         worker.run()
-    except BrokenPipeError:
-        pass
+    except _WindowGoneError as error:
+        log.info("the event pipe broke: %s", error)
     return 0
 
 

@@ -19,7 +19,7 @@ from typing import BinaryIO, Protocol
 
 from app.errors import KnownError
 from app.models.architectures import kept_state, refusal
-from app.models.gguf_parser import Array, HeaderError, RawHeader, Reader, Tensor, Value, parse
+from app.models.gguf_parser import Allowance, Array, HeaderError, RawHeader, Reader, Tensor, Value, parse
 from app.models.gguf_types import FILE_TYPES, VALUE_FLOAT32, VALUE_INT32, VALUE_STRING
 from app.models.text import printable
 from app.models.tokenizer import MODEL_KEY, SCORES_KEY, TOKENS_KEY, TYPES_KEY, Tokenizer, read_tokenizer
@@ -135,12 +135,13 @@ def read_header(path: str | Path) -> GgufHeader:
 
 def read_header_from(source: Source, path: Path) -> GgufHeader:
     """`read_header` of a file that is not on the disk; raises what ``source`` raises, too."""
-    raw, size = _read_raw(source, path)
+    allowance = Allowance()
+    raw, size = _read_raw(source, path, allowance)
     split = _split(source, path, raw.values)
     tensors = list(raw.tensors)
     if split is not None and split.files and split.number == 1 and not split.missing:
         for number, part in enumerate(split.files[1:], 2):
-            part_raw, part_size = _read_raw(source, part)
+            part_raw, part_size = _read_raw(source, part, allowance)
             _check_part(part, part_raw.values, number)
             tensors += part_raw.tensors
             size += part_size
@@ -160,10 +161,10 @@ def check_loadable(header: GgufHeader) -> None:
 # ---------------------------------------------------------------- reading the file
 
 
-def _read_raw(source: Source, path: Path) -> tuple[RawHeader, int]:
+def _read_raw(source: Source, path: Path, allowance: Allowance) -> tuple[RawHeader, int]:
     try:
         with source.opened(path) as (file, size):
-            return parse(file, size, {TOKENS_KEY}), size
+            return parse(file, size, {TOKENS_KEY}, allowance), size
     except HeaderError as error:
         raise ModelFileError(path, str(error)) from None
     except FileNotFoundError:
@@ -186,7 +187,7 @@ class _Disk:
             yield file, os.fstat(file.fileno()).st_size
 
     def has(self, path: Path) -> bool:
-        return path.is_file()
+        return os.path.isfile(path)  # noqa: PTH113 - Path's raises for a link to where it lacks the right
 
 
 def _opened(path: Path) -> BinaryIO:

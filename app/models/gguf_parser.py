@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from app.models.gguf_types import SCALAR_FORMATS, TENSOR_TYPES, VALUE_ARRAY, VALUE_STRING
@@ -101,26 +101,37 @@ class RawHeader(NamedTuple):
     tensors: list[Tensor]
 
 
-def parse(file: Reader, size: int, keep_texts: Container[str] = ()) -> RawHeader:
+@dataclass
+class Allowance:
+    """What may still be read of a model. Its parts share it: a thousand must not take a thousand times as long."""
+
+    header_bytes: int = field(default_factory=lambda: MAX_HEADER_BYTES)
+    tensors: int = field(default_factory=lambda: MAX_TENSORS)
+
+
+def parse(file: Reader, size: int, keep_texts: Container[str] = (), allowance: Allowance | None = None) -> RawHeader:
     """Read the header of a ``size`` bytes long file; raises `HeaderError`.
 
-    Arrays of texts under a key in ``keep_texts`` keep their texts.
+    Arrays of texts under a key in ``keep_texts`` keep their texts. What was read is taken from ``allowance``.
     """
-    return _Parser(file, size, keep_texts).parse()
+    return _Parser(file, size, keep_texts, allowance or Allowance()).parse()
 
 
 class _Parser:
-    def __init__(self, file: Reader, size: int, keep_texts: Container[str]) -> None:
+    def __init__(self, file: Reader, size: int, keep_texts: Container[str], allowance: Allowance) -> None:
         self._file = file
         self._size = size
         self._keep_texts = keep_texts
+        self._allowance = allowance
         self._data = b""
         self._position = 0
 
     def parse(self) -> RawHeader:
         version = self._check_start()
         self._position = 8
-        tensor_count = self._count("tensors", MAX_TENSORS, 24)
+        allowed = self._allowance.tensors
+        beside = "" if allowed == MAX_TENSORS else " besides those of the parts before it"
+        tensor_count = self._count(f"tensors{beside}", allowed, 24)
         pair_count = self._count("entries", MAX_PAIRS, 13)
         values: dict[str, Value] = {}
         for _ in range(pair_count):
@@ -130,6 +141,8 @@ class _Parser:
             values[key] = self._value(key)
         alignment = _alignment(values)
         listed = [self._tensor() for _ in range(tensor_count)]
+        self._allowance.header_bytes -= self._position
+        self._allowance.tensors -= tensor_count
         data_start = _padded(self._position, alignment)
         tensors = _placed(listed, data_start, alignment)
         if tensors:
@@ -149,9 +162,11 @@ class _Parser:
             return self._data
         if end > self._size:
             raise CutOffError(f"is cut off: it ends inside its header, after {size_text(self._size)}.")
-        if end > MAX_HEADER_BYTES:
-            raise HeaderError(f"is damaged: its header is larger than {size_text(MAX_HEADER_BYTES)}.")
-        wanted = min(self._size, MAX_HEADER_BYTES, max(end, 2 * len(self._data), _FIRST_READ))
+        allowed = self._allowance.header_bytes
+        if end > allowed:
+            with_others = "" if allowed == MAX_HEADER_BYTES else " (with those of the parts before it)"
+            raise HeaderError(f"is damaged: its header is larger than {size_text(MAX_HEADER_BYTES)}{with_others}.")
+        wanted = min(self._size, allowed, max(end, 2 * len(self._data), _FIRST_READ))
         while len(self._data) < end and (more := self._file.read(wanted - len(self._data))):
             self._data += more
         if len(self._data) < end:

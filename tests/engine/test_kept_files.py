@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
@@ -336,3 +337,42 @@ def test_two_engines_on_one_folder_leave_only_whole_files(tmp_path: Path) -> Non
     files = KeptFiles(tmp_path)
     assert all(files.read(file, OWNER, never) is not None for file in files.of(OWNER))
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 110_000
+
+
+@pytest.mark.allow_logs
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError])
+def test_what_cannot_be_written_is_not_the_last_to_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def failing(*_: object) -> Path | None:
+        monkeypatch.undo()
+        raise error
+
+    files = KeptFiles(tmp_path)
+    monkeypatch.setattr(state_file, "write", failing)
+    files.put(OWNER, state(1), 0.001)
+    files.put(OWNER, state(2), 0.001)
+    files.flush(20)
+    (file,) = files.of(OWNER)
+    assert np.array_equal(file.tokens, state(2).tokens)
+
+
+def test_what_was_written_is_not_held_in_memory(tmp_path: Path) -> None:
+    files = KeptFiles(tmp_path)
+    one = state()
+    held = weakref.ref(one)
+    files.put(OWNER, one, 0.001)
+    files.flush(20)
+    files.put(OWNER, one, 0.001)  # is there already; by the time this is done the writing thread waits again
+    del one
+    assert len(files.of(OWNER)) == 1
+    assert held() is None
+
+
+@pytest.mark.parametrize("header", [b'{"owner":"\xff"}', b'{"x":' + b"[" * 4000])
+def test_a_header_that_is_no_text_or_nested_too_deep_is_a_bad_file(tmp_path: Path, header: bytes) -> None:
+    path = tmp_path / f"{OWNER}-1.kept"
+    path.write_bytes(state_file._MAGIC + state_file._LENGTH.pack(len(header)) + header)
+    with pytest.raises(BadFileError):
+        state_file.look(path, OWNER)
+    assert KeptFiles(tmp_path).of(OWNER) == [] and not path.exists()

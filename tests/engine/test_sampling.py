@@ -108,3 +108,15 @@ def test_logits_that_are_no_numbers_are_a_known_error(temperature: float, value:
     logits[1, 7] = value
     with pytest.raises(KnownError, match="no valid numbers"):
         distributions(logits, Sampling(temperature=temperature))
+
+
+def test_the_rows_of_a_verify_pass_are_penalised_like_single_ones_and_not_in_place() -> None:
+    random = np.random.default_rng(4)
+    rows = random.normal(size=(6, 50)).astype(np.float32)
+    before = rows.copy()
+    history, draft = random.integers(0, 60, 30).tolist(), random.integers(0, 60, 5).tolist()
+    for window in (1, 2, 8, 29, 30, 31, 34, 35, 40):
+        sampling = Sampling(repetition_penalty=1.3, frequency_penalty=0.1, presence_penalty=0.2, penalty_window=window)
+        penalised = penalise_rows(rows, history, draft, sampling)
+        expected = [penalise(row, [*history, *draft[:i]], sampling) for i, row in enumerate(rows)]
+        assert np.array_equal(penalised, expected) and np.array_equal(rows, before)

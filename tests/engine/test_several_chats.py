@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import pytest
 from app.engine.engine import Engine
 from app.engine.kept import KeptCaches
 from app.engine.kept_files import KeptFiles
-from app.engine.protocol import Load, LoadSettings, MeasurePlain, Message, Sampling
+from app.engine.protocol import Generate, Load, LoadSettings, MeasurePlain, Message, Sampling
 from tests.support.eager_engine import EAGER
 from tests.support.generation import Answer, ask, run
 
@@ -297,3 +298,34 @@ def test_the_command_lines_engine_writes_nothing(random_pair: Pair, home: Path) 
     Chat(engine).ask(words(1, 50))
     engine.unload()
     assert not list(home.rglob("*.kept"))
+
+
+def test_no_token_of_a_chat_is_held_after_forgetting(new_engine: Callable[..., Engine]) -> None:
+    """Looked for in all lists there are, whoever has them."""
+    engine = new_engine()
+    command = Generate(
+        request=1,
+        messages=[Message(role="user", content="qzv kwy xjq")],
+        seed=3,
+        max_tokens=40,
+        drafter="model",
+        draft_length=4,
+    )
+    for _ in engine.generate(command):
+        pass
+    assert engine._target is not None and engine._draft is not None
+    spoken = engine._target.prompts.chat(command.messages).tokens[5:12]
+    written = engine.token_ids[:7]
+
+    def holders(run: list[int]) -> list[object]:
+        lists = (
+            one for one in gc.get_objects() if type(one) is list and one is not run and type((one or [""])[0]) is int
+        )
+        return [one for one in lists if any(one[i : i + len(run)] == run for i in range(len(one)))]
+
+    assert holders(spoken) and holders(written)
+    fed = engine._target.context._views[0]
+    assert fed.any()
+    engine.forget()
+    assert not holders(spoken) and not holders(written)
+    assert not fed.any()

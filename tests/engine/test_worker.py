@@ -249,14 +249,6 @@ def test_where_nothing_runs_on_the_processor_it_says_so_and_ends() -> None:
     assert ended.returncode == 1 and event.message in ended.stderr.decode()
 
 
-def test_garbage_on_its_input_ends_it(process: EngineProcess) -> None:
-    process.until(Hello)
-    assert process.process.stdin is not None
-    process.process.stdin.write(b"\x05\x00\x00\x00hello")
-    process.process.stdin.flush()
-    assert process.wait() == 0
-
-
 def test_ctrl_c_is_left_to_the_window(process: EngineProcess) -> None:
     process.until(Hello)
     process.process.send_signal(signal.SIGINT)

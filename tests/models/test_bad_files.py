@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from app.errors import KnownError
+from app.models import gguf_parser
 from app.models.gguf import GgufHeader, ModelFileError, check_loadable, read_header
 from app.models.gguf_parser import RawHeader, parse
 from app.models.library.summary import summary_of
@@ -248,6 +249,45 @@ def test_headers_that_never_end_are_given_up(file: Path) -> None:
     outcome, grown = probe(file)
     assert outcome == damaged + "is larger than 48 MB."
     assert grown < 200 * MEGABYTE
+
+
+def parts(folder: Path, count: int, tensors: int, texts: int = 0) -> Path:
+    """The first of ``count`` honest files of one model, each with so many tensors and empty texts."""
+    for number in range(count):
+        pairs = [LLAMA, uint32("split.no", number), uint32("split.count", count)]
+        listed = [tensor(f"{number}.{index}", [0], 0, 0) for index in range(tensors)]
+        data = header([*pairs, array("texts", STRING, texts, bytes(8 * texts))], listed) + bytes(32)
+        (folder / f"split-{number + 1:05d}-of-{count:05d}.gguf").write_bytes(data)
+    return folder / f"split-00001-of-{count:05d}.gguf"
+
+
+def test_many_parts_may_not_hold_more_than_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gguf_parser, "MAX_TENSORS", 100)
+    monkeypatch.setattr(gguf_parser, "MAX_HEADER_BYTES", 100_000)
+    assert len(read_header(parts(tmp_path, 10, tensors=10)).tensors) == 100
+    assert problem(parts(tmp_path, 10, tensors=11)) == (
+        "split-00010-of-00010.gguf is damaged: its header claims 11 tensors besides those of the parts before it, more "
+        "than any model has."
+    )
+    assert len(read_header(parts(tmp_path, 10, tensors=1, texts=1200)).tensors) == 10
+    assert problem(parts(tmp_path, 10, tensors=1, texts=1250)) == (
+        "split-00010-of-00010.gguf is damaged: its header is larger than 100 KB (with those of the parts before it)."
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may look everywhere")
+def test_a_part_that_is_a_link_to_where_nobody_may_look_is_missing(tmp_path: Path) -> None:
+    first = parts(tmp_path, 2, tensors=1)
+    second = tmp_path / "split-00002-of-00002.gguf"
+    (hidden := tmp_path / "hidden").mkdir()
+    second.rename(hidden / "part")
+    second.symlink_to(hidden / "part")
+    hidden.chmod(0)
+    try:
+        read = read_header(first)
+        assert read.split is not None and read.split.missing == (second,)
+    finally:
+        hidden.chmod(0o700)
 
 
 def test_a_number_per_layer_of_millions_of_layers_says_nothing(file: Path) -> None:

@@ -17,6 +17,7 @@ from app.engine.protocol import AcceptRule, DrafterName, Sampling, Way
 from app.engine.sampling import (
     Distributions,
     Floats,
+    check_finite,
     distributions,
     has_penalties,
     keeps_all,
@@ -119,6 +120,10 @@ class ModelDrafter:
         self._proposed = []
         self._cache.roll_back(min(len(self._cache.tokens), keep, len(self._context) - 1))
 
+    def forget(self) -> None:
+        """Forget what the last chat said. Its cache is cleared by whoever made it."""
+        self._context, self._proposed = [], []
+
     def close(self) -> None:
         """See `Drafter.close`."""
         self._cache.close()
@@ -187,7 +192,8 @@ class _Choice:
 
 def _best(row: Floats) -> tuple[int, float]:
     """The likeliest token and its lead, without sorting the row."""
-    token = int(np.argmax(row))
+    token = int(np.argmax(row))  # a NaN where there is one
+    check_finite(row[token])
     return token, lead_of(row, token)
 
 

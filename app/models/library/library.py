@@ -85,7 +85,8 @@ class Library:
         name = split_name(path)
         if name is not None:
             others = (path.with_name(f"{name[0]}-{part:05d}-of-{name[2]:05d}.gguf") for part in range(2, name[2] + 1))
-            group += [FoundFile(other) for other in others if name[1] == 1 and other.is_file()]
+            # Path's is_file raises for a link to where it lacks the right.
+            group += [FoundFile(other) for other in others if name[1] == 1 and os.path.isfile(other)]  # noqa: PTH113
         try:
             stamps = stamps_of(group)
         except (OSError, ValueError):
