@@ -95,14 +95,14 @@ class SettingsFile:
         """What the user should know about the file, in a sentence or two."""
         self.values = self._read()
 
-    def save(self) -> None:
-        """Write the file, whole or not at all.
+    def save(self, values: Settings | None = None) -> None:
+        """Write the file, whole or not at all: ``values``, by default those of the attribute.
 
         Raises `KnownError` if the disk does not let us; `msgspec.ValidationError` for a value out of its range (a bug).
         """
-        values = msgspec.to_builtins(self.values)
-        msgspec.convert(values, Settings)
-        content = {"version": self._version, **_merged(self._left, values, msgspec.to_builtins(Settings()))}
+        raw = msgspec.to_builtins(self.values if values is None else values)
+        msgspec.convert(raw, Settings)
+        content = {"version": self._version, **_merged(self._left, raw, msgspec.to_builtins(Settings()))}
         try:
             write_whole(self._path, f"{json.dumps(content, indent=2)}\n".encode())
         except OSError as error:

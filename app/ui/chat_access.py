@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.errors import KnownError
-from app.ui.background import Doorbell
+from app.ui.tasks import Results
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ class ChatAccess(QObject):
     def __init__(self, worker: ChatWorker, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._worker = worker
-        self._bell = Doorbell(self)
+        self._results = Results(self)
         self._is_closed = False
 
     def use(self, worker: ChatWorker) -> None:
@@ -40,7 +40,7 @@ class ChatAccess(QObject):
         Does nothing after `close`: the last answers may still lead to questions.
         """
         if not self._is_closed:
-            self._bell.when_done(self._worker.submit(function), done, failed)
+            self._results.when_done(self._worker.submit(function), done, failed)
 
     def close(self) -> None:
         """Close the store; returns when everything asked so far is done."""

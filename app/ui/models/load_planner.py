@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,10 +14,10 @@ from app.errors import KnownError
 from app.models.memory import ModelShape, shape_of
 from app.models.pairing import compare
 from app.models.plan import Plan, Wishes, make_plan
-from app.ui.background import Doorbell
 from app.ui.models.headers import Headers
 from app.ui.models.memory_watch import MemoryWatch
 from app.ui.pair import PairFiles
+from app.ui.tasks import Lane
 
 
 @dataclass(frozen=True)
@@ -41,9 +39,7 @@ class LoadPlanner(QObject):
         super().__init__(parent)
         self._watch = watch
         self._headers = Headers()
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plans")
-        self._bell = Doorbell(self)
-        self._closed = threading.Event()
+        self._lane = Lane(self, "plans")
 
     def plan(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
         """``done`` gets the pair as it is best loaded. A file that is no model is left to the engine to refuse."""
@@ -51,15 +47,14 @@ class LoadPlanner(QObject):
 
     def close(self) -> None:
         """Answer nothing any more."""
-        self._closed.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._lane.close()
 
     def _read(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
-        if not self._closed.is_set():
-            future = self._pool.submit(self._shapes, files)
-            self._bell.when_done(
-                future, lambda shapes: self._on_shapes(files, shapes, done), lambda _error: done(FittedPair(files))
-            )
+        self._lane.submit(
+            partial(self._shapes, files),
+            lambda shapes: self._on_shapes(files, shapes, done),
+            lambda _error: done(FittedPair(files)),
+        )
 
     def _shapes(self, files: PairFiles) -> tuple[ModelShape, ModelShape | None]:
         target = self._headers.read(files.target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
@@ -56,7 +57,7 @@ class SettingsDesk(QObject):
         library: LibraryAccess,
         hub: HubAccess,
         is_downloading: Callable[[], bool],
-        save: Callable[[], None],
+        save: Callable[[], Future[None]],
         parent: QObject | None = None,
     ) -> None:
         """``is_downloading``: whether files are being written to the models folder; ``save`` keeps the settings now."""
@@ -157,7 +158,11 @@ class SettingsDesk(QObject):
         self._window.models.show_status(f"Moving the models to {printable(str(new), 200)} …")
         self._window.models.show_moving(0.0)
         self.moving_changed.emit(True)
-        self._library.move(new, self._save, self._on_moved, self._on_move_failed)
+        self._library.move(new, self._save_folder, self._on_moved, self._on_move_failed)
+
+    def _save_folder(self, folder: Path) -> Future[None]:
+        self._values.models_folder = str(folder)
+        return self._save()
 
     def _on_moved(self, left: list[Path]) -> None:
         moved, self._moving = self._moving, None
