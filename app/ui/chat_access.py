@@ -15,6 +15,10 @@ from app.ui.tasks import Results
 T = TypeVar("T")
 
 
+PATIENCE_S = 20.0
+"""At the end. A backup of a large store takes some seconds."""
+
+
 class ChatAccess(QObject):
     """One for a window; whatever works with the chats shares it."""
 
@@ -43,6 +47,6 @@ class ChatAccess(QObject):
             self._results.when_done(self._worker.submit(function), done, failed)
 
     def close(self) -> None:
-        """Close the store; returns when everything asked so far is done."""
+        """Close the store; returns when everything asked so far is done, or the disk does not answer."""
         self._is_closed = True
-        self._worker.close()
+        self._worker.close(PATIENCE_S)

@@ -59,7 +59,7 @@ class Controller(QObject):
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._results = Results(self)
         self._saver = SettingsSaver(settings, self)
-        self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME))
+        self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME), self)
         self._progress = 0.0
         self._has_shown_chat = False
         self._is_shut_down = False
@@ -109,6 +109,7 @@ class Controller(QObject):
         self.keeper.shutdown()
         self._access.close()
         self._saver.close()
+        self._baseline.close()
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -276,8 +277,7 @@ class Controller(QObject):
     @Slot()
     def _refresh_plain_speed(self) -> None:
         load, sampling = self._settings.values.load, self.session.settings.sampling
-        speed = self._baseline.speed(self.keeper.pair(), load, sampling)
-        self._window.speed_panel.set_plain_speed(speed)
+        self._baseline.find(self.keeper.pair(), load, sampling, self._window.speed_panel.set_plain_speed)
 
     @Slot(bool)
     def _set_show_drafted(self, shown: bool) -> None:

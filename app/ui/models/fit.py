@@ -13,7 +13,7 @@ from app.models.gguf import GgufHeader
 from app.models.memory import ModelShape, shape_of
 from app.models.pairing import compare
 from app.models.text import count_text, printable, size_text
-from app.ui.models.headers import Headers
+from app.ui.models.headers import AT_ONCE, Headers
 from app.ui.tasks import Lane
 
 Mood = Literal["plain", "good", "warning", "bad"]
@@ -98,7 +98,7 @@ class PairChecker(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._headers = Headers()
-        self._lane = Lane(self, "headers")
+        self._lane = Lane(self, "headers", at_once=AT_ONCE)
         self._latest = 0
 
     def check(self, target: str, draft: str | None) -> None:
@@ -109,7 +109,7 @@ class PairChecker(QObject):
         self._lane.submit(judge_it, partial(self._on_judged, number), partial(self._on_failed, number))
 
     def stop(self) -> None:
-        """Answer nothing any more."""
+        """Answer nothing of what was asked."""
         self._latest += 1
 
     def _judge_if_wanted(self, number: int, target: str, draft: str | None) -> PairCheck:

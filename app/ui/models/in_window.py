@@ -76,6 +76,7 @@ class ModelsInWindow(QObject):
         self._quiet.timeout.connect(self._on_quiet)
         self.memory = MemoryWatch(engine, self)
         self._planner = LoadPlanner(self.memory, self)
+        self._planner.waits_for_drive.connect(self._on_waits_for_drive)
         keeper.plan_with(self._planner.plan)
         keeper.load_begun.connect(self.memory.note_loaded)
         self.door = ModelsDoor(values, save, self.memory.machine, self._is_loaded, self)
@@ -95,7 +96,7 @@ class ModelsInWindow(QObject):
         """The main window is closed."""
         self._quiet.stop()
         if self._trial is not None:
-            self._trial.stop()
+            self._trial.close()
         self._lane.close()
         self._planner.close()
         self.door.close()
@@ -150,6 +151,13 @@ class ModelsInWindow(QObject):
     def _on_tried(self, trial: Trial) -> None:
         self.plain_speed_measured.emit(trial.plain_speed)
         self.door.refresh()
+
+    @Slot(bool)
+    def _on_waits_for_drive(self, waits: bool) -> None:
+        if waits:
+            self._board.show("drive", notices.slow_drive())
+        else:
+            self._board.remove("drive")
 
     def _is_loaded(self, path: str) -> bool:
         """Or is being loaded."""

@@ -66,6 +66,7 @@ class LibraryAccess(QObject):
         super().__init__(parent)
         self._machine = machine
         self._fits: dict[str, FitBadge] = {}
+        self._frees: dict[str, int] = {}
         data = paths.data_dir()
         self._values = values
         self.origins = Origins(data / ORIGINS_FILE)
@@ -97,8 +98,8 @@ class LibraryAccess(QObject):
         return list(self._library.notices)
 
     def would_free(self, entry: LibraryEntry) -> int:
-        """Bytes."""
-        return self._library.would_free(entry)
+        """Bytes that deleting it frees, at the last look."""
+        return self._frees.get(str(entry.path), 0)
 
     # ------------------------------------------------------------ what takes time
 
@@ -110,9 +111,9 @@ class LibraryAccess(QObject):
             self._library, self._looked_into = self._make_library(), self._folders()
         library = self._library
 
-        def scan() -> tuple[list[LibraryEntry], dict[str, FitBadge]]:
+        def scan() -> tuple[list[LibraryEntry], dict[str, FitBadge], dict[str, int]]:
             entries = library.scan(self._lane.is_closed)
-            return entries, self._badges(entries)
+            return entries, self._badges(entries), {str(entry.path): library.would_free(entry) for entry in entries}
 
         self._scanning = self._lane.submit(scan, self._on_scanned, self.scan_failed.emit)
 
@@ -228,8 +229,8 @@ class LibraryAccess(QObject):
             if entry.usable and entry.summary is not None
         }
 
-    def _on_scanned(self, found: tuple[list[LibraryEntry], dict[str, FitBadge]]) -> None:
-        self._entries, self._fits = found
+    def _on_scanned(self, found: tuple[list[LibraryEntry], dict[str, FitBadge], dict[str, int]]) -> None:
+        self._entries, self._fits, self._frees = found
         self.scanned.emit(self._entries)
 
     def _on_judged(self, fits: dict[str, FitBadge]) -> None:

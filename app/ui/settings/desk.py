@@ -77,7 +77,7 @@ class SettingsDesk(QObject):
     def _connect(self) -> None:
         models, network = self._window.models, self._window.network
         models.folder_chosen.connect(self._on_folder_chosen)
-        models.reveal_requested.connect(lambda: reveal(models_folder(self._values)))
+        models.reveal_requested.connect(lambda: reveal(models_folder(self._values), self._library))
         models.folder_added.connect(self._on_folder_added)
         models.folder_removed.connect(self._on_folder_removed)
         models.move_cancelled.connect(self._on_move_cancelled)
@@ -138,10 +138,11 @@ class SettingsDesk(QObject):
             return
         if self._is_downloading():
             self._window.models.show_status("Pause the downloads first: they are written to this folder.")
-        elif _has_files(old):
-            self._ask_whether_to_move(old, new)
         else:
-            self._use_folder(new)
+            self._library.compute(
+                lambda: _has_files(old),
+                lambda has: self._ask_whether_to_move(old, new) if has else self._use_folder(new),
+            )
 
     def _ask_whether_to_move(self, old: Path, new: Path) -> None:
         ask(

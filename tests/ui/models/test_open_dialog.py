@@ -332,6 +332,7 @@ def test_files_can_be_dropped(opened: Opened, folder: Path, qtbot: QtBot) -> Non
     target, draft = folder / "target.gguf", folder / "draft.gguf"
     dialog = opened(OpenModelsChoice())
     assert dropped(dialog, draft, target)
+    qtbot.waitUntil(lambda: dialog.choice().draft is not None)
     assert (dialog.choice().target, dialog.choice().draft) == (str(target), str(draft))
     waits_for(qtbot, dialog, "Fits")
     assert dropped(row(dialog, 1), folder / "other.gguf")
@@ -341,6 +342,7 @@ def test_files_can_be_dropped(opened: Opened, folder: Path, qtbot: QtBot) -> Non
     assert not dropped(dialog, folder / "notes.txt")
     assert not dropped(row(dialog, 0), folder / "notes.txt")
     assert dropped(row(dialog, 0), target, draft)
+    qtbot.waitUntil(lambda: dialog.choice().target == str(target))
     assert (dialog.choice().target, dialog.choice().draft) == (str(target), str(draft))
 
 
