@@ -241,6 +241,8 @@ class LocalEngine(Engine):
         if self._process is not None:
             self._let_go(self._process)
             self._kill()
+        self._current = 0
+        self._waiting.clear()
         self._set_state(EngineState.STOPPED)
         self.start()
 

@@ -71,6 +71,8 @@ class LoadPlanner(QObject):
         self._lane.close()
 
     def _read(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
+        if self._lane.is_closed():
+            return
         self._slow.start()
 
         def read(shapes: tuple[ModelShape, ModelShape | None]) -> None:

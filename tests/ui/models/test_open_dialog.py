@@ -306,6 +306,7 @@ def test_choosing_a_file(opened: Opened, folder: Path, qtbot: QtBot) -> None:
     QTest.mouseClick(named(dialog, QPushButton, "Choose target model"), Qt.MouseButton.LeftButton)
     chooser = dialog.findChild(QFileDialog)
     assert isinstance(chooser, QFileDialog)
+    qtbot.waitUntil(chooser.isVisible, timeout=20_000)
     assert chooser.nameFilters() == ["GGUF models (*.gguf)"]
     assert Path(chooser.directory().path()) == folder
     chooser.selectFile(str(folder / "target.gguf"))
