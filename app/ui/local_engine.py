@@ -46,12 +46,18 @@ from app.errors import KnownError
 from app.files import erase_files
 from app.ui.engine_client import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine_events import ENDS, SIGNALS
-from app.ui.engine_process import LogLines, cause_of_crash, engine_command, out_of_memory_kills, prepare
+from app.ui.engine_process import (
+    LogLines,
+    cause_of_crash,
+    engine_command,
+    out_of_memory_kills,
+    prepare,
+    wait_until_gone,
+)
 
 _log = logging.getLogger("slipstream.engine")
 
 _ENDED = (EngineState.STOPPED, EngineState.DIED)
-_LEFT_BEHIND: list[QProcess] = []
 
 
 @dataclass(frozen=True)
@@ -257,7 +263,7 @@ class LocalEngine(Engine):
         if (dying := self._dying) is not None:
             self._dying = None
             dying.kill()
-            _wait_until_gone(dying, self.timings.quit)
+            wait_until_gone(dying, self.timings.quit)
         if self._forgets:
             self._erase_files()
         self._set_state(EngineState.STOPPED)
@@ -481,13 +487,3 @@ class LocalEngine(Engine):
         self._forgets = False
         with contextlib.suppress(KnownError):  # no such folder: then nothing was kept
             erase_files(paths.kept_caches_dir())
-
-
-def _wait_until_gone(process: QProcess, seconds: float) -> None:
-    if process.state() is QProcess.ProcessState.NotRunning or process.waitForFinished(round(seconds * 1000)):
-        process.deleteLater()
-        return
-    # It hangs in the system, on a drive for instance, and ends when that lets it. A QProcess waits in its destructor.
-    _log.warning("the engine does not end, although it was killed")
-    process.setParent(None)
-    _LEFT_BEHIND.append(process)

@@ -67,7 +67,7 @@ class Results:
         self._keys = itertools.count()
         self._open: dict[int, tuple[Any, ...]] = {}
         """What to call, and what only the window's thread may destroy. Used in the window's thread alone."""
-        owner.destroyed.connect(lambda: self.close())  # noqa: PLW0108 - a bound method is held weakly
+        owner.destroyed.connect(lambda: self._end())  # noqa: PLW0108 - a bound method is held weakly
 
     def when_done(
         self,
@@ -101,7 +101,7 @@ class Results:
         """Whether everything asked for was answered."""
         return not self._open
 
-    def close(self) -> None:
+    def _end(self) -> None:
         """Deliver nothing any more."""
         self._closed = True
 
@@ -177,23 +177,22 @@ class Lane(Results):
 
         Waits at most ``wait_s`` seconds for what is running; returns whether nothing is any more.
         """
-        with self._changed:
-            super().close()
-            asked = list(self._asked)
-        for future in asked:
-            future.cancel()
-        if not finish:
-            self._drop_waiting()
-        with self._changed:
-            has_ended = self._changed.wait_for(lambda: not self._threads, wait_s)
-        self._drop_waiting()
-        return has_ended
+        if finish:
+            super()._end()
+            self._wait(wait_s)
+        self._end()
+        return self._wait(0.0 if finish else wait_s)
 
-    def _drop_waiting(self) -> None:
+    def _wait(self, seconds: float) -> bool:
         with self._changed:
-            dropped = list(self._waiting)
+            return self._changed.wait_for(lambda: not self._threads, seconds)
+
+    def _end(self) -> None:
+        with self._changed:
+            super()._end()
+            dropped = [*self._asked, *(future for _function, future in self._waiting)]
             self._waiting.clear()
-        for _function, future in dropped:
+        for future in dropped:
             future.cancel()
 
     def _work(self) -> None:

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from app import paths
 from app.engine.protocol import LoadSettings, Message, Round, Sampling
-from app.ui import local_engine
+from app.ui import engine_process
 from app.ui.engine_client import CrashTracker, EngineExit, EngineState, ExitCause
 from app.ui.engine_process import child_environment, out_of_memory_kills
 from app.ui.local_engine import LocalEngine, Timings
@@ -317,7 +317,7 @@ def test_the_end_of_the_app_waits_for_a_hung_engine_only_so_long(
     engine.shutdown()
     assert unkillable == [old]
     assert engine.state() is EngineState.STOPPED
-    left = local_engine._LEFT_BEHIND.pop()
+    left = engine_process._LEFT_BEHIND.pop()
     os.kill(old, signal.SIGKILL)
     left.waitForFinished()
 

@@ -553,6 +553,7 @@ def test_after_a_refusal_the_dialog_shows_what_was_refused(open_window: Callable
     running.ready()
     running.controller.keeper.load(PairFiles(str(tmp_path / "gone.gguf")))
     opening = running.controller.opening
+    running.qtbot.waitUntil(lambda: running.controller.keeper.refused() is not None, timeout=WAIT_MS)
     opening.show()
     assert opening._dialog is not None
     assert opening._dialog.choice().target == str(tmp_path / "gone.gguf")
