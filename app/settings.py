@@ -105,18 +105,18 @@ class SettingsFile:
         """What the user should know about the file, in a sentence or two."""
         self.values = self._read()
 
-    def save(self) -> None:
-        """Write the file, whole or not at all. From any thread: who writes last writes what is set then.
+    def save(self, values: Settings | None = None) -> None:
+        """Write the file, whole or not at all: ``values``, by default those of the attribute. From any thread.
 
         Raises `KnownError` if the disk does not let us; `msgspec.ValidationError` for a value out of its range (a bug).
         """
         if self._is_newer:
             return
         with self._saving:
-            values = msgspec.to_builtins(self.values)
-            msgspec.convert(values, Settings)
+            raw = msgspec.to_builtins(self.values if values is None else values)
+            msgspec.convert(raw, Settings)
             try:
-                self._file.update(lambda content: {"version": VERSION, **_merged(content, values, Settings)})
+                self._file.update(lambda content: {"version": VERSION, **_merged(content, raw, Settings)})
             except NotKeptError as error:
                 raise KnownError(
                     f"Settings could not be saved in {self._file.path.parent}: {error.reason}. "

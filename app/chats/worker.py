@@ -65,13 +65,13 @@ class ChatWorker:
             self._tasks.put(task)
         return future
 
-    def close(self) -> None:
-        """Finish what was submitted, back up, close the file; returns when that is done."""
+    def close(self, wait_s: float | None = None) -> None:
+        """Finish what was submitted, back up, close the file; waits for that, at most ``wait_s`` seconds."""
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._tasks.put(None)
-        self._thread.join()
+        self._thread.join(wait_s)
 
     def _run(self) -> None:
         store: ChatStore | None = None

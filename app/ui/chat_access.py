@@ -10,9 +10,13 @@ from PySide6.QtCore import QObject
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.errors import KnownError
-from app.ui.background import Doorbell
+from app.ui.tasks import Results
 
 T = TypeVar("T")
+
+
+PATIENCE_S = 20.0
+"""At the end. A backup of a large store takes some seconds."""
 
 
 class ChatAccess(QObject):
@@ -21,7 +25,7 @@ class ChatAccess(QObject):
     def __init__(self, worker: ChatWorker, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._worker = worker
-        self._bell = Doorbell(self)
+        self._results = Results(self)
         self._is_closed = False
 
     def use(self, worker: ChatWorker) -> None:
@@ -40,9 +44,9 @@ class ChatAccess(QObject):
         Does nothing after `close`: the last answers may still lead to questions.
         """
         if not self._is_closed:
-            self._bell.when_done(self._worker.submit(function), done, failed)
+            self._results.when_done(self._worker.submit(function), done, failed)
 
     def close(self) -> None:
-        """Close the store; returns when everything asked so far is done."""
+        """Close the store; returns when everything asked so far is done, or the disk does not answer."""
         self._is_closed = True
-        self._worker.close()
+        self._worker.close(PATIENCE_S)

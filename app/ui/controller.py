@@ -17,7 +17,6 @@ from app.errors import KnownError
 from app.models.measurements import FILE_NAME, Measurements
 from app.settings import SettingsFile
 from app.ui import notices, settings_in_use
-from app.ui.background import Doorbell
 from app.ui.baseline import Baseline
 from app.ui.chat_access import ChatAccess
 from app.ui.chat_book import ChatBook
@@ -33,6 +32,8 @@ from app.ui.naming import files_title, pair_details, pair_title, recent_title
 from app.ui.notices import Notice, NoticeBoard
 from app.ui.pair import LoadingMarker, PairFiles, PairKeeper, is_guide
 from app.ui.session import ChatSession
+from app.ui.settings_saver import SettingsSaver
+from app.ui.tasks import Results
 from app.ui.top_bar import state_text
 
 _log = logging.getLogger(__name__)
@@ -56,8 +57,9 @@ class Controller(QObject):
         self._opened = worker.opened
         self._access = ChatAccess(worker, self)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self._bell = Doorbell(self)
-        self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME))
+        self._results = Results(self)
+        self._saver = SettingsSaver(settings, self)
+        self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME), self)
         self._progress = 0.0
         self._has_shown_chat = False
         self._is_shut_down = False
@@ -66,11 +68,14 @@ class Controller(QObject):
         self.session = ChatSession(engine, self.keeper, self._access, self.board, window.transcript, self)
         self.book = ChatBook(self._access, self.board, self)
         self.compare = CompareDoor(engine, self.keeper, self.session, self)
-        self.models = ModelsInWindow(window, engine, self.keeper, self.session, self.board, settings, self)
+        self.models = ModelsInWindow(
+            window, engine, self.keeper, self.session, self.board, settings.values, self._saver.save, self
+        )
         self.opening = OpenModels(window, engine, self.keeper, self.models, self.board, settings.values, self)
         self.commands = Commands(window, engine, self.keeper, self.session, self.book, self.board, self.models, self)
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)
+        self._saver.save_failed.connect(lambda error: self.board.show("settings", notices.plain_text(str(error))))
         self._connect_engine()
         self._connect_chats()
         self._connect_widgets()
@@ -84,7 +89,7 @@ class Controller(QObject):
         for subject, notice in (notices_at_start or {}).items():
             self.board.show(subject, notice)
         self.keeper.open_at_start(settings_in_use.files_at_start(self._settings.values))
-        self._bell.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
+        self._results.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
         self.models.begin()
 
     @Slot()
@@ -99,10 +104,12 @@ class Controller(QObject):
         self._settings.values.last_chat_id = self.session.chat_id()
         self._window.store(self._settings.values)
         self._save_timer.stop()
-        self._save_settings()
+        self._saver.save()
         self.book.end_undo()
         self.keeper.shutdown()
         self._access.close()
+        self._saver.close()
+        self._baseline.close()
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -270,8 +277,7 @@ class Controller(QObject):
     @Slot()
     def _refresh_plain_speed(self) -> None:
         load, sampling = self._settings.values.load, self.session.settings.sampling
-        speed = self._baseline.speed(self.keeper.pair(), load, sampling)
-        self._window.speed_panel.set_plain_speed(speed)
+        self._baseline.find(self.keeper.pair(), load, sampling, self._window.speed_panel.set_plain_speed)
 
     @Slot(bool)
     def _set_show_drafted(self, shown: bool) -> None:
@@ -390,10 +396,4 @@ class Controller(QObject):
     @Slot()
     def _on_settings_due(self) -> None:
         self._window.store(self._settings.values)
-        self._save_settings()
-
-    def _save_settings(self) -> None:
-        try:
-            self._settings.save()
-        except KnownError as error:
-            self.board.show("settings", notices.plain_text(str(error)))
+        self._saver.save()

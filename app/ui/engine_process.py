@@ -15,6 +15,7 @@ from app.ui.engine_client import LOG_LINES_KEPT, ExitCause
 
 _log = logging.getLogger("slipstream.engine")
 _MAX_LINE_CHARS = 2000
+_LEFT_BEHIND: list[QProcess] = []
 
 
 def engine_command() -> list[str]:
@@ -41,6 +42,17 @@ def prepare(process: QProcess, command: list[str]) -> None:
     if sys.platform != "win32":
         # A session of its own, so that Ctrl+C in a terminal reaches the window alone, which then ends the engine.
         process.setUnixProcessParameters(QProcess.UnixProcessFlag.CreateNewSession)
+
+
+def wait_until_gone(process: QProcess, seconds: float) -> None:
+    """Wait at most so long for the end of ``process``, and be done with it."""
+    if process.state() is QProcess.ProcessState.NotRunning or process.waitForFinished(round(seconds * 1000)):
+        process.deleteLater()
+        return
+    # It hangs in the system, on a drive for instance, and ends when that lets it. A QProcess waits in its destructor.
+    _log.warning("the engine does not end, although it was killed")
+    process.setParent(None)
+    _LEFT_BEHIND.append(process)
 
 
 class LogLines:

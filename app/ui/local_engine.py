@@ -46,9 +46,18 @@ from app.errors import KnownError
 from app.files import erase_files
 from app.ui.engine_client import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine_events import ENDS, SIGNALS
-from app.ui.engine_process import LogLines, cause_of_crash, engine_command, out_of_memory_kills, prepare
+from app.ui.engine_process import (
+    LogLines,
+    cause_of_crash,
+    engine_command,
+    out_of_memory_kills,
+    prepare,
+    wait_until_gone,
+)
 
 _log = logging.getLogger("slipstream.engine")
+
+_ENDED = (EngineState.STOPPED, EngineState.DIED)
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,8 @@ class LocalEngine(Engine):
         self.timings = timings or Timings()
         self._command = list(command or engine_command())
         self._process: QProcess | None = None
+        self._dying: QProcess | None = None
+        """One that is to be gone before the next is started: it holds memory that the next one needs."""
         self._state = EngineState.STOPPED
         self._reader = FrameReader()
         self._log_lines = LogLines()
@@ -118,10 +129,16 @@ class LocalEngine(Engine):
         return int(self._process.processId()) if self._process else 0
 
     def start(self) -> None:
-        if self._process is not None:
+        if self._state not in _ENDED:
             return
+        self._stall_reported = False
+        self._set_state(EngineState.STARTING)
+        self._start_timer.start()
+        if self._dying is None:
+            self._launch()
+
+    def _launch(self) -> None:
         self._reader = FrameReader()
-        self._hello = None
         self._violation = None
         self._refusal = None
         self._log_lines = LogLines()
@@ -133,13 +150,11 @@ class LocalEngine(Engine):
         process.finished.connect(self._on_finished)
         process.errorOccurred.connect(self._on_error)
         self._process = process
-        self._set_state(EngineState.STARTING)
-        self._start_timer.start()
         process.start()
 
     def load(self, target: str, draft: str | None, settings: LoadSettings) -> int:
         self.start()
-        if self._process is None:
+        if self._state in _ENDED:
             return 0  # it could not even be started, which `engine_exited` has told
         self._waiting.clear()
         if self._state.is_busy:
@@ -223,27 +238,34 @@ class LocalEngine(Engine):
     def forget(self) -> None:
         if self._hello is not None:
             self._send(Forget())
-        elif self._process is not None:
+        elif self._state is EngineState.STARTING:
             self._forgets = True  # as soon as it has said hello
         else:
             self._erase_files()
 
     def restart(self) -> None:
-        self._end_now()
+        if self._process is not None:
+            self._let_go(self._process)
+            self._kill()
+        self._current = 0
+        self._waiting.clear()
+        self._set_state(EngineState.STOPPED)
         self.start()
 
     def shutdown(self) -> None:
-        process = self._process
-        if process is not None and self._hello is not None:
-            self._detach(process)
-            process.write(encode_frame(Quit()))
-            process.closeWriteChannel()
-            if not process.waitForFinished(round(self.timings.quit * 1000)):
-                process.kill()
-                process.waitForFinished()
-            self._drop(process)
-        else:
-            self._end_now()
+        process, is_polite = self._process, self._hello is not None
+        if process is not None:
+            self._let_go(process)
+            if is_polite:
+                process.write(encode_frame(Quit()))
+                process.closeWriteChannel()
+                process.waitForFinished(round(self.timings.quit * 1000))
+        if (dying := self._dying) is not None:
+            self._dying = None
+            dying.kill()
+            wait_until_gone(dying, self.timings.quit)
+        if self._forgets:
+            self._erase_files()
         self._set_state(EngineState.STOPPED)
 
     # ------------------------------------------------------------ requests and state
@@ -261,6 +283,11 @@ class LocalEngine(Engine):
         return self._current
 
     def _set_state(self, state: EngineState) -> None:
+        if self._enter(state):
+            self.state_changed.emit(state)
+
+    def _enter(self, state: EngineState) -> bool:
+        """Be in this state without telling; returns whether it is another one."""
         if state is not EngineState.STARTING:
             self._start_timer.stop()
         if not state.is_busy:
@@ -269,9 +296,8 @@ class LocalEngine(Engine):
         elif not self._ping_timer.isActive():
             self._pings_open = 0
             self._ping_timer.start()
-        if state is not self._state:
-            self._state = state
-            self.state_changed.emit(state)
+        before, self._state = self._state, state
+        return state is not before
 
     def _send(self, command: Command) -> None:
         frame = encode_frame(command)
@@ -321,23 +347,24 @@ class LocalEngine(Engine):
         if self._forgets:
             self._forgets = False
             self._send(Forget())
-        self._set_state(EngineState.LOADING if frames else EngineState.EMPTY)
+        if self._state is EngineState.STARTING:
+            self._set_state(EngineState.LOADING if frames else EngineState.EMPTY)
         if self._process is not None:
             for frame in frames:
                 self._process.write(frame)
 
     def _deliver(self, event: Event) -> None:
+        """Tell the event, then the state it leads to: whoever hears of the state knows by then what happened."""
         ends_in = ENDS.get(type(event))
         if ends_in is not None:
-            self._finish(ends_in)
+            self._current = 0
+            self._enter(ends_in)
         if isinstance(event, RoundsReceived):
             self.rounds_received.emit(event.rounds)
         elif (name := SIGNALS.get(type(event))) is not None:
             getattr(self, name).emit(event)
-
-    def _finish(self, state: EngineState) -> None:
-        self._current = 0
-        self._set_state(state)
+        if self._state is ends_in and not self._current:  # else something else has begun because of the event
+            self.state_changed.emit(ends_in)
 
     @Slot()
     def _on_log_output(self) -> None:
@@ -404,6 +431,8 @@ class LocalEngine(Engine):
         self._on_output()  # what it said before it died is still worth having
         self._on_log_output()
         self._log_lines.end()
+        if self._process is not process:
+            return  # what it said last led to a restart
         if self._violation is not None:
             self._died(process, ExitCause.PROTOCOL, self._violation)
         elif self._refusal is not None:
@@ -416,40 +445,45 @@ class LocalEngine(Engine):
     def _died(self, process: QProcess, cause: ExitCause, detail: str) -> None:
         ended = EngineExit(cause, detail, self._state, self._log_lines.kept())
         _log.warning("engine ended: %s (%s) while %s", cause.value, detail, self._state.value)
-        self._detach(process)
-        self._drop(process)
+        self._let_go(process)
+        self._dying = None
+        process.deleteLater()
+        if self._forgets:
+            self._erase_files()
         self._set_state(EngineState.DIED)
         self.engine_exited.emit(ended)
 
-    def _end_now(self) -> None:
-        process = self._process
-        if process is None:
-            return
-        self._detach(process)
-        if process.state() is not QProcess.ProcessState.NotRunning:
+    def _let_go(self, process: QProcess) -> None:
+        """From here on nothing the process does reaches anybody; its end is awaited before another one begins."""
+        process.readyReadStandardOutput.disconnect(self._on_output)
+        process.readyReadStandardError.disconnect(self._on_log_output)
+        process.finished.disconnect(self._on_finished)
+        process.errorOccurred.disconnect(self._on_error)
+        self._process = None
+        self._dying = process
+        self._hello = None
+        self._current = 0
+        self._waiting.clear()
+
+    def _kill(self) -> None:
+        """End what was let go; `_on_dying_changed` hears of it. It may take long: the system has a lot to free."""
+        if (process := self._dying) is not None:
+            process.stateChanged.connect(self._on_dying_changed)
             process.kill()
-            process.waitForFinished()
-        self._drop(process)
-        self._set_state(EngineState.STOPPED)
+            self._on_dying_changed(process.state())
+
+    @Slot(QProcess.ProcessState)
+    def _on_dying_changed(self, state: QProcess.ProcessState) -> None:
+        process = self._dying
+        if process is None or state is not QProcess.ProcessState.NotRunning:
+            return
+        self._dying = None
+        process.deleteLater()
+        if self._state is EngineState.STARTING:
+            self._launch()
 
     def _erase_files(self) -> None:
         """What `Forget` does to files, where there is no process to do it."""
         self._forgets = False
         with contextlib.suppress(KnownError):  # no such folder: then nothing was kept
             erase_files(paths.kept_caches_dir())
-
-    def _detach(self, process: QProcess) -> None:
-        """From here on nothing the process does reaches anybody."""
-        process.readyReadStandardOutput.disconnect(self._on_output)
-        process.readyReadStandardError.disconnect(self._on_log_output)
-        process.finished.disconnect(self._on_finished)
-        process.errorOccurred.disconnect(self._on_error)
-
-    def _drop(self, process: QProcess) -> None:
-        self._process = None
-        self._hello = None
-        self._current = 0
-        self._waiting.clear()
-        if self._forgets:
-            self._erase_files()
-        process.deleteLater()

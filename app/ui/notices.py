@@ -127,6 +127,11 @@ def file_missing(name: str) -> Notice:
     return Notice("bad", text, (Action.OPEN_MODELS, Action.LOAD_GUIDE))
 
 
+def slow_drive() -> Notice:
+    text = "Reading the model files is taking long: their drive may be slow or not reachable. You can open others."
+    return Notice("info", text, (Action.OPEN_MODELS, Action.LOAD_GUIDE))
+
+
 def not_opened(reason: str) -> Notice:
     """A file that was to be opened from outside; ``reason`` is a sentence."""
     return Notice("bad", reason, (Action.OPEN_MODELS, Action.DISMISS))

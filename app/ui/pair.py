@@ -205,12 +205,11 @@ class PairKeeper(QObject):
             self._board.remove("slower")  # else it is said until it was read: a restart measures nothing
         self._files = files
         self._board.remove(*ENGINE_NOTICES)
-        if (missing := files.missing()) is not None:
-            is_bundled = is_guide(files.target)
-            notice = notices.guide_missing() if is_bundled else notices.file_missing(missing.name)
-            self._refuse(notice)
+        is_bundled = is_guide(files.target)
+        if (self._plan is None or is_bundled) and (missing := files.missing()) is not None:
+            self._refuse(notices.guide_missing() if is_bundled else notices.file_missing(missing.name))
             self._engine.start()
-        elif self._plan is None or anyway or is_guide(files.target):
+        elif self._plan is None or anyway or is_bundled:
             self._load_now(files)
         else:
             number = self._asked
@@ -219,7 +218,9 @@ class PairKeeper(QObject):
 
     def _on_planned(self, pair: FittedPair) -> None:
         self._is_planning = False
-        if pair.fits:
+        if pair.missing is not None:
+            self._refuse(notices.file_missing(pair.missing.name))
+        elif pair.fits:
             self._load_now(pair.files, pair.remark, pair.gpu_bytes)
         else:
             self._refuse(notices.does_not_fit(pair.remark, is_loaded=self._pair is not None))

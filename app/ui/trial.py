@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
+from functools import partial
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
@@ -22,6 +23,7 @@ from app.ui.compare.runner import Compared, End, Runner, Task
 from app.ui.conversation import AnswerSettings
 from app.ui.engine_client import Engine, EngineState
 from app.ui.session import ChatSession
+from app.ui.tasks import Lane
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +50,10 @@ class PairTrial(QObject):
         self._session = session
         self._trials = trials
         self._pair: PairLoaded | None = None
+        self._keys: tuple[FileKey, FileKey] | None = None
+        """What the trial of the pair is kept under."""
+        self._asked = 0
+        self._lane = Lane(self, "trials")
         self._runner = Runner(engine, session.wants_engine, self)
         self._idle = QTimer(self, singleShot=True, interval=IDLE_MS)
         self._idle.timeout.connect(self._begin)
@@ -62,14 +68,22 @@ class PairTrial(QObject):
     def set_pair(self, pair: PairLoaded | None) -> None:
         """A pair is loaded, or none is any more."""
         self.stop()
-        self._pair = pair if pair is not None and pair.draft is not None and not self._is_known(pair) else None
-        self._wait()
+        self._pair = self._keys = None
+        self._asked += 1
+        if pair is not None and pair.draft is not None:
+            number = self._asked
+            self._lane.submit(partial(self._keys_to_try, pair), lambda keys: self._on_looked_up(number, pair, keys))
 
     @Slot()
     def stop(self) -> None:
         """The engine is wanted for something else."""
         self._idle.stop()
         self._runner.stop()
+
+    def close(self) -> None:
+        """The main window is closed."""
+        self.stop()
+        self._lane.close()
 
     @Slot()
     def put_off(self) -> None:
@@ -79,9 +93,15 @@ class PairTrial(QObject):
 
     # ------------------------------------------------------------ inside
 
-    def _is_known(self, pair: PairLoaded) -> bool:
+    def _keys_to_try(self, pair: PairLoaded) -> tuple[FileKey, FileKey] | None:
+        """In the lane: ``None`` where the pair was tried, or cannot be."""
         keys = _keys(pair)
-        return keys is None or self._trials.get(*keys) is not None
+        return None if keys is None or self._trials.get(*keys) is not None else keys
+
+    def _on_looked_up(self, number: int, pair: PairLoaded, keys: tuple[FileKey, FileKey] | None) -> None:
+        if number == self._asked and keys is not None:
+            self._pair, self._keys = pair, keys
+            self._wait()
 
     @Slot()
     def _wait(self) -> None:
@@ -105,15 +125,15 @@ class PairTrial(QObject):
 
     @Slot(object)
     def _on_compared(self, compared: Compared) -> None:
-        keys = _keys(self._pair)
-        trial = _measured(compared.comparison, self._engine.description())
+        keys, trial = self._keys, _measured(compared.comparison, self._engine.description())
         if keys is None or trial is None:
             return
-        try:
-            self._trials.put(*keys, trial)
-        except KnownError as error:
+
+        def failed(error: KnownError) -> None:
             _log.warning("%s", error)  # it still counts until the end
-        self.tried.emit(trial)
+            self.tried.emit(trial)
+
+        self._lane.submit(lambda: self._trials.put(*keys, trial), lambda _: self.tried.emit(trial), failed)
 
     @Slot(object)
     def _on_ended(self, end: End) -> None:
@@ -121,9 +141,9 @@ class PairTrial(QObject):
             self._pair = None  # tried, or it cannot be tried
 
 
-def _keys(pair: PairLoaded | None) -> tuple[FileKey, FileKey] | None:
+def _keys(pair: PairLoaded) -> tuple[FileKey, FileKey] | None:
     """What the trial of a pair is kept under; ``None`` without a draft, and where a file is gone."""
-    if pair is None or pair.draft is None:
+    if pair.draft is None:
         return None
     try:
         return FileKey.of(pair.target.path), FileKey.of(pair.draft.path)

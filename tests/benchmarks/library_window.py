@@ -16,6 +16,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def measure_window(folder: Path, files: int, repeat: int) -> dict[str, list[floa
     values = Settings()
     values.models_folder = str(folder / "empty")
     library = LibraryAccess(values, machine_now)
-    desk = ModelsDesk(values, library, machine_now, lambda _path: False, lambda: None)
+    desk = ModelsDesk(values, library, machine_now, lambda _path: False, Future)
     tab, late = desk.window.library, Lateness()
     late.of(desk.show_library, library.scanned)  # opening a window takes its own time, once
     gc.freeze()  # as the app does when it has started

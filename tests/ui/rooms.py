@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
+from app.errors import KnownError
 from app.models.downloads.item import Item
 from app.models.library.entry import LibraryEntry
 from app.models.machine import Device, Machine
@@ -50,17 +52,25 @@ class Rooms:
         self.values.models_folder = str(self.models)
         self.machine = MACHINE
         self.loaded: set[str] = set()
-        self.saved: list[bool] = []
+        self.saved: list[str] = []
+        self.saving_fails = False
         self.is_open = False
 
     def open(self) -> Rooms:
         self.library = LibraryAccess(self.values, lambda: self.machine)
-        self.desk = ModelsDesk(
-            self.values, self.library, lambda: self.machine, self.loaded.__contains__, lambda: self.saved.append(True)
-        )
+        self.desk = ModelsDesk(self.values, self.library, lambda: self.machine, self.loaded.__contains__, self._save)
         self.window, self.settings = self.desk.window, self.desk.settings_window
         self.is_open = True
         return self
+
+    def _save(self) -> Future[None]:
+        self.saved.append(self.values.models_folder)
+        future: Future[None] = Future()
+        if self.saving_fails:
+            future.set_exception(KnownError("The disk is full."))
+        else:
+            future.set_result(None)
+        return future
 
     def close(self) -> None:
         if self.is_open:
@@ -76,11 +86,8 @@ class Rooms:
         self.qtbot.waitUntil(condition, timeout=WAIT_MS)
 
     def hub_idle(self) -> None:
-        """Wait until every question to the hub is answered and its answer is dealt with; none can be asked then."""
-        self.desk.hub._pool.shutdown(wait=True)
-        done: list[bool] = []
-        self.desk.hub._bell._put(lambda: done.append(True))
-        self.until(lambda: bool(done))
+        """Wait until every question to the hub is answered and its answer is dealt with."""
+        self.until(self.desk.hub._lane.is_idle)
 
     def library_idle(self) -> None:
         """Wait until the library has done all it was asked for; what it answers may ask again."""

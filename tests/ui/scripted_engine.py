@@ -238,6 +238,8 @@ class ScriptedEngine:
         )
         send(finished)
         self.busy_with = 0
+        if self.way == "finishes and exits":
+            sys.exit(0)
 
     def cancel(self) -> None:
         if self.loading:

@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QProcessEnvironment
+from PySide6.QtCore import QProcess, QProcessEnvironment, QTimer
 from pytestqt.qtbot import QtBot
 
 from app import paths
 from app.engine.protocol import LoadSettings, Message, Round, Sampling
+from app.ui import engine_process
 from app.ui.engine_client import CrashTracker, EngineExit, EngineState, ExitCause
 from app.ui.engine_process import child_environment, out_of_memory_kills
 from app.ui.local_engine import LocalEngine, Timings
@@ -250,6 +251,124 @@ def test_kill_from_outside_then_restart(qtbot: QtBot, make_engine: MakeEngine) -
     engine.restart()
     load(qtbot, engine)
     assert engine.state() is EngineState.READY
+
+
+@pytest.fixture
+def unkillable(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Process ids of those that were killed but do not end before the test ends them."""
+    killed: list[int] = []
+
+    def kill(process: QProcess) -> None:
+        killed.append(int(process.processId()))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(QProcess, "kill", kill)
+        yield killed
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_restart_waits_for_the_end_of_the_old_process_but_not_in_the_windows_thread(
+    qtbot: QtBot, make_engine: MakeEngine, unkillable: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine("well")
+    load(qtbot, engine)
+    old, waits, loaded = engine.process_id(), list[bool](), list[int]()
+    monkeypatch.setattr(QProcess, "waitForFinished", lambda *_: waits.append(True))
+    states: list[EngineState] = []
+    engine.state_changed.connect(states.append)
+    engine.pair_loaded.connect(lambda pair: loaded.append(pair.request))
+    engine.restart()
+    engine.load("target.gguf", None, LoadSettings())
+    engine.restart()  # once more, while the old one still dies
+    last = engine.load("target.gguf", None, LoadSettings())
+    turned: list[bool] = []
+    QTimer.singleShot(0, lambda: turned.append(True))
+    qtbot.waitUntil(lambda: bool(turned))
+    assert (unkillable, waits, engine.process_id()) == ([old], [], 0)
+    assert engine.state() is EngineState.STARTING
+    os.kill(old, signal.SIGKILL)
+    qtbot.waitUntil(lambda: engine.state() is EngineState.READY, timeout=WAIT_MS)
+    assert loaded == [last]
+    stopped_and_started = [EngineState.STOPPED, EngineState.STARTING]
+    assert states == [*stopped_and_started, *stopped_and_started, EngineState.LOADING, EngineState.READY]
+    monkeypatch.undo()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_the_end_of_the_app_comes_before_a_restart_that_waits(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    load(qtbot, engine)
+    old = engine.process_id()
+    engine.restart()
+    engine.shutdown()
+    assert engine.state() is EngineState.STOPPED
+    with pytest.raises(ProcessLookupError):
+        os.kill(old, 0)
+    qtbot.wait(0)
+    assert engine.process_id() == 0
+
+
+def test_the_end_of_the_app_waits_for_a_hung_engine_only_so_long(
+    qtbot: QtBot, make_engine: MakeEngine, unkillable: list[int]
+) -> None:
+    engine = make_engine("stubborn", Timings(quit=0.01))
+    load(qtbot, engine)
+    old = engine.process_id()
+    engine.shutdown()
+    assert unkillable == [old]
+    assert engine.state() is EngineState.STOPPED
+    left = engine_process._LEFT_BEHIND.pop()
+    os.kill(old, signal.SIGKILL)
+    left.waitForFinished()
+
+
+@pytest.mark.parametrize("way", ["well", "no load"])
+def test_an_event_is_told_before_the_state_it_leads_to(qtbot: QtBot, make_engine: MakeEngine, way: str) -> None:
+    engine = make_engine(way)
+    told: list[object] = []
+    engine.state_changed.connect(told.append)
+    engine.load_failed.connect(lambda _: told.append("load failed"))
+    engine.pair_loaded.connect(lambda _: told.append("pair loaded"))
+    engine.generation_finished.connect(lambda _: told.append(("finished", engine.state())))
+    engine.load("target.gguf", None, LoadSettings())
+    end = EngineState.EMPTY if way == "no load" else EngineState.READY
+    qtbot.waitUntil(lambda: told[-1] is end, timeout=WAIT_MS)
+    begin = [EngineState.STARTING, EngineState.LOADING]
+    if way == "no load":
+        assert told == [*begin, "load failed", EngineState.EMPTY]
+        return
+    assert told == [*begin, "pair loaded", EngineState.READY]
+    generate(engine)
+    qtbot.waitUntil(lambda: told[-1] is EngineState.READY, timeout=WAIT_MS)
+    # It is ready already when the end is told, so that something else may begin.
+    assert told[4:] == [EngineState.ANSWERING, ("finished", EngineState.READY), EngineState.READY]
+
+
+def test_what_begins_because_of_an_event_is_not_followed_by_the_state_before(
+    qtbot: QtBot, make_engine: MakeEngine
+) -> None:
+    engine = make_engine("well")
+    told: list[EngineState] = []
+    engine.state_changed.connect(told.append)
+    engine.pair_loaded.connect(lambda _: generate(engine))
+    engine.load("target.gguf", None, LoadSettings())
+    qtbot.waitUntil(lambda: told[-1] is EngineState.READY, timeout=WAIT_MS)
+    assert told == [EngineState.STARTING, EngineState.LOADING, EngineState.ANSWERING, EngineState.READY]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes")
+def test_a_restart_because_of_the_last_words_of_an_engine(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("finishes and exits")
+    load(qtbot, engine)
+    exits: list[EngineExit] = []
+    engine.engine_exited.connect(exits.append)
+    engine.generation_finished.connect(lambda _: engine.restart())
+    generate(engine)
+    assert engine._process is not None
+    engine._process.waitForBytesWritten()
+    os.waitid(os.P_PID, engine.process_id(), os.WEXITED | os.WNOWAIT)  # what it said is read when it has ended
+    qtbot.waitUntil(lambda: engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
+    assert exits == []
 
 
 def test_exit_code_is_reported(qtbot: QtBot, make_engine: MakeEngine) -> None:

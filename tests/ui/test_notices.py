@@ -24,6 +24,7 @@ ALL = [
     notices.no_model(),
     notices.file_missing("big.gguf"),
     notices.guide_missing(),
+    notices.slow_drive(),
     notices.not_opened("notes.txt is no model."),
     notices.draft_refused("The vocabularies differ."),
     notices.draft_failed("The draft ran out of memory."),

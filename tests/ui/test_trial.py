@@ -37,10 +37,13 @@ class Tried:
 
     def rests(self) -> None:
         """Wait until there is nothing to try any more."""
-        self.qtbot.waitUntil(lambda: not self.trial.is_running() and not self.trial._idle.isActive(), timeout=WAIT_MS)
+        self.qtbot.waitUntil(
+            lambda: not self.trial.is_running() and not self.trial._idle.isActive() and self.trial._lane.is_idle(),
+            timeout=WAIT_MS,
+        )
 
     def close(self) -> None:
-        self.trial.stop()
+        self.trial.close()
         self.desk.close()
         self.trial.deleteLater()
 

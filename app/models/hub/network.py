@@ -94,6 +94,7 @@ class Network:
         self._token = token
         self._lock = threading.Lock()
         self._client: httpx2.Client | None = None
+        self._has_api = False
         self._requests: deque[_Entry] = deque(maxlen=MAX_TRAFFIC)
 
     @property
@@ -153,6 +154,7 @@ class Network:
 
         from app.models.hub.hub_client import HubClient
 
+        self._has_api = True
         set_client_factory(lambda: self._new_client(HubClient, MAX_API_ANSWER))
         return HfApi(endpoint=self.endpoint, token=False)
 
@@ -168,6 +170,10 @@ class Network:
             client, self._client = self._client, None
         if client is not None:
             client.close()
+        if self._has_api:
+            from huggingface_hub import close_session
+
+            close_session()
 
     def _own_client(self) -> httpx2.Client:
         with self._lock:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,12 +13,14 @@ from app.compare import report as reports
 from app.compare.results import Report
 from app.compare.setup import hashed
 from app.engine.protocol import PairLoaded
-from app.errors import Cancelled, KnownError
+from app.errors import KnownError
 from app.storage.files import write_export
-from app.ui.background import Doorbell
 from app.ui.compare.parts import FORMATS
 from app.ui.compare.picture import png
 from app.ui.questions import ask_where_to_save
+from app.ui.tasks import BUG, Lane
+
+_PATIENCE_S = 5.0
 
 
 class Exporter(QObject):
@@ -36,9 +36,7 @@ class Exporter(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._bell = Doorbell(self)
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="export")
-        self._stopped = threading.Event()
+        self._lane = Lane(self, "export")
         self._is_busy = False
 
     def is_busy(self) -> bool:
@@ -53,19 +51,18 @@ class Exporter(QObject):
             try:
                 data = encoded(complete, path.suffix.lower())
             except Exception:
-                self._end(path, "Something went wrong inside Slipstream; the log says what.")
+                self._end(path, BUG)
                 raise
-            self._bell.when_done(self._pool.submit(_write, path, data), lambda _: self._end(path, ""), failed)
+            self._lane.submit(partial(_write, path, data), lambda _: self._end(path, ""), failed)
 
         def failed(error: KnownError) -> None:
             self._end(path, str(error))
 
-        self._bell.when_done(self._pool.submit(self._with_hashes, report, pair), with_hashes, failed)
+        self._lane.submit(partial(self._with_hashes, report, pair), with_hashes, failed)
 
     def shut_down(self) -> None:
-        """Give up what is under way."""
-        self._stopped.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Give up what is under way; a file that is being written is finished, if that takes no longer than this."""
+        self._lane.close(_PATIENCE_S)
 
     # ------------------------------------------------------------ inside
 
@@ -78,10 +75,7 @@ class Exporter(QObject):
         self.busy_changed.emit(busy)
 
     def _with_hashes(self, report: Report, pair: PairLoaded) -> Report:
-        try:
-            return msgspec.structs.replace(report, setup=hashed(report.setup, pair, self._stopped.is_set))
-        except Cancelled:
-            raise CancelledError from None
+        return msgspec.structs.replace(report, setup=hashed(report.setup, pair, self._lane.is_closed))
 
 
 def encoded(report: Report, suffix: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -52,7 +53,7 @@ class ModelsDesk(QObject):
         library: LibraryAccess,
         machine: Callable[[], Machine],
         is_loaded: Callable[[str], bool],
-        save: Callable[[], None],
+        save: Callable[[], Future[None]],
         parent: QObject | None = None,
     ) -> None:
         """``machine`` is the memory as it is now; ``is_loaded`` says whether the engine has this file.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
@@ -11,7 +12,7 @@ from app import paths
 from app.engine.protocol import PairLoaded
 from app.models.downloads.queue_file import FILE_NAME, has_work
 from app.models.machine import Machine
-from app.settings import SettingsFile
+from app.settings import Settings
 
 if TYPE_CHECKING:
     from app.ui.models.desk import ModelsDesk
@@ -33,13 +34,16 @@ class ModelsDoor(QObject):
 
     def __init__(
         self,
-        settings: SettingsFile,
+        values: Settings,
+        save: Callable[[], Future[None]],
         machine: Callable[[], Machine],
         is_loaded: Callable[[str], bool],
         parent: QObject | None = None,
     ) -> None:
+        """``save`` keeps the settings as they are now; the future tells when that is done."""
         super().__init__(parent)
-        self._settings = settings
+        self._values = values
+        self._save = save
         self._machine = machine
         self._is_loaded = is_loaded
         self._library: LibraryAccess | None = None
@@ -50,7 +54,7 @@ class ModelsDoor(QObject):
         if self._library is None:
             from app.ui.models.library_access import LibraryAccess
 
-            self._library = LibraryAccess(self._settings.values, self._machine, self)
+            self._library = LibraryAccess(self._values, self._machine, self)
         return self._library
 
     def desk(self) -> ModelsDesk:
@@ -58,8 +62,9 @@ class ModelsDoor(QObject):
         if self._desk is None:
             from app.ui.models.desk import ModelsDesk
 
-            values, save = self._settings.values, self._settings.save
-            self._desk = desk = ModelsDesk(values, self.library(), self._machine, self._is_loaded, save, self)
+            self._desk = desk = ModelsDesk(
+                self._values, self.library(), self._machine, self._is_loaded, self._save, self
+            )
             desk.open_requested.connect(self.open_requested)
             desk.pair_requested.connect(self.pair_requested)
             desk.settings_changed.connect(self.settings_changed)

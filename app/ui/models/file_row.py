@@ -9,6 +9,7 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QPushButton, QToolButton, QVBoxLayout, QWidget
 
 from app.ui import icons
+from app.ui.file_dialogs import open_in_folder
 from app.ui.models.picker import ModelPicker
 from app.ui.theme import SPACING
 from app.ui.widgets import explain, label
@@ -124,11 +125,8 @@ class FileRow(QWidget):
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         dialog.setNameFilter(FILE_FILTER)
         folder = str(Path(self.path()).parent) if self.path() else self._start_folder
-        if folder and Path(folder).is_dir():
-            dialog.setDirectory(folder)
         dialog.fileSelected.connect(self.set_path)
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
+        open_in_folder(dialog, folder)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         event.setAccepted(len(dropped_files(event.mimeData())) == 1)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Literal
 
 from PySide6.QtCore import QObject, Signal
-from shiboken6 import isValid
 
 from app.errors import KnownError
 from app.models.gguf import GgufHeader
 from app.models.memory import ModelShape, shape_of
 from app.models.pairing import compare
 from app.models.text import count_text, printable, size_text
-from app.ui.background import Doorbell
-from app.ui.models.headers import Headers
+from app.ui.models.headers import AT_ONCE, Headers
+from app.ui.tasks import Lane
 
 Mood = Literal["plain", "good", "warning", "bad"]
 
@@ -88,12 +86,6 @@ def judge(target: str, draft: str | None, headers: Headers) -> PairCheck:
     )
 
 
-@cache
-def _reader() -> tuple[ThreadPoolExecutor, Doorbell]:
-    """One thread and one bell for all dialogs: a dialog may be gone before the file it asked about is read."""
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="model-headers"), Doorbell()
-
-
 class PairChecker(QObject):
     """Judges pairs beside the window's thread; a verdict that is out of date is dropped.
 
@@ -106,25 +98,25 @@ class PairChecker(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._headers = Headers()
+        self._lane = Lane(self, "headers", at_once=AT_ONCE)
         self._latest = 0
 
     def check(self, target: str, draft: str | None) -> None:
         """Ask; `checked` answers, unless it is asked again before."""
         self._latest += 1
         number = self._latest
-        pool, bell = _reader()
-        future = pool.submit(self._judge_if_wanted, number, target, draft)
-        bell.when_done(future, partial(self._on_judged, number), partial(self._on_failed, number))
+        judge_it = partial(self._judge_if_wanted, number, target, draft)
+        self._lane.submit(judge_it, partial(self._on_judged, number), partial(self._on_failed, number))
 
     def stop(self) -> None:
-        """Answer nothing any more."""
+        """Answer nothing of what was asked."""
         self._latest += 1
 
     def _judge_if_wanted(self, number: int, target: str, draft: str | None) -> PairCheck:
         return judge(target, draft, self._headers) if number == self._latest else READING
 
     def _on_judged(self, number: int, check: PairCheck) -> None:
-        if number == self._latest and isValid(self):
+        if number == self._latest:
             self.checked.emit(check)
 
     def _on_failed(self, number: int, error: KnownError) -> None:

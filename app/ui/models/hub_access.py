@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from PySide6.QtCore import QObject, Qt, Signal, Slot
+from PySide6.QtCore import QObject, Signal
 
 from app.errors import Cancelled, KnownError
 from app.models.downloads.item import Item
@@ -21,7 +21,7 @@ from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
 from app.models.hub.tokens import Kept
 from app.settings import Settings
-from app.ui.background import Doorbell, Workers
+from app.ui.tasks import Lane
 
 _AT_ONCE = 4
 
@@ -40,19 +40,15 @@ class HubAccess(QObject):
     """
 
     draft_found = Signal(object)
-    _judged = Signal(object, object)
 
     def __init__(self, values: Settings, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._values = values
         self._access = Access(network_settings(values))
         self.network = self._access.network
-        self._pool = Workers(_AT_ONCE, "hub")
-        self._bell = Doorbell(self)
-        self._closed = threading.Event()
+        self._lane = Lane(self, "hub", at_once=_AT_ONCE)
         self._finding = threading.Event()
         """Set to end the search for drafts that is running; each search has its own."""
-        self._judged.connect(self._on_judged, Qt.ConnectionType.QueuedConnection)
 
     def apply_settings(self) -> None:
         """The settings of the network have changed."""
@@ -77,18 +73,18 @@ class HubAccess(QObject):
     # ------------------------------------------------------------ questions
 
     def search(self, words: str, sort: Sort, done: Callable[[list[SearchResult]], None], failed: Failed) -> None:
-        self._run(partial(self._access.hub.search, words, sort), done, failed)
+        self._lane.submit(partial(self._access.hub.search, words, sort), done, failed)
 
     def repository(self, repository: str, done: Callable[[Repository], None], failed: Failed) -> None:
-        self._run(partial(self._access.hub.repository, repository), done, failed)
+        self._lane.submit(partial(self._access.hub.repository, repository), done, failed)
 
     def header(self, model: RemoteModel, done: Callable[[GgufHeader], None], failed: Failed) -> None:
         """What a model is, before it is downloaded."""
-        self._run(partial(read_remote_header, self.network, model, self._closed.is_set), done, failed)
+        self._lane.submit(partial(read_remote_header, self.network, model, self._lane.is_closed), done, failed)
 
     def resolve(self, pair: CatalogPair, done: Callable[[Item], None], failed: Failed) -> None:
         """What is to be downloaded for a pair of the catalogue."""
-        self._run(partial(resolve, self._access.hub, pair), done, failed)
+        self._lane.submit(partial(resolve, self._access.hub, pair), done, failed)
 
     def find_drafts_for_file(self, path: Path, done: Callable[[int], None], failed: Failed) -> None:
         """Drafts for a model on this computer. Each is told by `draft_found`; ``done`` gets how many there were."""
@@ -98,7 +94,7 @@ class HubAccess(QObject):
         self, repository: Repository, model: RemoteModel, done: Callable[[int], None], failed: Failed
     ) -> None:
         """The same for a model that is not downloaded."""
-        stopped = self._closed.is_set
+        stopped = self._lane.is_closed
         self._find(lambda: read_remote_header(self.network, model, stopped), repository.base_models, done, failed)
 
     def stop_finding(self) -> None:
@@ -109,27 +105,26 @@ class HubAccess(QObject):
 
     def token_kept(self, done: Callable[[Kept], None]) -> None:
         """Where the access token is kept."""
-        self._run(lambda: self._access.tokens.kept(self._access.host), done, None)
+        self._lane.submit(lambda: self._access.tokens.kept(self._access.host), done)
 
     def set_token(self, token: str, done: Callable[[Kept], None], failed: Failed) -> None:
         def keep() -> Kept:
             self._access.tokens.set(self._access.host, token)
             return self._access.tokens.kept(self._access.host)
 
-        self._run(keep, done, failed)
+        self._lane.submit(keep, done, failed)
 
     def forget_token(self, done: Callable[[Kept], None], failed: Failed) -> None:
         def forget() -> Kept:
             self._access.tokens.delete(self._access.host)
             return self._access.tokens.kept(self._access.host)
 
-        self._run(forget, done, failed)
+        self._lane.submit(forget, done, failed)
 
     def close(self) -> None:
         """Answer nothing any more, and close all connections."""
-        self._closed.set()
         self._finding.set()
-        self._pool.shutdown()
+        self._lane.close()
         self.network.close()
 
     # ------------------------------------------------------------ inside
@@ -146,29 +141,15 @@ class HubAccess(QObject):
             for candidate in found:
                 if stop.is_set():
                     raise Cancelled
-                self._judged.emit(stop, candidate)
+                self._lane.post(partial(self._on_judged, stop, candidate))
                 number += 1
             return number
 
         def unless_stopped(call: Callable[[T], None]) -> Callable[[T], None]:
             return lambda value: None if stop.is_set() else call(value)
 
-        self._run(find, unless_stopped(done), unless_stopped(failed))
+        self._lane.submit(find, unless_stopped(done), unless_stopped(failed))
 
-    @Slot(object, object)
     def _on_judged(self, stop: threading.Event, candidate: DraftCandidate) -> None:
         if not stop.is_set():
             self.draft_found.emit(candidate)
-
-    def _run(self, function: Callable[[], T], done: Callable[[T], None] | None, failed: Failed | None) -> None:
-        def call() -> T:
-            try:
-                return function()
-            except Cancelled:
-                raise KnownError("Stopped.") from None
-
-        def unless_closed(call: Callable[[T], None] | None) -> Callable[[T], None] | None:
-            return None if call is None else lambda value: None if self._closed.is_set() else call(value)
-
-        if not self._closed.is_set():
-            self._bell.when_done(self._pool.submit(call), unless_closed(done), failed)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,8 @@ from app import paths
 from app.engine.protocol import PairLoaded
 from app.models.text import size_text
 from app.models.trials import Trial
-from app.settings import Pair, SettingsFile
+from app.settings import Pair, Settings
 from app.ui import notices
-from app.ui.background import Doorbell
 from app.ui.engine_client import Engine, EngineState
 from app.ui.main_window import MainWindow
 from app.ui.models.door import ModelsDoor
@@ -23,6 +23,7 @@ from app.ui.models.memory_watch import MemoryWatch
 from app.ui.notices import NoticeBoard
 from app.ui.pair import PairFiles, PairKeeper, is_guide
 from app.ui.session import ChatSession
+from app.ui.tasks import Lane
 
 if TYPE_CHECKING:
     from app.models.hub.catalog import CatalogPair
@@ -56,7 +57,8 @@ class ModelsInWindow(QObject):
         keeper: PairKeeper,
         session: ChatSession,
         board: NoticeBoard,
-        settings: SettingsFile,
+        values: Settings,
+        save: Callable[[], Future[None]],
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
@@ -65,19 +67,19 @@ class ModelsInWindow(QObject):
         self._keeper = keeper
         self._session = session
         self._board = board
-        self._values = settings.values
+        self._values = values
         self._trial: PairTrial | None = None
         self._proposal: CatalogPair | None = None
         self._downloaded: Pair | None = None
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="imports")
-        self._bell = Doorbell(self)
+        self._lane = Lane(self, "imports")
         self._quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
         self._quiet.timeout.connect(self._on_quiet)
         self.memory = MemoryWatch(engine, self)
         self._planner = LoadPlanner(self.memory, self)
+        self._planner.waits_for_drive.connect(self._on_waits_for_drive)
         keeper.plan_with(self._planner.plan)
         keeper.load_begun.connect(self.memory.note_loaded)
-        self.door = ModelsDoor(settings, self.memory.machine, self._is_loaded, self)
+        self.door = ModelsDoor(values, save, self.memory.machine, self._is_loaded, self)
         self.door.open_requested.connect(self.open_requested)
         self.door.pair_requested.connect(self.load)
         self.door.settings_changed.connect(self.settings_changed)
@@ -94,8 +96,8 @@ class ModelsInWindow(QObject):
         """The main window is closed."""
         self._quiet.stop()
         if self._trial is not None:
-            self._trial.stop()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+            self._trial.close()
+        self._lane.close()
         self._planner.close()
         self.door.close()
 
@@ -150,6 +152,13 @@ class ModelsInWindow(QObject):
         self.plain_speed_measured.emit(trial.plain_speed)
         self.door.refresh()
 
+    @Slot(bool)
+    def _on_waits_for_drive(self, waits: bool) -> None:
+        if waits:
+            self._board.show("drive", notices.slow_drive())
+        else:
+            self._board.remove("drive")
+
     def _is_loaded(self, path: str) -> bool:
         """Or is being loaded."""
         pair, files = self._keeper.pair(), self._keeper.files()
@@ -164,10 +173,10 @@ class ModelsInWindow(QObject):
 
     @Slot()
     def _on_quiet(self) -> None:
-        self._bell.when_done(self._pool.submit(self.door.has_downloads), self._on_downloads_known)
+        self._lane.submit(self.door.has_downloads, self._on_downloads_known)
         files = self._keeper.files()
         if not self._values.guide_kept and files is not None and is_guide(files.target):
-            self._bell.when_done(self._pool.submit(self._propose), self._show_proposal)
+            self._lane.submit(self._propose, self._show_proposal)
 
     def _on_downloads_known(self, there_are: bool) -> None:
         if there_are:

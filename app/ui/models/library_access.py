@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,14 +28,15 @@ from app.models.origins import Origins
 from app.models.ranking import Judge, RankedDraft, rank_drafts
 from app.models.trials import Trials
 from app.settings import Settings
-from app.ui.background import Doorbell
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge, badge_for
+from app.ui.tasks import Failed, Lane
 
 _PROGRESS_SHARE = 0.002
 """A step of progress worth telling."""
+_PATIENCE_S = 5.0
+"""At the end, for what is under way."""
 
 T = TypeVar("T")
-Failed = Callable[[KnownError], None]
 
 
 def models_folder(values: Settings) -> Path:
@@ -65,6 +66,7 @@ class LibraryAccess(QObject):
         super().__init__(parent)
         self._machine = machine
         self._fits: dict[str, FitBadge] = {}
+        self._frees: dict[str, int] = {}
         data = paths.data_dir()
         self._values = values
         self.origins = Origins(data / ORIGINS_FILE)
@@ -73,10 +75,8 @@ class LibraryAccess(QObject):
         self._library, self._looked_into = self._make_library(), self._folders()
         self._scanning: Future[Any] | None = None
         self._entries: list[LibraryEntry] = []
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="library")
-        self._slow_pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="library-files")
-        self._bell = Doorbell(self)
-        self._closed = threading.Event()
+        self._lane = Lane(self, "library")
+        self._slow_lane = Lane(self, "library files")
         self._stops: dict[str, threading.Event] = {}
         """Of the checks and moves, by the path `progressed` names."""
 
@@ -98,8 +98,8 @@ class LibraryAccess(QObject):
         return list(self._library.notices)
 
     def would_free(self, entry: LibraryEntry) -> int:
-        """Bytes."""
-        return self._library.would_free(entry)
+        """Bytes that deleting it frees, at the last look."""
+        return self._frees.get(str(entry.path), 0)
 
     # ------------------------------------------------------------ what takes time
 
@@ -111,16 +111,16 @@ class LibraryAccess(QObject):
             self._library, self._looked_into = self._make_library(), self._folders()
         library = self._library
 
-        def scan() -> tuple[list[LibraryEntry], dict[str, FitBadge]]:
-            entries = library.scan(self._closed.is_set)
-            return entries, self._badges(entries)
+        def scan() -> tuple[list[LibraryEntry], dict[str, FitBadge], dict[str, int]]:
+            entries = library.scan(self._lane.is_closed)
+            return entries, self._badges(entries), {str(entry.path): library.would_free(entry) for entry in entries}
 
-        self._scanning = self._run(scan, self._on_scanned, self.scan_failed.emit)
+        self._scanning = self._lane.submit(scan, self._on_scanned, self.scan_failed.emit)
 
     def judge_again(self) -> None:
         """See which models fit the memory there is now; `scanned` answers."""
         entries = self.entries()
-        self._run(lambda: self._badges(entries), self._on_judged, None)
+        self._lane.submit(lambda: self._badges(entries), self._on_judged, None)
 
     def find(self, done: Callable[[list[ModelFolder]], None]) -> None:
         """Folders of other apps that are not looked into yet."""
@@ -130,11 +130,11 @@ class LibraryAccess(QObject):
             known = {folder.path for folder in library.folders()}
             return [one for one in found_folders() if one.path not in known]
 
-        self._run(find, done, None)
+        self._lane.submit(find, done, None)
 
     def compute(self, function: Callable[[], T], done: Callable[[T], None]) -> None:
         """Work something out that would keep the window waiting."""
-        self._run(function, done, None)
+        self._lane.submit(function, done, None)
 
     def rank(self, target: LibraryEntry, done: Callable[[list[RankedDraft]], None]) -> None:
         """All other models as drafts for ``target``, the most promising first."""
@@ -145,30 +145,33 @@ class LibraryAccess(QObject):
             library.save()
             return ranked
 
-        self._run(rank, done, None)
+        self._lane.submit(rank, done, None)
 
     def entry_at(self, path: str, done: Callable[[LibraryEntry], None], failed: Failed) -> None:
         """A model anywhere on the disk."""
-        self._run(partial(self._library.entry_at, Path(path)), done, failed)
+        self._lane.submit(partial(self._library.entry_at, Path(path)), done, failed)
 
     def verify(self, entry: LibraryEntry, done: Callable[[bool | None], None], failed: Failed) -> None:
         """Whether its files are what was downloaded; `progressed` tells how far it is."""
         tell, stopped = self._begin(str(entry.path))
-        self._run(lambda: verify(entry, self.origins, tell, stopped), done, failed, self._slow_pool)
+        self._slow_lane.submit(lambda: verify(entry, self.origins, tell, stopped), done, failed)
 
     def delete(self, entry: LibraryEntry, done: Callable[[int], None], failed: Failed) -> None:
         """``done`` gets the bytes freed."""
-        self._run(partial(self._library.delete, entry), done, failed)
+        self._lane.submit(partial(self._library.delete, entry), done, failed)
 
     def forget(self, entry: LibraryEntry) -> None:
         """No longer list a model whose folder is not there; `scanned` answers."""
-        self._run(partial(self._library.forget, entry), None, None)
+        self._lane.submit(partial(self._library.forget, entry), None, None)
         self.scan()
 
-    def move(self, new: Path, save: Callable[[], None], done: Callable[[list[Path]], None], failed: Failed) -> None:
+    def move(
+        self, new: Path, use: Callable[[Path], Future[None]], done: Callable[[list[Path]], None], failed: Failed
+    ) -> None:
         """Move the models folder; ``done`` gets what could not be deleted in the old one, `progressed` how far it is.
 
-        ``save`` keeps the settings, called in another thread before anything is deleted.
+        ``use`` puts the folder into the settings and saves them, called before anything is deleted. Where that fails it
+        is called again with the old folder.
         """
         tell, stopped = self._begin(str(new))
         library, old = self._library, models_folder(self._values)
@@ -176,16 +179,21 @@ class LibraryAccess(QObject):
         def move() -> list[Path]:
             def switch() -> None:
                 library.moved(old, new)
-                self._values.models_folder = str(new)
-                save()
+                try:
+                    self._slow_lane.in_window(lambda: use(new)).result()
+                except (KnownError, Cancelled):
+                    library.moved(new, old)
+                    if not self._slow_lane.is_closed():
+                        self._slow_lane.in_window(lambda: use(old))
+                    raise
 
             return move_folder(old, new, switch, tell, stopped)
 
-        self._run(move, done, failed, self._slow_pool)
+        self._slow_lane.submit(move, done, failed)
 
     def note_use(self, *files: str) -> None:
         """These were loaded just now."""
-        self._run(partial(self._usage.note, files), None, None)
+        self._lane.submit(partial(self._usage.note, files), None, None)
 
     def stop(self, path: str) -> None:
         """End the check of this file or the move to this folder; its ``failed`` is told so."""
@@ -193,12 +201,11 @@ class LibraryAccess(QObject):
             self._stops[path].set()
 
     def close(self) -> None:
-        """End everything; what was found out is kept."""
-        self._closed.set()
+        """End everything; what was found out is kept, unless a drive does not answer."""
         for stop in self._stops.values():
             stop.set()
-        for pool in (self._pool, self._slow_pool):
-            pool.shutdown(wait=True, cancel_futures=True)
+        for lane in (self._lane, self._slow_lane):
+            lane.close(_PATIENCE_S)
 
     # ------------------------------------------------------------ inside
 
@@ -214,26 +221,6 @@ class LibraryAccess(QObject):
             usage=self._usage,
         )
 
-    def _run(
-        self,
-        function: Callable[[], T],
-        done: Callable[[T], None] | None,
-        failed: Failed | None,
-        pool: ThreadPoolExecutor | None = None,
-    ) -> Future[T] | None:
-        if self._closed.is_set():
-            return None
-
-        def call() -> T:
-            try:
-                return function()
-            except Cancelled:
-                raise KnownError("Stopped.") from None
-
-        future = (pool or self._pool).submit(call)
-        self._bell.when_done(future, done, failed)
-        return future
-
     def _badges(self, entries: list[LibraryEntry]) -> dict[str, FitBadge]:
         machine = self._machine()
         return {
@@ -242,8 +229,8 @@ class LibraryAccess(QObject):
             if entry.usable and entry.summary is not None
         }
 
-    def _on_scanned(self, found: tuple[list[LibraryEntry], dict[str, FitBadge]]) -> None:
-        self._entries, self._fits = found
+    def _on_scanned(self, found: tuple[list[LibraryEntry], dict[str, FitBadge], dict[str, int]]) -> None:
+        self._entries, self._fits, self._frees = found
         self.scanned.emit(self._entries)
 
     def _on_judged(self, fits: dict[str, FitBadge]) -> None:
@@ -260,6 +247,6 @@ class LibraryAccess(QObject):
             share = done / total if total else 1.0
             if share - told >= _PROGRESS_SHARE or share == 1.0:
                 told = share
-                self.progressed.emit(path, share)
+                self._slow_lane.post(lambda: self.progressed.emit(path, share))
 
         return tell, stop.is_set

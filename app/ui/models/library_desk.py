@@ -70,7 +70,7 @@ class LibraryDesk(QObject):
         page.open_requested.connect(self.open_requested)
         page.pair_requested.connect(self.pair_requested)
         page.drafts_wanted.connect(self._on_drafts_wanted)
-        page.reveal_requested.connect(lambda path: reveal(Path(path)))
+        page.reveal_requested.connect(lambda path: reveal(Path(path), access))
         page.verify_requested.connect(self._on_verify)
         page.verify_cancelled.connect(lambda: access.stop(page.path()))
         page.delete_requested.connect(self._on_delete)

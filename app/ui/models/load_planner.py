@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import msgspec
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.engine.protocol import LoadSettings
 from app.errors import KnownError
 from app.models.memory import ModelShape, shape_of
 from app.models.pairing import compare
 from app.models.plan import Plan, Wishes, make_plan
-from app.ui.background import Doorbell
-from app.ui.models.headers import Headers
+from app.ui.models.headers import AT_ONCE, Headers
 from app.ui.models.memory_watch import MemoryWatch
 from app.ui.pair import PairFiles
+from app.ui.tasks import Lane
+
+SLOW_MS = 2000
+"""After which the user is told what is being waited for."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +34,32 @@ class FittedPair:
     """What the plan gave up, or why it does not fit; empty where all is as wished."""
     gpu_bytes: int = 0
     """What it will take there."""
+    missing: Path | None = None
+    """The first file that is not there; nothing else is known then."""
+
+
+class _MissingError(KnownError):
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path.name} is not there.")
+        self.path = path
 
 
 class LoadPlanner(QObject):
-    """Reads headers beside the window's thread and plans with the memory as it is then."""
+    """Reads headers beside the window's thread and plans with the memory as it is then.
+
+    Signals:
+        waits_for_drive: Reading the files takes long, or does no longer.
+    """
+
+    waits_for_drive = Signal(bool)
 
     def __init__(self, watch: MemoryWatch, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._watch = watch
+        self._slow = QTimer(self, singleShot=True, interval=SLOW_MS)
+        self._slow.timeout.connect(lambda: self.waits_for_drive.emit(True))
         self._headers = Headers()
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plans")
-        self._bell = Doorbell(self)
-        self._closed = threading.Event()
+        self._lane = Lane(self, "plans", at_once=AT_ONCE)
 
     def plan(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
         """``done`` gets the pair as it is best loaded. A file that is no model is left to the engine to refuse."""
@@ -51,17 +67,31 @@ class LoadPlanner(QObject):
 
     def close(self) -> None:
         """Answer nothing any more."""
-        self._closed.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._slow.stop()
+        self._lane.close()
 
     def _read(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
-        if not self._closed.is_set():
-            future = self._pool.submit(self._shapes, files)
-            self._bell.when_done(
-                future, lambda shapes: self._on_shapes(files, shapes, done), lambda _error: done(FittedPair(files))
-            )
+        if self._lane.is_closed():
+            return
+        self._slow.start()
+
+        def read(shapes: tuple[ModelShape, ModelShape | None]) -> None:
+            self._end_waiting()
+            self._on_shapes(files, shapes, done)
+
+        def failed(error: KnownError) -> None:
+            self._end_waiting()
+            done(FittedPair(files, missing=error.path if isinstance(error, _MissingError) else None))
+
+        self._lane.submit(partial(self._shapes, files), read, failed)
+
+    def _end_waiting(self) -> None:
+        self._slow.stop()
+        self.waits_for_drive.emit(False)
 
     def _shapes(self, files: PairFiles) -> tuple[ModelShape, ModelShape | None]:
+        if (missing := files.missing()) is not None:
+            raise _MissingError(missing)
         target = self._headers.read(files.target)
         if files.draft is None:
             return shape_of(target), None

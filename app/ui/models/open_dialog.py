@@ -36,6 +36,7 @@ from app.ui.models.memory_watch import MemoryWatch
 from app.ui.models.pair_picks import PairPicks
 from app.ui.models.section import Section
 from app.ui.naming import recent_title
+from app.ui.tasks import Lane
 from app.ui.theme import SPACING
 from app.ui.widgets import label, plain_tooltip
 
@@ -87,6 +88,7 @@ class OpenModelsDialog(QDialog):
         self._check = NO_TARGET
         self._proposes_draft = False
         self._checker = PairChecker(self)
+        self._lane = Lane(self, "dropped files")
         folder = str(Path(recent[0].target).parent) if recent else ""
         self._target = FileRow("Target model", _TARGET_HELP, can_be_empty=False, start_folder=folder)
         self._draft = FileRow("Draft model", _DRAFT_HELP, can_be_empty=True, start_folder=folder, picker="Drafts")
@@ -238,6 +240,7 @@ class OpenModelsDialog(QDialog):
             self._memory.changed.connect(self._refresh)
             self._memory.refresh()
         self.finished.connect(self._checker.stop)
+        self.finished.connect(lambda _result: self._lane.close())
 
     # ------------------------------------------------------------ showing
 
@@ -326,11 +329,12 @@ class OpenModelsDialog(QDialog):
 
     def dropEvent(self, event: QDropEvent) -> None:
         """One file is the target; of two, the larger."""
-        files = sorted(dropped_files(event.mimeData()), key=_size, reverse=True)
-        self._target.set_path(files[0])
-        if len(files) == 2:
-            self._draft.set_path(files[1])
+        files = dropped_files(event.mimeData())
         event.acceptProposedAction()
+        if len(files) == 1:
+            self._target.set_path(files[0])
+        else:
+            self._lane.submit(lambda: sorted(files, key=_size, reverse=True), lambda found: self.show_files(*found))
 
 
 def _size(path: str) -> int:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QProcess, QUrl
 from PySide6.QtGui import QDesktopServices
 
+from app.ui.models.library_access import LibraryAccess
 
-def reveal(path: Path) -> None:
+
+def reveal(path: Path, library: LibraryAccess) -> None:
     """Open the folder of ``path``, with the file selected where the system can do that."""
-    if path.is_dir():
+    library.compute(path.is_dir, partial(_reveal, path))
+
+
+def _reveal(path: Path, is_folder: bool) -> None:
+    if is_folder:
         QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
     elif sys.platform == "win32":
         # Explorer has a syntax of its own for this, which QProcess would quote away.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
@@ -56,7 +57,7 @@ class SettingsDesk(QObject):
         library: LibraryAccess,
         hub: HubAccess,
         is_downloading: Callable[[], bool],
-        save: Callable[[], None],
+        save: Callable[[], Future[None]],
         parent: QObject | None = None,
     ) -> None:
         """``is_downloading``: whether files are being written to the models folder; ``save`` keeps the settings now."""
@@ -76,7 +77,7 @@ class SettingsDesk(QObject):
     def _connect(self) -> None:
         models, network = self._window.models, self._window.network
         models.folder_chosen.connect(self._on_folder_chosen)
-        models.reveal_requested.connect(lambda: reveal(models_folder(self._values)))
+        models.reveal_requested.connect(lambda: reveal(models_folder(self._values), self._library))
         models.folder_added.connect(self._on_folder_added)
         models.folder_removed.connect(self._on_folder_removed)
         models.move_cancelled.connect(self._on_move_cancelled)
@@ -137,10 +138,11 @@ class SettingsDesk(QObject):
             return
         if self._is_downloading():
             self._window.models.show_status("Pause the downloads first: they are written to this folder.")
-        elif _has_files(old):
-            self._ask_whether_to_move(old, new)
         else:
-            self._use_folder(new)
+            self._library.compute(
+                lambda: _has_files(old),
+                lambda has: self._ask_whether_to_move(old, new) if has else self._use_folder(new),
+            )
 
     def _ask_whether_to_move(self, old: Path, new: Path) -> None:
         ask(
@@ -157,7 +159,11 @@ class SettingsDesk(QObject):
         self._window.models.show_status(f"Moving the models to {printable(str(new), 200)} …")
         self._window.models.show_moving(0.0)
         self.moving_changed.emit(True)
-        self._library.move(new, self._save, self._on_moved, self._on_move_failed)
+        self._library.move(new, self._save_folder, self._on_moved, self._on_move_failed)
+
+    def _save_folder(self, folder: Path) -> Future[None]:
+        self._values.models_folder = str(folder)
+        return self._save()
 
     def _on_moved(self, left: list[Path]) -> None:
         moved, self._moving = self._moving, None

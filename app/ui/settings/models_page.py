@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal, SignalInstance, Slot
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.models.text import printable
+from app.ui.file_dialogs import open_in_folder
 from app.ui.theme import SPACING
 from app.ui.widgets import clear_layout, label, plain_tooltip, small_button
 
@@ -164,8 +164,5 @@ class ModelsPage(QWidget):
         dialog = QFileDialog(self, title)
         dialog.setFileMode(QFileDialog.FileMode.Directory)
         dialog.setOption(QFileDialog.Option.ShowDirsOnly)
-        if Path(self._folder.text()).is_dir():
-            dialog.setDirectory(self._folder.text())
         dialog.fileSelected.connect(signal)
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
+        open_in_folder(dialog, self._folder.text())

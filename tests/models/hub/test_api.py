@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from typing import Any
 
 import pytest
@@ -275,3 +276,15 @@ def test_sentences_about_headers_nobody_sends() -> None:
     request = httpx2.Request("GET", "https://hub.example/x")
     error = refused(httpx2.Response(418, request=request), "https://hub.example")
     assert str(error) == "hub.example gave an answer Slipstream does not understand (status 418)."
+
+
+def test_closing_the_network_ends_the_connections_of_searches(server: HubServer, hub: Hub) -> None:
+    before = set(threading.enumerate())
+    for _ in range(2):  # it can be used again
+        assert hub.search("model")
+        serving = set(threading.enumerate()) - before
+        assert serving
+        hub.network.close()
+        for thread in serving:
+            thread.join(10)
+        assert not any(thread.is_alive() for thread in serving)

@@ -8,6 +8,8 @@ import json
 import os
 import stat
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,9 @@ from PySide6.QtCore import QObject
 from PySide6.QtGui import QColor, QImage
 from pytestqt.qtbot import QtBot
 
-from app.compare.results import Report
+from app.compare.results import Report, Setup
 from app.engine.protocol import ModelInfo, PairLoaded
+from app.errors import Cancelled
 from app.files import with_suffix
 from app.ui.compare.exports import Exporter
 from app.ui.compare.parts import FORMATS
@@ -140,12 +143,24 @@ def test_no_permission_is_said(qtbot: QtBot, owner: QObject, pair: PairLoaded, t
     assert "Permission denied" in export(qtbot, owner, report(), pair, folder / "comparison.md")
 
 
-def test_shutting_down_in_an_export_gives_it_up(qtbot: QtBot, owner: QObject, pair: PairLoaded, tmp_path: Path) -> None:
+def test_shutting_down_in_an_export_gives_it_up(
+    qtbot: QtBot, owner: QObject, pair: PairLoaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+
+    def hashed(setup: Setup, _pair: PairLoaded, stopped: Callable[[], bool]) -> Setup:
+        begun.set()
+        while not stopped():
+            pass
+        raise Cancelled
+
+    monkeypatch.setattr("app.ui.compare.exports.hashed", hashed)
     exporter = Exporter(owner)
-    exporter._stopped.set()
-    exporter.export(report(), pair, tmp_path / "comparison.json")
-    exporter.shut_down()
-    qtbot.wait(1)
+    with qtbot.assertNotEmitted(exporter.ended):
+        exporter.export(report(), pair, tmp_path / "comparison.json")
+        begun.wait()
+        exporter.shut_down()
+        qtbot.waitUntil(exporter._lane.is_idle)
     assert not (tmp_path / "comparison.json").exists()
 
 

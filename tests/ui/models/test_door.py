@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 
 from pytestqt.qtbot import QtBot
@@ -13,7 +14,7 @@ from app import paths
 from app.models.downloads.item import Item, ItemState
 from app.models.downloads.queue_file import FILE_NAME, SavedItem
 from app.models.hub.repository import RemoteFile
-from app.settings import SettingsFile
+from app.settings import Settings
 from app.ui.models.door import ModelsDoor
 from app.ui.notify import Notifier
 from tests.support.saved_queue import write_queue
@@ -30,7 +31,7 @@ def test_the_window_starts_without_the_network() -> None:
 
 
 def make() -> ModelsDoor:
-    return ModelsDoor(SettingsFile(paths.settings_file()), lambda: MACHINE, lambda _path: False)
+    return ModelsDoor(Settings(), Future, lambda: MACHINE, lambda _path: False)
 
 
 def test_the_desk_is_made_once(qtbot: QtBot, user: Path, kept: object) -> None:

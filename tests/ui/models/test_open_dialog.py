@@ -306,6 +306,7 @@ def test_choosing_a_file(opened: Opened, folder: Path, qtbot: QtBot) -> None:
     QTest.mouseClick(named(dialog, QPushButton, "Choose target model"), Qt.MouseButton.LeftButton)
     chooser = dialog.findChild(QFileDialog)
     assert isinstance(chooser, QFileDialog)
+    qtbot.waitUntil(chooser.isVisible, timeout=20_000)
     assert chooser.nameFilters() == ["GGUF models (*.gguf)"]
     assert Path(chooser.directory().path()) == folder
     chooser.selectFile(str(folder / "target.gguf"))
@@ -332,6 +333,7 @@ def test_files_can_be_dropped(opened: Opened, folder: Path, qtbot: QtBot) -> Non
     target, draft = folder / "target.gguf", folder / "draft.gguf"
     dialog = opened(OpenModelsChoice())
     assert dropped(dialog, draft, target)
+    qtbot.waitUntil(lambda: dialog.choice().draft is not None)
     assert (dialog.choice().target, dialog.choice().draft) == (str(target), str(draft))
     waits_for(qtbot, dialog, "Fits")
     assert dropped(row(dialog, 1), folder / "other.gguf")
@@ -341,6 +343,7 @@ def test_files_can_be_dropped(opened: Opened, folder: Path, qtbot: QtBot) -> Non
     assert not dropped(dialog, folder / "notes.txt")
     assert not dropped(row(dialog, 0), folder / "notes.txt")
     assert dropped(row(dialog, 0), target, draft)
+    qtbot.waitUntil(lambda: dialog.choice().target == str(target))
     assert (dialog.choice().target, dialog.choice().draft) == (str(target), str(draft))
 
 

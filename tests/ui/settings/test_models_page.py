@@ -39,6 +39,7 @@ def test_the_folder_is_shown(rooms: Rooms, page: ModelsPage, pages: Pages) -> No
     assert field.isReadOnly()
     rooms.models.mkdir(parents=True)
     button(page, "Show").click()
+    rooms.library_idle()
     assert pages.opened == [rooms.models.as_uri()]
 
 
@@ -91,6 +92,7 @@ def test_models_are_moved(rooms: Rooms, page: ModelsPage, tmp_path: Path) -> Non
     small_model(rooms.models / "owner" / "mine.gguf")
     rooms.scanned()
     choose(page, "Change the models folder", new)
+    rooms.library_idle()
     box = question(rooms.settings)
     assert f"There are models in {rooms.models}. Move them to the new folder?" in box.text()
     with rooms.qtbot.waitSignal(rooms.desk.settings_changed, timeout=WAIT_MS):
@@ -100,6 +102,27 @@ def test_models_are_moved(rooms: Rooms, page: ModelsPage, tmp_path: Path) -> Non
     assert rooms.values.models_folder == str(new)
     assert [str(entry.path) for entry in rooms.scanned()] == [str(new / "owner" / "mine.gguf")]
     assert "Stop moving" not in buttons(page)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_models_stay_where_they_are_if_the_settings_cannot_be_saved(
+    rooms: Rooms, page: ModelsPage, tmp_path: Path, copied: bool
+) -> None:
+    new = tmp_path / "other disk" / "models"
+    mine = small_model(rooms.models / "owner" / "mine.gguf")
+    if copied:  # else another name is enough
+        new.mkdir(parents=True)
+        (new / "not mine.txt").write_text("here before")
+    rooms.scanned()
+    rooms.saving_fails = True
+    choose(page, "Change the models folder", new)
+    rooms.library_idle()
+    button(question(rooms.settings), "Move them").click()
+    rooms.until(lambda: "The disk is full." in texts(page))
+    assert mine.is_file()
+    assert rooms.values.models_folder == str(rooms.models)
+    assert rooms.saved == [str(new), str(rooms.models)]
+    assert [str(entry.path) for entry in rooms.scanned()] == [str(mine)]
 
 
 def test_an_unfinished_download_goes_on_where_it_was_moved_to(rooms: Rooms, page: ModelsPage, tmp_path: Path) -> None:
@@ -118,6 +141,7 @@ def test_an_unfinished_download_goes_on_where_it_was_moved_to(rooms: Rooms, page
     rooms.says("· paused")
     rooms.until(lambda: not rooms.desk.downloads.is_active())
     choose(page, "Change the models folder", new)
+    rooms.library_idle()
     with rooms.qtbot.waitSignal(rooms.desk.settings_changed, timeout=WAIT_MS):
         button(question(rooms.settings), "Move them").click()
     assert (new / "owner" / "some" / "some.gguf.part").exists()
@@ -138,6 +162,7 @@ def test_no_download_starts_into_a_folder_that_is_being_moved(rooms: Rooms) -> N
 def test_models_may_stay_where_they_are(rooms: Rooms, page: ModelsPage, tmp_path: Path) -> None:
     mine = small_model(rooms.models / "mine.gguf")
     choose(page, "Change the models folder", tmp_path / "new")
+    rooms.library_idle()
     with rooms.qtbot.waitSignal(rooms.desk.settings_changed):
         button(question(rooms.settings), "Leave them there").click()
     assert mine.exists()
@@ -147,6 +172,7 @@ def test_models_may_stay_where_they_are(rooms: Rooms, page: ModelsPage, tmp_path
 def test_a_move_that_cannot_be(rooms: Rooms, page: ModelsPage) -> None:
     small_model(rooms.models / "mine.gguf")
     choose(page, "Change the models folder", rooms.models / "inside")
+    rooms.library_idle()
     button(question(rooms.settings), "Move them").click()
     rooms.until(lambda: any("cannot be moved into itself" in text for text in texts(page)))
     assert rooms.values.models_folder == str(rooms.models)

@@ -1,0 +1,246 @@
+"""Slow work outside the window's thread: lanes that run tasks, and results brought back into the window's thread.
+
+Everything here belongs to an owner. When the owner is closed or destroyed nothing more is started or delivered.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from functools import cache
+from typing import Any, TypeVar
+
+from PySide6.QtCore import QObject, Qt, Signal, Slot
+
+from app.errors import Cancelled, KnownError
+
+_log = logging.getLogger(__name__)
+
+BUG = "Something went wrong inside Slipstream; the log says what."
+
+T = TypeVar("T")
+Failed = Callable[[KnownError], None]
+
+
+class _Bell(QObject):
+    """Runs calls of other threads in the window's: the queue carries them, a signal only rings.
+
+    There is one, and it stays as long as the process: no thread can ring one that is gone.
+    """
+
+    _rung = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._rung.connect(self._on_rung, Qt.ConnectionType.QueuedConnection)
+
+    def put(self, call: Callable[[], None]) -> None:
+        self._calls.put(call)
+        self._rung.emit()
+
+    @Slot()
+    def _on_rung(self) -> None:
+        while True:
+            try:
+                call = self._calls.get_nowait()
+            except queue.Empty:
+                return
+            call()
+
+
+_bell = cache(_Bell)
+
+
+class Results:
+    """Calls back in the window's thread when a future is done, as long as ``owner`` is there."""
+
+    def __init__(self, owner: QObject) -> None:
+        """To be made in the window's thread."""
+        _bell()
+        self._closed = False
+        self._keys = itertools.count()
+        self._open: dict[int, tuple[Any, ...]] = {}
+        """What to call, and what only the window's thread may destroy. Used in the window's thread alone."""
+        owner.destroyed.connect(lambda: self._end())  # noqa: PLW0108 - a bound method is held weakly
+
+    def when_done(
+        self,
+        future: Future[T],
+        done: Callable[[T], None] | None = None,
+        failed: Failed | None = None,
+        *held: object,
+    ) -> None:
+        """Call ``done`` with the result or ``failed`` with the error; neither if the future is cancelled.
+
+        A bug is logged and becomes a `KnownError`, so that whoever waits goes on. ``held`` is kept until then.
+        """
+        key = next(self._keys)
+        self._open[key] = done, failed, held
+
+        def ring(finished: Future[T]) -> None:
+            error = None if finished.cancelled() else _known(finished.exception())
+            _bell().put(lambda: self._settle(key, finished, error))
+
+        future.add_done_callback(ring)
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Call this in the window's thread; to be used by a task, from any thread."""
+        _bell().put(lambda: None if self._closed else call())
+
+    def is_closed(self) -> bool:
+        """For a task that can stop in between; may be called from any thread."""
+        return self._closed
+
+    def is_idle(self) -> bool:
+        """Whether everything asked for was answered."""
+        return not self._open
+
+    def _end(self) -> None:
+        """Deliver nothing any more."""
+        self._closed = True
+
+    def _settle(self, key: int, future: Future[T], error: KnownError | None) -> None:
+        done, failed, _held = self._open.pop(key)
+        if self._closed or future.cancelled():
+            return
+        if error is None:
+            if done is not None:
+                done(future.result())
+        elif failed is not None:
+            failed(error)
+
+
+class Lane(Results):
+    """Runs tasks one after the other, or up to ``at_once`` of them at the same time, in threads of its own.
+
+    There are threads only while there is something to do. What waits for ever, a server or a drive that is gone, does
+    not keep the process from ending.
+    """
+
+    def __init__(self, owner: QObject, name: str, *, at_once: int = 1) -> None:
+        self._name = name
+        self._at_once = at_once
+        self._threads = 0
+        self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._asked: set[Future[Any]] = set()
+        """What tasks want of the window's thread, and wait for."""
+        self._changed = threading.Condition()
+        super().__init__(owner)
+
+    def submit(
+        self, function: Callable[[], T], done: Callable[[T], None] | None = None, failed: Failed | None = None
+    ) -> Future[T]:
+        """Call ``function`` in a thread of this lane, then ``done`` or ``failed`` in the window's.
+
+        `Cancelled` is told as a `KnownError`. Does nothing after `close`. The future can be cancelled until the task
+        begins.
+        """
+        future: Future[T] = Future()
+        if self._closed:
+            future.cancel()
+            return future
+        self.when_done(future, done, failed, function)
+        with self._changed:
+            self._waiting.append((function, future))
+            if self._threads < self._at_once:
+                self._threads += 1
+                threading.Thread(target=self._work, name=f"lane {self._name}", daemon=True).start()
+        return future
+
+    def in_window(self, function: Callable[[], T]) -> T:
+        """For a task: call ``function`` in the window's thread and wait for what it returns or raises.
+
+        Raises `Cancelled` when the lane is closed first.
+        """
+        future: Future[T] = Future()
+        with self._changed:
+            if self._closed:
+                raise Cancelled
+            self._asked.add(future)
+        self.post(lambda: _carry_out(function, future))
+        try:
+            return future.result()
+        except CancelledError:
+            raise Cancelled from None
+        finally:
+            with self._changed:
+                self._asked.discard(future)
+
+    def close(self, wait_s: float = 0.0, *, finish: bool = False) -> bool:
+        """Take no more tasks and deliver nothing; drop what waits, unless it shall ``finish``.
+
+        Waits at most ``wait_s`` seconds for what is running; returns whether nothing is any more.
+        """
+        if finish:
+            super()._end()
+            self._wait(wait_s)
+        self._end()
+        return self._wait(0.0 if finish else wait_s)
+
+    def _wait(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._threads, seconds)
+
+    def _end(self) -> None:
+        with self._changed:
+            super()._end()
+            dropped = [*self._asked, *(future for _function, future in self._waiting)]
+            self._waiting.clear()
+        for future in dropped:
+            future.cancel()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if not self._waiting:
+                    self._threads -= 1
+                    self._changed.notify_all()
+                    return
+                function, future = self._waiting.popleft()
+            if future.set_running_or_notify_cancel():
+                result, error = _outcome(function)
+                del function  # `Results` has it too: what it refers to, widgets perhaps, must not be destroyed here
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+                del result
+
+
+def _carry_out(function: Callable[[], T], future: Future[T]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = function()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+def _outcome(function: Callable[[], T]) -> tuple[T | None, KnownError | None]:
+    try:
+        return function(), None
+    except BaseException as error:
+        return None, _known(error)
+
+
+def _known(error: BaseException | None) -> KnownError | None:
+    """What to tell whoever waits, without the frames that a traceback would keep."""
+    if error is None:
+        return None
+    if isinstance(error, KnownError):
+        known = error
+    elif isinstance(error, Cancelled):
+        known = KnownError("Stopped.")
+    else:
+        _log.error("a task failed", exc_info=error)
+        known = KnownError(BUG)
+    known.__traceback__ = known.__cause__ = known.__context__ = None
+    return known
