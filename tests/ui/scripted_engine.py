@@ -22,6 +22,7 @@ from app.engine.protocol import (
     Event,
     Figures,
     Forget,
+    Forgotten,
     Generate,
     GenerationFailed,
     GenerationFinished,
@@ -121,6 +122,8 @@ class ScriptedEngine:
                 self.cancel()
             case Forget():
                 log("forgotten")
+                if self.way != "unforgetting":
+                    send(Forgotten())
             case Ping():
                 self.pong()
             case ReadMemory():
