@@ -4,8 +4,8 @@ A deleted chat is hidden at first and can be brought back. When that is over, in
 
 1. a note, an empty file beside the chat file, says that something of deleted chats may be left;
 2. their rows are removed;
-3. the chat file is written anew and its log emptied: SQLite's ``secure_delete`` alone can leave copies of rows that it has
-   moved within the file;
+3. the chat file is written anew and its log emptied: SQLite's ``secure_delete`` alone can leave copies of rows that
+   it has moved within the file;
 4. the engine erases its copies of KV caches, in memory and on disk;
 5. the note is removed.
 

@@ -132,8 +132,8 @@ class ChatStore:
     def erase_deleted(self, chat_ids: Collection[str] | None = None) -> None:
         """Remove deleted chats for good, by default all of them, and every trace of them in the file.
 
-        What they said may be in copies that an engine keeps: when these are gone too, call `finish_erasing`. Until then,
-        and where this fails, the next start has `has_to_erase`. See `app.chats.erasing`.
+        What they said may be in copies that an engine keeps: when these are gone too, call `finish_erasing`. Until
+        then, and where this fails, the next start has `has_to_erase`. See `app.chats.erasing`.
         """
         try:
             with known_errors(self._path):

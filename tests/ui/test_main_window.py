@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
@@ -435,12 +435,12 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Call
     (paths.kept_caches_dir() / "b.kept").write_text(secret)
     with qtbot.waitSignal(book.chat_deleted, timeout=WAIT_MS):
         book.delete(chat.id)
-    assert secret in running.window.undo_bar.findChild(QLabel).text()
+    assert secret in running.window.undo_bar._label.text()
     assert not is_erased()
     book._undo_timer.setInterval(0)
     book._undo_timer.start()
     qtbot.waitUntil(is_erased, timeout=WAIT_MS)
-    assert running.window.undo_bar.findChild(QLabel).text() == ""
+    assert running.window.undo_bar._label.text() == ""
 
 
 def test_search_narrows_the_list_and_says_when_nothing_is_found(
