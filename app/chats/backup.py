@@ -1,17 +1,23 @@
-"""Copies of the chat file: one before a migration, one a day; and the way back from them."""
+"""Copies of the chat file: one before a migration, one a day; and the way back from them.
+
+They hold chats that were deleted since, so none of them grows older than `MOST_DAYS`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sqlite3
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 
 from app.chats.schema import APPLICATION_ID, VERSION
 
 KEEP_DAILY = 7
+MOST_DAYS = 30
+_DATE = re.compile(r"-(\d{4}-\d{2}-\d{2})(-\d{6})?$")
 
 
 def backup_folder(path: Path) -> Path:
@@ -46,7 +52,7 @@ def back_up(connection: sqlite3.Connection, target: Path) -> None:
 
 
 def back_up_before_migration(connection: sqlite3.Connection, path: Path, version: int) -> Path:
-    """Keep the file as it is before it is taken to ``version``. These backups are never removed."""
+    """Keep the file as it is before it is taken to ``version``."""
     stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
     target = backup_folder(path) / f"{path.stem}-before-version-{version}-{stamp}{path.suffix}"
     back_up(connection, target)
@@ -62,6 +68,33 @@ def back_up_daily(connection: sqlite3.Connection, path: Path, today: datetime) -
     for old in daily_backups(path)[KEEP_DAILY:]:
         old.unlink(missing_ok=True)
     return target
+
+
+def remove_old(connection: sqlite3.Connection, path: Path, today: datetime) -> None:
+    """Remove backups of either kind that are older than `MOST_DAYS`, and what a killed process left half-written.
+
+    Where no daily one would be left a new one is made first. Raises `sqlite3.Error`, `OSError`; nothing old is removed
+    then.
+    """
+    path.with_name(path.name + ".part").unlink(missing_ok=True)
+    for part in backup_folder(path).glob(f"{path.stem}-*{path.suffix}.part*"):
+        part.unlink(missing_ok=True)
+    old = [backup for backup in backup_folder(path).glob(f"{path.stem}-*{path.suffix}") if _is_old(backup, today)]
+    if old and all(backup in old for backup in daily_backups(path)):
+        back_up_daily(connection, path, today)
+    for backup in old:
+        backup.unlink(missing_ok=True)
+
+
+def _is_old(backup: Path, today: datetime) -> bool:
+    """By the date in its name: copying a file changes its times."""
+    if (found := _DATE.search(backup.stem)) is None:
+        return False  # none of ours
+    try:
+        day = date.fromisoformat(found[1])
+    except ValueError:
+        return False
+    return (today.date() - day).days > MOST_DAYS
 
 
 def restore_newest(path: Path) -> Path | None:

@@ -8,17 +8,19 @@ import logging
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from app.chats.backup import back_up_daily
+from app.chats.backup import back_up_daily, remove_old
 from app.chats.database import known_errors, open_database
+from app.chats.erasing import Erasing
 from app.chats.export import to_markdown
 from app.chats.model import Chat, Role, Status, StoredMessage, title_of
 from app.chats.provenance import Entry
+from app.errors import KnownError
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +48,7 @@ class ChatStore:
         self._clock = clock
         self._connection, self.notice = open_database(path)
         """``notice``: what the user must know about a damaged file, if it was one."""
+        self._erasing = Erasing(self._connection, path)
         self._connection.create_function("contains", 2, _contains, deterministic=True)
         log.info("chat file open, SQLite %s", sqlite3.sqlite_version)
 
@@ -61,11 +64,18 @@ class ChatStore:
         """Make the day's backup if something changed, and close the file."""
         try:
             if self._connection.total_changes > 0:
-                back_up_daily(self._connection, self._path, datetime.fromtimestamp(self._clock()))
+                back_up_daily(self._connection, self._path, self._now())
         except (sqlite3.Error, OSError) as error:
             log.warning("no backup of the chats: %s", error)
         finally:
             self._connection.close()
+
+    def remove_old_backups(self) -> None:
+        """Remove the backups that are a month old; to be called once a day. What cannot be is only logged."""
+        try:
+            remove_old(self._connection, self._path, self._now())
+        except (sqlite3.Error, OSError) as error:
+            log.warning("old backups of the chats are still there: %s", error)
 
     # ------------------------------------------------------------ chats
 
@@ -105,7 +115,7 @@ class ChatStore:
         return self.chat(chat_id)
 
     def delete_chat(self, chat_id: str) -> None:
-        """Hide the chat; `restore_chat` brings it back until `purge_deleted`."""
+        """Hide the chat; `restore_chat` brings it back until `erase_deleted`."""
         with self._writing() as connection:
             connection.execute("UPDATE chats SET deleted_at = ? WHERE id = ?", (self._clock(), chat_id))
 
@@ -114,13 +124,34 @@ class ChatStore:
             connection.execute("UPDATE chats SET deleted_at = NULL WHERE id = ?", (chat_id,))
         return self.chat(chat_id)
 
-    def purge_deleted(self) -> int:
-        """Remove deleted chats for good; how many there were. Backups forget them after seven daily ones."""
-        with self._writing() as connection:
-            connection.execute(
-                "DELETE FROM unsent WHERE chat_id IN (SELECT id FROM chats WHERE deleted_at IS NOT NULL)"
-            )
-            return connection.execute("DELETE FROM chats WHERE deleted_at IS NOT NULL").rowcount
+    def has_to_erase(self) -> bool:
+        """Whether there are deleted chats, or something may be left of some that were."""
+        with known_errors(self._path):
+            return self._erasing.is_due()
+
+    def erase_deleted(self, chat_ids: Collection[str] | None = None) -> None:
+        """Remove deleted chats for good, by default all of them, and every trace of them in the file.
+
+        What they said may be in copies that an engine keeps: when these are gone too, call `finish_erasing`. Until
+        then, and where this fails, the next start has `has_to_erase`. See `app.chats.erasing`.
+        """
+        try:
+            with known_errors(self._path):
+                self._erasing.remove_rows(chat_ids)
+                self._erasing.rewrite()
+        except (KnownError, OSError) as error:
+            log.info("deleted chats are not erased yet: %s", error)
+            raise KnownError(
+                "A deleted chat could not be erased from the disk yet: it may be full or read-only. "
+                "Slipstream tries again when it next starts."
+            ) from error
+
+    def finish_erasing(self) -> None:
+        """No copy of a deleted chat is left anywhere else."""
+        try:
+            self._erasing.finish()
+        except OSError as error:
+            log.info("deleted chats will be erased once more: %s", error)
 
     # ------------------------------------------------------------ messages
 
@@ -224,11 +255,19 @@ class ChatStore:
     # ------------------------------------------------------------ the composer, and export
 
     def set_unsent(self, chat_id: str | None, text: str) -> None:
-        """Keep what stands in the composer of a chat; ``None`` is the chat that does not exist yet."""
+        """Keep what stands in the composer of a chat; ``None`` is the chat that does not exist yet.
+
+        Nothing is kept for a chat that is deleted.
+        """
         with self._writing() as connection:
             if text:
-                values = (chat_id or "", _storable(text))
-                connection.execute("INSERT OR REPLACE INTO unsent (chat_id, text) VALUES (?, ?)", values)
+                connection.execute(
+                    """
+                    INSERT OR REPLACE INTO unsent (chat_id, text)
+                    SELECT ?1, ?2 WHERE ?1 = '' OR EXISTS (SELECT 1 FROM chats WHERE id = ?1)
+                    """,
+                    (chat_id or "", _storable(text)),
+                )
             else:
                 connection.execute("DELETE FROM unsent WHERE chat_id = ?", (chat_id or "",))
 
@@ -242,6 +281,9 @@ class ChatStore:
         return to_markdown(self.chat(chat_id), self.branch(chat_id))
 
     # ------------------------------------------------------------ inside
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock())
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

@@ -16,6 +16,8 @@ from app.errors import KnownError
 
 log = logging.getLogger(__name__)
 
+_DAY_SECONDS = 86400.0
+
 T = TypeVar("T")
 _Task = Callable[[ChatStore | None, BaseException | None], None]
 
@@ -28,12 +30,17 @@ class Opened:
     """A sentence or two for the user, where a damaged file was put aside."""
     interrupted: int
     """Answers that were streaming when the app ended last time."""
+    erased: bool
+    """Chats that had been deleted were erased only now: an engine may have copies of what they said.
+
+    Call `ChatStore.finish_erasing` when these are gone.
+    """
 
 
 class ChatWorker:
     """Runs functions on the store, in order, in a thread of its own.
 
-    Opening removes deleted chats for good and marks answers that were cut off as interrupted. If it fails, `opened` and
+    Opening erases deleted chats and marks answers that were cut off as interrupted. If it fails, `opened` and
     every later future carry the `KnownError`.
     """
 
@@ -78,8 +85,7 @@ class ChatWorker:
         failure: BaseException | None = None
         try:
             store = ChatStore(self._path)
-            store.purge_deleted()
-            opened = Opened(store.notice, store.mark_interrupted())
+            opened = _opened(store)
         except Exception as error:
             failure = error
             _log_bug(error)
@@ -89,10 +95,32 @@ class ChatWorker:
             self.opened.set_exception(error)
         else:
             self.opened.set_result(opened)
-        while (task := self._tasks.get()) is not None:
+        while (task := self._next(store)) is not None:
             task(store, failure)
         if store is not None:
             store.close()
+
+    def _next(self, store: ChatStore | None) -> _Task | None:
+        """The next task; days may pass before there is one."""
+        while True:
+            try:
+                return self._tasks.get(timeout=_DAY_SECONDS)
+            except queue.Empty:
+                if store is not None:
+                    store.remove_old_backups()
+
+
+def _opened(store: ChatStore) -> Opened:
+    """Bring a store in order that was just opened."""
+    notice, erased = store.notice, store.has_to_erase()
+    if erased:
+        try:
+            store.erase_deleted()
+        except KnownError as error:  # all other chats can be read
+            notice = notice or str(error)
+    interrupted = store.mark_interrupted()
+    store.remove_old_backups()
+    return Opened(notice, interrupted, erased)
 
 
 def _settle(future: Future[T], call: Callable[[], T]) -> None:

@@ -423,6 +423,10 @@ class Pong(_Struct, frozen=True, kw_only=True, tag="pong"):
     """Time since the computation last moved; grows without bound when it hangs."""
 
 
+class Forgotten(_Struct, frozen=True, kw_only=True, tag="forgotten"):
+    """A `Forget` has been carried out: nothing of earlier chats is in the engine's memory or in its files."""
+
+
 class MemoryRead(_Struct, frozen=True, kw_only=True, tag="memory_read"):
     devices: list[Device] = []
     """As in `Hello`, with their memory as it is now."""
@@ -445,5 +449,6 @@ Event = (
     | PlainMeasured
     | TokensScored
     | Pong
+    | Forgotten
     | MemoryRead
 )

@@ -31,6 +31,7 @@ from app.engine.protocol import (
     Command,
     Event,
     Forget,
+    Forgotten,
     Generate,
     GenerationFailed,
     Hello,
@@ -180,6 +181,7 @@ class Worker:
                 self._measure(command.request, lambda: self._engine.score_tokens(command))
             case Forget():
                 self._engine.forget()
+                self._send(Forgotten())
 
     def _load(self, command: Load) -> None:
         try:

@@ -73,8 +73,7 @@ class ChatBook(QObject):
         title = self.title(chat_id)
 
         def deleted(_: None) -> None:
-            if self._deleted is not None:
-                self.deleted_for_good.emit()  # only the last one can be brought back
+            self._erase()  # only the last one can be brought back
             self._deleted = chat_id
             self._undo_timer.start()
             self.chat_deleted.emit(chat_id, title)
@@ -111,15 +110,26 @@ class ChatBook(QObject):
         self._ask(write, self.exported.emit)
 
     @Slot()
+    def finish_erasing(self) -> None:
+        """The engine has no copies of deleted chats any more."""
+        self._ask(ChatStore.finish_erasing, lambda _: None)
+
+    @Slot()
     def _on_undo_over(self) -> None:
-        self._deleted = None
         self.undo_ended.emit()
-        self.deleted_for_good.emit()
+        self._erase()
+
+    def _erase(self) -> None:
+        """Erase the chat deleted last, if there is one that can still be brought back."""
+        chat_id, self._deleted = self._deleted, None
+        if chat_id is not None:
+            self._ask(lambda store: store.erase_deleted([chat_id]), lambda _: None)
+            self.deleted_for_good.emit()
 
     def end_undo(self) -> None:
         """The window closes: what is deleted now stays deleted."""
+        self._undo_timer.stop()
         if self._deleted is not None:
-            self._undo_timer.stop()
             self._on_undo_over()
 
     def _on_listed(self, chats: list[Chat]) -> None:

@@ -151,8 +151,9 @@ class Controller(QObject):
         book.chats_listed.connect(self._on_chats_listed)
         book.chat_deleted.connect(self._on_chat_deleted)
         book.chat_restored.connect(session.open_chat)
-        book.undo_ended.connect(window.undo_bar.hide)
+        book.undo_ended.connect(window.undo_bar.withdraw)
         book.deleted_for_good.connect(self._engine.forget)
+        self._engine.forgotten.connect(book.finish_erasing)
         book.exported.connect(lambda path: self.board.show("export", notices.exported(path.name)))
 
     def _connect_widgets(self) -> None:
@@ -289,6 +290,8 @@ class Controller(QObject):
     def _on_chats_opened(self, opened: Opened) -> None:
         if opened.notice:
             self.board.show("store", notices.plain_text(opened.notice))
+        if opened.erased:
+            self._engine.forget()
         last = self._settings.values.last_chat_id
         self._access.ask(
             lambda store: any(chat.id == last for chat in store.chats()),

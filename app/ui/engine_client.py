@@ -132,6 +132,7 @@ class Engine(QObject):
         state_changed: The new `EngineState`.
         memory_read: A `MemoryRead`, when the engine has started and after each `read_memory`.
         engine_exited: An `EngineExit`; only for ends nobody asked for.
+        forgotten: Everything `forget` was asked for so far has been erased.
         engine_stalled: Seconds without a sign of life; at most once a request.
     """
 
@@ -148,6 +149,7 @@ class Engine(QObject):
     tokens_scored = Signal(object)
     memory_read = Signal(object)
     engine_exited = Signal(object)
+    forgotten = Signal()
     engine_stalled = Signal(float)
 
     def state(self) -> EngineState:
@@ -221,7 +223,7 @@ class Engine(QObject):
         raise NotImplementedError
 
     def forget(self) -> None:
-        """Erase what is left of chats beside the chats themselves; allowed in every state."""
+        """Erase what is left of chats beside the chats themselves; allowed in every state. `forgotten` follows."""
         raise NotImplementedError
 
     def restart(self) -> None:

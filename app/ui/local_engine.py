@@ -24,6 +24,7 @@ from app.engine.protocol import (
     DraftLength,
     Event,
     Forget,
+    Forgotten,
     Generate,
     Hello,
     Load,
@@ -94,7 +95,8 @@ class LocalEngine(Engine):
         self._log_lines = LogLines()
         self._hello: Hello | None = None
         self._waiting: list[bytes] = []
-        self._forgets = False
+        self._forgets = 0
+        """How many `Forget` the child has not carried out yet."""
         self._next_request = 1
         self._current = 0
         self._kills_before = 0
@@ -236,11 +238,10 @@ class LocalEngine(Engine):
             self.load_failed.emit(LoadFailed(request=request, message="Loading was cancelled.", cancelled=True))
 
     def forget(self) -> None:
+        self._forgets += 1
         if self._hello is not None:
-            self._send(Forget())
-        elif self._state is EngineState.STARTING:
-            self._forgets = True  # as soon as it has said hello
-        else:
+            self._send(Forget())  # a child that starts gets it as soon as it has said hello
+        elif self._state in _ENDED:
             self._erase_files()
 
     def restart(self) -> None:
@@ -330,6 +331,8 @@ class LocalEngine(Engine):
             raise ProtocolError(f"{type(event).__name__} before Hello")
         elif isinstance(event, Pong):
             self._on_pong(event)
+        elif isinstance(event, Forgotten):
+            self._on_forgotten()
         elif isinstance(event, MemoryRead):
             self.memory_read.emit(event)
         elif event.request == self._current:
@@ -344,8 +347,7 @@ class LocalEngine(Engine):
         _log.info("engine: %s, devices: %s", hello.engine, ", ".join(self.devices()) or "CPU only")
         self.memory_read.emit(MemoryRead(devices=hello.devices))
         frames, self._waiting = self._waiting, []
-        if self._forgets:
-            self._forgets = False
+        for _ in range(self._forgets):
             self._send(Forget())
         if self._state is EngineState.STARTING:
             self._set_state(EngineState.LOADING if frames else EngineState.EMPTY)
@@ -484,6 +486,14 @@ class LocalEngine(Engine):
 
     def _erase_files(self) -> None:
         """What `Forget` does to files, where there is no process to do it."""
-        self._forgets = False
+        self._forgets = 0
         with contextlib.suppress(KnownError):  # no such folder: then nothing was kept
             erase_files(paths.kept_caches_dir())
+        self.forgotten.emit()
+
+    def _on_forgotten(self) -> None:
+        if self._forgets == 0:
+            raise ProtocolError("it has forgotten what nobody asked it to")
+        self._forgets -= 1
+        if self._forgets == 0:
+            self.forgotten.emit()

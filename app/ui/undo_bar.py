@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
@@ -40,6 +40,12 @@ class UndoBar(QWidget):
         """Say what happened and that it can be undone."""
         self._label.setText(text)
         self.show()
+
+    @Slot()
+    def withdraw(self) -> None:
+        """Offer nothing any more; what was offered named something that may be gone for good."""
+        self.hide()
+        self._label.clear()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

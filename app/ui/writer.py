@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -226,15 +227,16 @@ class AnswerWriter(QObject):
         self._unstored[message.id] = message, status
 
         def store_it(store: ChatStore) -> None:
-            store.finish_answer(
-                message.id,
-                message.text,
-                message.provenance,
-                status,
-                message.finish_reason,
-                message.seed,
-                message.figures,
-            )
+            with contextlib.suppress(LookupError):  # its chat was deleted meanwhile
+                store.finish_answer(
+                    message.id,
+                    message.text,
+                    message.provenance,
+                    status,
+                    message.finish_reason,
+                    message.seed,
+                    message.figures,
+                )
 
         def stored(_: None) -> None:
             self._unstored.pop(message.id, None)

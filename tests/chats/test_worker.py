@@ -87,11 +87,13 @@ def test_tasks_run_in_order_in_one_thread_and_close_finishes_them(path: Path) ->
         worker.submit(lambda store: store.chats())
 
 
-def test_opening_purges_what_was_deleted(path: Path) -> None:
+def test_opening_erases_what_was_deleted(path: Path) -> None:
     with ChatStore(path) as store:
         store.delete_chat(store.create_chat("c").id)
     worker = ChatWorker(path)
-    assert worker.submit(lambda store: store.purge_deleted()).result() == 0
+    assert worker.opened.result().erased
+    worker.submit(ChatStore.finish_erasing)
+    assert not worker.submit(ChatStore.has_to_erase).result()
     worker.close()
 
 

@@ -19,6 +19,7 @@ from app.engine.protocol import (
     PROTOCOL_VERSION,
     Cancel,
     Forget,
+    Forgotten,
     Generate,
     GenerationFailed,
     GenerationFinished,
@@ -210,6 +211,7 @@ def test_an_engine_killed_while_it_writes_leaves_nothing_that_is_read(random_pai
     with EngineProcess(EAGER) as process:
         assert cached_tokens(process, random_pair) == 0
         process.send(Forget())
+        process.until(Forgotten)
         assert end_as_the_window_does(process) == 0
     assert kept(home) == []
 
@@ -227,6 +229,7 @@ def test_forgetting_erases_what_is_on_disk_at_once(random_pair: Pair, home: Path
         assert kept(home) == []
         process.send(Cancel())
         process.until(GenerationFinished)
+        process.until(Forgotten)  # what it computed with is gone now too
 
 
 def test_it_ends_when_the_window_is_gone(process: EngineProcess, random_pair: Pair) -> None:

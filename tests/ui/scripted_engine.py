@@ -22,6 +22,7 @@ from app.engine.protocol import (
     Event,
     Figures,
     Forget,
+    Forgotten,
     Generate,
     GenerationFailed,
     GenerationFinished,
@@ -120,13 +121,18 @@ class ScriptedEngine:
             case Cancel():
                 self.cancel()
             case Forget():
-                log("forgotten")
+                self.forget()
             case Ping():
                 self.pong()
             case ReadMemory():
                 send(MemoryRead(devices=DEVICES, own_bytes=123))
             case Quit():
                 self.quit()
+
+    def forget(self) -> None:
+        log("forgotten")
+        if self.way != "unforgetting":
+            send(Forgotten())
 
     def quit(self) -> None:
         if self.way == "stubborn":

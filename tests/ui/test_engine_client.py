@@ -433,8 +433,10 @@ def logged(engine: LocalEngine) -> tuple[str, ...]:
 def test_forgetting_is_told_to_an_engine_that_runs(qtbot: QtBot, make_engine: MakeEngine) -> None:
     engine = make_engine("well")
     load(qtbot, engine)
-    engine.forget()
-    qtbot.waitUntil(lambda: "forgotten" in logged(engine), timeout=WAIT_MS)
+    with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
+        engine.forget()
+        engine.forget()
+    assert logged(engine).count("forgotten") == 2  # said once, when both were carried out
     assert engine.state() is EngineState.READY
 
 
@@ -442,14 +444,28 @@ def test_forgetting_waits_for_an_engine_that_starts(qtbot: QtBot, make_engine: M
     engine = make_engine("well")
     engine.start()
     engine.forget()
-    engine.load("target.gguf", None, LoadSettings())  # it drops what waits, but not this
-    qtbot.waitUntil(lambda: "forgotten" in logged(engine), timeout=WAIT_MS)
+    with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
+        engine.load("target.gguf", None, LoadSettings())  # it drops what waits, but not this
+    assert "forgotten" in logged(engine)
     qtbot.waitUntil(lambda: engine.state() is EngineState.READY, timeout=WAIT_MS)
 
 
-def test_forgetting_without_an_engine_erases_its_files(make_engine: MakeEngine) -> None:
-    path = left_file()
-    make_engine("well").forget()
+def test_forgetting_without_an_engine_erases_its_files(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine, path = make_engine("well"), left_file()
+    with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
+        engine.forget()
+    assert not path.exists()
+
+
+def test_an_engine_that_ends_without_having_forgotten_leaves_no_files(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine, path = make_engine("unforgetting"), left_file()
+    load(qtbot, engine)
+    with qtbot.assertNotEmitted(engine.forgotten):
+        engine.forget()
+        qtbot.waitUntil(lambda: "forgotten" in logged(engine), timeout=WAIT_MS)
+        assert path.exists()
+    with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
+        engine.shutdown()
     assert not path.exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import sys
@@ -19,6 +20,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app import paths
+from app.chats.backup import backup_folder
 from app.chats.model import Chat
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
@@ -412,6 +414,36 @@ def test_a_chat_deleted_for_good_is_forgotten_by_the_engine(
     delete("three")
     running.close()
     assert len(forgotten) == 3
+
+
+def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    secret = "unmistakable"
+
+    def is_erased() -> bool:
+        files = [file for file in paths.data_dir().rglob("*") if file.is_file()]
+        is_left = any(secret.encode() in file.read_bytes() for file in files)
+        return not is_left and not any(file.suffix == ".erasing" for file in files)
+
+    with ChatStore(paths.chat_file()) as store:  # the app was killed while this could still be brought back
+        store.delete_chat(store.create_chat(secret).id)
+    shutil.rmtree(backup_folder(paths.chat_file()))
+    (paths.kept_caches_dir() / "a.kept").write_text(secret)
+    assert not is_erased()
+    running = open_window()
+    qtbot.waitUntil(is_erased, timeout=WAIT_MS)
+    book = running.controller.book
+    chat = running.make_chat(f"{secret} too")
+    with qtbot.waitSignal(book.chats_listed, timeout=WAIT_MS):
+        book.refresh()
+    (paths.kept_caches_dir() / "b.kept").write_text(secret)
+    with qtbot.waitSignal(book.chat_deleted, timeout=WAIT_MS):
+        book.delete(chat.id)
+    assert secret in running.window.undo_bar._label.text()
+    assert not is_erased()
+    book._undo_timer.setInterval(0)
+    book._undo_timer.start()
+    qtbot.waitUntil(is_erased, timeout=WAIT_MS)
+    assert running.window.undo_bar._label.text() == ""
 
 
 def test_search_narrows_the_list_and_says_when_nothing_is_found(
