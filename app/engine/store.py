@@ -30,18 +30,8 @@ class KeyedFile(Generic[T]):
 
     def __init__(self, path: Path | None, kind: type[T]) -> None:
         """``kind`` is what msgspec reads an entry as. Without a ``path`` nothing is kept."""
-        empty = _File(version=_VERSION, entries={})
         self._kind = kind
-        self._file = path and JsonFile(
-            path,
-            empty,
-            version=_VERSION,
-            what=path.name,
-            upgrade=_unversioned,
-            patience=PATIENCE_S,
-            is_cache=True,
-            log_level=logging.INFO,
-        )
+        self._file = _json_file(path) if path else None
 
     def get(self, key: str) -> T | None:
         """The value kept for ``key``."""
@@ -68,6 +58,19 @@ class KeyedFile(Generic[T]):
             self._file.update(added)
         except NotKeptError as error:
             log.info("%s", error)
+
+
+def _json_file(path: Path) -> JsonFile[_File]:
+    return JsonFile(
+        path,
+        _File(version=_VERSION, entries={}),
+        version=_VERSION,
+        what=path.name,
+        upgrade=_unversioned,
+        patience=PATIENCE_S,
+        is_cache=True,
+        log_level=logging.INFO,
+    )
 
 
 def _unversioned(_version: int, data: bytes) -> _File:

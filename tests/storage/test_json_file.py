@@ -37,8 +37,8 @@ def count(folder: Path, times: int) -> None:
 
 
 def test_processes_and_threads_that_count_at_once_lose_nothing(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
-    children = [context.Process(target=count, args=(tmp_path, 5)) for _ in range(3)]
+    context = multiprocessing.get_context("spawn")
+    children = [context.Process(target=count, args=(tmp_path, 5)) for _ in range(2)]
     for child in children:
         child.start()
     shared = a_file(tmp_path)
@@ -47,9 +47,9 @@ def test_processes_and_threads_that_count_at_once_lose_nothing(tmp_path: Path) -
         thread.start()
     for one in (*children, *threads):
         one.join()
-    assert [child.exitcode for child in children] == [0, 0, 0]
-    assert a_file(tmp_path).read().counts == {"a": 20}
-    assert shared.read().counts == {"a": 20}
+    assert [child.exitcode for child in children] == [0, 0]
+    assert a_file(tmp_path).read().counts == {"a": 15}
+    assert shared.read().counts == {"a": 15}
     assert sorted(file.name for file in tmp_path.iterdir()) == [NAME, f"{NAME}.lock"]
 
 

@@ -60,11 +60,12 @@ class QueueFile:
             ) from None
         except OSError as error:
             raise KnownError(f"The list of downloads cannot be used: {error.strerror or error}.") from error
-        aside = self._file.aside
-        notice = aside and (
-            f"The list of downloads could not be read. It is kept as {aside.name}; what was downloaded so far is kept "
-            "too. Add the downloads again, and they go on where they were."
-        )
+        aside, notice = self._file.aside, None
+        if aside is not None:
+            notice = (
+                f"The list of downloads could not be read. It is kept as {aside.name}; what was downloaded so far is "
+                "kept too. Add the downloads again, and they go on where they were."
+            )
         return [_as_queued(saved) for saved in items], notice
 
     def write(self, items: list[SavedItem]) -> None:
