@@ -1,16 +1,20 @@
 """``slipstream generate``, ``inspect`` and the commands of `app.commands`: the same engine without a window.
 
-Exit status: 0, 1 for a known error (one sentence on stderr), 2 for wrong usage, 130 after Ctrl+C.
+Exit status: 0, 1 for a known error (one sentence on stderr), 2 for wrong usage, 130 after Ctrl+C, 143 after SIGTERM,
+129 when the terminal is closed.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +25,7 @@ from app.commands.options import add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
 from app.engine.protocol import GenerationFinished, GenerationStarted, Message, PairLoaded, Round
 from app.errors import Cancelled, KnownError
+from app.models.text import visible, visible_json
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -31,13 +36,20 @@ def run(arguments: Sequence[str]) -> int:
     _speak_utf8()
     options = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
+    with _ended_in_order() as asked:
+        status = _carry_out(command, options)
+    return 128 + asked[0] if asked else status
+
+
+def _carry_out(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
     try:
         return command(options)
     except KnownError as error:
-        print(f"slipstream: {error}", file=sys.stderr)
+        print(f"slipstream: {visible(str(error))}", file=sys.stderr)
         return 1
     except (KeyboardInterrupt, Cancelled):
-        print(file=sys.stderr)
+        with contextlib.suppress(OSError):  # of a terminal that was closed
+            print(file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains once more when it flushes stdout at exit
@@ -96,12 +108,13 @@ def _answer(options: argparse.Namespace, engine: Engine, pair: PairLoaded, promp
             case Round():
                 text += [piece.text for piece in event.pieces]
                 if not options.json:
-                    print("".join(piece.text for piece in event.pieces), end="", flush=True)
+                    _show("".join(piece.text for piece in event.pieces))
             case GenerationFinished():
                 finished = event
     assert started is not None and finished is not None
     if options.json:
-        print(json.dumps(_result(engine, pair, started, finished, "".join(text)), ensure_ascii=False))
+        result = _result(engine, pair, started, finished, "".join(text))
+        print(visible_json(json.dumps(result, ensure_ascii=False)))
     else:
         print()
     return 130 if finished.finish_reason == "cancelled" else 0
@@ -136,6 +149,34 @@ def _result(
 
 
 # ---------------------------------------------------------------- helpers
+
+
+@contextlib.contextmanager
+def _ended_in_order() -> Iterator[list[int]]:
+    """Let the system's request to end, and a terminal that is closed, do what Ctrl+C does; gives which of them came."""
+    asked: list[int] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        interrupt = signal.getsignal(signal.SIGINT)
+        if not callable(interrupt):  # a shell has it ignored in what it starts in the background
+            raise KeyboardInterrupt
+        interrupt(signal.SIGINT, frame)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    wanted = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in wanted:
+        signal.signal(number, end)
+    try:
+        yield asked
+    finally:
+        for number in wanted:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _show(text: str) -> None:
+    """Part of an answer: as it is into files and pipes, where a program reads it; a terminal must not obey a model."""
+    print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
 
 
 def _speak_utf8() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Mapping, MutableMapping
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import TextIO
 
 FOLDER = Path(__file__).resolve().parents[1]
@@ -36,6 +37,16 @@ def own_command(*arguments: str) -> list[str]:
         return [sys.executable, "-m", "app", *arguments]
     console = Path(sys.executable).with_name(_CONSOLE_PROGRAM)
     return [str(console) if console.is_file() else sys.executable, *arguments]
+
+
+def windows_program(*parts: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The path of a program that comes with Windows, ``parts`` below its folder.
+
+    By its name alone Windows would first look beside our program and in the working folder, where anybody may have
+    put another one.
+    """
+    folder = environment.get("SystemRoot", "")
+    return str(PureWindowsPath(folder if PureWindowsPath(folder).is_absolute() else "C:\\Windows", *parts))
 
 
 def restore_environment(environment: MutableMapping[str, str], platform: str = sys.platform) -> None:

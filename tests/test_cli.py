@@ -75,14 +75,30 @@ def test_every_model_option_is_taken(pair: Pair, accept: str) -> None:
     assert json.loads(result.stdout)["completion_tokens"] <= 6
 
 
-@pytest.mark.parametrize("command", [["generate", "--prompt", "x"], ["bench"]])
-def test_ctrl_c_while_loading_ends_in_order(
-    pair: Pair, command: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("command", "name", "status"),
+    [
+        (["generate", "--prompt", "x"], "SIGINT", 130),
+        (["bench"], "SIGINT", 130),
+        (["bench"], "SIGTERM", 143),
+        pytest.param(
+            *(["bench"], "SIGHUP", 129), marks=pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+        ),
+    ],
+)
+def test_ctrl_c_and_its_like_while_loading_end_in_order(
+    pair: Pair,
+    command: list[str],
+    name: str,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(session, "show_load_progress", lambda _: signal.raise_signal(signal.SIGINT))
-    assert cli.run([*command, *map(str, models(pair))]) == 130
+    monkeypatch.setattr(session, "show_load_progress", lambda _: signal.raise_signal(signal.Signals[name]))
+    assert cli.run([*command, *map(str, models(pair))]) == status
     assert "Exception ignored" not in capfd.readouterr().err
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_the_pair_is_given_back_at_the_end(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

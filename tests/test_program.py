@@ -71,3 +71,15 @@ def test_a_line_is_written_where_there_is_a_stream_for_it() -> None:
     program.write_line(broken, "nobody reads it")
     with contextlib.suppress(BrokenPipeError):
         broken.close()
+
+
+@pytest.mark.parametrize(
+    ("environment", "path"),
+    [
+        ({"SystemRoot": "D:\\WINNT"}, "D:\\WINNT\\System32\\nvidia-smi.exe"),
+        ({"SystemRoot": "."}, "C:\\Windows\\System32\\nvidia-smi.exe"),
+        ({}, "C:\\Windows\\System32\\nvidia-smi.exe"),
+    ],
+)
+def test_programs_of_windows_are_named_with_their_folder(environment: dict[str, str], path: str) -> None:
+    assert program.windows_program("System32", "nvidia-smi.exe", environment=environment) == path

@@ -18,6 +18,7 @@ from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Report, Setup, Skipped
 from app.engine.protocol import Generate, PairLoaded
 from app.errors import Cancelled, KnownError
+from app.models.text import visible
 from app.storage.files import write_export
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _setup(options: argparse.Namespace, pair: PairLoaded, command: Generate, fil
 def _tell(options: argparse.Namespace, found: Report, pair: PairLoaded) -> None:
     """The table first: the hashes of large models take their time."""
     if not options.json:
-        print(terminal.readable(found), flush=True)
+        print(visible(terminal.readable(found)), flush=True)
     if options.json or options.output:
         show_progress("hashing the models")
         found = msgspec.structs.replace(found, setup=setup.hashed(found.setup, pair))

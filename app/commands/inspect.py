@@ -6,6 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
+from app.models.text import visible, visible_json
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its options."""
@@ -27,17 +29,17 @@ def show(file: Path, draft_file: Path | None, *, as_json: bool) -> int:
 
     header = read_header(file)
     if draft_file is None:
-        print(as_text(inspect.describe(header)) if as_json else inspect.readable(header))
+        print(as_text(inspect.describe(header)) if as_json else visible(inspect.readable(header)))
         return 0
     draft = read_header(draft_file)
     verdict = pairing.compare(header, draft)
     if as_json:
         print(as_text(inspect.describe_pair(header, draft, verdict)))
     else:
-        print(inspect.readable_pair(header, draft, verdict))
+        print(visible(inspect.readable_pair(header, draft, verdict)))
     return 0 if verdict.fits else 1
 
 
 def as_text(value: object) -> str:
     """JSON for people and programs."""
-    return json.dumps(value, ensure_ascii=False, indent=2)
+    return visible_json(json.dumps(value, ensure_ascii=False, indent=2))

@@ -29,6 +29,7 @@ from app.engine.protocol import (
     Quantization,
 )
 from app.errors import KnownError
+from app.models.text import visible, visible_json
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -187,13 +188,13 @@ def _tell(options: argparse.Namespace, output: Path, best: Trial, trials: Sequen
     if options.json:
         tried = [{**asdict(trial), "verdict": trial.verdict()} for trial in trials]
         figures = {"experimental": True, "draft": str(output), "layers": best.layers, "pays": best.times_plain >= _PAYS}
-        print(json.dumps({**figures, "verdict": best.verdict(), "tried": tried}, ensure_ascii=False))
+        print(visible_json(json.dumps({**figures, "verdict": best.verdict(), "tried": tried}, ensure_ascii=False)))
         return
     print("experimental: a draft cut from the target's own first layers")
     print(f"  layers   size   kept  tokens a pass  length {DEFAULT_DRAFT_LENGTH}    auto")
     for trial in trials:
         print(_row(trial))
-    print(f"written       {output}")
+    print(f"written       {visible(str(output))}")
     print(best.verdict())
 
 

@@ -24,6 +24,7 @@ from app.engine.protocol import (
     Sampling,
 )
 from app.errors import KnownError
+from app.models.text import visible
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -50,7 +51,7 @@ def loaded(options: argparse.Namespace) -> Iterator[tuple[Engine, PairLoaded]]:
         pair = engine.load(command, show_load_progress)
         show_progress("")
         if pair.draft_refused:
-            print(f"slipstream: The draft is not used. {pair.draft_refused}", file=sys.stderr)
+            print(f"slipstream: The draft is not used. {visible(pair.draft_refused)}", file=sys.stderr)
         yield engine, pair
     finally:
         signal.signal(signal.SIGINT, previous)
@@ -111,11 +112,11 @@ def show_load_progress(event: LoadProgressed) -> None:
 def show_progress(text: str) -> None:
     """One line on a terminal, written over; nothing where stderr is a file or a pipe."""
     if sys.stderr.isatty():
-        text = text[: shutil.get_terminal_size().columns - 1]  # what is wrapped cannot be written over
+        text = visible(text)[: shutil.get_terminal_size().columns - 1]  # what is wrapped cannot be written over
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def wrong_usage(message: str) -> NoReturn:
     """End with the exit status of a wrong command line."""
-    print(f"slipstream: {message}", file=sys.stderr)
+    print(f"slipstream: {visible(message)}", file=sys.stderr)
     raise SystemExit(2)

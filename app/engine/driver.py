@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from app.program import windows_program
+
 _NVIDIA_VERSION = Path("/proc/driver/nvidia/version")
 _PATIENCE_SECONDS = 10.0
 
@@ -34,7 +36,8 @@ def _nvidia_version() -> str:
         return nvidia_version(_NVIDIA_VERSION.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         pass
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    tool = windows_program("System32", "nvidia-smi.exe") if sys.platform == "win32" else "nvidia-smi"
+    command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
     hidden = getattr(subprocess, "CREATE_NO_WINDOW", 0)  # only Windows has it, and would show a console
     try:
         result = subprocess.run(

@@ -1,8 +1,14 @@
-"""Small pieces of text for sentences about model files."""
+"""Small pieces of text for sentences about model files, and text of others made harmless."""
 
 from __future__ import annotations
 
+import json
+import unicodedata
+
 _MAX_DIGITS = 18
+_CONTROLS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Unicode's categories of what is obeyed and not drawn: controls, directions, zero width, breaks of lines."""
+_JOINERS = "\u200c\u200d"
 
 
 def printable(text: str | bytes, limit: int = 80) -> str:
@@ -16,6 +22,37 @@ def printable(text: str | bytes, limit: int = 80) -> str:
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in shown
     )
     return spelled + "…" if len(decoded) > limit else spelled
+
+
+def visible(text: str) -> str:
+    """``text`` with everything spelled out that a terminal or a label obeys instead of showing it.
+
+    Line breaks and tabs stay, and so do joiners within words and pictures that are not ASCII. For whole sentences;
+    names have `printable`, which cuts them too.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character if _is_harmless(text, place) else character.encode("unicode_escape").decode()
+        for place, character in enumerate(text)
+    )
+
+
+def visible_json(text: str) -> str:
+    """JSON that says the same with nothing in it that a terminal obeys. Line breaks stay."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one == "\n" or unicodedata.category(one) not in _CONTROLS else json.dumps(one)[1:-1] for one in text
+    )
+
+
+def _is_harmless(text: str, place: int) -> bool:
+    character = text[place]
+    if character in "\n\t" or unicodedata.category(character) not in _CONTROLS:
+        return True
+    around = text[max(place - 1, 0) : place + 2]
+    return character in _JOINERS and len(around) == 3 and not any(one.isascii() for one in around)
 
 
 def whole_number(text: str) -> int | None:

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QMessageBox
 
 from app import logs, paths
 from app.errors import KnownError
+from app.models.text import visible
 from app.opened_file import path_of
 from app.program import CLOSE_WHEN_READY, has_display, write_line
 from app.settings import SettingsFile
@@ -185,10 +186,10 @@ def _start_log() -> dict[str, Notice]:
 
 def _say(text: str, wanted: _Wanted) -> None:
     """Tell the user what keeps the window from opening, wherever they look."""
-    write_line(sys.stderr, text)
+    write_line(sys.stderr, visible(text))
     if wanted.is_trial or QGuiApplication.platformName() == "offscreen":
         return
-    box = QMessageBox(QMessageBox.Icon.Warning, "Slipstream", text)
+    box = QMessageBox(QMessageBox.Icon.Warning, "Slipstream", visible(text))
     box.setTextFormat(Qt.TextFormat.PlainText)
     box.exec()
 

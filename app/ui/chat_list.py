@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.chats.model import Chat
+from app.models.text import visible
 from app.ui import icons, theme
 from app.ui.widgets import label, plain_tooltip
 
@@ -192,7 +193,7 @@ class ChatList(QFrame):
                 item.setForeground(theme.current().quiet)
 
     def _add_chat(self, chat: Chat) -> None:
-        item = QListWidgetItem(chat.title or UNTITLED)
+        item = QListWidgetItem(visible(chat.title) or UNTITLED)
         item.setData(_ID, chat.id)
         item.setToolTip(plain_tooltip(chat.title))
         item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEditable)

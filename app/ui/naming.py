@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from app.engine.protocol import ModelInfo, PairLoaded
+from app.models.text import printable, visible
 from app.settings import Pair
 from app.ui.pair import GUIDE_NAME, PairFiles, is_guide
 
@@ -26,7 +27,7 @@ def parameters_text(parameters: int) -> str:
 
 def model_title(model: ModelInfo) -> str:
     """Name and size of a model; a name that tells the size already is enough."""
-    name = GUIDE_NAME if is_guide(model.path) else model.name or Path(model.path).stem
+    name = GUIDE_NAME if is_guide(model.path) else _name(model)
     size = parameters_text(model.parameters)
     return name if not size or _HAS_SIZE.search(name) else f"{name} {size}"
 
@@ -59,7 +60,8 @@ def pair_details(pair: PairLoaded | None) -> str:
 def recent_title(pair: Pair) -> str:
     """A pair that is not loaded, by its file names."""
     target = GUIDE_NAME if is_guide(pair.target) else Path(pair.target).name
-    return f"{target} + {Path(pair.draft).name}" if pair.draft and not is_guide(pair.target) else target
+    both = f"{target} + {Path(pair.draft).name}" if pair.draft and not is_guide(pair.target) else target
+    return visible(both)
 
 
 def files_title(files: PairFiles | None) -> str:
@@ -71,9 +73,13 @@ def speaker(pair: PairLoaded | None) -> str:
     """Who answers, above an answer."""
     if pair is None:
         return ""
-    return "Guide" if is_guide(pair.target.path) else pair.target.name or Path(pair.target.path).stem
+    return "Guide" if is_guide(pair.target.path) else _name(pair.target)
+
+
+def _name(model: ModelInfo) -> str:
+    return printable(model.name or Path(model.path).stem, 120)
 
 
 def _model_line(model: ModelInfo) -> str:
     parts = [model.name or Path(model.path).name, parameters_text(model.parameters), model.quantization]
-    return " · ".join(part for part in parts if part)
+    return " · ".join(visible(part) for part in parts if part)

@@ -9,6 +9,7 @@ from typing import Literal
 from PySide6.QtCore import QObject, Signal
 
 from app.engine.protocol import SpeedChange
+from app.models.text import visible
 from app.ui.engine_client import EngineExit
 
 Kind = Literal["info", "warning", "bad"]
@@ -64,6 +65,10 @@ class Notice:
     kind: Kind
     text: str
     actions: tuple[Action, ...] = ()
+
+    def __post_init__(self) -> None:
+        # It may name a file, or say what a file or a server said.
+        object.__setattr__(self, "text", visible(self.text))
 
     def buttons(self, subject: str) -> list[tuple[str, str]]:
         """Pairs of name and label; `parse` reads the names."""

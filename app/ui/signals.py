@@ -14,13 +14,18 @@ _WINDOWS_POLL_MS = 500
 
 
 class EndSignals(QObject):
-    """Emits `end_requested` at the first SIGINT or SIGTERM; the second one ends the process at once."""
+    """Emits `end_requested` at the first SIGINT, SIGTERM or SIGHUP; the second one ends the process at once.
+
+    SIGHUP comes when the terminal that the app was started from is closed; ``nohup`` has it ignored, and so it stays.
+    """
 
     end_requested = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._wanted = [signal.SIGINT, signal.SIGTERM]
+        if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            self._wanted.append(signal.SIGHUP)
         self._before = {number: signal.signal(number, self._on_signal) for number in self._wanted}
         self._was_requested = False
         if sys.platform == "win32":

@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
+from app.models.text import visible
 from app.ui import icons, theme
 from app.ui.chat.column import prose_margin
 from app.ui.widgets import label
@@ -38,7 +39,7 @@ class UndoBar(QWidget):
 
     def offer(self, text: str) -> None:
         """Say what happened and that it can be undone."""
-        self._label.setText(text)
+        self._label.setText(visible(text))
         self.show()
 
     @Slot()

@@ -9,19 +9,21 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
+from app.models.text import visible
 from app.ui import theme
 from app.ui.theme import SPACING
 
 
 def explain(widget: QWidget, text: str) -> None:
     """Give a widget a tooltip of lines short enough to read; screen readers get it as help."""
+    text = visible(text)
     widget.setToolTip("\n".join(textwrap.fill(line, 56) for line in text.split("\n")))
     widget.setWhatsThis(text)
 
 
 def plain_tooltip(text: str) -> str:
     """A tooltip of text that is not ours: it cannot be told that it is plain text, so the text is escaped."""
-    return f"<qt>{html.escape(text).replace(chr(10), '<br>')}</qt>" if text else ""
+    return f"<qt>{html.escape(visible(text)).replace(chr(10), '<br>')}</qt>" if text else ""
 
 
 def label(

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from app.models.text import count_text, printable, size_text
+from app.models.text import count_text, printable, size_text, visible, visible_json
 
 
 @pytest.mark.parametrize(
@@ -52,3 +54,29 @@ def test_sizes(size: int, shown: str) -> None:
 )
 def test_counts(count: int, shown: str) -> None:
     assert count_text(count) == shown
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("one line\nand\tanother\u00a0one, ▁ ö", "one line\nand\tanother\u00a0one, ▁ ö"),
+        ("\x1b]0;title\x07\x9b2J\r", "\\x1b]0;title\\x07\\x9b2J\\r"),
+        ("gpj\u202egnp.\u2066x\u2069", "gpj\\u202egnp.\\u2066x\\u2069"),
+        ("zero\u200bwidth\u2060\ufeff", "zero\\u200bwidth\\u2060\\ufeff"),
+        ("a\u2028b\u2029c", "a\\u2028b\\u2029c"),
+        ("\U0001f469\u200d\U0001f4bb and می\u200cخواهم", "\U0001f469\u200d\U0001f4bb and می\u200cخواهم"),
+        ("pay\u200dpal", "pay\\u200dpal"),
+        ("\U0001fae8", "\U0001fae8"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_visible(raw: str, shown: str) -> None:
+    assert visible(raw) == shown
+
+
+def test_json_says_the_same_and_a_terminal_obeys_nothing_in_it() -> None:
+    value = {"name": "\x1b[31m \x9b \u202e \U000e0001 ö ▁", "line": "a\nb"}
+    shown = visible_json(json.dumps(value, ensure_ascii=False, indent=2))
+    assert json.loads(shown) == value
+    assert "ö ▁" in shown
+    assert not any(one in shown for one in "\x1b\x9b\u202e\U000e0001")

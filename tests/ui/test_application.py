@@ -85,7 +85,7 @@ def is_alive(process_id: int) -> bool:
 
 @linux
 @pytest.mark.usefixtures("guide_pair")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_ends_the_app_in_order(qtbot: QtBot, start: Start, number: signal.Signals) -> None:
     app = start()
     app.wait_for(qtbot, "pair loaded")

@@ -15,7 +15,7 @@ from app.errors import KnownError
 from app.models.gguf import read_header
 from app.models.library.entry import LibraryEntry
 from app.models.library.library import Library, open_library
-from app.models.text import printable
+from app.models.text import printable, visible
 from app.settings import Settings, SettingsFile
 
 _SHOWN = 5
@@ -25,7 +25,7 @@ def settings() -> Settings:
     """As they are saved. Raises `KnownError`."""
     file = SettingsFile(paths.settings_file())
     if file.notice:
-        print(f"slipstream: {file.notice}", file=sys.stderr)
+        print(f"slipstream: {visible(file.notice)}", file=sys.stderr)
     return file.values
 
 

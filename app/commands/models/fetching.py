@@ -18,6 +18,7 @@ from app.models.hub.network import Network
 from app.models.library.library import own_folder
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origins
+from app.models.text import visible
 from app.settings import Settings
 
 _ACTIVE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
@@ -58,7 +59,7 @@ def fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path | 
 def say(text: str) -> None:
     """A line that stays, beside the one of the progress."""
     show_progress("")
-    print(f"slipstream: {text}", file=sys.stderr, flush=True)
+    print(f"slipstream: {visible(text)}", file=sys.stderr, flush=True)
 
 
 def _wait(queue: DownloadQueue, changed: threading.Event) -> ItemProgress:

@@ -13,7 +13,7 @@ from app.commands.session import show_progress
 from app.errors import KnownError
 from app.models.hub.errors import NoAccessError
 from app.models.hub.repository import RemoteFile, RemoteModel, Repository
-from app.models.text import printable, size_text
+from app.models.text import printable, size_text, visible
 
 if TYPE_CHECKING:
     from app.models.downloads.item import Item
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(as_text(_described(item, target, draft)))
     else:
-        print("\n".join(str(path) for path in (target, draft) if path is not None))
+        print(visible("\n".join(str(path) for path in (target, draft) if path is not None)))
     return 0
 
 

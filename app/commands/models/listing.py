@@ -12,7 +12,7 @@ from app.commands.models import choosing
 from app.models.library.entry import LibraryEntry
 from app.models.library.folders import ModelFolder, found_folders
 from app.models.library.view import SortKey, in_order, matching
-from app.models.text import count_text, printable, size_text
+from app.models.text import count_text, printable, size_text, visible
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         print(as_text({"models": [choosing.described(entry) for entry in entries], **lists}))
     else:
         table = _table(entries) or [_nothing(folders, options.words)]
-        print("\n".join([*table, *library.notices, *map(_offer, offered)]))
+        print(visible("\n".join([*table, *library.notices, *map(_offer, offered)])))
     return 0
 
 

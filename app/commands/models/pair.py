@@ -14,7 +14,7 @@ from app.commands.inspect import as_text
 from app.commands.models import choosing
 from app.models.library.entry import LibraryEntry
 from app.models.ranking import Judge, RankedDraft, rank_drafts
-from app.models.text import printable, size_text
+from app.models.text import printable, size_text, visible
 from app.models.trials import FILE_NAME, Trials
 
 
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(as_text({"target": choosing.described(target), "drafts": [_described(draft) for draft in ranked]}))
     else:
-        print("\n".join(_lines(target, ranked)))
+        print(visible("\n".join(_lines(target, ranked))))
     return 0 if any(draft.verdict.fits for draft in ranked) else 1
 
 

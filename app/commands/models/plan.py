@@ -18,7 +18,7 @@ from app.models.machine import Machine, machine_now
 from app.models.memory import ALL_LAYERS, KvType, ModelShape
 from app.models.plan import Plan, Wishes, alternatives, make_plan
 from app.models.ranking import Judge
-from app.models.text import size_text
+from app.models.text import size_text, visible
 
 _PARTS = {
     "target_weights": "target",
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         described = {"machine": machine, "plan": plan, "alternatives": others}
         print(as_text(msgspec.to_builtins(described)))
     else:
-        print("\n".join(_lines(plan, others, machine)))
+        print(visible("\n".join(_lines(plan, others, machine))))
     return 0 if plan.fits else 1
 
 

@@ -8,6 +8,7 @@ from PySide6.QtCore import QMimeData, QTimer, Signal, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QPushButton, QToolButton, QVBoxLayout, QWidget
 
+from app.models.text import visible
 from app.ui import icons
 from app.ui.file_dialogs import open_in_folder
 from app.ui.models.picker import ModelPicker
@@ -82,7 +83,7 @@ class FileRow(QWidget):
 
     def set_info(self, text: str) -> None:
         """What the file is."""
-        self._info.setText(text)
+        self._info.setText(visible(text))
 
     def info(self) -> str:
         return self._info.text()

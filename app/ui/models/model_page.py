@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.models.text import visible
 from app.ui import theme
 from app.ui.theme import SPACING
 from app.ui.widgets import clear_layout, label, plain_tooltip, scrolling, small_button
@@ -125,7 +126,7 @@ class ModelPage(QWidget):
     def clear(self, message: str = "") -> None:
         """Show no model. ``message`` says what became of the last one."""
         self._path = ""
-        self._nothing.setText(message or _NOTHING)
+        self._nothing.setText(visible(message) or _NOTHING)
         self._inside.hide()
         self._nothing.show()
 

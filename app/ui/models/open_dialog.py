@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 from app.engine.protocol import Sampling
 from app.models.plan import Plan, alternatives, make_plan
 from app.models.ranking import RankedDraft
+from app.models.text import visible
 from app.settings import Pair
 from app.ui import theme
 from app.ui.models.choice import OpenModelsChoice
@@ -284,7 +285,7 @@ class OpenModelsDialog(QDialog):
     @Slot(object)
     def _on_checked(self, check: PairCheck) -> None:
         self._check = check
-        self._verdict.setText(_MARKS[check.mood] + check.verdict)
+        self._verdict.setText(_MARKS[check.mood] + visible(check.verdict))
         self._verdict.setAccessibleName(f"Whether the models fit: {check.verdict}")
         theme.set_role(self._verdict, "quiet" if check.mood == "plain" else check.mood)
         if check is not READING:

@@ -10,6 +10,7 @@ from pathlib import Path
 from PySide6.QtCore import QProcess, QUrl
 from PySide6.QtGui import QDesktopServices
 
+from app.program import windows_program
 from app.ui.models.library_access import LibraryAccess
 
 
@@ -23,8 +24,8 @@ def _reveal(path: Path, is_folder: bool) -> None:
         QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
     elif sys.platform == "win32":
         # Explorer has a syntax of its own for this, which QProcess would quote away.
-        subprocess.Popen(f'explorer /select,"{path}"')
+        subprocess.Popen(f'"{windows_program("explorer.exe")}" /select,"{path}"')
     elif sys.platform == "darwin":
-        QProcess.startDetached("open", ["-R", str(path)])
+        QProcess.startDetached("/usr/bin/open", ["-R", str(path)])
     else:
         QDesktopServices.openUrl(QUrl.fromLocalFile(str(path.parent)))
