@@ -42,6 +42,21 @@ class TranscriptView(Protocol):
     def remove_from(self, message_id: str) -> None: ...
     def mark_context_start(self, message_id: str | None) -> None: ...
     def set_busy(self, busy: bool) -> None: ...
+    def go_to_end(self) -> None: ...
+
+
+@dataclass(eq=False)
+class Question:
+    """A message on its way to the store."""
+
+    chat_id: str
+    text: str
+    whole: bool = True
+    """Whether it was all of the unsent text of its chat."""
+    is_first: bool = False
+    """Whether its chat comes into being with it."""
+    withdrawn: bool = False
+    """Stopped before it was stored: it gets no answer."""
 
 
 @dataclass

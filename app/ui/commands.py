@@ -11,7 +11,6 @@ from PySide6.QtWidgets import QApplication, QDialog, QFileDialog
 
 from app import paths
 from app.files import with_suffix
-from app.ui import notices
 from app.ui.chat_book import ChatBook
 from app.ui.engine_client import Engine, EngineState
 from app.ui.main_window import MainWindow
@@ -65,10 +64,9 @@ class Commands(QObject):
         """Carry out the menu entry of this name."""
         self._entries[name]()
 
-    @Slot(str)
-    def on_notice(self, name: str) -> None:
-        """Carry out the button of a notice."""
-        action, subject = notices.parse(name)
+    @Slot(Action, str)
+    def on_notice(self, action: Action, subject: str) -> None:
+        """Carry out the button of the notice about this subject."""
         if action in (Action.WAIT, Action.DISMISS):
             self._board.remove(subject)
         else:
@@ -82,8 +80,14 @@ class Commands(QObject):
 
     @Slot(str)
     def delete_chat(self, chat_id: str) -> None:
-        """Delete a chat, whichever is shown; it can be undone for a while."""
+        """Delete a chat, whichever is shown; it can be undone for a while.
+
+        It is left at once, so that nothing can be written to it while the store is at it.
+        """
         self._session.stop_chat(chat_id)
+        self._window.chat_list.hide_chat(chat_id)
+        if chat_id == self._session.chat_id():
+            self.new_chat()
         self._book.delete(chat_id)
 
     @Slot()

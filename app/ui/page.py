@@ -54,14 +54,26 @@ class ChatPage:
             self._view.remove_from(self.branch[place].id)
             del self.branch[place:]
 
-    def add_question(self, message: StoredMessage) -> None:
-        self.chat_id = message.chat_id
+    def add_question(self, message: StoredMessage) -> bool:
+        """Put a message behind its parent, in place of what stands there; ``False`` where the parent is not here."""
+        place = 0
+        if message.parent_id is not None:
+            parent = self.place(message.parent_id)
+            if parent is None:
+                return False
+            place = parent + 1
+        self.cut(place)
         self.branch.append(message)
         self._add(message, None)
+        return True
 
-    def begin_answer(self, message: StoredMessage) -> None:
+    def begin_answer(self, message: StoredMessage) -> bool:
+        """Put an empty answer at the end; ``False`` where its question does not stand there."""
+        if not self.branch or self.branch[-1].id != message.parent_id:
+            return False
         self.branch.append(message)
         self._view.begin_answer(message.id, message.author)
+        return True
 
     def finish_answer(self, message: StoredMessage) -> None:
         """The last message, the answer being written, has become this."""

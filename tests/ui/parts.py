@@ -35,6 +35,7 @@ class Page:
         self.places: list[tuple[int, int]] = []
         self.context_start: str | None = None
         self.busy = False
+        self.ends_shown = 0
         self.welcomed: list[bool] = []
 
     def clear(self) -> None:
@@ -93,6 +94,9 @@ class Page:
 
     def set_busy(self, busy: bool) -> None:
         self.busy = busy
+
+    def go_to_end(self) -> None:
+        self.ends_shown += 1
 
     def texts(self) -> list[str]:
         return [text for _, text in self.lines]

@@ -1,4 +1,4 @@
-"""What stands between the messages: notices, the line where the context begins, and the page of an empty chat."""
+"""What stands between the messages: the line where the context begins, and the page of an empty chat."""
 
 from __future__ import annotations
 
@@ -60,22 +60,6 @@ class Card(QFrame):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(_colour(self._role))
             painter.drawRoundedRect(1, 12, 3, self.height() - 24, 1.5, 1.5)
-
-
-class Notice(QWidget):
-    """Says what happened, what it means and what to do; never wider than the text."""
-
-    def __init__(self, kind: str, text: str, actions: list[tuple[str, str]]) -> None:
-        super().__init__()
-        self.kind = kind
-        self.card = Card(text, actions, role=kind)
-        self.card.setParent(self)
-        self.setAccessibleName(text)
-
-    def fit(self, widths: Widths) -> int:
-        height = self.card.fit(widths)
-        self.card.setGeometry(0, 0, widths.prose, height)
-        return height
 
 
 class ContextLine(QWidget):

@@ -10,11 +10,10 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from app.engine.protocol import Piece
-from app.ui import notices
 from app.ui import theme as themes
 from app.ui.chat import highlight
 from app.ui.chat.column import Column, Entry
-from app.ui.chat.extras import ContextLine, Notice, Welcome
+from app.ui.chat.extras import ContextLine, Welcome
 from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
 from app.ui.icons import set_icon
 
@@ -33,7 +32,6 @@ class Transcript(QWidget):
     edit_requested = Signal(str, str)
     version_requested = Signal(str, int)
     link_activated = Signal(QUrl)
-    notice_action_triggered = Signal(str)
     example_chosen = Signal(str)
     open_models_requested = Signal()
     proposal_accepted = Signal()
@@ -121,6 +119,10 @@ class Transcript(QWidget):
                 self.column.add(Entry(_CONTEXT, lambda _entry: ContextLine(), 30), index)
                 return
 
+    def go_to_end(self) -> None:
+        """Show the newest message and follow what is written."""
+        self.column.go_to_end()
+
     # -- the answer that is being written
 
     def begin_answer(self, message_id: str, heading: str) -> None:
@@ -158,21 +160,7 @@ class Transcript(QWidget):
             self._answer.widget.finish(footer, note, version, versions, details)
         self._answer = None
 
-    # -- notices and the empty chat
-
-    def add_notice(self, kind: notices.Kind, text: str, actions: list[tuple[str, str]]) -> None:
-        """Say what happened. ``actions``: a button for each (id, label)."""
-
-        def build(_entry: Entry) -> QWidget:
-            notice = Notice(kind, text, actions)
-            notice.card.action_triggered.connect(self.notice_action_triggered)
-            return notice
-
-        self.column.add(Entry(_NOTICE, build, _FRAME_HEIGHT))
-
-    def remove_notices(self) -> None:
-        """Take all notices away."""
-        self.column.remove([entry for entry in self.column.entries if entry.key == _NOTICE])
+    # -- the empty chat
 
     def show_welcome(self, guide: bool) -> None:
         """The page of an empty chat. ``guide``: say that the model is the bundled guide."""
@@ -261,6 +249,5 @@ class Transcript(QWidget):
         self._place_button()
 
 
-_NOTICE = "\0notice"
 _WELCOME = "\0welcome"
 _CONTEXT = "\0context"
