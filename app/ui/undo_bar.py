@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.ui import icons, theme
 from app.ui.chat.column import prose_margin
-from app.ui.widgets import label
+from app.ui.widgets import ElidedLabel, plain_tooltip
 
 
 class UndoBar(QWidget):
@@ -18,8 +18,7 @@ class UndoBar(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._label = label()
-        self._label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._label = ElidedLabel()
         undo = QPushButton("Undo")
         undo.setAccessibleName("Undo the deletion")
         icons.set_icon(undo, "undo")
@@ -39,6 +38,7 @@ class UndoBar(QWidget):
     def offer(self, text: str) -> None:
         """Say what happened and that it can be undone."""
         self._label.setText(text)
+        self._label.setToolTip(plain_tooltip(text))
         self.show()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
