@@ -128,6 +128,7 @@ class Commands(QObject):
             "compare_prompts": self.prompts_comparison_requested.emit,
             "measure_plain": self.measurement_requested.emit,
             "show_shortcuts": self._show_shortcuts,
+            "show_figures": self._show_figures,
             "open_logs": open_log_folder,
             "show_about": self._show_about,
         }
@@ -171,6 +172,11 @@ class Commands(QObject):
         from app.ui.help import ShortcutsDialog
 
         open_dialog(ShortcutsDialog(self._window.menus.shortcuts(), self._window))
+
+    def _show_figures(self) -> None:
+        from app.ui.help import FiguresDialog
+
+        open_dialog(FiguresDialog(self._window))
 
     def _show_about(self) -> None:
         from app.ui.help import AboutDialog
