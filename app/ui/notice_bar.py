@@ -39,6 +39,8 @@ class NoticeBar(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        # Whenever there is more or less to see, the newest is what one sees.
+        self.verticalScrollBar().rangeChanged.connect(lambda _least, most: self.verticalScrollBar().setValue(most))
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.hide()
@@ -53,13 +55,9 @@ class NoticeBar(QScrollArea):
         for subject, notice in notices.items():
             if subject not in self.cards:
                 self._add(subject, notice)
-        is_new = bool(notices.keys() - self._notices.keys())
         self._notices = dict(notices)
         self.setVisible(bool(notices))
         self.fit()
-        if is_new:
-            bar = self.verticalScrollBar()
-            bar.setValue(bar.maximum())
 
     def texts(self) -> list[str]:
         """What the notices say, from top to bottom."""
@@ -75,7 +73,6 @@ class NoticeBar(QScrollArea):
     def fit(self) -> None:
         """Take the room there is: as wide as the messages, as high as the notices, up to a share of it."""
         side = prose_margin(self.font(), self.width())
-        self._column.setContentsMargins(side, theme.SPACING, side, theme.SPACING)
         prose = prose_width(self.font(), self.width())
         heights = [card.fit(Widths(prose, prose)) for card in self.cards.values()]
         for card, height in zip(self.cards.values(), heights, strict=True):
@@ -83,6 +80,9 @@ class NoticeBar(QScrollArea):
         wanted = sum(heights) + theme.SPACING * (len(heights) + 1)
         parent = self.parentWidget()
         room = round(parent.height() * _MOST_OF_THE_ROOM) if parent is not None else wanted
+        # A scroll bar takes its room from the margin, so that the cards stay in line.
+        right = side - (self.verticalScrollBar().sizeHint().width() if wanted > room else 0)
+        self._column.setContentsMargins(side, theme.SPACING, max(0, right), theme.SPACING)
         self.setFixedHeight(max(1, min(wanted, room)))
 
     # -- Qt

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.chats.model import StoredMessage
-from app.ui.answer import Answer, TranscriptView, context_start_of, pieces_of
+from app.ui.answer import Answer, Finished, TranscriptView, context_start_of, pieces_of
 from app.ui.footer import details_of, footer_of, note_of
 
 
@@ -95,10 +95,12 @@ class ChatPage:
                 message.id,
                 message.author,
                 message.text,
-                pieces_of(message),
-                footer_of(message),
-                note_of(message),
+                lambda: _finished(message),
                 message.version,
                 message.versions,
-                details_of(message),
             )
+
+
+def _finished(message: StoredMessage) -> Finished:
+    """Worked out only for what is shown: the tokens of a long chat are many."""
+    return Finished(pieces_of(message), footer_of(message), note_of(message), details_of(message))

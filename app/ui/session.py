@@ -423,7 +423,8 @@ class ChatSession(QObject):
 
     def _waits(self, chat_id: str | None) -> bool:
         """Whether a message of this chat is being stored or waits for the engine."""
-        return any(one.chat_id == chat_id for one in (*self._storing, *self._pending))
+        chats = {one.chat_id for one in self._storing} | {one.chat_id for one in self._pending}
+        return chat_id in chats
 
     def _is_written(self) -> bool:
         """Whether the answer being written stands on the page."""

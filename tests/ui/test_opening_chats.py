@@ -7,7 +7,7 @@ import random
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 
 import pytest
@@ -20,13 +20,14 @@ from app import paths
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.settings import SettingsFile
+from app.ui import notices
 from app.ui.controller import Controller
 from app.ui.engine_client import EngineState
 from app.ui.local_engine import LocalEngine, Timings
 from app.ui.main_window import MainWindow
 
 WAIT_MS = 20_000
-SEQUENCES = 150
+SEQUENCES = int(os.environ.get("SLIPSTREAM_SEQUENCES") or 60)
 WORD = re.compile(r"w\d+w")
 
 
@@ -87,7 +88,10 @@ class Slow:
         return self.worker.submit(read).result(WAIT_MS / 1000)
 
     def unsent(self, chat_id: str | None) -> str:
-        return self.worker.submit(lambda store: store.unsent(chat_id)).result(WAIT_MS / 1000)
+        return self.all_unsent([chat_id])[0]
+
+    def all_unsent(self, chat_ids: Sequence[str | None]) -> list[str]:
+        return self.worker.submit(lambda store: [store.unsent(one) for one in chat_ids]).result(WAIT_MS / 1000)
 
     # ------------------------------------------------------------ the user
 
@@ -290,6 +294,36 @@ def test_a_message_that_cannot_be_stored_comes_back_with_what_was_typed_since(
     slow.worker.submit(lambda store: store._connection.execute("PRAGMA query_only = OFF").fetchall())
 
 
+def test_notices_stay_whatever_happens_to_the_messages(slow: Slow, two_chats: tuple[str, str]) -> None:
+    one, _two = two_chats
+    slow.controller.board.show("engine", notices.load_failed("It is true."))
+    bar = slow.window.notice_bar
+    for change in (
+        slow.session.regenerate,
+        lambda: slow.session.edit(slow.session.branch()[0].id, "other words"),
+        lambda: slow.click(one),
+        lambda: slow.click(None),
+        lambda: slow.send("a message"),
+    ):
+        change()
+        slow.settle()
+        assert bar.texts() == ["It is true."]
+        assert bar.isVisible()
+    slow.controller.board.remove("engine")
+    assert bar.isHidden()
+
+
+def test_sending_shows_the_end(slow: Slow, two_chats: tuple[str, str]) -> None:
+    slow.session.edit(slow.session.branch()[0].id, "long\n" * 200)
+    slow.settle()
+    column = slow.window.transcript.column
+    column.verticalScrollBar().setValue(0)
+    assert column.verticalScrollBar().value() < column.verticalScrollBar().maximum()
+    slow.send("and now?")
+    slow.settle()
+    assert column.verticalScrollBar().value() == column.verticalScrollBar().maximum()
+
+
 class Expected:
     """Where each word should be, by what the user did."""
 
@@ -370,12 +404,14 @@ def test_in_whatever_order_no_message_is_lost_doubled_or_in_another_chat(slow: S
     user = User(slow, random.Random(seed))
     expected = user.expected
     for _ in range(SEQUENCES):
-        done = [user.act() for _ in range(user.dice.randint(3, 9))]
+        done = [user.act() for _ in range(user.dice.randint(3, 12))]
         slow.settle()
         assert slow.stored() == expected.sent, done
         assert slow.session.chat_id() == expected.current, done
         shown = [message.text for message in slow.session.branch() if message.role == "user"]
         assert set(shown) <= set(expected.sent.get(expected.current or "", [])), done
-        for chat_id, words in expected.unsent.items():
-            text = slow.composer.text() if chat_id == expected.current else slow.unsent(chat_id)
+        for (chat_id, words), stored in zip(
+            expected.unsent.items(), slow.all_unsent(list(expected.unsent)), strict=True
+        ):
+            text = slow.composer.text() if chat_id == expected.current else stored
             assert sorted(WORD.findall(text)) == sorted(words), done

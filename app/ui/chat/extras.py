@@ -79,6 +79,9 @@ class ContextLine(QWidget):
         self._label.setGeometry((widths.prose - width) // 2, 4, width, height)
         return height + 8
 
+    def is_in_use(self) -> bool:
+        return False
+
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
         middle = self.height() // 2
@@ -141,6 +144,9 @@ class Welcome(QWidget):
         if self.card is not None:
             self.card.fit(widths)
         return max(_height(self, widths.prose), room)
+
+    def is_in_use(self) -> bool:
+        return False
 
     @Slot(str)
     def _on_action(self, action: str) -> None:
