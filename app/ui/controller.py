@@ -96,7 +96,8 @@ class Controller(QObject):
         self.compare.close()
         self.models.close()
         self.session.shutdown()
-        self._settings.values.last_chat_id = self.session.chat_id()
+        # None before the chats are open, too: then the last one is still the last one.
+        self._settings.values.last_chat_id = self.session.chat_id() or self._settings.values.last_chat_id
         self._window.store(self._settings.values)
         self._save_timer.stop()
         self._save_settings()

@@ -265,8 +265,10 @@ def test_text_typed_into_a_chat_that_never_opened_is_kept_by_the_end_of_the_app(
 
 def test_text_typed_before_the_chats_are_open_is_kept_by_the_end_of_the_app(qtbot: QtBot) -> None:
     slow = Slow(qtbot)
+    slow.settings.values.last_chat_id = "the last one"
     slow.type("quick")
     slow.close()
+    assert slow.settings.values.last_chat_id == "the last one"
     with ChatStore(paths.chat_file()) as store:
         assert store.unsent(None) == "quick"
 

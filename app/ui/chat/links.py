@@ -40,7 +40,7 @@ def safe_url(url: QUrl) -> QUrl:
     for name, value in QUrlQuery(url).queryItems(_ENCODED):
         if name.lower() in _MAIL_HEADERS:
             query.addQueryItem(name.lower(), value)
-    safe = url.adjusted(QUrl.UrlFormattingOption.RemoveFragment)
+    safe = QUrl(url.toString(_ENCODED).partition("#")[0])
     safe.setQuery(query)
     return safe
 
