@@ -24,6 +24,7 @@ from app.commands import bench, compare, inspect, models, self_draft, selftest
 from app.commands.options import add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
 from app.engine.protocol import GenerationFinished, GenerationStarted, Message, PairLoaded, Round
+from app.engine.statistics import exported_acceptance_by_position
 from app.errors import Cancelled, KnownError
 from app.models.text import visible, visible_json
 
@@ -143,6 +144,7 @@ def _result(
             "verify_passes": draft.verify_passes,
             "mean_acceptance_length": draft.mean_acceptance_length,
             "accepted_per_position": draft.accepted_per_position,
+            "acceptance_by_position": exported_acceptance_by_position(draft),
             "drafters": msgspec.to_builtins(draft.drafters),
         },
     }

@@ -61,6 +61,7 @@ def test_generate_json(pair: Pair) -> None:
         "verify_passes",
         "mean_acceptance_length",
         "accepted_per_position",
+        "acceptance_by_position",
         "drafters",
     }
     plain = slipstream("generate", "--target", pair[0], "--no-draft", *options, typed="Hello\n")

@@ -35,6 +35,11 @@ _MESSAGE = """
 FinalStatus = Literal["complete", "stopped", "interrupted", "failed"]
 
 
+def new_id() -> str:
+    """An id that no chat has yet."""
+    return uuid.uuid4().hex
+
+
 class ChatStore:
     """The chats. Every method that changes something has written it to the disk when it returns.
 
@@ -96,9 +101,9 @@ class ChatStore:
     def chat(self, chat_id: str) -> Chat:
         return Chat(*self._row(f"SELECT {_CHAT} FROM chats WHERE id = ?", chat_id))
 
-    def create_chat(self, title: str = "") -> Chat:
-        """A new, empty chat. Without a title it takes its first message's."""
-        chat_id, now = uuid.uuid4().hex, self._clock()
+    def create_chat(self, title: str = "", chat_id: str | None = None) -> Chat:
+        """A new, empty chat. Without a title it takes its first message's; without an id (see `new_id`) it gets one."""
+        chat_id, now = chat_id or new_id(), self._clock()
         with self._writing() as connection:
             connection.execute(
                 "INSERT INTO chats (id, title, created_at, updated_at) VALUES (?, ?, ?, ?)",

@@ -357,6 +357,8 @@ class DraftFigures(_Struct, frozen=True, kw_only=True):
     verify_passes: int = 0
     mean_acceptance_length: float | None = None
     accepted_per_position: list[int] = []
+    tested_per_position: list[int] = []
+    """Drafts that had a token at position 1, 2, … tested; empty where that was not counted."""
     drafters: list[DrafterFigures] = []
     """One entry for each drafter that proposed anything."""
 

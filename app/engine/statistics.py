@@ -5,7 +5,8 @@
 | drafted, tested, ignored | tokens proposed; given to a verify pass; proposed but never tested |
 | acceptance rate | accepted ÷ tested |
 | mean acceptance length | 1 + accepted ÷ verify passes |
-| acceptance by position i | verify passes that accepted position i ÷ all verify passes |
+| acceptance by position i, shown | of the drafts that long, the share whose first i tokens were all accepted |
+| acceptance by position i, exported | verify passes that accepted position i ÷ all verify passes (vLLM's) |
 | decode speed | tokens after the first ÷ time from the first to the last |
 | time to first token | from the arrival of the request to the first token, prompt processing included |
 
@@ -17,7 +18,7 @@ the kind it began in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -32,6 +33,17 @@ def acceptance_rate(accepted: int, tested: int) -> float | None:
 def mean_acceptance_length(accepted: int, verify_passes: int) -> float | None:
     """``None`` where there was no pass."""
     return 1 + accepted / verify_passes if verify_passes else None
+
+
+def acceptance_by_position(accepted: Sequence[int], tested: Sequence[int]) -> list[float]:
+    """The shown one. The acceptance rate is their mean, each weighted with its drafts, so it lies between them."""
+    return [kept / drafts for kept, drafts in zip(accepted, tested, strict=False) if drafts > 0]
+
+
+def exported_acceptance_by_position(figures: DraftFigures) -> list[float]:
+    """The exported one; empty where there was no pass."""
+    passes = figures.verify_passes
+    return [accepted / passes for accepted in figures.accepted_per_position] if passes else []
 
 
 def kind_speed(figures: KindFigures) -> float | None:
@@ -115,6 +127,7 @@ class Statistics:
     accepted: int = 0
     verify_passes: int = 0
     accepted_per_position: list[int] = field(default_factory=list)
+    tested_per_position: list[int] = field(default_factory=list)
     drafters: dict[DrafterName, DrafterCounts] = field(default_factory=dict)
     kinds: dict[TextKind, KindCounts] = field(default_factory=dict)
     draft_seconds: float = 0.0
@@ -138,6 +151,9 @@ class Statistics:
             self.drafters.setdefault(round_.drafter, DrafterCounts()).add(round_)
         missing = round_.tested - len(self.accepted_per_position)
         self.accepted_per_position.extend([0] * missing)
+        self.tested_per_position.extend([0] * missing)
+        for position in range(round_.tested):
+            self.tested_per_position[position] += 1
         for position in range(round_.accepted):
             self.accepted_per_position[position] += 1
         if not round_.tokens:
@@ -178,6 +194,7 @@ class Statistics:
             verify_passes=self.verify_passes,
             mean_acceptance_length=mean_acceptance_length(self.accepted, self.verify_passes),
             accepted_per_position=list(self.accepted_per_position),
+            tested_per_position=list(self.tested_per_position),
             drafters=[counts.figures(name) for name, counts in self.drafters.items()],
         )
 

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, get_args
 
 import msgspec
 
 from app.chats.model import StoredMessage
-from app.chats.provenance import pack, unpack
+from app.chats.provenance import Entry, pack, unpack
 from app.chats.store import FinalStatus
 from app.engine.protocol import DrafterName, Figures, Piece
 from app.ui.conversation import Conversation
 
 _DRAFTERS: dict[str, DrafterName] = {name: name for name in get_args(DrafterName)}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a finished answer shows besides its text."""
+
+    pieces: list[Piece]
+    """Its tokens, where they are known."""
+    footer: str
+    note: str | None = None
+    """What is particular about it, such as that it was cut off."""
+    details: str = ""
+    """Lines for the tool tip of the footer."""
 
 
 class TranscriptView(Protocol):
@@ -28,12 +41,9 @@ class TranscriptView(Protocol):
         message_id: str,
         heading: str,
         text: str,
-        pieces: list[Piece],
-        footer: str,
-        note: str | None,
-        version: int,
-        versions: int,
-        details: str = "",
+        finished: Callable[[], Finished],
+        version: int = 1,
+        versions: int = 1,
     ) -> None: ...
     def begin_answer(self, message_id: str, heading: str) -> None: ...
     def append_pieces(self, pieces: list[Piece]) -> None: ...
@@ -42,6 +52,21 @@ class TranscriptView(Protocol):
     def remove_from(self, message_id: str) -> None: ...
     def mark_context_start(self, message_id: str | None) -> None: ...
     def set_busy(self, busy: bool) -> None: ...
+    def go_to_end(self) -> None: ...
+
+
+@dataclass(eq=False)
+class Question:
+    """A message on its way to the store."""
+
+    chat_id: str
+    text: str
+    whole: bool = True
+    """Whether it was all of the unsent text of its chat."""
+    is_first: bool = False
+    """Whether its chat comes into being with it."""
+    withdrawn: bool = False
+    """Stopped before it was stored: it gets no answer."""
 
 
 @dataclass
@@ -68,9 +93,15 @@ class Answer:
     first_token_s: float | None = None
     context_start: str | None = None
     prompt_progress: tuple[int, int] | None = None
+    _packed: list[Entry] = field(default_factory=list)
 
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces)
+
+    def packed(self) -> list[Entry]:
+        """The provenance so far. Only what came since the last call is packed: this is called about once a second."""
+        self._packed += pack(self.pieces[len(self._packed) :])
+        return list(self._packed)
 
     def ended(
         self, status: FinalStatus, reason: str | None, figures: Figures | None, extra: Mapping[str, str]
@@ -84,7 +115,7 @@ class Answer:
         return replace(
             self.message,
             text=self.text(),
-            provenance=pack(self.pieces),
+            provenance=self.packed(),
             status=status,
             finish_reason=reason,
             seed=self.seed,

@@ -27,6 +27,7 @@ class ChatBook(QObject):
     Signals:
         chats_listed: The chats that match the search, newest first.
         chat_deleted: Id and title; it can be brought back until `undo_ended`.
+        deletion_failed: Id of a chat that could not be deleted.
         chat_restored: Id of a chat that was brought back.
         undo_ended: The chat deleted last was brought back or can no longer be.
         deleted_for_good: A deleted chat can no longer be brought back.
@@ -35,6 +36,7 @@ class ChatBook(QObject):
 
     chats_listed = Signal(list)
     chat_deleted = Signal(str, str)
+    deletion_failed = Signal(str)
     chat_restored = Signal(str)
     undo_ended = Signal()
     deleted_for_good = Signal()
@@ -79,7 +81,12 @@ class ChatBook(QObject):
             self.chat_deleted.emit(chat_id, title)
             self.refresh()
 
-        self._ask(lambda store: store.delete_chat(chat_id), deleted)
+        def failed(error: KnownError) -> None:
+            self.deletion_failed.emit(chat_id)
+            self._on_failed(error)
+            self.refresh()
+
+        self._access.ask(lambda store: store.delete_chat(chat_id), deleted, failed)
 
     @Slot()
     def undo_delete(self) -> None:

@@ -8,12 +8,14 @@ from datetime import date, datetime, timedelta
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QIcon, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import (
+    QAbstractItemDelegate,
     QAbstractItemView,
     QFrame,
     QLineEdit,
     QListWidget,
     QListWidgetItem,
     QMenu,
+    QMessageBox,
     QPushButton,
     QStyledItemDelegate,
     QStyleOptionViewItem,
@@ -82,6 +84,9 @@ class ChatList(QFrame):
         theme.set_role(self, "side")
         self.setAccessibleName("Chats")
         self._current: str | None = None
+        self._chats: list[Chat] = []
+        self._today: date | None = None
+        self._hidden: set[str] = set()
         self._filling = False
         self._new = QPushButton(UNTITLED)
         self._new.setAccessibleName("New chat")
@@ -113,29 +118,27 @@ class ChatList(QFrame):
     # ------------------------------------------------------------ what is shown
 
     def set_chats(self, chats: Sequence[Chat], today: date | None = None) -> None:
-        """Show these, newest first."""
-        if self._list.state() is QAbstractItemView.State.EditingState:
-            return  # a title is being typed; the list is brought up to date when that is done
+        """Show these, newest first. While a title is being typed the list stays as it is, and is brought up to date
+        when that is done."""
+        self._chats, self._today = list(chats), today
+        if self._is_renaming():
+            return
         self._filling = True
         position = self._list.verticalScrollBar().value()
-        self._list.clear()
-        group = ""
-        for chat in chats:
-            if (its_group := group_of(chat.updated_at, today or date.today())) != group:
-                group = its_group
-                self._add_heading(group)
-            self._add_chat(chat)
+        self._fill(self._rows())
         self._dress_headings()
         self._list.verticalScrollBar().setValue(position)
         self._filling = False
         self._nothing.setText("No chat has these words." if self.search() else "Chats appear here.")
-        self._nothing.setVisible(not chats)
-        self._list.setVisible(bool(chats))
+        self._nothing.setVisible(not self._list.count())
+        self._list.setVisible(bool(self._list.count()))
         self.set_current(self._current)
 
     def set_current(self, chat_id: str | None) -> None:
         """Mark the chat that is shown; ``None`` for one that is not in the list yet."""
         self._current = chat_id
+        if self._is_renaming():
+            return  # it would end the renaming
         self._filling = True
         item = self._item(chat_id)
         if item is None:
@@ -145,6 +148,18 @@ class ChatList(QFrame):
             self._list.setCurrentItem(item)
         self._filling = False
 
+    def hide_chat(self, chat_id: str) -> None:
+        """Leave out a chat that is being deleted, until `show_chat`."""
+        self._hidden.add(chat_id)
+        editor, item = self._list.findChild(QLineEdit), self._list.currentItem()
+        if self._is_renaming() and editor is not None and item is not None and item.data(_ID) == chat_id:
+            self._list.closeEditor(editor, QAbstractItemDelegate.EndEditHint.RevertModelCache)
+        self.set_chats(self._chats, self._today)
+
+    def show_chat(self, chat_id: str) -> None:
+        """The list may have this chat again: it was deleted, so that the store leaves it out, or could not be."""
+        self._hidden.discard(chat_id)
+
     def search(self) -> str:
         return self._search.text().strip()
 
@@ -153,7 +168,7 @@ class ChatList(QFrame):
         self._search.selectAll()
 
     def rename_current(self) -> None:
-        """Let the user type a title for the chat that is shown."""
+        """Let the user type a title for the current chat."""
         self._rename(self._current)
 
     def titles(self) -> list[str]:
@@ -165,7 +180,9 @@ class ChatList(QFrame):
     def _make_list(self) -> _List:
         made = _List()
         made.setAccessibleName("Chats, newest first")
-        made.setItemDelegate(_TitleDelegate(made))
+        delegate = _TitleDelegate(made)
+        delegate.closeEditor.connect(self._on_editor_closed)
+        made.setItemDelegate(delegate)
         made.setFrameShape(QFrame.Shape.NoFrame)
         made.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         made.setTextElideMode(Qt.TextElideMode.ElideRight)
@@ -177,14 +194,41 @@ class ChatList(QFrame):
         made.delete_pressed.connect(self._on_delete_pressed)
         return made
 
-    def _add_heading(self, text: str) -> None:
+    def _rows(self) -> list[tuple[str, str]]:
+        """What the list has to show: the id of a chat, empty for a heading, and the text."""
+        rows: list[tuple[str, str]] = []
+        group, today = "", self._today or date.today()
+        for chat in self._chats:
+            if chat.id in self._hidden:
+                continue
+            if (its_group := group_of(chat.updated_at, today)) != group:
+                group = its_group
+                rows.append(("", group))
+            rows.append((chat.id, visible(chat.title) or UNTITLED))
+        return rows
+
+    def _fill(self, rows: list[tuple[str, str]]) -> None:
+        """Replace only the rows that differ, which are few also in a long list."""
+        items = (self._list.item(row) for row in range(self._list.count()))
+        shown = [(str(item.data(_ID) or ""), item.text()) for item in items]
+        first, shortest = 0, min(len(rows), len(shown))
+        while first < shortest and rows[first] == shown[first]:
+            first += 1
+        last = 0
+        while last < shortest - first and rows[-1 - last] == shown[-1 - last]:
+            last += 1
+        for row in range(len(shown) - last - 1, first - 1, -1):
+            self._list.takeItem(row)
+        for place, (chat_id, text) in enumerate(rows[first : len(rows) - last], first):
+            self._list.insertItem(place, self._chat_item(chat_id, text) if chat_id else self._heading(text))
+
+    def _heading(self, text: str) -> QListWidgetItem:
         item = QListWidgetItem(text)
         item.setFlags(Qt.ItemFlag.NoItemFlags)
         item.setData(Qt.ItemDataRole.AccessibleTextRole, text)
-        font = theme.scaled(self.font(), 0.9)
-        item.setFont(font)
+        item.setFont(theme.scaled(self.font(), 0.9))
         item.setTextAlignment(Qt.AlignmentFlag.AlignBottom | Qt.AlignmentFlag.AlignLeft)
-        self._list.addItem(item)
+        return item
 
     def _dress_headings(self) -> None:
         for row in range(self._list.count()):
@@ -192,12 +236,20 @@ class ChatList(QFrame):
             if not item.data(_ID):
                 item.setForeground(theme.current().quiet)
 
-    def _add_chat(self, chat: Chat) -> None:
-        item = QListWidgetItem(visible(chat.title) or UNTITLED)
-        item.setData(_ID, chat.id)
-        item.setToolTip(plain_tooltip(chat.title))
+    def _chat_item(self, chat_id: str, title: str) -> QListWidgetItem:
+        item = QListWidgetItem(title)
+        item.setData(_ID, chat_id)
+        item.setToolTip(plain_tooltip(title))
         item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEditable)
-        self._list.addItem(item)
+        return item
+
+    def _is_renaming(self) -> bool:
+        return self._list.state() is QAbstractItemView.State.EditingState
+
+    @Slot()
+    def _on_editor_closed(self) -> None:
+        # Later: the list still counts as being edited.
+        QTimer.singleShot(0, self, lambda: self.set_chats(self._chats, self._today))
 
     def _rename(self, chat_id: str | None) -> None:
         item = self._item(chat_id)
@@ -221,7 +273,7 @@ class ChatList(QFrame):
 
     @Slot(QListWidgetItem, QListWidgetItem)
     def _on_current_changed(self, item: QListWidgetItem | None, _before: QListWidgetItem | None) -> None:
-        if not self._filling and item is not None and item.data(_ID):
+        if not self._filling and item is not None and item.data(_ID) and item.data(_ID) not in self._hidden:
             self._current = item.data(_ID)
             self.chat_chosen.emit(self._current)
 
@@ -232,8 +284,20 @@ class ChatList(QFrame):
 
     @Slot()
     def _on_delete_pressed(self) -> None:
-        if self._current is not None and self._item(self._current) is not None:
-            self.chat_deletion_requested.emit(self._current)
+        """Ask first: whoever presses this key may think to be in a text field."""
+        chat_id, item = self._current, self._item(self._current)
+        if chat_id is None or item is None:
+            return
+        box = QMessageBox(self)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        box.setIcon(QMessageBox.Icon.NoIcon)
+        box.setWindowTitle("Delete chat")
+        box.setText(f"Delete “{item.text()}”?")
+        delete = box.addButton("Delete", QMessageBox.ButtonRole.AcceptRole)
+        box.setDefaultButton(box.addButton("Cancel", QMessageBox.ButtonRole.RejectRole))
+        box.buttonClicked.connect(lambda button: self.chat_deletion_requested.emit(chat_id) if button is delete else 0)
+        box.open()
 
     @Slot(QPoint)
     def _on_menu_requested(self, position: QPoint) -> None:

@@ -10,7 +10,6 @@ from PySide6.QtGui import QDesktopServices, QGuiApplication
 from PySide6.QtWidgets import QApplication, QDialog
 
 from app import paths
-from app.ui import notices
 from app.ui.chat_book import ChatBook
 from app.ui.engine_client import Engine, EngineState
 from app.ui.main_window import MainWindow
@@ -65,10 +64,9 @@ class Commands(QObject):
         """Carry out the menu entry of this name."""
         self._entries[name]()
 
-    @Slot(str)
-    def on_notice(self, name: str) -> None:
-        """Carry out the button of a notice."""
-        action, subject = notices.parse(name)
+    @Slot(Action, str)
+    def on_notice(self, action: Action, subject: str) -> None:
+        """Carry out the button of the notice about this subject."""
         if action in (Action.WAIT, Action.DISMISS):
             self._board.remove(subject)
         else:
@@ -82,8 +80,14 @@ class Commands(QObject):
 
     @Slot(str)
     def delete_chat(self, chat_id: str) -> None:
-        """Delete a chat, whichever is shown; it can be undone for a while."""
+        """Delete a chat, whichever is shown; it can be undone for a while.
+
+        It is left at once, so that nothing can be written to it while the store is at it.
+        """
         self._session.stop_chat(chat_id)
+        self._window.chat_list.hide_chat(chat_id)
+        if chat_id == self._session.chat_id():
+            self.new_chat()
         self._book.delete(chat_id)
 
     @Slot()
@@ -124,6 +128,7 @@ class Commands(QObject):
             "compare_prompts": self.prompts_comparison_requested.emit,
             "measure_plain": self.measurement_requested.emit,
             "show_shortcuts": self._show_shortcuts,
+            "show_figures": self._show_figures,
             "open_logs": open_log_folder,
             "show_about": self._show_about,
         }
@@ -167,6 +172,11 @@ class Commands(QObject):
         from app.ui.help import ShortcutsDialog
 
         open_dialog(ShortcutsDialog(self._window.menus.shortcuts(), self._window))
+
+    def _show_figures(self) -> None:
+        from app.ui.help import FiguresDialog
+
+        open_dialog(FiguresDialog(self._window))
 
     def _show_about(self) -> None:
         from app.ui.help import AboutDialog

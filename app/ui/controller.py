@@ -35,6 +35,7 @@ from app.ui.session import ChatSession
 from app.ui.settings_saver import SettingsSaver
 from app.ui.tasks import Results
 from app.ui.top_bar import state_text
+from app.ui.unsent import joined
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +62,6 @@ class Controller(QObject):
         self._saver = SettingsSaver(settings, self)
         self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME), self)
         self._progress = 0.0
-        self._has_shown_chat = False
         self._is_shut_down = False
         self.board = NoticeBoard(self)
         self.keeper = PairKeeper(engine, self.board, LoadingMarker(paths.data_dir() / "loading.json"), self)
@@ -101,7 +101,8 @@ class Controller(QObject):
         self.compare.close()
         self.models.close()
         self.session.shutdown()
-        self._settings.values.last_chat_id = self.session.chat_id()
+        # None before the chats are open, too: then the last one is still the last one.
+        self._settings.values.last_chat_id = self.session.chat_id() or self._settings.values.last_chat_id
         self._window.store(self._settings.values)
         self._save_timer.stop()
         self._saver.save()
@@ -143,6 +144,7 @@ class Controller(QObject):
         window.chat_list.search_changed.connect(book.search)
         window.undo_bar.undo_requested.connect(book.undo_delete)
         session.chats_changed.connect(book.refresh)
+        session.chat_chosen.connect(self._on_chat_chosen)
         session.chat_shown.connect(self._on_chat_shown)
         session.chat_created.connect(self._remember_chat)
         session.busy_changed.connect(self._on_busy_changed)
@@ -150,6 +152,7 @@ class Controller(QObject):
         session.send_failed.connect(self._on_send_failed)
         book.chats_listed.connect(self._on_chats_listed)
         book.chat_deleted.connect(self._on_chat_deleted)
+        book.deletion_failed.connect(window.chat_list.show_chat)
         book.chat_restored.connect(session.open_chat)
         book.undo_ended.connect(window.undo_bar.withdraw)
         book.deleted_for_good.connect(self._engine.forget)
@@ -169,7 +172,7 @@ class Controller(QObject):
         window.transcript.open_models_requested.connect(self.opening.show)
         window.transcript.guide_kept.connect(self._on_guide_kept)
         window.transcript.link_activated.connect(QDesktopServices.openUrl)
-        window.transcript.notice_action_triggered.connect(self.commands.on_notice)
+        window.notice_bar.action_triggered.connect(self.commands.on_notice)
         window.top_bar.pair_pressed.connect(self.opening.show)
         window.top_bar.cancel_load_requested.connect(self._engine.cancel)
         window.menus.triggered.connect(self.commands.on_menu)
@@ -301,9 +304,7 @@ class Controller(QObject):
 
     def _open_first(self, chat_id: str | None) -> None:
         """Unless a message was sent while the chats were being opened: then its chat is the one to see."""
-        if self.session.chat_id() is not None or self.session.is_busy():
-            self._has_shown_chat = True
-        else:
+        if self.session.chat_id() is None:
             self.session.open_chat(chat_id)
 
     def _on_chats_unavailable(self, error: KnownError) -> None:
@@ -316,21 +317,23 @@ class Controller(QObject):
         self.book.refresh()
 
     @Slot(object, str)
-    def _on_chat_shown(self, chat_id: str | None, unsent: str) -> None:
+    def _on_chat_chosen(self, chat_id: str | None, text: str) -> None:
+        """The composer belongs to this chat at once; its unsent text comes with its messages."""
         self._remember_chat(chat_id)
+        self._fill_composer(text)
+
+    @Slot(object, str)
+    def _on_chat_shown(self, _chat_id: str | None, unsent: str) -> None:
+        self._fill_composer(unsent)
+
+    def _fill_composer(self, text: str) -> None:
         composer = self._window.composer
-        if not self._has_shown_chat and composer.text():
-            # Typed while the chats were being opened.
-            unsent = f"{unsent}\n{composer.text()}" if unsent else composer.text()
-            self.session.keep_unsent(unsent)
-        self._has_shown_chat = True
-        if composer.text() != unsent:
-            composer.set_text(unsent)
+        if composer.text() != text:
+            composer.set_text(text)
 
     @Slot()
     def _on_composer_changed(self) -> None:
-        if self._has_shown_chat:
-            self.session.keep_unsent(self._window.composer.text())
+        self.session.keep_unsent(self._window.composer.text())
 
     @Slot(str)
     def _remember_chat(self, chat_id: str | None) -> None:
@@ -346,8 +349,8 @@ class Controller(QObject):
 
     @Slot(str)
     def _on_send_failed(self, text: str) -> None:
-        if not self._window.composer.text().strip():
-            self._window.composer.set_text(text)
+        composer = self._window.composer
+        composer.set_text(joined(text, composer.text()))
 
     @Slot(list)
     def _on_chats_listed(self, chats: list[Chat]) -> None:
@@ -356,17 +359,14 @@ class Controller(QObject):
     @Slot(str, str)
     def _on_chat_deleted(self, chat_id: str, title: str) -> None:
         self.compare.forget_chat(chat_id)
+        self._window.chat_list.show_chat(chat_id)
         self._window.undo_bar.offer(f"Deleted “{title or UNTITLED}”")
-        if chat_id == self.session.chat_id():
-            self.commands.new_chat()
 
     # ------------------------------------------------------------ notices, settings, dialogs
 
     @Slot(object)
     def _on_notices_changed(self, shown: dict[str, Notice]) -> None:
-        self._window.transcript.remove_notices()
-        for subject, notice in shown.items():
-            self._window.transcript.add_notice(notice.kind, notice.text, notice.buttons(subject))
+        self._window.notice_bar.set_notices(shown)
 
     def _apply_settings(self) -> None:
         """Bring panel, transcript and session to what the settings say."""

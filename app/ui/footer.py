@@ -15,6 +15,7 @@ HELP = (
     "the first token. Kept is the acceptance rate: accepted ÷ tested guesses. Tokens a pass is the mean acceptance "
     "length: 1 + accepted ÷ verify passes. And why the answer ended."
 )
+_LONGEST_STOP = 20
 _ENDS = {
     "end": "stopped at the end of the answer",
     "stop_string": "stopped at a stop string",
@@ -90,7 +91,7 @@ def _end(message: StoredMessage) -> str:
         return ""
     stop = message.figures.get("stop_string")
     if message.finish_reason == "stop_string" and isinstance(stop, str):
-        return f"stopped at “{stop[:20]}”"
+        return f"stopped at “{stop if len(stop) <= _LONGEST_STOP else stop[: _LONGEST_STOP - 1] + '…'}”"
     return _ENDS.get(message.finish_reason or "", "")
 
 

@@ -1,4 +1,4 @@
-"""Help → About Slipstream and Help → Keyboard shortcuts."""
+"""Help → About Slipstream, Help → Keyboard shortcuts and Help → What the figures mean."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 
 from app import __version__, paths
 from app.ui import icons
+from app.ui.speed.wording import HELP
 from app.ui.theme import SPACING
 from app.ui.widgets import label
 
@@ -193,3 +194,37 @@ def _closing_buttons(dialog: QDialog) -> QDialogButtonBox:
     close.setDefault(True)
     box.rejected.connect(dialog.reject)
     return box
+
+
+class FiguresDialog(QDialog):
+    """The definitions that are else in tool tips, for the keyboard and for screen readers."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("What the figures mean")
+        self.text = QPlainTextEdit("\n\n".join(f"{title}\n{HELP[name]}" for name, title in _FIGURES))
+        self.text.setReadOnly(True)
+        self.text.setAccessibleName("What the figures mean")
+        self.text.setTabChangesFocus(True)
+        self.text.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        column = QVBoxLayout(self)
+        column.setContentsMargins(6 * SPACING, 6 * SPACING, 6 * SPACING, 5 * SPACING)
+        column.setSpacing(4 * SPACING)
+        column.addWidget(self.text)
+        column.addWidget(_closing_buttons(self))
+        self.resize(_WIDTH, _WIDTH)
+
+
+_FIGURES = (
+    ("speed", "Speed"),
+    ("kept", "Kept"),
+    ("speed-up", "Speed-up"),
+    ("positions", "Kept by position"),
+    ("round", "A round"),
+    ("curve", "Speed by draft length"),
+    ("kinds", "What drafting pays on"),
+    ("draft-length", "Draft length"),
+    ("drafter", "Who guesses"),
+)

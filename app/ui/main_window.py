@@ -17,6 +17,7 @@ from app.ui.chat_list import ChatList
 from app.ui.engine_client import EngineState
 from app.ui.menus import Menus
 from app.ui.naming import recent_title
+from app.ui.notice_bar import NoticeBar
 from app.ui.pair import GUIDE_NAME
 from app.ui.speed.panel import SpeedPanel
 from app.ui.top_bar import TopBar
@@ -37,7 +38,7 @@ class MainWindow(QMainWindow):
     """Lays out the parts and decides which panels have room.
 
     Attributes:
-        top_bar, chat_list, transcript, composer, speed_panel, undo_bar, menus: The parts.
+        top_bar, chat_list, transcript, composer, speed_panel, undo_bar, notice_bar, menus: The parts.
 
     Signals:
         panels_changed: The user showed or hid a panel.
@@ -60,6 +61,7 @@ class MainWindow(QMainWindow):
         self.composer = Composer()
         self.speed_panel = SpeedPanel()
         self.undo_bar = UndoBar()
+        self.notice_bar = NoticeBar()
         self.menus = Menus(self.menuBar(), self)
         self._wanted: dict[Panel, bool] = {"chats": settings.chats_visible, "speed": settings.speed_visible}
         self._latest: Panel = "chats"
@@ -130,6 +132,7 @@ class MainWindow(QMainWindow):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self.transcript, 1)
+        column.addWidget(self.notice_bar)
         column.addWidget(self.undo_bar)
         column.addWidget(self.composer)
         return centre
@@ -176,6 +179,7 @@ class MainWindow(QMainWindow):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit_panels()
+        self.notice_bar.fit()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)

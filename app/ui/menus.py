@@ -80,6 +80,7 @@ _MENUS: tuple[tuple[str, tuple[_Entry | str | None, ...]], ...] = (
         "&Help",
         (
             _Entry("show_shortcuts", "&Keyboard shortcuts"),
+            _Entry("show_figures", "What the &figures mean"),
             _Entry("open_logs", "Open &log folder"),
             _SEPARATOR,
             _Entry("show_about", "&About Slipstream", role=QAction.MenuRole.AboutRole),

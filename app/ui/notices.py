@@ -35,7 +35,7 @@ class Action(enum.StrEnum):
     DISMISS = "dismiss"
 
 
-_LABELS = {
+LABELS = {
     Action.RESTART: "Restart",
     Action.RESTART_PLAIN: "Restart without draft",
     Action.COPY_REPORT: "Copy report",
@@ -69,16 +69,6 @@ class Notice:
     def __post_init__(self) -> None:
         # It may name a file, or say what a file or a server said.
         object.__setattr__(self, "text", visible(self.text))
-
-    def buttons(self, subject: str) -> list[tuple[str, str]]:
-        """Pairs of name and label; `parse` reads the names."""
-        return [(f"{action.value}:{subject}", _LABELS[action]) for action in self.actions]
-
-
-def parse(name: str) -> tuple[Action, str]:
-    """The action and the subject of a button's name."""
-    action, _, subject = name.partition(":")
-    return Action(action), subject
 
 
 def engine_ended(ended: EngineExit, *, had_draft: bool, was_answering: bool) -> Notice:
@@ -237,10 +227,6 @@ class NoticeBoard(QObject):
             self._notices.pop(subject, None)
             self._notices[subject] = notice
             self.changed.emit(self.notices())
-
-    def show_again(self) -> None:
-        """Tell what is in force once more, for a page that was cleared."""
-        self.changed.emit(self.notices())
 
     def remove(self, *subjects: str) -> None:
         removed = [self._notices.pop(subject, None) for subject in subjects]

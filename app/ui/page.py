@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.chats.model import StoredMessage
-from app.ui.answer import Answer, TranscriptView, context_start_of, pieces_of
+from app.ui.answer import Answer, Finished, TranscriptView, context_start_of, pieces_of
 from app.ui.footer import details_of, footer_of, note_of
 
 
@@ -54,14 +54,26 @@ class ChatPage:
             self._view.remove_from(self.branch[place].id)
             del self.branch[place:]
 
-    def add_question(self, message: StoredMessage) -> None:
-        self.chat_id = message.chat_id
+    def add_question(self, message: StoredMessage) -> bool:
+        """Put a message behind its parent, in place of what stands there; ``False`` where the parent is not here."""
+        place = 0
+        if message.parent_id is not None:
+            parent = self.place(message.parent_id)
+            if parent is None:
+                return False
+            place = parent + 1
+        self.cut(place)
         self.branch.append(message)
         self._add(message, None)
+        return True
 
-    def begin_answer(self, message: StoredMessage) -> None:
+    def begin_answer(self, message: StoredMessage) -> bool:
+        """Put an empty answer at the end; ``False`` where its question does not stand there."""
+        if not self.branch or self.branch[-1].id != message.parent_id:
+            return False
         self.branch.append(message)
         self._view.begin_answer(message.id, message.author)
+        return True
 
     def finish_answer(self, message: StoredMessage) -> None:
         """The last message, the answer being written, has become this."""
@@ -83,10 +95,12 @@ class ChatPage:
                 message.id,
                 message.author,
                 message.text,
-                pieces_of(message),
-                footer_of(message),
-                note_of(message),
+                lambda: _finished(message),
                 message.version,
                 message.versions,
-                details_of(message),
             )
+
+
+def _finished(message: StoredMessage) -> Finished:
+    """Worked out only for what is shown: the tokens of a long chat are many."""
+    return Finished(pieces_of(message), footer_of(message), note_of(message), details_of(message))

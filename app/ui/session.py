@@ -14,20 +14,19 @@ from typing import TypeVar
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.model import StoredMessage
-from app.chats.store import ChatStore
+from app.chats.store import ChatStore, new_id
 from app.engine.protocol import Figures, Round
 from app.errors import KnownError
 from app.ui import notices
-from app.ui.answer import Answer, Pending, TranscriptView
+from app.ui.answer import Answer, Pending, Question, TranscriptView
 from app.ui.chat_access import ChatAccess
 from app.ui.conversation import AnswerSettings
 from app.ui.engine_client import Engine, EngineState
 from app.ui.notices import NoticeBoard
 from app.ui.page import ChatPage
 from app.ui.pair import PairKeeper
+from app.ui.unsent import UnsentText
 from app.ui.writer import AnswerWriter
-
-UNSENT_INTERVAL_MS = 500
 
 T = TypeVar("T")
 
@@ -50,18 +49,21 @@ class ChatSession(QObject):
         settings: How the next answer is written.
 
     Signals:
-        chat_shown: The id of the chat now shown (``None``: the one that does not exist yet) and its unsent text.
-        chat_created: The id the shown chat got with its first message.
+        chat_chosen: The id of the chat that commands are for from now on, ``None`` for the one that does not exist yet;
+            and what stands in the composer until its unsent text is here.
+        chat_shown: The same id when its messages are on the page, and what shall stand in the composer.
+        chat_created: The id the current chat got with its first message.
         chats_changed: The list of chats is out of date.
-        busy_changed: Whether the shown chat waits for, or is getting, an answer.
+        busy_changed: Whether the current chat waits for, or is getting, an answer.
         hint_changed: A sentence for the composer; empty for none.
-        send_failed: The text of a message that could not be stored.
+        send_failed: The text of a message of the current chat that could not be stored.
         generation_begun: An answer begins.
         rounds_received: Rounds of the answer being written, whichever chat it is in.
         generation_ended: Its `Figures`, or ``None`` if it came to none.
         engine_released: No answer is being written any more, and none waits.
     """
 
+    chat_chosen = Signal(object, str)
     chat_shown = Signal(object, str)
     chat_created = Signal(str)
     chats_changed = Signal()
@@ -91,16 +93,20 @@ class ChatSession(QObject):
         self._view = view
         self._page = ChatPage(view)
         self._writer = AnswerWriter(engine, access, board, self)
+        self._unsent = UnsentText(access, self._on_store_failed, self)
         self._pending: deque[Pending] = deque()
-        self._storing = 0
-        self._showing = 0
-        self._unsent: str | None = None
-        self._unstored_texts: dict[str | None, str] = {}
-        """What stood in the composer of a chat and could not be stored."""
+        self._storing: list[Question] = []
+        self._chat_id: str | None = None
+        self._has_chat = False
+        """Whether it was said which chat to show."""
+        self._is_opening = False
+        """Whether the page still shows another chat than the current one."""
+        self._openings = 0
+        self._reading = 0
+        """How many branches of the page's chat are being read."""
         self._was_busy = False
+        self._page_was_busy = False
         self._wanted_engine = False
-        self._unsent_timer = QTimer(self, interval=UNSENT_INTERVAL_MS, singleShot=True)
-        self._unsent_timer.timeout.connect(self.flush_unsent)
         self._connect()
 
     def _connect(self) -> None:
@@ -117,14 +123,16 @@ class ChatSession(QObject):
     # ------------------------------------------------------------ what is shown
 
     def chat_id(self) -> str | None:
-        return self._page.chat_id
+        """The chat that commands are for; its messages may still be on their way to the page."""
+        return self._chat_id
 
     def branch(self) -> list[StoredMessage]:
+        """What stands on the page."""
         return list(self._page.branch)
 
     def is_busy(self) -> bool:
-        """Whether the shown chat waits for, or is getting, an answer."""
-        return bool(self._storing) or self._waits() or self._is_written()
+        """Whether the current chat waits for, or is getting, an answer."""
+        return self._is_busy(self._chat_id)
 
     def wants_engine(self) -> bool:
         """Whether an answer in any chat is being written or waits for it: others leave the engine alone then."""
@@ -139,101 +147,130 @@ class ChatSession(QObject):
         self.open_chat(None)
 
     def open_chat(self, chat_id: str | None) -> None:
-        """Show a chat; an answer being written elsewhere goes on."""
-        self.flush_unsent()
-        self._showing += 1
-        showing = self._showing
+        """Show a chat; an answer being written elsewhere goes on.
+
+        From now on commands are for this chat, although its messages come to the page only when the store answers.
+        """
+        if self._has_chat and chat_id == self._chat_id and (self._is_opening or self._unsent.is_known):
+            if not self._is_opening:
+                self._reload()
+            return
+        text = self._unsent.turn_to(chat_id)
+        self._chat_id, self._has_chat, self._is_opening = chat_id, True, True
+        self._openings += 1
+        opening = self._openings
+        self.chat_chosen.emit(chat_id, text)
+        self._refresh()
 
         def read(store: ChatStore) -> tuple[list[StoredMessage], str]:
             branch = store.branch(chat_id) if chat_id is not None else []
             return branch, store.unsent(chat_id)
 
         def show(found: tuple[list[StoredMessage], str]) -> None:
-            if showing == self._showing:
+            if opening == self._openings:
+                self._is_opening = False
                 self._show(chat_id, found[0])
-                self.chat_shown.emit(chat_id, self._unstored_texts.get(chat_id, found[1]))
+                self.chat_shown.emit(chat_id, self._unsent.arrived(found[1]))
 
-        self._ask(read, show)
+        def failed(error: KnownError) -> None:
+            self._on_store_failed(error)
+            if opening == self._openings:
+                self._is_opening = False
+                if self._page.chat_id != chat_id:
+                    self.open_chat(self._page.chat_id)
+
+        self._access.ask(read, show, failed)
 
     def keep_unsent(self, text: str) -> None:
         """Remember what stands in the composer; stored a moment later."""
-        self._unsent = text
-        self._unsent_timer.start()
-
-    @Slot()
-    def flush_unsent(self) -> None:
-        """Store what stands in the composer now."""
-        self._unsent_timer.stop()
-        if self._unsent is not None:
-            chat_id, text, self._unsent = self.chat_id(), self._unsent, None
-
-            def failed(error: KnownError) -> None:
-                self._unstored_texts[chat_id] = text
-                self._on_store_failed(error)
-
-            self._unstored_texts.pop(chat_id, None)
-            self._ask(lambda store: store.set_unsent(chat_id, text), None, failed)
+        self._unsent.keep(text)
 
     # ------------------------------------------------------------ what the user does
 
     def send(self, text: str) -> None:
-        """Store a message and have it answered."""
-        if not text.strip() or self.is_busy():
+        """Store a message of the current chat and have it answered."""
+        if not text.strip():
             return
-        chat_id, branch = self._page.chat_id, self._page.branch
-        parent_id = branch[-1].id if branch else None
-        self._unsent_timer.stop()
-        self._unsent = None
-        self._unstored_texts.pop(chat_id, None)
+        if self.is_busy():
+            self.send_failed.emit(text)
+            return
         self._board.remove(*notices.PASSING)
+        old_id, chat_id = self._chat_id, self._chat_id or new_id()
+        before = list(self._page.branch) if self._page_is_true() else None
+        if old_id is None:
+            before = []
+            self._turn_to_created(chat_id)
+        whole = self._unsent.sent(chat_id)
 
-        def store_message(store: ChatStore) -> StoredMessage:
-            store.set_unsent(chat_id, "")
-            target = chat_id if chat_id is not None else store.create_chat().id
-            return store.add_user_message(target, parent_id, text)
+        def store_message(store: ChatStore) -> tuple[list[StoredMessage], StoredMessage]:
+            if whole:
+                store.set_unsent(old_id, "")
+            if old_id is None:
+                store.create_chat(chat_id=chat_id)
+            branch = store.branch(chat_id) if before is None else before
+            return branch, store.add_user_message(chat_id, branch[-1].id if branch else None, text)
 
-        self._store_question(store_message, len(branch), text)
+        question = Question(chat_id, text, whole, is_first=old_id is None)
+        self._store_question(question, store_message)
+
+    def _turn_to_created(self, chat_id: str) -> None:
+        """The chat to come has an id now; the page is its own, also where it was not shown yet."""
+        if self._page.chat_id is not None:
+            self._page.show(chat_id, [], None)
+        self._openings += 1
+        self._chat_id = self._page.chat_id = chat_id
+        self._has_chat, self._is_opening = True, False
 
     def edit(self, message_id: str, text: str) -> None:
-        """Answer another wording of a message; the old one stays as an earlier version."""
+        """Answer another wording of a message on the page; the old one stays as an earlier version."""
         place, chat_id = self._page.place(message_id), self._page.chat_id
-        if place is None or chat_id is None or not text.strip() or self.is_busy():
+        if place is None or chat_id is None or not text.strip() or self._is_busy(chat_id):
             return
-        parent_id = self._page.branch[place - 1].id if place else None
-        self._store_question(lambda store: store.add_user_message(chat_id, parent_id, text), place, text)
+        before = self._page.branch[:place]
+        parent_id = before[-1].id if before else None
+        self._store_question(
+            Question(chat_id, text),
+            lambda store: (before, store.add_user_message(chat_id, parent_id, text)),
+        )
 
     def regenerate(self, message_id: str | None = None) -> None:
-        """Write an answer again, by default the last one; the old one stays as an earlier version."""
-        page = self._page
+        """Write an answer on the page again; the old one stays as an earlier version.
+
+        Without an id it is the last answer of the current chat.
+        """
+        page, chat_id = self._page, self._chat_id
+        if message_id is None and not self._page_is_true():
+            # What was asked of the store before is done by then.
+            self._ask(lambda _store: None, lambda _: self.regenerate() if self._is_settled_in(chat_id) else None)
+            return
         place = len(page.branch) - 1 if message_id is None else page.place(message_id)
-        if page.chat_id is None or place is None or place < 0 or self.is_busy():
+        if page.chat_id is None or place is None or place < 0 or self._is_busy(page.chat_id):
             return
         page.cut(place if page.branch[place].role == "assistant" else place + 1)
         if page.branch:
             self._enqueue(Pending(page.chat_id, list(page.branch), time.monotonic()))
 
     def choose_version(self, message_id: str, step: int) -> None:
-        """Show an earlier (negative) or later version of a message."""
-        showing, chat_id = self._showing, self._page.chat_id
-        if not self.is_busy():
-            self._ask(
-                lambda store: store.select_version(message_id, step),
-                lambda branch: self._show(chat_id, branch) if showing == self._showing else None,
-            )
+        """Show an earlier (negative) or later version of a message on the page."""
+        chat_id = self._page.chat_id
+        if chat_id is not None and not self._is_busy(chat_id):
+            self._read(chat_id, lambda store: store.select_version(message_id, step))
 
     def stop(self) -> None:
-        """Stop the answer of the shown chat, or withdraw what waits for one."""
-        if self._page.chat_id is not None:
-            self.stop_chat(self._page.chat_id)
+        """Stop the answer of the current chat, or withdraw what waits for one."""
+        if self._chat_id is not None:
+            self.stop_chat(self._chat_id)
 
     def stop_chat(self, chat_id: str) -> None:
         """`stop` for any chat."""
-        waited = self._waits()
+        for question in self._storing:
+            question.withdrawn |= question.chat_id == chat_id
+        waited = any(one.chat_id == chat_id for one in self._pending)
         self._pending = deque(one for one in self._pending if one.chat_id != chat_id)
         if self._writer.chat_id() == chat_id:
             self._writer.stop()
-        if waited and not self._waits():
-            self.open_chat(chat_id)  # an answer that was to be replaced is still the one there is
+        if waited and chat_id == self._page.chat_id:
+            self._reload()  # an answer that was to be replaced is still the one there is
         self._refresh()
 
     def save_again(self) -> None:
@@ -242,39 +279,66 @@ class ChatSession(QObject):
 
     def shutdown(self) -> None:
         """Store what there is; call before the engine and the store are closed."""
-        self.flush_unsent()
+        self._unsent.end()
         self._pending.clear()
         self._writer.save_again()
         self._writer.end("interrupted")
 
     # ------------------------------------------------------------ questions
 
-    def _store_question(self, store_message: Callable[[ChatStore], StoredMessage], place: int, text: str) -> None:
-        """Store a message that stands at ``place`` of the branch, in place of what stands there."""
-        showing, asked_at = self._showing, time.monotonic()
-        before = self._page.branch[:place]
-        self._storing += 1
+    def _store_question(
+        self, question: Question, store_message: Callable[[ChatStore], tuple[list[StoredMessage], StoredMessage]]
+    ) -> None:
+        """Store a message and have it answered. ``store_message`` gives back what stands before it, and the message."""
+        asked_at = time.monotonic()
+        self._storing.append(question)
         self._refresh()
 
-        def stored(message: StoredMessage) -> None:
-            self._storing -= 1
+        def stored(found: tuple[list[StoredMessage], StoredMessage]) -> None:
+            before, message = self._writer.newest(found[0]), found[1]
+            self._storing.remove(question)
             self._board.remove("send")
-            if showing == self._showing:
-                is_new = self._page.chat_id is None
-                self._page.cut(place)
-                self._page.add_question(message)
-                if is_new:
-                    self.chat_created.emit(message.chat_id)
+            self._show_question(message)
+            if question.is_first and question.chat_id == self._chat_id:
+                self.chat_created.emit(question.chat_id)
             self.chats_changed.emit()
-            self._enqueue(Pending(message.chat_id, [*before, message], asked_at))
+            if question.withdrawn:
+                self._refresh()
+            else:
+                self._enqueue(Pending(message.chat_id, [*before, message], asked_at))
 
         def failed(error: KnownError) -> None:
-            self._storing -= 1
+            self._storing.remove(question)
             self._board.show("send", notices.plain_text(f"The message was not sent. {error}"))
+            self._give_back(question)
             self._refresh()
-            self.send_failed.emit(text)
 
-        self._ask(store_message, stored, failed)
+        self._access.ask(store_message, stored, failed)
+
+    def _show_question(self, message: StoredMessage) -> None:
+        """Put a stored message on the page, if it is that of its chat."""
+        if message.chat_id != self._page.chat_id:
+            return
+        if self._page.add_question(message):
+            self._view.go_to_end()
+        else:
+            self._reload()
+
+    def _give_back(self, question: Question) -> None:
+        """A message could not be stored: its text goes back to where it was written."""
+        chat_id: str | None = question.chat_id
+        is_current = chat_id == self._chat_id
+        if question.is_first:
+            self._unsent.back_to_new(question.chat_id, question.whole)
+            if self._page.chat_id == chat_id:
+                self._page.chat_id = None
+            if is_current:
+                self._chat_id = None
+            chat_id = None
+        if is_current:
+            self.send_failed.emit(question.text)
+        else:
+            self._unsent.put_aside(chat_id, question.text)
 
     def _enqueue(self, pending: Pending) -> None:
         self._pending.append(pending)
@@ -297,8 +361,8 @@ class ChatSession(QObject):
 
     @Slot(object)
     def _on_begun(self, answer: Answer) -> None:
-        if answer.message.chat_id == self._page.chat_id:
-            self._page.begin_answer(answer.message)
+        if answer.message.chat_id == self._page.chat_id and not self._page.begin_answer(answer.message):
+            self._reload()
         self.generation_begun.emit()
         self._refresh()
 
@@ -324,8 +388,8 @@ class ChatSession(QObject):
     def _on_ended(self, message: StoredMessage | None, figures: Figures | None) -> None:
         if message is not None and self._page.place(message.id) is not None:
             self._page.finish_answer(message)
-        elif message is None and self._page.chat_id is not None:
-            self.open_chat(self._page.chat_id)  # an answer that was to be replaced is still the one there is
+        elif message is None:
+            self._reload()  # an answer that was to be replaced is still the one there is
         self.generation_ended.emit(figures)
         self._answer_next()
 
@@ -353,32 +417,67 @@ class ChatSession(QObject):
     def _on_store_failed(self, error: KnownError) -> None:
         self._board.show("store", notices.plain_text(str(error)))
 
-    def _waits(self) -> bool:
-        return any(pending.chat_id == self._page.chat_id for pending in self._pending)
+    def _is_busy(self, chat_id: str | None) -> bool:
+        """Whether this chat waits for, or is getting, an answer."""
+        return chat_id is not None and (self._waits(chat_id) or self._writer.chat_id() == chat_id)
+
+    def _waits(self, chat_id: str | None) -> bool:
+        """Whether a message of this chat is being stored or waits for the engine."""
+        chats = {one.chat_id for one in self._storing} | {one.chat_id for one in self._pending}
+        return chat_id in chats
 
     def _is_written(self) -> bool:
-        """Whether the answer being written is in the chat that is shown."""
-        return not self._writer.is_free() and self._writer.chat_id() == self._page.chat_id
+        """Whether the answer being written stands on the page."""
+        answer, branch = self._writer.answer(), self._page.branch
+        return answer is not None and bool(branch) and branch[-1].id == answer.message.id
+
+    def _page_is_true(self) -> bool:
+        """Whether the page shows the current chat as the store has it, or soon will."""
+        return not self._is_opening and not self._reading
+
+    def _is_settled_in(self, chat_id: str | None) -> bool:
+        return chat_id == self._chat_id and self._page_is_true()
+
+    def _reload(self) -> None:
+        """Show the page as the store has it."""
+        if (chat_id := self._page.chat_id) is not None:
+            self._read(chat_id, lambda store: store.branch(chat_id))
+
+    def _read(self, chat_id: str, read: Callable[[ChatStore], list[StoredMessage]]) -> None:
+        """Show another branch on the page of a chat. Until it is there, the store knows better what is shown."""
+        self._reading += 1
+
+        def show(branch: list[StoredMessage]) -> None:
+            self._reading -= 1
+            if chat_id == self._page.chat_id:
+                self._show(chat_id, branch)
+
+        def failed(error: KnownError) -> None:
+            self._reading -= 1
+            self._on_store_failed(error)
+
+        self._access.ask(read, show, failed)
 
     def _show(self, chat_id: str | None, branch: list[StoredMessage]) -> None:
         self._page.show(chat_id, self._writer.newest(branch), self._writer.answer())
-        self._board.show_again()
         self._refresh()
 
     def _refresh(self) -> None:
         """Tell what has become of busy, hint and the question without an answer."""
+        page_is_busy = self._is_busy(self._page.chat_id)
+        if page_is_busy != self._page_was_busy:
+            self._page_was_busy = page_is_busy
+            self._view.set_busy(page_is_busy)
         busy = self.is_busy()
         if busy != self._was_busy:
             self._was_busy = busy
-            self._view.set_busy(busy)
             self.busy_changed.emit(busy)
         branch = self._page.branch
-        if not busy and branch and branch[-1].role == "user":
+        if not (page_is_busy or self._is_opening) and branch and branch[-1].role == "user":
             self._board.show("unanswered", notices.unanswered())
         else:
             self._board.remove("unanswered")
         wanted, self._wanted_engine = self._wanted_engine, self.wants_engine()
         if wanted and not self._wanted_engine:
             self.engine_released.emit()
-        waits = self._storing or self._waits()
-        self.hint_changed.emit(_HINTS.get(self._engine.state(), "") if waits else "")
+        self.hint_changed.emit(_HINTS.get(self._engine.state(), "") if self._waits(self._chat_id) else "")

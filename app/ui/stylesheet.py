@@ -50,12 +50,12 @@ QPushButton {
 }
 QPushButton:hover { background: $hover; }
 QPushButton:pressed { background: $pressed; }
-QPushButton:focus { border-color: $accent; }
+QPushButton:focus { border-color: $focus; }
 QPushButton:disabled { border-color: $line; color: $disabled; }
 QPushButton:default { border-color: $accent; }
 QPushButton[role="primary"] { background: $accent; border-color: $accent; color: $on_accent; font-weight: 600; }
 QPushButton[role="primary"]:hover { background: $accent_hover; }
-QPushButton[role="primary"]:focus { border-color: $text; }
+QPushButton[role="primary"]:focus { border: 3px double $on_accent; padding: 3px 10px; }
 QPushButton[role="primary"]:disabled { background: $pressed; border-color: $pressed; color: $disabled; }
 QPushButton[role="flat"], QToolButton {
     background: transparent; border: 1px solid transparent; border-radius: 6px; padding: 4px 8px;
@@ -64,14 +64,14 @@ QToolButton { padding: 4px; }
 QPushButton[role="flat"]:hover, QToolButton:hover { background: $hover; }
 QPushButton[role="flat"]:pressed, QToolButton:pressed { background: $pressed; }
 QPushButton[role="flat"]:checked, QToolButton:checked { background: $selection; }
-QPushButton[role="flat"]:focus, QToolButton:focus { border-color: $accent; }
+QPushButton[role="flat"]:focus, QToolButton:focus { border-color: $focus; }
 QPushButton[role="small"] { padding: 2px 10px; }
 QPushButton[role="link"] {
     background: transparent; border: 1px solid transparent; border-radius: 4px; padding: 1px 2px; color: $accent;
     text-align: left;
 }
 QPushButton[role="link"]:hover { text-decoration: underline; }
-QPushButton[role="link"]:focus { border-color: $accent; }
+QPushButton[role="link"]:focus { border-color: $focus; }
 QPushButton[role="link"]:disabled { color: $disabled; }
 QToolButton[role="section"] { font-weight: 600; padding: 4px 8px 4px 2px; }
 QToolButton[role="section"]:checked { background: transparent; }
@@ -84,7 +84,7 @@ QLineEdit, QPlainTextEdit, QTextEdit, QSpinBox, QDoubleSpinBox, QComboBox {
 }
 QLineEdit, QSpinBox, QDoubleSpinBox, QComboBox { min-height: 18px; }
 QLineEdit:focus, QPlainTextEdit:focus, QTextEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus, QComboBox:focus {
-    border-color: $accent;
+    border-color: $focus;
 }
 QLineEdit:disabled, QPlainTextEdit:disabled, QSpinBox:disabled, QDoubleSpinBox:disabled, QComboBox:disabled {
     background: $raised; border-color: $line;
@@ -113,7 +113,7 @@ QComboBox QAbstractItemView {
 }
 
 QCheckBox, QRadioButton { spacing: 8px; padding: 2px 2px 2px 0px; border: 1px solid transparent; border-radius: 4px; }
-QCheckBox:focus, QRadioButton:focus { border-color: $accent; }
+QCheckBox:focus, QRadioButton:focus { border-color: $focus; }
 QCheckBox::indicator, QRadioButton::indicator {
     width: 14px; height: 14px; border: 1px solid $control; background: $surface;
 }
@@ -200,6 +200,7 @@ def build(theme: Theme) -> str:
         {role: getattr(theme, role).name() for role in _ROLES},
         control=theme.control_line.name(),
         disabled=mix(theme.surface, theme.text, 0.5).name(),
+        focus=theme.focus_line.name(),
         accent_hover=mix(theme.accent, theme.text, 0.15).name(),
         track=mix(theme.surface, theme.text, 0.14).name(),
         thumb=mix(theme.surface, theme.text, 0.24).name(),

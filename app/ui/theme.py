@@ -81,6 +81,17 @@ class Theme:
         """The outline of a field or a check box: at least 3 : 1, as WCAG asks of what one operates."""
         return mix(self.surface, self.text, 0.46 if self.is_dark else 0.52)
 
+    @property
+    def focus_line(self) -> QColor:
+        """The outline of what has the focus: at least 3 : 1 to the surfaces and to the outline it replaces."""
+        share = 0.0
+        while share < 1.0 and any(
+            contrast(mix(self.accent, self.text, share), other) < MINIMUM_SHAPE_CONTRAST
+            for other in (self.surface, self.raised, self.control_line)
+        ):
+            share += 0.05
+        return mix(self.accent, self.text, min(share, 1.0))
+
 
 def _theme(is_dark: bool, **colours: str) -> Theme:
     return Theme(is_dark=is_dark, **{role: QColor(value) for role, value in colours.items()})

@@ -156,8 +156,8 @@ class TopBar(QFrame):
         is_loading = self._state is EngineState.LOADING
         text = state_text(self._state, self._progress)
         self._label.setText(text)
-        self._label.setAccessibleName(f"Engine: {text}")
         for part in (self._dot, self._label):
+            part.setAccessibleName(f"Engine: {text}")
             part.setToolTip(_TOOLTIPS[self._state])
         theme.set_role(self._dot, _DOTS[self._state])
         self._cancel.setVisible(is_loading)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.models.text import visible
 from app.ui import icons, theme
 from app.ui.chat.column import prose_margin
-from app.ui.widgets import label
+from app.ui.widgets import ElidedLabel, plain_tooltip
 
 
 class UndoBar(QWidget):
@@ -19,8 +19,7 @@ class UndoBar(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._label = label()
-        self._label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._label = ElidedLabel()
         undo = QPushButton("Undo")
         undo.setAccessibleName("Undo the deletion")
         icons.set_icon(undo, "undo")
@@ -40,13 +39,15 @@ class UndoBar(QWidget):
     def offer(self, text: str) -> None:
         """Say what happened and that it can be undone."""
         self._label.setText(visible(text))
+        self._label.setToolTip(plain_tooltip(text))
         self.show()
 
     @Slot()
     def withdraw(self) -> None:
         """Offer nothing any more; what was offered named something that may be gone for good."""
         self.hide()
-        self._label.clear()
+        self._label.setText("")
+        self._label.setToolTip("")
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 import textwrap
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QFont
-from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QFont, QResizeEvent
+from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app.models.text import visible
 from app.ui import theme
@@ -46,6 +46,46 @@ def label(
         # After the font: a style sheet that is applied before it would take it back.
         theme.set_role(result, role)
     return result
+
+
+class ElidedLabel(QLabel):
+    """One line of plain text that never widens what it stands in: what has no room ends in "…".
+
+    `text` gives back the whole text.
+    """
+
+    def __init__(self, role: str | None = None) -> None:
+        super().__init__(textFormat=Qt.TextFormat.PlainText)
+        self._whole = ""
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        if role is not None:
+            theme.set_role(self, role)
+
+    def text(self) -> str:
+        return self._whole
+
+    def setText(self, text: str) -> None:  # noqa: N802
+        self._whole = text
+        self.setAccessibleName(text)
+        self._fit()
+
+    def shown(self) -> str:
+        """What there is room for."""
+        return super().text()
+
+    def _fit(self) -> None:
+        room = self.contentsRect().width()
+        shown = self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, room)
+        super().setText(shown)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
+            self._fit()
 
 
 def stacked(*widgets: QWidget) -> QWidget:

@@ -11,7 +11,6 @@ import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.model import StoredMessage
-from app.chats.provenance import pack
 from app.chats.store import ChatStore, FinalStatus
 from app.engine.protocol import (
     Figures,
@@ -33,6 +32,9 @@ from app.ui.naming import speaker
 from app.ui.notices import NoticeBoard
 
 SAVE_INTERVAL_MS = 1000
+TOKENS_PER_INTERVAL = 5000
+"""A long answer is saved less often, as all of it is written each time: every two seconds from so many tokens on, …"""
+MOST_INTERVALS = 5
 ENGINE_LOST = "The engine ended while this was written. What had arrived is kept."
 
 
@@ -64,6 +66,8 @@ class AnswerWriter(QObject):
         self._beginning: Pending | None = None
         self._unstored: dict[str, tuple[StoredMessage, FinalStatus]] = {}
         """Answers that have ended, until the store has their end."""
+        self._intervals = 0
+        """How many intervals the answer was not saved."""
         self._save_timer = QTimer(self, interval=SAVE_INTERVAL_MS)
         self._save_timer.timeout.connect(self._on_save_due)
         engine.generation_started.connect(self._on_generation_started)
@@ -218,8 +222,13 @@ class AnswerWriter(QObject):
 
     @Slot()
     def _on_save_due(self) -> None:
-        if self._answer is not None and self._answer.pieces:
-            message_id, text, provenance = self._answer.message.id, self._answer.text(), pack(self._answer.pieces)
+        self._intervals += 1
+        answer = self._answer
+        if answer is None or not answer.pieces:
+            return
+        if self._intervals >= min(MOST_INTERVALS, 1 + len(answer.pieces) // TOKENS_PER_INTERVAL):
+            self._intervals = 0
+            message_id, text, provenance = answer.message.id, answer.text(), answer.packed()
             # A disk that is full now may have room at the end; that is when it is worth a word.
             self._access.ask(lambda store: store.update_answer(message_id, text, provenance))
 

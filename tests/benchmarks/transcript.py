@@ -24,6 +24,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.engine.protocol import Piece
 from app.ui import theme
+from app.ui.answer import Finished
 from app.ui.chat.transcript import Transcript
 
 SECTION = """## {n}. Where the time of a round goes
@@ -122,7 +123,7 @@ def run(count: int, speed: int, *, tints: bool) -> Figures:
     transcript.show()
     for turn in range(10):
         transcript.add_user_message(f"u{turn}", "An earlier question")
-        transcript.add_answer(f"a{turn}", "Guide", SECTION.format(n=turn), [], "74 tok/s", None, 1, 1)
+        transcript.add_answer(f"a{turn}", "Guide", SECTION.format(n=turn), lambda: Finished([], "74 tok/s"))
     transcript.add_user_message("question", "How does a round spend its time?")
     ready_at = time.perf_counter() + 1.5
     Meter().run_until(lambda: time.perf_counter() > ready_at)

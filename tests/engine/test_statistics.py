@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import random
+
 import msgspec
 import pytest
 
 from app.engine.protocol import Piece, Round, TextKind
-from app.engine.statistics import Statistics
+from app.engine.statistics import Statistics, acceptance_by_position, exported_acceptance_by_position
 
 
 def a_round(tokens: int, tested: int, accepted: int, time: float, passes: int = 1) -> Round:
@@ -38,6 +40,8 @@ def test_figures_follow_their_definitions() -> None:
     assert draft.acceptance_rate == 8 / 15
     assert draft.mean_acceptance_length == 1 + 8 / 3
     assert draft.accepted_per_position == [2, 2, 2, 1, 1]
+    assert draft.tested_per_position == [3, 3, 3, 3, 3]
+    assert exported_acceptance_by_position(draft) == [2 / 3, 2 / 3, 2 / 3, 1 / 3, 1 / 3]
     assert statistics.own + draft.accepted == figures.completion_tokens == 12
     assert statistics.rejected == 7
     assert figures.time_to_first_token_s == 1.0
@@ -53,6 +57,24 @@ def test_a_single_token_has_no_decode_speed_and_plain_decoding_no_acceptance() -
     assert figures.decode_tokens_per_second is None
     assert figures.draft.acceptance_rate is None
     assert figures.draft.mean_acceptance_length is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_acceptance_rate_lies_between_those_of_the_positions(seed: int) -> None:
+    """Whatever the drafts: "100 %" never stands above a bar of less, nor "0 %" above one of more."""
+    dice = random.Random(seed)
+    statistics = Statistics()
+    for _ in range(dice.randint(1, 12)):
+        tested = dice.randint(0, 6)
+        accepted = tested if dice.random() < 0.5 else dice.randint(0, tested)
+        statistics.add(a_round(accepted + 1, tested, accepted, 1.0))
+    draft = statistics.draft_figures()
+    shares = acceptance_by_position(draft.accepted_per_position, draft.tested_per_position)
+    assert len(shares) == len(draft.accepted_per_position)
+    if draft.acceptance_rate is not None:
+        assert min(shares) <= draft.acceptance_rate <= max(shares)
+        weighted = sum(share * tested for share, tested in zip(shares, draft.tested_per_position, strict=True))
+        assert weighted == pytest.approx(draft.accepted)
 
 
 def test_nothing_at_all() -> None:

@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.engine.protocol import Piece
+from app.ui.answer import Finished
 from app.ui.chat_access import ChatAccess
 from app.ui.local_engine import LocalEngine, Timings
 from app.ui.notices import NoticeBoard
@@ -35,6 +36,10 @@ class Page:
         self.places: list[tuple[int, int]] = []
         self.context_start: str | None = None
         self.busy = False
+        self.ends_shown = 0
+        self.is_lazy = False
+        """Whether it asks for what an answer shows only when told to, as the real transcript."""
+        self.waiting: list[Callable[[], Finished]] = []
         self.welcomed: list[bool] = []
 
     def clear(self) -> None:
@@ -52,19 +57,20 @@ class Page:
         message_id: str,
         heading: str,
         text: str,
-        pieces: list[Piece],
-        footer: str,
-        note: str | None,
-        version: int,
-        versions: int,
-        details: str = "",
+        finished: Callable[[], Finished],
+        version: int = 1,
+        versions: int = 1,
     ) -> None:
-        assert "".join(piece.text for piece in pieces) == text
+        if self.is_lazy:
+            self.waiting.append(finished)
+            return
+        parts = finished()
+        assert "".join(piece.text for piece in parts.pieces) == text
         self.lines.append((message_id, text))
         self.headings.append(heading)
-        self.footers.append(footer)
-        self.notes.append(note)
-        self.details.append(details)
+        self.footers.append(parts.footer)
+        self.notes.append(parts.note)
+        self.details.append(parts.details)
         self.places.append((version, versions))
 
     def begin_answer(self, message_id: str, heading: str) -> None:
@@ -93,6 +99,9 @@ class Page:
 
     def set_busy(self, busy: bool) -> None:
         self.busy = busy
+
+    def go_to_end(self) -> None:
+        self.ends_shown += 1
 
     def texts(self) -> list[str]:
         return [text for _, text in self.lines]

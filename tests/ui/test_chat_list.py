@@ -7,7 +7,7 @@ from datetime import date, datetime
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLineEdit, QMenu, QPushButton
+from PySide6.QtWidgets import QLineEdit, QMenu, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Chat
@@ -86,18 +86,74 @@ def test_renaming_in_place(qtbot: QtBot, chat_list: ChatList) -> None:
     assert renamed.args == ["b", "Rain"]
 
 
-def test_list_is_not_rebuilt_under_a_title_being_typed(chat_list: ChatList) -> None:
+@pytest.mark.parametrize("key", [Qt.Key.Key_Return, Qt.Key.Key_Escape])
+def test_a_title_being_typed_outlives_whatever_happens_to_the_list(
+    qtbot: QtBot, chat_list: ChatList, key: Qt.Key
+) -> None:
+    renamed: list[tuple[str, str]] = []
+    chat_list.chat_renamed.connect(lambda chat_id, title: renamed.append((chat_id, title)))
     chat_list.set_current("b")
     chat_list.rename_current()
-    chat_list.set_chats([chat("new", at(20))], TODAY)
-    assert "About b" in chat_list.titles()
+    editor = chat_list._list.findChild(QLineEdit)
+    assert editor is not None
+    editor.selectAll()
+    QTest.keyClicks(editor, "Ra")
+    chat_list.set_chats([chat("new", at(20)), chat("b", at(19))], TODAY)  # an answer came to its end
+    chat_list.set_current("new")  # a message made a chat
+    QTest.keyClicks(editor, "in")
+    assert chat_list._list.findChild(QLineEdit) is editor
+    assert renamed == []
+    QTest.keyClick(editor, key)
+    qtbot.waitUntil(lambda: chat_list.titles() == ["Today", "About new", "Yesterday", "About b"])
+    assert renamed == ([("b", "Rain")] if key == Qt.Key.Key_Return else [])
+    assert chat_list._list.currentItem().text() == "About new"
 
 
-def test_delete_key(qtbot: QtBot, chat_list: ChatList) -> None:
+def test_deleting_a_chat_ends_the_renaming_of_it(qtbot: QtBot, chat_list: ChatList) -> None:
     chat_list.set_current("b")
-    with qtbot.waitSignal(chat_list.chat_deletion_requested) as deleted:
-        QTest.keyClick(chat_list._list, Qt.Key.Key_Delete)
-    assert deleted.args == ["b"]
+    chat_list.rename_current()
+    with qtbot.assertNotEmitted(chat_list.chat_renamed):
+        chat_list.hide_chat("b")
+        qtbot.waitUntil(lambda: "About b" not in chat_list.titles())
+
+
+def test_a_chat_that_is_being_deleted_cannot_be_chosen(qtbot: QtBot, chat_list: ChatList) -> None:
+    chats = [chat("a", at(20)), chat("b", at(19))]
+    chat_list.hide_chat("b")
+    chat_list.set_chats(chats, TODAY)  # the store had not come to it
+    assert chat_list.titles() == ["Today", "About a"]
+    chat_list.show_chat("b")  # it could not be deleted
+    chat_list.set_chats(chats, TODAY)
+    assert chat_list.titles() == ["Today", "About a", "Yesterday", "About b"]
+
+
+def test_rows_that_stay_are_not_made_again(chat_list: ChatList) -> None:
+    def row(chat_id: str) -> object:
+        return chat_list._item(chat_id)
+
+    kept = row("b"), row("untitled")
+    chat_list.set_chats([chat("c", at(20, 13)), chat("a", at(20)), chat("b", at(19)), chat("untitled", at(2))], TODAY)
+    assert chat_list.titles() == ["Today", "About c", "About a", "Yesterday", "About b", "Earlier", "New chat"]
+    assert row("untitled") is kept[1]
+    before = row("b")
+    chat_list.set_chats([chat("a", at(20)), chat("b", at(19)), chat("untitled", at(2))], TODAY)
+    assert row("b") is before
+
+
+@pytest.mark.qt_log_ignore("^This plugin does not support", extend=True)
+@pytest.mark.parametrize(("answer", "deleted"), [("Delete", ["b"]), ("Cancel", [])])
+def test_the_delete_key_asks_first(chat_list: ChatList, answer: str, deleted: list[str]) -> None:
+    asked: list[str] = []
+    chat_list.chat_deletion_requested.connect(asked.append)
+    chat_list.set_current("b")
+    QTest.keyClick(chat_list._list, Qt.Key.Key_Delete)
+    box = chat_list.findChild(QMessageBox)
+    assert box is not None
+    assert box.text() == "Delete “About b”?"
+    assert box.defaultButton().text() == "Cancel"
+    chat_list.set_current("c")  # whatever happens meanwhile
+    next(button for button in box.buttons() if button.text() == answer).click()
+    assert asked == deleted
 
 
 def test_search_is_told_once_typing_pauses(qtbot: QtBot, chat_list: ChatList) -> None:

@@ -103,6 +103,7 @@ def test_every_end_has_its_words(reason: str, words: str) -> None:
 
 def test_the_stop_string_is_named() -> None:
     assert footer_of(answer("stop_string", figures={"stop_string": "END"})) == "stopped at “END”"
+    assert footer_of(answer("stop_string", figures={"stop_string": "x" * 21})) == f"stopped at “{'x' * 19}…”"
 
 
 def test_chatml_is_mentioned() -> None:

@@ -15,8 +15,9 @@ from PySide6.QtWidgets import QDialog, QLabel, QMenuBar, QPlainTextEdit, QPushBu
 from pytestqt.qtbot import QtBot
 
 from app import __version__, paths
-from app.ui.help import AboutDialog, LicencesDialog, ShortcutsDialog
+from app.ui.help import AboutDialog, FiguresDialog, LicencesDialog, ShortcutsDialog
 from app.ui.menus import Menus
+from app.ui.speed.wording import HELP
 
 
 def test_about_names_every_version_and_copies_them(qtbot: QtBot) -> None:
@@ -92,3 +93,13 @@ def test_shortcuts_lists_what_the_menus_have(qtbot: QtBot) -> None:
         assert texts[texts.index(name) + 1] == keys or keys in texts
     with qtbot.waitSignal(dialog.rejected):
         QTest.keyClick(dialog, Qt.Key.Key_Escape)
+
+
+def test_every_figure_of_the_panel_is_defined_for_the_keyboard_too(qtbot: QtBot) -> None:
+    dialog = FiguresDialog()
+    qtbot.addWidget(dialog)
+    dialog.show()
+    shown = dialog.text.toPlainText()
+    for name in ("speed", "kept", "speed-up", "positions", "round", "curve", "kinds", "draft-length", "drafter"):
+        assert HELP[name] in shown
+    assert dialog.text.focusPolicy() & Qt.FocusPolicy.TabFocus

@@ -180,7 +180,7 @@ def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Runn
     panel = running.window.speed_panel
     sentence = "Engine stopped · The engine was ended from outside (SIGKILL)."
     qtbot.waitUntil(lambda: panel.status_text() == sentence, timeout=WAIT_MS)
-    restart = button(running.window.transcript, "Restart")
+    restart = button(running.window.notice_bar, "Restart")
     QTest.mouseClick(restart, Qt.MouseButton.LeftButton)
     running.ready()
     running.settings.values.longest_answer = LONGEST_ANSWER
@@ -305,7 +305,7 @@ def test_the_notice_of_a_slower_pair_measures_plain_speed(qtbot: QtBot, open_win
     running = open_window()
     running.ready()
     with qtbot.waitSignal(running.controller.keeper.measuring_ended, timeout=WAIT_MS):
-        running.controller.commands.on_notice(f"{Action.MEASURE.value}:slower")
+        running.controller.commands.on_notice(Action.MEASURE, "slower")
 
 
 @pytest.mark.usefixtures("guide_pair")

@@ -309,9 +309,8 @@ def test_withdrawn_regeneration_leaves_the_answer(qtbot: QtBot, make_desk: MakeD
     desk.engine.load(str(desk.target), None, LoadSettings())
     desk.session.regenerate()
     assert desk.page.texts() == ["Once"]
-    with qtbot.waitSignal(desk.session.chat_shown, timeout=WAIT_MS):
-        desk.session.stop()
-    assert desk.session.branch()[-1].id == first.id
+    desk.session.stop()
+    qtbot.waitUntil(lambda: desk.session.branch()[-1].id == first.id, timeout=WAIT_MS)
     assert desk.page.texts() == ["Once", "Hello there"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +85,23 @@ def test_the_colours_of_a_chart_stand_out_and_differ(chosen: Theme) -> None:
 def test_what_one_operates_stands_out_from_its_surface(chosen: Theme) -> None:
     assert contrast(chosen.control_line, chosen.surface) >= 3
     assert contrast(chosen.control_line, chosen.raised) >= 3
+
+
+CHOSEN = [LIGHT, DARK, high_contrast("#000000", "#ffffff", "#ffff00"), high_contrast("#ffffff", "#000000", "#00009f")]
+
+
+@pytest.mark.parametrize("chosen", CHOSEN, ids=["light", "dark", "black", "white"])
+def test_the_focus_is_seen(chosen: Theme) -> None:
+    for other in (chosen.surface, chosen.raised, chosen.control_line):
+        assert contrast(chosen.focus_line, other) >= theme.MINIMUM_SHAPE_CONTRAST, other.name()
+    # A filled button shows it as a line inside.
+    assert contrast(chosen.on_accent, chosen.accent) >= theme.MINIMUM_SHAPE_CONTRAST
+
+
+def test_every_outline_of_the_focus_has_that_colour() -> None:
+    outlines = re.findall(r":focus[^{}]*\{[^}]*border(?:-color)?: ([^;]*);", stylesheet._SHEET.template)
+    assert len(outlines) >= 5
+    assert set(outlines) == {"$focus", "3px double $on_accent"}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QLabel, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.ui.engine_client import EngineState
@@ -64,3 +64,9 @@ def test_names_are_plain_text(bar: TopBar) -> None:
     button = bar.findChildren(QPushButton)[0]
     assert "<img" not in button.toolTip()
     assert "&&" in button.text()
+
+
+def test_the_dot_says_what_its_colour_means(bar: TopBar) -> None:
+    bar.set_state(EngineState.DIED)
+    dot = next(label for label in bar.findChildren(QLabel) if label.text() == "●")
+    assert dot.accessibleName() == "Engine: stopped"

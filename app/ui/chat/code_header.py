@@ -38,13 +38,12 @@ class CodeHeader(QWidget):
 
     def set_language(self, language: str) -> None:
         """Name the language of the code; empty where it is not known."""
-        shown = language[:_MAX_LANGUAGE] or "code"
+        language = language if len(language) <= _MAX_LANGUAGE else f"{language[: _MAX_LANGUAGE - 1]}…"
+        shown = language or "code"
         if shown == self._language.text():
             return
         self._language.setText(shown)
-        self.copy_button.setAccessibleName(
-            f"Copy this {language[:_MAX_LANGUAGE]} code" if language else "Copy this code"
-        )
+        self.copy_button.setAccessibleName(f"Copy this {language} code" if language else "Copy this code")
 
     def copy(self, text: str) -> None:
         """Put the code on the clipboard and say so for a moment."""

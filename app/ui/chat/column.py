@@ -1,13 +1,16 @@
 """A column of messages that builds only what is near the screen.
 
 Each entry has an estimated height until its widget is needed; when the real height turns out different, what the user
-is looking at stays where it is. A chat of thousands of messages opens as fast as a short one.
+is looking at stays where it is. Widgets far from the screen are freed again. A chat of thousands of messages opens as
+fast as a short one, and needs little more memory.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Protocol, cast
 
 from PySide6.QtCore import QEvent, QPoint, QRect, Qt, QTimer, Signal, Slot
@@ -21,6 +24,8 @@ MARGIN = 24
 GAP = 12
 PROSE_CHARACTERS = 72
 CODE_CHARACTERS = 100
+FAR = 5
+"""As many pages from the screen, a widget is freed."""
 NEAR_END = 30
 """As many pixels from the end, the view still counts as being there."""
 
@@ -50,6 +55,10 @@ class EntryWidget(Protocol):
         """Take these widths; give back the height this needs, in pixels."""
         ...
 
+    def is_in_use(self) -> bool:
+        """Whether it has something that would be lost with it, such as a selection."""
+        ...
+
 
 @dataclass(eq=False)
 class Entry:
@@ -62,6 +71,17 @@ class Entry:
     fitted: Widths | None = None
     top: int = -1
     """Where it stands in the column; -1 until it was placed."""
+    is_pinned: bool = False
+    """Whether its widget is kept, however far it is from the screen."""
+
+
+def _top(entry: Entry) -> int:
+    return entry.top
+
+
+def _stops(widget: QWidget) -> list[QWidget]:
+    """Where the Tab key stops in a widget, in its own order."""
+    return [one for one in widget.findChildren(QWidget) if one.focusPolicy() & Qt.FocusPolicy.TabFocus]
 
 
 class Column(QAbstractScrollArea):
@@ -75,7 +95,9 @@ class Column(QAbstractScrollArea):
         self.entries: list[Entry] = []
         self.follows = True
         self._is_moving = False
-        self._total = 0
+        self._built: set[Entry] = set()
+        self._placed = 0
+        """How many entries, from the first, have a top that is right."""
         self._soon = QTimer(self, singleShot=True, interval=0)
         self._soon.timeout.connect(self.arrange)
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -90,7 +112,9 @@ class Column(QAbstractScrollArea):
 
     def add(self, entry: Entry, index: int | None = None) -> None:
         """Add an entry, at the end if no index is given."""
-        self.entries.insert(len(self.entries) if index is None else index, entry)
+        place = len(self.entries) if index is None else index
+        self.entries.insert(place, entry)
+        self._placed = min(self._placed, place)
         # Later: of a whole chat that is added at once only the end has to be built.
         self._soon.start()
 
@@ -99,19 +123,36 @@ class Column(QAbstractScrollArea):
         if entry.widget is None:
             entry.widget = entry.build(entry)
             entry.widget.setParent(self.viewport())
+            self._order_focus(entry.widget, entry)
+            self._built.add(entry)
         return entry.widget
+
+    def _order_focus(self, widget: QWidget, entry: Entry) -> None:
+        """The Tab key goes through the messages as one reads, also where older ones were built later."""
+        above = max((one for one in self._built if one.top < entry.top or entry.top < 0), key=_top, default=None)
+        last: QWidget = self
+        for following in (*(_stops(above.widget) if above is not None and above.widget else ())[-1:], *_stops(widget)):
+            if last is not self or above is None:
+                QWidget.setTabOrder(last, following)
+            last = following
 
     def remove(self, entries: list[Entry]) -> None:
         """Remove these entries and their widgets."""
         if not entries:
             return
+        removed = set(entries)
+        self._placed = min(self._placed, next(i for i, entry in enumerate(self.entries) if entry in removed))
+        self.entries = [entry for entry in self.entries if entry not in removed]
         for entry in entries:
-            self.entries.remove(entry)
-            if entry.widget is not None:
-                entry.widget.hide()
-                entry.widget.deleteLater()
-                entry.widget = None
+            self._free(entry)
         self.arrange()
+
+    def _free(self, entry: Entry) -> None:
+        if entry.widget is not None:
+            entry.widget.hide()
+            entry.widget.deleteLater()
+            entry.widget, entry.fitted = None, None
+            self._built.discard(entry)
 
     def refit(self, entry: Entry) -> None:
         """The content of this entry's widget changed."""
@@ -166,19 +207,25 @@ class Column(QAbstractScrollArea):
     def _anchor(self) -> tuple[Entry, int] | None:
         """The first entry on screen and its place there, which shall stay the same."""
         value = self.verticalScrollBar().value()
-        shown = (entry for entry in self.entries if entry.top >= 0 and entry.top + entry.height > value)
-        entry = next(shown, None)
-        return None if entry is None else (entry, entry.top - value)
+        index = self._index_at(value)
+        return None if index == self._placed else (self.entries[index], self.entries[index].top - value)
+
+    def _index_at(self, y: int) -> int:
+        """The first of the placed entries that ends below ``y``; how many they are where none does."""
+        index = bisect_right(self.entries, y, hi=self._placed, key=lambda entry: entry.top) - 1
+        return index if index >= 0 and self.entries[index].top + self.entries[index].height > y else index + 1
 
     def _compute_tops(self, anchor: tuple[Entry, int] | None) -> None:
-        top = MARGIN
-        for entry in self.entries:
+        """Place what changed and everything below it."""
+        above = self.entries[self._placed - 1] if self._placed else None
+        top = MARGIN if above is None else above.top + above.height + GAP
+        for entry in islice(self.entries, self._placed, None):
             entry.top = top
             top += entry.height + GAP
-        self._total = top + GAP
+        self._placed = len(self.entries)
         bar = self.verticalScrollBar()
         page = self.viewport().height()
-        bar.setRange(0, max(0, self._total - page))
+        bar.setRange(0, max(0, top + GAP - page))
         bar.setPageStep(page)
         if self.follows:
             bar.setValue(bar.maximum())
@@ -186,9 +233,11 @@ class Column(QAbstractScrollArea):
             bar.setValue(anchor[0].top - anchor[1])
 
     def _near(self) -> list[Entry]:
+        """What is on the screen, or half a page from it."""
         page = self.viewport().height()
         top = self.verticalScrollBar().value() - page // 2
-        return [e for e in self.entries if e.top + e.height >= top and e.top <= top + 2 * page]
+        first = self._index_at(top)
+        return list(takewhile(lambda entry: entry.top <= top + 2 * page, islice(self.entries, first, None)))
 
     def _realize(self, entry: Entry, widths: Widths) -> bool:
         """Build and fit an entry. True if that changed its height."""
@@ -197,15 +246,17 @@ class Column(QAbstractScrollArea):
             return False
         entry.fitted = widths
         height = cast(EntryWidget, widget).fit(widths)
-        changed = height != entry.height
+        if height == entry.height:
+            return False
         entry.height = height
-        return changed
+        self._placed = min(self._placed, self.entries.index(entry) + 1)
+        return True
 
     def _place(self, widths: Widths) -> None:
         left = (self.width() - widths.prose) // 2
         offset = self.verticalScrollBar().value()
         near = set(self._near())
-        for entry in self.entries:
+        for entry in list(self._built):
             if entry.widget is None:
                 continue
             if entry in near:
@@ -213,6 +264,14 @@ class Column(QAbstractScrollArea):
                 entry.widget.show()
             elif not entry.widget.isAncestorOf(QApplication.focusWidget() or self):
                 entry.widget.hide()
+                if self._is_far(entry, offset):
+                    self._free(entry)
+
+    def _is_far(self, entry: Entry, offset: int) -> bool:
+        """Whether its widget can go: it is made again when the user comes back."""
+        page = max(self.viewport().height(), 100)
+        is_away = entry.top + entry.height < offset - FAR * page or entry.top > offset + (FAR + 1) * page
+        return is_away and not entry.is_pinned and not cast(EntryWidget, entry.widget).is_in_use()
 
     def _set_following(self, follows: bool) -> None:
         if follows != self.follows:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QInputMethodEvent, QKeyEvent, QResizeEvent, QTextOption
+from PySide6.QtGui import QKeyEvent, QResizeEvent, QTextOption
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.ui import icons
 from app.ui import theme as themes
 from app.ui.chat.column import prose_margin
+from app.ui.chat.parts import is_composing
 from app.ui.theme import SPACING
 from app.ui.widgets import label
 
@@ -24,7 +25,6 @@ class _Editor(QPlainTextEdit):
 
     def __init__(self) -> None:
         super().__init__()
-        self._is_composing = False
         self.setPlaceholderText(PLACEHOLDER)
         self.setAccessibleName("Your message")
         self.setTabChangesFocus(True)
@@ -61,11 +61,12 @@ class _Editor(QPlainTextEdit):
         return QSize(80, self.sizeHint().height())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
+        if is_composing(self):
+            return  # a key that an input method passes on does nothing to a word that is not finished
         if event.key() == Qt.Key.Key_Escape:
             self.escaped.emit()
             return
-        is_enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
-        if is_enter and not self._is_composing:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
                 self.insertPlainText("\n")
                 self.ensureCursorVisible()
@@ -73,10 +74,6 @@ class _Editor(QPlainTextEdit):
                 self.submitted.emit()
             return
         super().keyPressEvent(event)
-
-    def inputMethodEvent(self, event: QInputMethodEvent) -> None:
-        self._is_composing = bool(event.preeditString())
-        super().inputMethodEvent(event)
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         if source.hasText():

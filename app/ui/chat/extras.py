@@ -1,4 +1,4 @@
-"""What stands between the messages: notices, the line where the context begins, and the page of an empty chat."""
+"""What stands between the messages: the line where the context begins, and the page of an empty chat."""
 
 from __future__ import annotations
 
@@ -62,22 +62,6 @@ class Card(QFrame):
             painter.drawRoundedRect(1, 12, 3, self.height() - 24, 1.5, 1.5)
 
 
-class Notice(QWidget):
-    """Says what happened, what it means and what to do; never wider than the text."""
-
-    def __init__(self, kind: str, text: str, actions: list[tuple[str, str]]) -> None:
-        super().__init__()
-        self.kind = kind
-        self.card = Card(text, actions, role=kind)
-        self.card.setParent(self)
-        self.setAccessibleName(text)
-
-    def fit(self, widths: Widths) -> int:
-        height = self.card.fit(widths)
-        self.card.setGeometry(0, 0, widths.prose, height)
-        return height
-
-
 class ContextLine(QWidget):
     """Where the context of the model begins."""
 
@@ -94,6 +78,9 @@ class ContextLine(QWidget):
         height = self._label.heightForWidth(width) if self._label.wordWrap() else self._label.sizeHint().height()
         self._label.setGeometry((widths.prose - width) // 2, 4, width, height)
         return height + 8
+
+    def is_in_use(self) -> bool:
+        return False
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -157,6 +144,9 @@ class Welcome(QWidget):
         if self.card is not None:
             self.card.fit(widths)
         return max(_height(self, widths.prose), room)
+
+    def is_in_use(self) -> bool:
+        return False
 
     @Slot(str)
     def _on_action(self, action: str) -> None:

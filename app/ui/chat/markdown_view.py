@@ -30,7 +30,7 @@ from app.ui.chat import tints
 from app.ui.chat.block_writer import CodeRun
 from app.ui.chat.code_header import CodeHeader
 from app.ui.chat.formats import CODE_PADDING, CONTINUED, DEPTH, INDENT, PROSE, QUOTE, QUOTE_INDENT, ROLE, RULE, Formats
-from app.ui.chat.links import confirm_link
+from app.ui.chat.links import confirm_link, link_in_words
 from app.ui.chat.mark import SourceMark
 from app.ui.chat.rendering import Rendering, Unit
 from app.ui.chat.tints import TokenTints
@@ -373,7 +373,8 @@ class MarkdownView(QTextBrowser):
         return tints.explanation(piece) if piece is not None else ""
 
     def _show_explanation(self, event: QHelpEvent) -> bool:
-        text = self.explanation_at(QPointF(event.pos())) or self.anchorAt(event.pos())
+        anchor = self.anchorAt(event.pos())
+        text = self.explanation_at(QPointF(event.pos())) or (link_in_words(QUrl(anchor)) if anchor else "")
         if text:
             # Escaped and marked as rich text, else Qt guesses from what the model wrote.
             QToolTip.showText(event.globalPos(), f"<p style='white-space: pre-wrap'>{html.escape(text)}</p>", self)

@@ -10,7 +10,7 @@ from app.engine.protocol import Piece
 from app.ui import theme as themes
 from app.ui.chat.column import Widths
 from app.ui.chat.markdown_view import MarkdownView
-from app.ui.chat.parts import VersionSwitch, copy_text, height_of, icon_button
+from app.ui.chat.parts import VersionSwitch, copy_text, height_of, icon_button, is_composing
 from app.ui.footer import HELP
 from app.ui.widgets import explain, label
 
@@ -51,6 +51,9 @@ class MessageWidget(QWidget):
 
     def fit(self, widths: Widths) -> int:
         raise NotImplementedError
+
+    def is_in_use(self) -> bool:
+        return self.view.textCursor().hasSelection()
 
     def _stack(self, top: int, left: int, width: int, *parts: tuple[QWidget, int]) -> int:
         """Put visible parts below each other, each with some space above it; gives back where they end."""
@@ -111,6 +114,9 @@ class UserMessage(MessageWidget):
             self.stop_editing()
         self.height_changed.emit()
 
+    def is_in_use(self) -> bool:
+        return not self.editor.isHidden() or super().is_in_use()
+
     def fit(self, widths: Widths) -> int:
         inner = widths.prose - 2 * _PADDING
         self.view.set_widths(inner, inner)
@@ -165,6 +171,8 @@ class UserMessage(MessageWidget):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.editor and event.type() is QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
+            if is_composing(self.editor):
+                return True
             if event.key() == Qt.Key.Key_Escape:
                 self.stop_editing()
                 return True

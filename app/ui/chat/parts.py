@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QToolButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QPlainTextEdit, QToolButton, QWidget
 
 from app.ui import icons
 from app.ui import theme as themes
 from app.ui.widgets import label
 
 _COPIED_MILLISECONDS = 1500
+
+
+def is_composing(editor: QPlainTextEdit) -> bool:
+    """Whether an input method is at work in it: Enter and Escape are meant for that."""
+    return bool(editor.textCursor().block().layout().preeditAreaText())
 
 
 def copy_text(text: str, button: QAbstractButton) -> None:

@@ -10,11 +10,11 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from app.engine.protocol import Piece
-from app.ui import notices
 from app.ui import theme as themes
+from app.ui.answer import Finished
 from app.ui.chat import highlight
 from app.ui.chat.column import Column, Entry
-from app.ui.chat.extras import ContextLine, Notice, Welcome
+from app.ui.chat.extras import ContextLine, Welcome
 from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
 from app.ui.icons import set_icon
 
@@ -33,7 +33,6 @@ class Transcript(QWidget):
     edit_requested = Signal(str, str)
     version_requested = Signal(str, int)
     link_activated = Signal(QUrl)
-    notice_action_triggered = Signal(str)
     example_chosen = Signal(str)
     open_models_requested = Signal()
     proposal_accepted = Signal()
@@ -46,6 +45,8 @@ class Transcript(QWidget):
         self._proposal = ""
         self._welcomes_guide: bool | None = None
         self._answer: Entry | None = None
+        self._answer_heading = ""
+        self._answer_pieces: list[Piece] = []
         self._answer_began = 0.0
         themes.set_role(self, "reading")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -86,19 +87,16 @@ class Transcript(QWidget):
         message_id: str,
         heading: str,
         text: str,
-        pieces: list[Piece],
-        footer: str,
-        note: str | None,
-        version: int,
-        versions: int,
-        details: str = "",
+        finished: Callable[[], Finished],
+        version: int = 1,
+        versions: int = 1,
     ) -> None:
-        """Add a stored answer. ``pieces``: its tokens, where they are known; the rest as in `finish_answer`."""
+        """Add a stored answer. ``finished`` is asked each time the answer comes near the screen."""
 
         def build(entry: Entry) -> QWidget:
-            message = AnswerMessage(message_id, heading)
-            message.view.set_text(text, pieces)
-            message.finish(footer, note, version, versions, details)
+            message, parts = AnswerMessage(message_id, heading), finished()
+            message.view.set_text(text, parts.pieces)
+            message.finish(parts.footer, parts.note, version, versions, parts.details)
             return self._prepared_answer(message, entry)
 
         self._add(message_id, build, text)
@@ -121,6 +119,10 @@ class Transcript(QWidget):
                 self.column.add(Entry(_CONTEXT, lambda _entry: ContextLine(), 30), index)
                 return
 
+    def go_to_end(self) -> None:
+        """Show the newest message and follow what is written."""
+        self.column.go_to_end()
+
     # -- the answer that is being written
 
     def begin_answer(self, message_id: str, heading: str) -> None:
@@ -130,14 +132,16 @@ class Transcript(QWidget):
             return self._prepared_answer(AnswerMessage(message_id, heading), entry)
 
         entry = self._add(message_id, build, "")
+        entry.is_pinned = True
         self.column.build(entry)
-        self._answer = entry
+        self._answer, self._answer_heading, self._answer_pieces = entry, heading, []
         self._answer_began = time.monotonic()
 
     def append_pieces(self, pieces: list[Piece]) -> None:
         """Tokens of the answer that was begun; shown with the next frame."""
         if self._answer is not None and isinstance(self._answer.widget, AnswerMessage):
             self._answer.widget.append_pieces(pieces)
+            self._answer_pieces += pieces
 
     def set_prompt_progress(self, done: int, total: int) -> None:
         """How far the model has read the chat, in tokens; shown where that takes noticeable time."""
@@ -156,23 +160,22 @@ class Transcript(QWidget):
         if self._answer is not None and isinstance(self._answer.widget, AnswerMessage):
             self._answer.widget.view.finish()
             self._answer.widget.finish(footer, note, version, versions, details)
-        self._answer = None
+            self._remember(self._answer, Finished(self._answer_pieces, footer, note, details), version, versions)
+        self._answer, self._answer_pieces = None, []
 
-    # -- notices and the empty chat
+    def _remember(self, entry: Entry, parts: Finished, version: int, versions: int) -> None:
+        """From now on the answer that was written can be built again."""
+        heading = self._answer_heading
 
-    def add_notice(self, kind: notices.Kind, text: str, actions: list[tuple[str, str]]) -> None:
-        """Say what happened. ``actions``: a button for each (id, label)."""
+        def build(entry: Entry) -> QWidget:
+            message = AnswerMessage(entry.key, heading)
+            message.view.set_text("".join(piece.text for piece in parts.pieces), parts.pieces)
+            message.finish(parts.footer, parts.note, version, versions, parts.details)
+            return self._prepared_answer(message, entry)
 
-        def build(_entry: Entry) -> QWidget:
-            notice = Notice(kind, text, actions)
-            notice.card.action_triggered.connect(self.notice_action_triggered)
-            return notice
+        entry.build, entry.is_pinned = build, False
 
-        self.column.add(Entry(_NOTICE, build, _FRAME_HEIGHT))
-
-    def remove_notices(self) -> None:
-        """Take all notices away."""
-        self.column.remove([entry for entry in self.column.entries if entry.key == _NOTICE])
+    # -- the empty chat
 
     def show_welcome(self, guide: bool) -> None:
         """The page of an empty chat. ``guide``: say that the model is the bundled guide."""
@@ -197,6 +200,8 @@ class Transcript(QWidget):
                 self.show_welcome(guide=True)
 
     def _remove_welcome(self) -> None:
+        if self._welcomes_guide is None:
+            return
         self._welcomes_guide = None
         self.column.remove([entry for entry in self.column.entries if entry.key == _WELCOME])
 
@@ -261,6 +266,5 @@ class Transcript(QWidget):
         self._place_button()
 
 
-_NOTICE = "\0notice"
 _WELCOME = "\0welcome"
 _CONTEXT = "\0context"

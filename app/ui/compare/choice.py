@@ -15,7 +15,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QPushButton,
     QRadioButton,
-    QSizePolicy,
     QSpinBox,
     QVBoxLayout,
     QWidget,
@@ -25,7 +24,7 @@ from app.compare import prompts
 from app.compare.prompts import Prompt
 from app.errors import KnownError
 from app.ui.theme import SPACING
-from app.ui.widgets import explain, label
+from app.ui.widgets import ElidedLabel, explain, label
 
 MOST_KINDS = 16
 """With more kinds than this in a file all of them are taken."""
@@ -73,8 +72,7 @@ class PromptChoice(QWidget):
         explain(self._from_file, _FILE_HELP)
         self._choose = QPushButton("Choose file…")
         explain(self._choose, f"{_FILE_HELP} A file can also be dropped here.")
-        self._file = label(role="quiet")
-        self._file.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._file = ElidedLabel("quiet")
         kinds = self._kinds_box = QWidget()
         kinds.setMinimumWidth(1)  # what is in it would keep the window wide: it takes more rows instead
         self._kinds = QGridLayout(kinds)

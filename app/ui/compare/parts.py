@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPoint, Qt, Signal, Slot
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from app.ui import theme
 from app.ui.compare.wording import Verdict
 from app.ui.theme import SPACING
-from app.ui.widgets import label, plain_tooltip
+from app.ui.widgets import ElidedLabel, label, plain_tooltip
 
 FORMATS = {"Markdown": ".md", "CSV": ".csv", "JSON": ".json", "PNG": ".png"}
 """Name and suffix."""
@@ -80,10 +80,9 @@ class Footer(QWidget):
         self.stop_button.clicked.connect(self.stop_requested)
         self.export_button.clicked.connect(self._on_export)
         self.close_button.clicked.connect(self.close_requested)
-        self._status = label(role="quiet")
+        self._status = ElidedLabel("quiet")
         self._said = "", "quiet"
         self._why_not = ""
-        self._status.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(2 * SPACING)

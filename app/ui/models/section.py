@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from app.ui import icons, theme
 from app.ui.theme import SPACING
-from app.ui.widgets import label, plain_tooltip
+from app.ui.widgets import ElidedLabel, plain_tooltip
 
 
 class Section(QWidget):
@@ -22,10 +22,8 @@ class Section(QWidget):
         self._button.setCheckable(True)
         self._button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         theme.set_role(self._button, "section")
-        self._summary = label(role="quiet")
+        self._summary = ElidedLabel("quiet")
         self._summary.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        # A long summary is cut, it never widens the dialog.
-        self._summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         line = QFrame()
         theme.set_role(line, "line")
         self._lay_out(line)

@@ -14,7 +14,7 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 
 from app.engine.protocol import MAX_DRAFT_LENGTH, Figures, Round
-from app.engine.statistics import Statistics, acceptance_rate
+from app.engine.statistics import Statistics, acceptance_by_position, acceptance_rate
 from app.ui.speed.recent import Recent
 
 LIVE_SECONDS = 3.0
@@ -142,11 +142,18 @@ class Meter:
         return self._final if self._final is not None else self._statistics.figures(0.0)
 
     def acceptance_by_position(self) -> list[float]:
-        """Share of all verify passes that accepted position 1, 2, …; empty before the first verify pass."""
+        """Of the drafts with a token at position 1, 2, …, the share whose tokens up to it were all accepted."""
         draft = self.figures().draft
-        if not draft.verify_passes:
-            return []
-        return [count / draft.verify_passes for count in draft.accepted_per_position[:MAX_DRAFT_LENGTH]]
+        return acceptance_by_position(draft.accepted_per_position, draft.tested_per_position)[:MAX_DRAFT_LENGTH]
+
+    def live_acceptance_by_position(self) -> list[float]:
+        """The same over the last 3 s of writing, as `live_acceptance`."""
+        tested, accepted = [0] * MAX_DRAFT_LENGTH, [0] * MAX_DRAFT_LENGTH
+        for span in self._spans:
+            for position in range(span.tested):
+                tested[position] += 1
+                accepted[position] += position < span.accepted
+        return acceptance_by_position(accepted, tested)
 
     def live_speed(self, now: float) -> float | None:
         """Tokens per second over the last 3 s; falls while no round arrives. ``None`` before the second token."""

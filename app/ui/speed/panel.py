@@ -281,8 +281,9 @@ class SpeedPanel(QScrollArea):
         return self._pair.default_draft_length if self._pair else DEFAULT_DRAFT_LENGTH
 
     def _shares(self) -> list[float]:
-        """Kept by position, without the far end of long drafts where nothing ever was."""
-        shares = self._meter.acceptance_by_position()
+        """Kept by position, of the same passes as the figure above; without the far end where nothing ever was."""
+        meter = self._meter
+        shares = meter.live_acceptance_by_position() if self._answering else meter.acceptance_by_position()
         while len(shares) > self._rows and not shares[-1]:
             shares.pop()
         return shares

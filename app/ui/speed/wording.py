@@ -308,8 +308,9 @@ HELP = {
         "as a baseline. Nothing is added to the chat."
     ),
     "positions": (
-        "Acceptance by position: verify passes that accepted the guess at this position ÷ all verify passes of the "
-        "answer. Where it gets low, a longer draft no longer pays."
+        "Acceptance by position: of the drafts that were this long, the share in which every token up to this position "
+        "was accepted. While an answer is written over the last 3 s, after it over the whole answer. Where it gets "
+        "low, a longer draft no longer pays."
     ),
     "round": (
         "One round is one verify pass and what led to it, as a mean over the answer. Draft: the guesses are made. "

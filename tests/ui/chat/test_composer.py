@@ -94,6 +94,10 @@ def test_enter_during_composition_belongs_to_the_input_method(qtbot: QtBot, comp
     QApplication.sendEvent(composer.editor, QInputMethodEvent("に", []))
     with qtbot.assertNotEmitted(composer.message_sent):
         press(composer, Qt.Key.Key_Return)
+    composer.set_busy(True)
+    with qtbot.assertNotEmitted(composer.stop_requested):
+        press(composer, Qt.Key.Key_Escape)
+    composer.set_busy(False)
     done = QInputMethodEvent("", [])
     done.setCommitString("日本")
     QApplication.sendEvent(composer.editor, done)

@@ -6,19 +6,24 @@ from collections.abc import Iterator
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QInputMethodEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QPlainTextEdit, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.engine.protocol import Piece
 from app.ui import theme
+from app.ui.answer import Finished
 from app.ui.chat.code_header import CodeHeader
 from app.ui.chat.extras import CONTEXT_TEXT, EXAMPLES
 from app.ui.chat.messages import AnswerMessage, UserMessage
 from app.ui.chat.transcript import Transcript
 
 FOOTER = "74 tok/s · 214 tokens · 0.12 s to first token · 68 % kept"
+
+
+def stored() -> Finished:
+    return Finished([], FOOTER)
 
 
 @pytest.fixture
@@ -70,7 +75,7 @@ def click(button: QAbstractButton) -> None:
 def fill(transcript: Transcript, turns: int) -> None:
     for turn in range(turns):
         transcript.add_user_message(f"u{turn}", f"Question {turn}")
-        transcript.add_answer(f"a{turn}", "Guide", f"Answer **{turn}**\n\n- one\n- two\n" * 5, [], FOOTER, None, 1, 1)
+        transcript.add_answer(f"a{turn}", "Guide", f"Answer **{turn}**\n\n- one\n- two\n" * 5, stored)
 
 
 # ---------------------------------------------------------------- an answer
@@ -116,7 +121,7 @@ def test_reading_the_chat_shows_only_when_it_takes_a_while(
 
 def test_a_stored_answer_shows_its_footer_and_version(qtbot: QtBot, transcript: Transcript) -> None:
     text = [Piece(text="text", drafter="model")]
-    transcript.add_answer("a", "Guide", "text", text, FOOTER, None, 2, 3, "n-grams: 1 of 2")
+    transcript.add_answer("a", "Guide", "text", lambda: Finished(text, FOOTER, None, "n-grams: 1 of 2"), 2, 3)
     settle(qtbot, transcript)
     assert answer(transcript, "a").footer.toolTip().endswith(".\n\nn-grams: 1 of 2")
     assert answer(transcript, "a").footer.accessibleDescription() == "n-grams: 1 of 2"
@@ -133,7 +138,7 @@ def named(parent: QWidget, name: str) -> QAbstractButton:
 
 
 def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_answer("a", "Guide", "the **source**", [], FOOTER, None, 2, 2)
+    transcript.add_answer("a", "Guide", "the **source**", stored, 2, 2)
     settle(qtbot, transcript)
     message = answer(transcript, "a")
     with qtbot.waitSignal(transcript.regenerate_requested) as asked:
@@ -184,7 +189,7 @@ def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript)
     fill(transcript, 1)
     settle(qtbot, transcript)
     transcript.set_busy(True)
-    transcript.add_answer("late", "Guide", "text", [], FOOTER, None, 1, 2)
+    transcript.add_answer("late", "Guide", "text", stored, 1, 2)
     settle(qtbot, transcript)
     for key in ("a0", "late"):
         assert not answer(transcript, key).regenerate_button.isVisible()
@@ -200,14 +205,31 @@ def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript)
 
 def test_every_control_has_a_name_and_takes_the_focus(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.add_user_message("u", "question", 1, 2)
-    transcript.add_answer("a", "Guide", "```py\nx\n```", [], FOOTER, None, 1, 2)
-    transcript.add_notice("bad", "It ended.", [("restart", "Restart")])
+    transcript.add_answer("a", "Guide", "```py\nx\n```", stored, 1, 2)
     settle(qtbot, transcript)
     buttons = [button for button in transcript.findChildren(QAbstractButton) if button.isVisible()]
     assert len(buttons) >= 10
     for button in buttons:
         assert button.accessibleName(), button.text()
         assert button.focusPolicy() & Qt.FocusPolicy.TabFocus, button.accessibleName()
+
+
+def test_enter_and_escape_during_composition_belong_to_the_input_method(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add_user_message("u", "before")
+    settle(qtbot, transcript)
+    click(question(transcript, "u").edit_button)
+    editor = question(transcript, "u").editor
+    QApplication.sendEvent(editor, QInputMethodEvent("に", []))
+    with qtbot.assertNotEmitted(transcript.edit_requested):
+        QTest.keyClick(editor, Qt.Key.Key_Return)
+        QTest.keyClick(editor, Qt.Key.Key_Escape)
+    assert editor.isVisible()
+    done = QInputMethodEvent("", [])
+    done.setCommitString("日本")
+    QApplication.sendEvent(editor, done)
+    with qtbot.waitSignal(transcript.edit_requested) as edited:
+        QTest.keyClick(editor, Qt.Key.Key_Return)
+    assert edited.args == ["u", "日本"]
 
 
 # ---------------------------------------------------------------- order of the column
@@ -257,22 +279,6 @@ def test_the_line_where_the_context_begins(qtbot: QtBot, transcript: Transcript)
     assert len(keys(transcript)) == 7
     transcript.mark_context_start(None)
     assert len(keys(transcript)) == 6
-
-
-def test_notices(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_notice("bad", "The engine <b>ended</b>.", [("restart", "Restart"), ("report", "Copy report")])
-    settle(qtbot, transcript)
-    [entry] = transcript.column.entries
-    assert entry.widget is not None
-    text = entry.widget.findChild(QLabel)
-    assert isinstance(text, QLabel)
-    assert text.textFormat() is Qt.TextFormat.PlainText
-    assert text.text() == "The engine <b>ended</b>."
-    with qtbot.waitSignal(transcript.notice_action_triggered) as triggered:
-        click(named(entry.widget, "Copy report"))
-    assert triggered.args == ["report"]
-    transcript.remove_notices()
-    assert keys(transcript) == []
 
 
 # ---------------------------------------------------------------- the empty chat
@@ -395,7 +401,7 @@ def test_a_narrow_window_still_fits(qtbot: QtBot, transcript: Transcript) -> Non
 
 def test_lines_of_prose_are_not_too_long(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.resize(1600, 600)
-    transcript.add_answer("a", "Guide", "word " * 200 + "\n\n```\n" + "x" * 90 + "\n```", [], FOOTER, None, 1, 1)
+    transcript.add_answer("a", "Guide", "word " * 200 + "\n\n```\n" + "x" * 90 + "\n```", stored)
     settle(qtbot, transcript)
     document = answer(transcript, "a").view.document()
     assert document.firstBlock().layout().lineAt(0).textLength() <= 90
@@ -405,7 +411,8 @@ def test_lines_of_prose_are_not_too_long(qtbot: QtBot, transcript: Transcript) -
 def test_tints_are_switched_in_all_messages(qtbot: QtBot, transcript: Transcript) -> None:
     for key in ("a", "b"):
         text = "drafted words"
-        transcript.add_answer(key, "Guide", text, [Piece(text=text, round=3, drafter="model")], FOOTER, None, 1, 1)
+        pieces = [Piece(text=text, round=3, drafter="model")]
+        transcript.add_answer(key, "Guide", text, lambda pieces=pieces: Finished(pieces, FOOTER))  # type: ignore[misc]
     settle(qtbot, transcript)
     plain = [answer(transcript, key).view.grab().toImage() for key in ("a", "b")]
     transcript.set_show_drafted(True)
@@ -426,7 +433,7 @@ def test_a_change_of_theme_while_streaming_loses_nothing(qtbot: QtBot, transcrip
 
 
 def test_selecting_beyond_the_edge_scrolls(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_answer("a", "Guide", "words\n\n" * 100, [], FOOTER, None, 1, 1)
+    transcript.add_answer("a", "Guide", "words\n\n" * 100, stored)
     settle(qtbot, transcript)
     bar = transcript.column.verticalScrollBar()
     bar.setValue(0)
@@ -440,8 +447,100 @@ def test_selecting_beyond_the_edge_scrolls(qtbot: QtBot, transcript: Transcript)
 
 def test_a_short_code_block_is_no_wider_than_prose(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.resize(1400, 600)
-    transcript.add_answer("a", "Guide", "```\nx\n```\n\n```\n" + "x" * 95 + "\n```", [], FOOTER, None, 1, 1)
+    transcript.add_answer("a", "Guide", "```\nx\n```\n\n```\n" + "x" * 95 + "\n```", stored)
     settle(qtbot, transcript)
     short, long = answer(transcript, "a").view.findChildren(CodeHeader)
     assert short.width() == transcript.column.widths().prose
     assert short.width() < long.width() <= transcript.column.widths().code
+
+
+# ---------------------------------------------------------------- long chats
+
+
+def built(transcript: Transcript) -> set[str]:
+    return {entry.key for entry in transcript.column.entries if entry.widget is not None}
+
+
+def scroll(qtbot: QtBot, transcript: Transcript, value: int) -> None:
+    transcript.column.verticalScrollBar().setValue(value)
+    settle(qtbot, transcript)
+
+
+def test_a_long_chat_works_out_only_what_is_shown_and_frees_what_is_far(qtbot: QtBot, transcript: Transcript) -> None:
+    asked: list[str] = []
+    for turn in range(40):
+
+        def finished(key: str = f"a{turn}") -> Finished:
+            asked.append(key)
+            return Finished([], FOOTER)
+
+        transcript.add_user_message(f"u{turn}", f"Question {turn}")
+        transcript.add_answer(f"a{turn}", "Guide", f"Answer {turn}\n\n" + "words\n\n" * 12, finished)
+    settle(qtbot, transcript)
+    assert "a39" in asked
+    assert "a0" not in asked
+    assert len(asked) < 10
+    at_the_end = built(transcript)
+    bar = transcript.column.verticalScrollBar()
+    for value in range(bar.maximum(), 0, -700):
+        scroll(qtbot, transcript, value)
+    scroll(qtbot, transcript, 0)
+    assert not at_the_end & built(transcript)
+    assert len(built(transcript)) < 30
+    transcript.column.go_to_end()
+    settle(qtbot, transcript)
+    assert at_the_end <= built(transcript)
+    assert answer(transcript, "a39").footer.text() == FOOTER
+
+
+def test_what_is_in_use_is_not_freed(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add_user_message("edited", "My words")
+    transcript.add_answer("selected", "Guide", "words to copy", stored)
+    fill(transcript, 20)
+    transcript.begin_answer("written", "Guide")
+    transcript.append_pieces([Piece(text="one "), Piece(text="two", drafter="model")])
+    settle(qtbot, transcript)
+    scroll(qtbot, transcript, 0)
+    click(question(transcript, "edited").edit_button)
+    answer(transcript, "selected").view.selectAll()
+    transcript.column.go_to_end()
+    settle(qtbot, transcript)
+    transcript.column.setFocus()
+    assert {"edited", "selected", "written"} <= built(transcript)
+    scroll(qtbot, transcript, 0)
+    assert {"edited", "selected", "written"} <= built(transcript)
+    assert question(transcript, "edited").editor.toPlainText() == "My words"
+
+
+def test_an_answer_that_was_written_can_be_freed_and_comes_back(qtbot: QtBot, transcript: Transcript) -> None:
+    fill(transcript, 20)
+    transcript.begin_answer("written", "Someone")
+    transcript.append_pieces([Piece(text="one "), Piece(text="two", drafter="model")])
+    transcript.finish_answer(FOOTER, "A note.", 2, 3, "details")
+    settle(qtbot, transcript)
+    scroll(qtbot, transcript, 0)
+    assert "written" not in built(transcript)
+    transcript.column.go_to_end()
+    settle(qtbot, transcript)
+    message = answer(transcript, "written")
+    assert message.view.content == "one two"
+    assert (message.footer.text(), message.note.text(), message.heading.text()) == (FOOTER, "A note.", "Someone")
+    assert message.versions.isVisible()
+
+
+def test_the_tab_key_goes_from_top_to_bottom_also_after_scrolling_up(qtbot: QtBot, transcript: Transcript) -> None:
+    fill(transcript, 12)
+    settle(qtbot, transcript)
+    bar = transcript.column.verticalScrollBar()
+    for value in (bar.maximum() // 2, 0):
+        scroll(qtbot, transcript, value)
+    shown = [entry.widget for entry in transcript.column.entries if isinstance(entry.widget, AnswerMessage)]
+    assert len(shown) >= 4
+    buttons: list[QWidget] = [message.copy_button for message in shown]
+    order: list[int] = []
+    one = transcript.column.nextInFocusChain()
+    while one is not None and one is not transcript.column:
+        if one in buttons:
+            order.append(buttons.index(one))
+        one = one.nextInFocusChain()
+    assert order == list(range(len(buttons)))

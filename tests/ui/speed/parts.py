@@ -31,6 +31,7 @@ FIGURES = Figures(
         verify_passes=90,
         mean_acceptance_length=1 + 172 / 90,
         accepted_per_position=[80, 60, 32],
+        tested_per_position=[90, 90, 90],
         drafters=[DrafterFigures(name="model", drafted=252, tested=252, accepted=172, verify_passes=90)],
     ),
     kinds=[KindFigures(kind="code", tokens=261, seconds=3.0, tested=252, accepted=172, verify_passes=90)],

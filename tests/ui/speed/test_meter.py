@@ -58,11 +58,37 @@ def test_acceptance_live_and_by_position() -> None:
     ]
     meter = fed(rounds)
     assert meter.live_acceptance() == pytest.approx(4 / 10)
-    assert meter.acceptance_by_position() == pytest.approx([2 / 4, 1 / 4, 1 / 4, 0])
+    assert meter.acceptance_by_position() == pytest.approx([2 / 3, 1 / 3, 1 / 2, 0])
+    assert meter.live_acceptance_by_position() == meter.acceptance_by_position()
     figures = meter.figures()
     assert figures.draft.mean_acceptance_length == pytest.approx(1 + 4 / 4)
     assert figures.decode_tokens_per_second == pytest.approx(8 / 0.4)
     assert figures.completion_tokens == 9
+
+
+def test_where_everything_was_accepted_every_position_says_so() -> None:
+    """Some passes went without a draft, and drafts differ in length: "100 %" above bars of 93 % is a contradiction."""
+    rounds = [
+        Round(index=0, verify_passes=0, tokens=1, time=0.5),
+        Round(index=1, verify_passes=1, tokens=4, drafted=3, tested=3, accepted=3, time=0.6),
+        Round(index=2, verify_passes=1, tokens=2, drafted=1, tested=1, accepted=1, time=0.7),
+        Round(index=3, verify_passes=1, tokens=1, time=0.8),
+    ]
+    meter = fed(rounds)
+    assert meter.live_acceptance() == meter.figures().draft.acceptance_rate == 1.0
+    assert meter.acceptance_by_position() == meter.live_acceptance_by_position() == [1.0, 1.0, 1.0]
+
+
+def test_positions_while_an_answer_is_written_are_of_the_same_seconds_as_the_figure_above() -> None:
+    bad = steady(40, seconds=0.1, accepted=0)
+    later = [
+        Round(index=index, verify_passes=1, tokens=3, drafted=2, tested=2, accepted=2, time=bad[-1].time + 0.1 * index)
+        for index in range(1, 40)
+    ]
+    meter = fed([*bad, *later])
+    assert meter.live_acceptance() == 1.0
+    assert meter.live_acceptance_by_position() == [1.0, 1.0]
+    assert meter.acceptance_by_position()[0] < 0.6
 
 
 def test_round_time_leaves_prompt_processing_out() -> None:
@@ -116,7 +142,7 @@ def test_final_figures_replace_the_running_ones_until_the_next_answer() -> None:
     final = Figures(
         completion_tokens=7,
         decode_tokens_per_second=12.5,
-        draft=DraftFigures(verify_passes=4, accepted_per_position=[3, 1]),
+        draft=DraftFigures(verify_passes=8, accepted_per_position=[3, 1], tested_per_position=[4, 4]),
     )
     meter.finish(final)
     assert meter.figures() is final
