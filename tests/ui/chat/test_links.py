@@ -74,3 +74,7 @@ def test_what_is_cut_says_so() -> None:
     assert shortened("x" * 300) == "x" * 300
     assert shortened("x" * 301) == "x" * 299 + "…"
     assert link_in_words(QUrl("https://example.org/" + "x" * 1000)).endswith("…")
+
+
+def test_direction_characters_in_an_address_stay_encoded() -> None:
+    assert link_in_words(QUrl("https://example.org/\u202egpj.exe")).isascii()
