@@ -19,7 +19,7 @@ __all__ = [
     "Helper",
     "HelperError",
     "NotStarted",
-    "TookTooLong",
     "TooMuchMemory",
+    "TookTooLong",
     "shared",
 ]

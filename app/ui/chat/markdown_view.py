@@ -28,6 +28,7 @@ from app.engine.protocol import Piece
 from app.ui import theme as themes
 from app.ui.chat import tints
 from app.ui.chat.block_writer import CodeRun
+from app.ui.chat.code_colors import CodeColors
 from app.ui.chat.code_header import CodeHeader
 from app.ui.chat.formats import CODE_PADDING, CONTINUED, DEPTH, INDENT, PROSE, QUOTE, QUOTE_INDENT, ROLE, RULE, Formats
 from app.ui.chat.links import confirm_link
@@ -75,6 +76,7 @@ class MarkdownView(QTextBrowser):
         self._set_up()
         self._formats = Formats(themes.current(), self.font())
         self._rendering = Rendering(self.document(), self._formats, plain=plain)
+        self._colors = self._new_colors()
         self._tints = TokenTints(self.document())
         self._mark: SourceMark | None = None
         self._marked: tuple[int, int] | None = None
@@ -216,6 +218,7 @@ class MarkdownView(QTextBrowser):
         if anchor != position:
             self._select(anchor, position)
         self._measure()
+        self._colors.update()
         self._last_frame = time.perf_counter()
         self._frame_seconds = self._last_frame - started
         if more:
@@ -234,11 +237,13 @@ class MarkdownView(QTextBrowser):
 
     def _redraw(self) -> None:
         """Draw everything anew, as much as fits into one update at once and the rest when the window has time."""
+        self._colors.close()
         self.document().clear()
         self._placed_headers = 0
         self._formats = Formats(themes.current(), self.font())
         margin = float(self._width - self._prose_width)
         self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
+        self._colors = self._new_colors()
         self.set_mark(self._marked)
         self._rendering.feed(self.content)
         if self._is_finished:
@@ -250,6 +255,16 @@ class MarkdownView(QTextBrowser):
         self._redraw()
 
     # -- code blocks
+
+    def _new_colors(self) -> CodeColors:
+        return CodeColors(self.document(), self._formats, self._rendering.lasting_code_runs, self._on_colored)
+
+    def _on_colored(self, start: int, end: int) -> None:
+        """Slanted letters may be wider: what was worked out from where the others stood no longer holds."""
+        units = self._rendering.units
+        first = max(0, bisect_right(units, start, key=lambda unit: unit.start) - 1)
+        tints.forget_shapes(units[first : bisect_left(units, end, lo=first, key=lambda unit: unit.start)])
+        self._measure()
 
     def _place_headers(self) -> None:
         runs = self._rendering.code_runs
