@@ -35,6 +35,7 @@ from app.ui.chat.links import confirm_link
 from app.ui.chat.mark import SourceMark
 from app.ui.chat.rendering import Rendering, Unit
 from app.ui.chat.tints import TokenTints
+from app.ui.chat.turns import turns
 
 FRAME_MILLISECONDS = 33
 """Time between two updates of a text that is being written."""
@@ -64,6 +65,7 @@ class MarkdownView(QTextBrowser):
         self._source = ""
         self._is_finished = False
         self._shows_drafted = False
+        self._has_old_theme = False
         self._prose_width = self._width = 0
         self._height = 0
         self._headers: list[CodeHeader] = []
@@ -157,7 +159,7 @@ class MarkdownView(QTextBrowser):
     @property
     def is_drawn(self) -> bool:
         """Whether all the text given so far is on screen."""
-        return not self._timer.isActive()
+        return not self._timer.isActive() and not turns().is_waiting(self)
 
     # -- size
 
@@ -222,7 +224,7 @@ class MarkdownView(QTextBrowser):
         self._last_frame = time.perf_counter()
         self._frame_seconds = self._last_frame - started
         if more:
-            self._timer.start(0)
+            turns().want(self)
         else:
             self.drawn.emit()
 
@@ -237,6 +239,7 @@ class MarkdownView(QTextBrowser):
 
     def _redraw(self) -> None:
         """Draw everything anew, as much as fits into one update at once and the rest when the window has time."""
+        self._has_old_theme = False
         self._colors.close()
         self.document().clear()
         self._placed_headers = 0
@@ -252,7 +255,15 @@ class MarkdownView(QTextBrowser):
 
     @Slot(object)
     def _on_theme_changed(self, _theme: object) -> None:
-        self._redraw()
+        self._has_old_theme = True
+        turns().want(self)
+
+    def take_turn(self) -> None:
+        """See `TakesTurns`."""
+        if self._has_old_theme:
+            self._redraw()
+        else:
+            self._on_frame_due()
 
     # -- code blocks
 
