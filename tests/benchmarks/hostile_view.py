@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import json
+import math
 import os
 import random
 import sys
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field
 from PySide6.QtCore import QCoreApplication, QEventLoop
 from PySide6.QtWidgets import QApplication
 
-from app.engine.protocol import Piece
+from app.engine.protocol import DrafterName, Piece
 from app.helper.highlighting import languages
 from app.ui import theme
 from app.ui.chat.highlight import highlighter
@@ -180,7 +181,7 @@ def pieces(text: str, chance: random.Random) -> Iterator[list[Piece]]:
         portion = []
         for _ in range(chance.randint(1, 40)):
             size = chance.randint(1, 6)
-            drafter = "model" if number % 3 else None
+            drafter: DrafterName | None = "model" if number % 3 else None
             portion.append(Piece(text=text[at : at + size], round=number // 3, drafter=drafter, guess=None))
             at, number = at + size, number + 1
         yield [piece for piece in portion if piece.text]
@@ -213,6 +214,9 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first text")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--over", type=float, default=100.0, help="milliseconds from which a step is named")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="end after so long, with the texts shown so far"
+    )
     parser.add_argument("--themes", action="store_true", help="change the theme now and then")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -224,9 +228,12 @@ def main() -> int:
     transcript.set_show_drafted(True)
     transcript.show()
     steps = Steps(options.over / 1000)
-    characters = 0
+    characters = shown = 0
     began = time.perf_counter()
     for number in range(options.first, options.first + options.texts):
+        if time.perf_counter() - began > options.seconds:
+            break
+        shown += 1
         chance = random.Random(f"{options.seed} {number}")
         text = code(chance) if chance.random() < 0.5 else markdown(chance)
         characters += len(text)
@@ -238,7 +245,7 @@ def main() -> int:
     seconds = time.perf_counter() - began
     highlighter().close()
     figures = {
-        "texts": options.texts,
+        "texts": shown,
         "characters": characters,
         "seconds": round(seconds, 1),
         "steps": steps.count,
