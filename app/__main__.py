@@ -1,4 +1,4 @@
-"""Picks the role: window, engine process or command line. Imports neither Qt nor llama.cpp itself."""
+"""Picks the role: window, engine process, helper process or command line. Imports neither Qt nor llama.cpp itself."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from app.engine.worker import run as run_engine
 
         return run_engine()
+    if arguments == ["--role=helper"]:
+        from app.helper.process import run as run_helper
+
+        return run_helper()
     is_file = len(arguments) == 1 and names_file(arguments[0])
     if not arguments or is_file or arguments[0] == "--window":
         from app.ui.application import run as run_window

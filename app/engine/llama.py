@@ -233,14 +233,16 @@ class Model:
         return bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
 
     def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
-        """Token ids of ``text``. ``special`` reads control tokens from their text; ``bos`` adds what the model adds."""
+        """Token ids of ``text``. ``special`` reads control tokens from their text; ``bos`` puts the BOS token in front
+        where the model wants one. (The EOS token that some want behind it would end the text before the answer.)"""
         data = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
         size = len(data) + 8
         while True:
             buffer = (llama_cpp.llama_token * size)()
             count = llama_cpp.llama_tokenize(self._vocab, data, len(data), buffer, size, bos, special)
             if count >= 0:
-                return list(buffer[:count])
+                adds_end = bos and count and llama_cpp.llama_vocab_get_add_eos(self._vocab)
+                return list(buffer[: count - 1 if adds_end else count])
             size = -count
 
     def piece(self, token: int) -> bytes:

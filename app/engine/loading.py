@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from app import paths
+from app import helper, paths
 from app.engine import llama
 from app.engine.calibration import Build, KeptCosts, is_sound, measure, up_to_date
 from app.engine.costs import Costs
@@ -136,6 +136,7 @@ class Loader:
     def target(self) -> Target:
         """Load the target."""
         path, settings = self._path, self._settings
+        helper.shared().start()  # it gets ready for the chat template while the model loads
         with contextlib.ExitStack() as undo:
             model = self._model(path, settings.target_gpu_layers, "target")
             undo.callback(model.close)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal, Protocol
 
 from app.engine.protocol import Message
@@ -38,8 +40,14 @@ class Prompt:
 class PromptBuilder:
     """Builds prompts for one loaded target."""
 
-    def __init__(self, vocabulary: Vocabulary, context_length: int) -> None:
-        """``context_length`` in tokens. Raises `KnownError` for a broken chat template."""
+    def __init__(
+        self, vocabulary: Vocabulary, context_length: int, clock: Callable[[], datetime] = datetime.now
+    ) -> None:
+        """``context_length`` in tokens; ``clock`` tells the local time. Raises `KnownError` for a broken template."""
+        self._clock = clock
+        self._times: dict[bytes, datetime] = {}
+        """When chats began, by a digest of what they begin with: templates that write the date must not change a prompt
+        (nor lose its KV cache) at midnight. The chat answered last comes last."""
         self._vocabulary = vocabulary
         self._context_length = context_length
         source = vocabulary.chat_template()
@@ -47,6 +55,8 @@ class PromptBuilder:
         self._bos = vocabulary.special_text("bos")
         self._template = ChatTemplate(source or CHATML, self._bos, vocabulary.special_text("eos"))
         self._controls = vocabulary.control_texts()
+        self._control_ends = tuple(self._controls)
+        self._now = clock()
         self._dropped: list[list[Message]] = []
         """What left the chats that were too long, the one answered last first."""
 
@@ -69,6 +79,7 @@ class PromptBuilder:
         turns = list(messages[len(system) :])
         if not turns:
             raise KnownError("There is no message to answer.")
+        self._now = self._time_of(system, turns)
         drop = self._remembered(turns)
         tokens = self._tokens([*system, *turns[drop:]])
         if len(tokens) > self._context_length * 3 // 4:
@@ -104,9 +115,24 @@ class PromptBuilder:
             others = [other for other in self._dropped if other != dropped]
             self._dropped = [dropped, *others][:_REMEMBERED_CHATS]
 
+    def _time_of(self, system: list[Message], turns: list[Message]) -> datetime:
+        """The time that the template sees: always the same one in a chat, which begins with its first message."""
+        first = [f"{message.role}\0{message.content}" for message in (*system, turns[0])]
+        key = hashlib.sha256("\0\0".join(first).encode("utf-8", "replace")).digest()
+        now = self._clock()
+        began = self._times.pop(key, now)
+        if len(turns) == 1 and began.date() != now.date():
+            began = now  # another chat that begins alike
+        self._times[key] = began
+        if len(self._times) > _REMEMBERED_CHATS:
+            del self._times[next(iter(self._times))]
+        return began
+
     def forget(self) -> None:
         """Forget what earlier chats said."""
         self._dropped = []
+        self._times = {}
+        self._template.forget()
 
     def _check_length(self, count: int) -> None:
         if count > self._context_length - MINIMAL_ROOM:
@@ -119,9 +145,25 @@ class PromptBuilder:
         text, hidden = self._rendered(messages)
         bos = not (self._bos and text.startswith(self._bos))
         tokens: list[int] = []
+        before, before_is_special = "", False
         for part, special in _split(text, hidden):
-            tokens += self._vocabulary.tokenize(part, special=special, bos=bos and not tokens)
+            if before and not (before_is_special and before.endswith(self._control_ends)):
+                tokens += self._continued(part, special=special)
+            else:
+                tokens += self._vocabulary.tokenize(part, special=special, bos=bos and not before)
+            before, before_is_special = part, special
         return tokens
+
+    def _continued(self, text: str, *, special: bool) -> list[int]:
+        """The tokens of text that goes on after other text, where some vocabularies would put a space in front.
+
+        A line break in front keeps it away, and is taken off again where it stayed a token of its own.
+        """
+        line_break = self._vocabulary.tokenize("\n", special=False, bos=False)
+        tokens = self._vocabulary.tokenize("\n" + text, special=special, bos=False)
+        if tokens[: len(line_break)] == line_break:
+            return tokens[len(line_break) :]
+        return self._vocabulary.tokenize(text, special=special, bos=False)
 
     def _rendered(self, messages: Sequence[Message]) -> tuple[str, dict[str, str]]:
         """A rendered chat, and what stands for those of its messages that contain the text of a control token.
@@ -139,7 +181,7 @@ class PromptBuilder:
             word = f"message-{secrets.token_hex(16)}"
             hidden[word] = content
             shown.append(Message(role=message.role, content=message.content.replace(content, word, 1)))
-        return self._template.render(shown), hidden
+        return self._template.render(shown, self._now), hidden
 
 
 def _split(text: str, hidden: dict[str, str]) -> list[tuple[str, bool]]:

@@ -1,21 +1,14 @@
-"""Chat templates: Jinja source from an untrusted file, rendered in a sandbox with a time and a size limit."""
+"""Chat templates: from messages to the text a model expects. The helper process compiles and renders them."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from types import FrameType
-from typing import Any, NoReturn
 
-import jinja2
-from jinja2.ext import loopcontrols
-from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
+from app import helper
 from app.engine.protocol import Message
 from app.errors import KnownError
+from app.helper import messages
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
@@ -24,127 +17,75 @@ CHATML = (
 CHATML_STOPS = ["<|im_end|>", "<|im_start|>"]
 """ChatML's markers are plain text for a model that was not made for it, so they have to stop the answer as strings."""
 
-TIME_LIMIT_SECONDS = 2.0
-SIZE_LIMIT = 16 * 1024 * 1024
-
-
-_LARGE = 1000
-
-
-class _TooSlowError(Exception):
-    pass
-
-
-class _Sandbox(ImmutableSandboxedEnvironment):
-    """Also refuses sums that take for ever inside one operation, where no deadline reaches."""
-
-    intercepted_binops = frozenset({"**", "*"})
-
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """See `jinja2.sandbox.SandboxedEnvironment.call_binop`."""
-        numbers = isinstance(left, int | float) and isinstance(right, int | float)
-        if operator == "**" and numbers and (abs(left) > _LARGE or abs(right) > _LARGE):
-            raise jinja2.TemplateRuntimeError("a power is too large")
-        if operator == "*" and not numbers and _size(left) * _size(right) > SIZE_LIMIT:
-            raise jinja2.TemplateRuntimeError("a repetition is too long")
-        return super().call_binop(context, operator, left, right)
-
-
-def _size(value: Any) -> int:
-    return value if isinstance(value, int) else len(value) if isinstance(value, str | list | tuple) else 0
+_OTHER_FILE = "so it cannot be used. Try another file of this model."
 
 
 class ChatTemplate:
     """Renders messages to the text a model expects."""
 
-    def __init__(self, source: str, bos: str = "", eos: str = "") -> None:
-        """Raises `KnownError` when ``source`` is no valid template."""
-        environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-        environment.globals.update(raise_exception=_raise, strftime_now=_strftime_now)
-        self._variables = {"bos_token": bos, "eos_token": eos, "add_generation_prompt": True, "tools": None}
-        try:
-            self._template = environment.from_string(source)
-        except (jinja2.TemplateError, RecursionError) as error:
-            raise KnownError(f"The chat template of this model is broken ({error}). Try another file of it.") from error
+    def __init__(self, source: str, bos: str = "", eos: str = "", process: helper.Helper | None = None) -> None:
+        """``process``: what compiles and renders it, by default the helper that all of this process share.
 
-    def render(self, messages: Sequence[Message]) -> str:
-        """The prompt for ``messages``, up to where the answer begins.
-
-        Some templates refuse a system message; its text then goes in front of the first message of the user.
-        Raises `KnownError` when the template fails, takes longer than two seconds or writes more than 16 MB.
+        Raises `KnownError` when ``source`` is no valid template.
         """
-        plain = [{"role": message.role, "content": message.content} for message in messages]
+        self._source = source
+        self._bos = bos
+        self._eos = eos
+        self._helper = process or helper.shared()
+        self._ask(messages.CheckTemplate(source))
+
+    def render(self, chat: Sequence[Message], now: datetime | None = None) -> str:
+        """The prompt for ``chat``, up to where the answer begins. ``now``: the local time that the template sees.
+
+        Some templates refuse a system message; its text then goes in front of the first message of the user. Raises
+        `KnownError` when the template fails, leaves out the last message, passes the time or the memory of a request
+        (`app.helper.limits`) or writes more than 16 MB.
+        """
+        plain = [messages.Message(role=message.role, content=message.content) for message in chat]
+        now = now or datetime.now()
+        return self._ask(messages.RenderTemplate(self._source, self._bos, self._eos, plain, now.isoformat()))
+
+    def forget(self) -> None:
+        """End the process that rendered it, and what is left of messages in its memory."""
+        self._helper.stop()
+
+    def _ask(self, request: messages.CheckTemplate | messages.RenderTemplate) -> str:
         try:
-            return self._render(plain)
-        except jinja2.TemplateError as error:
-            merged = _merge_system(plain)
-            if merged is None:
-                raise self._failed(error) from error
-            try:
-                return self._render(merged)
-            except Exception as again:
-                raise self._failed(again) from again
-        except KnownError:
-            raise
-        except Exception as error:  # a template runs code of its own choice: anything can come out
-            raise self._failed(error) from error
-
-    @staticmethod
-    def _failed(error: Exception) -> KnownError:
-        if isinstance(error, KnownError):
-            return error
-        return KnownError(f"The chat template of this model failed ({type(error).__name__}: {error}).")
-
-    def _render(self, messages: list[dict[str, str]]) -> str:
-        def render() -> str:
-            parts, size = [], 0
-            for part in self._template.generate(messages=messages, **self._variables):
-                parts.append(part)
-                size += len(part)
-                if size > SIZE_LIMIT:
-                    raise KnownError("The chat template of this model writes without end, so it cannot be used.")
-            return "".join(parts)
-
-        try:
-            return _with_deadline(render, TIME_LIMIT_SECONDS)
-        except _TooSlowError:
-            raise KnownError(
-                f"The chat template of this model did not finish within {TIME_LIMIT_SECONDS:.0f} seconds, "
-                "so it cannot be used. Try another file of this model."
-            ) from None
+            answer = self._helper.template(request)
+        except helper.HelperError as error:
+            raise KnownError(_sentence(error)) from error
+        if isinstance(answer, messages.TemplateFailed):
+            raise KnownError(_refusal(answer))
+        return answer.text
 
 
-def _with_deadline(function: Callable[[], str], seconds: float) -> str:
-    """Call ``function``; raise `_TooSlowError` from inside it after ``seconds``.
-
-    A trace function sees every line of a template's loops, on all systems and without a thread; templates are short, so
-    that its cost does not matter.
-    """
-    deadline = time.monotonic() + seconds
-
-    def trace(_frame: FrameType, _event: str, _argument: object) -> Any:
-        if time.monotonic() > deadline:
-            raise _TooSlowError
-        return trace
-
-    previous = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        return function()
-    finally:
-        sys.settrace(previous)
+def _refusal(failed: messages.TemplateFailed) -> str:
+    match failed.reason:
+        case "broken":
+            return f"The chat template of this model is broken ({failed.detail}). Try another file of it."
+        case "endless":
+            return f"The chat template of this model writes without end, {_OTHER_FILE}"
+        case "loses":
+            return f"The chat template of this model leaves out what you write, {_OTHER_FILE}"
+        case "failed":
+            return f"The chat template of this model failed ({failed.detail})."
 
 
-def _merge_system(messages: list[dict[str, str]]) -> list[dict[str, str]] | None:
-    if len(messages) < 2 or messages[0]["role"] != "system" or messages[1]["role"] != "user":
-        return None
-    first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
-    return [first, *messages[2:]]
-
-
-def _raise(message: str) -> NoReturn:
-    raise jinja2.TemplateError(message)
-
-
-def _strftime_now(form: str) -> str:
-    return datetime.now().strftime(form)
+def _sentence(error: helper.HelperError) -> str:
+    match error:
+        case helper.TookTooLong():
+            seconds = f"{helper.TIME_LIMIT_SECONDS:.0f} seconds"
+            return f"The chat template of this model did not finish within {seconds}, {_OTHER_FILE}"
+        case helper.TooMuchMemory():
+            limit = f"{helper.MEMORY_LIMIT // 2**20} MB"
+            return f"The chat template of this model needs more than {limit} of memory, {_OTHER_FILE}"
+        case helper.NotStarted():
+            return (
+                f"The process that reads chat templates could not be started ({error}). "
+                "Close other programs, then try again."
+            )
+        case _:
+            return (
+                "The process that reads chat templates ended unexpectedly, so there is no answer. "
+                "Try again; if it happens each time, try another file of this model."
+            )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -146,3 +147,57 @@ def test_what_cannot_fit_is_refused_with_both_numbers() -> None:
 def test_a_chat_without_a_question_is_refused() -> None:
     with pytest.raises(KnownError, match="no message"):
         PromptBuilder(Words(SHORT), 100).chat([Message(role="system", content="S")])
+
+
+class SpacedWords(Words):
+    """As llama.cpp does it with SentencePiece vocabularies: a space before text at the beginning and behind control
+    tokens."""
+
+    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
+        tokens = super().tokenize(text, special=special, bos=bos)
+        spaced: list[int] = []
+        for at, token in enumerate(tokens):
+            if token != 1 and token < 1000 and (not at or tokens[at - 1] == 1 or tokens[at - 1] >= 1000):
+                spaced.append(ord("_"))
+            spaced.append(token)
+        return spaced
+
+
+@pytest.mark.parametrize("text", ["</s> a", "a</s>", "<s>"])
+def test_control_tokens_inside_a_message_bring_no_spaces(text: str) -> None:
+    tokens = PromptBuilder(SpacedWords(SHORT), 200).chat([user(text), user("b")]).tokens
+    assert text_of(tokens) == f"\x01_u:{text}</s>_u:b</s>"
+    behind = "{% for m in messages %}<|im_start|>{{ m.content }} [end]{% endfor %}"
+    tokens = PromptBuilder(SpacedWords(behind), 200).chat([user(text)]).tokens
+    assert text_of(tokens) == f"\x01<|im_start|>_{text} [end]"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 11, 22, 23, 59)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+def test_the_date_stays_in_a_chat() -> None:
+    clock = Clock()
+    dated = "{{ strftime_now('%d') }}" + SHORT
+    builder = PromptBuilder(Words(dated), 400, clock)
+
+    def day(*texts: str) -> str:
+        return text_of(builder.chat([user(text) for text in texts]).tokens)[1:3]
+
+    assert (day("a"), day("b")) == ("22", "22")
+    clock.now += timedelta(minutes=2)
+    assert (day("a", "and"), day("b", "and"), day("c")) == ("22", "22", "23")
+    assert day("b") == "23"  # a new chat that begins like the other one
+    builder.forget()
+    assert day("a", "and") == "23"
+
+
+def test_the_dates_of_many_chats_are_not_remembered_for_ever() -> None:
+    builder = PromptBuilder(Words(SHORT), 400)
+    for number in range(40):
+        builder.chat([user(str(number))])
+    assert len(builder._times) == 32

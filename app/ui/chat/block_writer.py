@@ -7,7 +7,7 @@ formats. So nothing but text, known formats and checked links can get there, wha
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import (
@@ -23,7 +23,6 @@ from PySide6.QtGui import (
 
 from app.ui.chat.blocks import MAX_TABLE_COLUMNS, Block, Kind, close_inline
 from app.ui.chat.formats import CODE, CONTINUED, DEPTH, INDENT, QUOTE, QUOTE_INDENT, ROLE, Formats, Look
-from app.ui.chat.highlight import CodeHighlighter, Coloured
 
 FEATURES = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
 ALLOWED_SCHEMES = frozenset({"http", "https", "mailto"})
@@ -55,6 +54,37 @@ class CodeRun:
     left: float = 0.0
     columns: int = 0
     """Length of its longest line in characters."""
+    is_closed: bool = False
+    text: list[str] = field(default_factory=list)
+    """Its finished lines, in parts, as long as somebody may want to highlight them."""
+    size: int = 0
+    """Characters in ``text``."""
+    blocks: list[int] = field(default_factory=list)
+    """At which block of the document, counted from its first, each of its lines begins."""
+    written: int = 0
+    """So many blocks its finished lines take."""
+    asked: int = 0
+    """So many characters of it were highlighted, or are being so."""
+    colors: list[list[int]] = field(default_factory=list)
+    """The colors its lines have (`app.helper.messages.Highlighted`)."""
+    rests_until: float = 0.0
+    is_plain: bool = False
+    """Highlighting it took too long."""
+
+    def add(self, text: str, *, joined: bool) -> None:
+        """One more finished line; ``joined``: a part of the one before."""
+        if not joined:
+            self.blocks.append(self.written)
+            if self.written:
+                self.text.append("\n")
+                self.size += 1
+        self.written += 1
+        self.text.append(text)
+        self.size += len(text)
+
+    def forget_text(self) -> None:
+        """It has its colors, or gets none."""
+        self.text, self.colors, self.blocks = [], [], []
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,30 +326,24 @@ class BlockWriter:
         self.code_runs.append(run)
         return run
 
-    def code_line(self, run: CodeRun, text: str, colours: list[Coloured], *, first: bool, joined: bool = False) -> None:
-        """Write one line of code. ``joined``: it goes on with the line before it."""
+    def code_line(self, run: CodeRun, text: str, *, first: bool, joined: bool = False, partial: bool = False) -> None:
+        """Write one line of code. ``joined``: it goes on with the line before it; ``partial``: it is still growing."""
         form = self.formats.code_line(first=first, last=False, left=run.left)
         if joined:
             form.setProperty(CONTINUED, True)
         plain = self.formats.code_characters()
         self._begin(form, plain)
-        at = 0
-        for part in colours:
-            if part.start < at:
-                continue
-            if part.start > at:
-                self._cursor.insertText(text[at : part.start], plain)
-            self._cursor.insertText(text[part.start : part.end], self.formats.code_characters(part.role))
-            at = part.end
-        if at < len(text):
-            self._cursor.insertText(text[at:], plain)
+        self._cursor.insertText(text, plain)
         run.end = self._cursor.position()
         run.columns = max(run.columns, len(text))
+        if not partial:
+            run.add(text, joined=joined)
 
     def end_code(self, run: CodeRun) -> None:
         """The code block is complete."""
+        run.is_closed = True
         if self.next_position == run.start:
-            self.code_line(run, "", [], first=True)
+            self.code_line(run, "", first=True)
         form = self._cursor.blockFormat()
         first = form.topMargin() > 0
         self._cursor.setBlockFormat(self.formats.code_line(first=first, last=True, left=run.left))
@@ -330,10 +354,9 @@ class BlockWriter:
         language = str(origin.property(_Property.BlockCodeLanguage.value) or "")
         quotes = min(origin.intProperty(_Property.BlockQuoteLevel.value), _MAX_QUOTES)
         run = self.begin_code(language, origin.indent() * INDENT + quotes * QUOTE_INDENT)
-        highlighter = CodeHighlighter(language)
         first = True
         while True:
-            self.code_line(run, part.text(), highlighter.line(part.text()), first=first)
+            self.code_line(run, part.text(), first=first)
             first = False
             following = part.next()
             if not following.isValid() or not _is_code(following):

@@ -28,12 +28,14 @@ from app.engine.protocol import Piece
 from app.ui import theme as themes
 from app.ui.chat import tints
 from app.ui.chat.block_writer import CodeRun
+from app.ui.chat.code_colors import CodeColors
 from app.ui.chat.code_header import CodeHeader
 from app.ui.chat.formats import CODE_PADDING, CONTINUED, DEPTH, INDENT, PROSE, QUOTE, QUOTE_INDENT, ROLE, RULE, Formats
 from app.ui.chat.links import confirm_link, link_in_words
 from app.ui.chat.mark import SourceMark
 from app.ui.chat.rendering import Rendering, Unit
 from app.ui.chat.tints import TokenTints
+from app.ui.chat.turns import turns
 
 FRAME_MILLISECONDS = 33
 """Time between two updates of a text that is being written."""
@@ -63,6 +65,7 @@ class MarkdownView(QTextBrowser):
         self._source = ""
         self._is_finished = False
         self._shows_drafted = False
+        self._has_old_theme = False
         self._prose_width = self._width = 0
         self._height = 0
         self._headers: list[CodeHeader] = []
@@ -75,6 +78,7 @@ class MarkdownView(QTextBrowser):
         self._set_up()
         self._formats = Formats(themes.current(), self.font())
         self._rendering = Rendering(self.document(), self._formats, plain=plain)
+        self._colors = self._new_colors()
         self._tints = TokenTints(self.document())
         self._mark: SourceMark | None = None
         self._marked: tuple[int, int] | None = None
@@ -155,7 +159,7 @@ class MarkdownView(QTextBrowser):
     @property
     def is_drawn(self) -> bool:
         """Whether all the text given so far is on screen."""
-        return not self._timer.isActive()
+        return not self._timer.isActive() and not turns().is_waiting(self)
 
     # -- size
 
@@ -216,10 +220,11 @@ class MarkdownView(QTextBrowser):
         if anchor != position:
             self._select(anchor, position)
         self._measure()
+        self._colors.update()
         self._last_frame = time.perf_counter()
         self._frame_seconds = self._last_frame - started
         if more:
-            self._timer.start(0)
+            turns().want(self)
         else:
             self.drawn.emit()
 
@@ -234,11 +239,14 @@ class MarkdownView(QTextBrowser):
 
     def _redraw(self) -> None:
         """Draw everything anew, as much as fits into one update at once and the rest when the window has time."""
+        self._has_old_theme = False
+        self._colors.close()
         self.document().clear()
         self._placed_headers = 0
         self._formats = Formats(themes.current(), self.font())
         margin = float(self._width - self._prose_width)
         self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
+        self._colors = self._new_colors()
         self.set_mark(self._marked)
         self._rendering.feed(self.content)
         if self._is_finished:
@@ -247,9 +255,27 @@ class MarkdownView(QTextBrowser):
 
     @Slot(object)
     def _on_theme_changed(self, _theme: object) -> None:
-        self._redraw()
+        self._has_old_theme = True
+        turns().want(self)
+
+    def take_turn(self) -> None:
+        """See `TakesTurns`."""
+        if self._has_old_theme:
+            self._redraw()
+        else:
+            self._on_frame_due()
 
     # -- code blocks
+
+    def _new_colors(self) -> CodeColors:
+        return CodeColors(self.document(), self._formats, self._rendering.lasting_code_runs, self._on_colored)
+
+    def _on_colored(self, start: int, end: int) -> None:
+        """Slanted letters may be wider: what was worked out from where the others stood no longer holds."""
+        units = self._rendering.units
+        first = max(0, bisect_right(units, start, key=lambda unit: unit.start) - 1)
+        tints.forget_shapes(units[first : bisect_left(units, end, lo=first, key=lambda unit: unit.start)])
+        self._measure()
 
     def _place_headers(self) -> None:
         runs = self._rendering.code_runs

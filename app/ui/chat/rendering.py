@@ -11,7 +11,6 @@ from PySide6.QtGui import QTextCursor, QTextDocument
 from app.ui.chat.block_writer import BlockWriter, CodeRun, Mark
 from app.ui.chat.blocks import Block, BlockSplitter, CodeLine, OpenCode, visible
 from app.ui.chat.formats import Formats
-from app.ui.chat.highlight import CodeHighlighter
 
 _PORTION = 8192
 """Characters given to the splitter at once: a megabyte must not be split in one go."""
@@ -38,7 +37,6 @@ class _Drawing:
     """Fenced code that is being drawn."""
 
     run: CodeRun
-    highlighter: CodeHighlighter
     lines: int = 0
     unit: Unit | None = None
     end_before_tail: int = -1
@@ -67,6 +65,10 @@ class Rendering:
     def code_runs(self) -> list[CodeRun]:
         """The code blocks drawn so far, from top to bottom."""
         return self.writer.code_runs
+
+    def lasting_code_runs(self) -> list[CodeRun]:
+        """Those that are not part of a block that is still growing, which is drawn anew each time."""
+        return self.writer.code_runs[: self._tail[0].code_runs] if self._tail is not None else self.writer.code_runs
 
     # -- input
 
@@ -151,7 +153,7 @@ class Rendering:
     def _draw_partial_line(self, drawing: _Drawing, line: CodeLine | None) -> None:
         text = line.text if line is not None else ""
         start, end = self.writer.next_position, drawing.run.end
-        self.writer.code_line(drawing.run, text, drawing.highlighter.peek(text), first=not drawing.lines)
+        self.writer.code_line(drawing.run, text, first=not drawing.lines, partial=True)
         drawing.end_before_tail = end
         if line is not None:
             self._add_unit(start, line.start, line.start + len(text))
@@ -173,8 +175,7 @@ class Rendering:
         """Draw the lines that are there. False if time ran out before."""
         drawing = self._drawing
         if drawing is None:
-            language = code.block.language
-            drawing = self._drawing = _Drawing(self.writer.begin_code(language), CodeHighlighter(language))
+            drawing = self._drawing = _Drawing(self.writer.begin_code(code.block.language))
         while code.lines:
             line = code.lines.popleft()
             self._draw_code_line(drawing, line)
@@ -188,8 +189,7 @@ class Rendering:
 
     def _draw_code_line(self, drawing: _Drawing, line: CodeLine) -> None:
         start = self.writer.next_position
-        colours = drawing.highlighter.line(line.text)
-        self.writer.code_line(drawing.run, line.text, colours, first=not drawing.lines, joined=line.continued)
+        self.writer.code_line(drawing.run, line.text, first=not drawing.lines, joined=line.continued)
         if drawing.unit is None or drawing.lines % _UNIT_LINES == 0:
             drawing.unit = self._add_unit(start, line.start, line.start + len(line.text))
         else:

@@ -109,12 +109,13 @@ class TokenTints:
         drafted = [span for span in found if self.pieces[span.piece].drafter]
         for number, in_block in groupby(drafted, key=lambda span: self._document.findBlock(span.start).position()):
             block = self._document.findBlock(number)
+            text = _as_qt_counts(block.text())
             by_drafter: dict[str, _Shape] = {}
             for start, end, drafter in self._joined(list(in_block)):
                 shape = by_drafter.get(drafter)
                 if shape is None:
                     shape = by_drafter[drafter] = _Shape(number, drafter, QPainterPath(), [])
-                self._add(shape, block, start - number, end - number)
+                self._add(shape, block, text, start - number, end - number)
             yield from by_drafter.values()
 
     def _joined(self, found: list[Span]) -> list[tuple[int, int, str]]:
@@ -132,8 +133,8 @@ class TokenTints:
             before = piece
         return result
 
-    def _add(self, shape: _Shape, block: QTextBlock, start: int, end: int) -> None:
-        for box in boxes(block, start, end):
+    def _add(self, shape: _Shape, block: QTextBlock, text: str, start: int, end: int) -> None:
+        for box in _boxes(block, text, start, end):
             shape.path.addRoundedRect(box, ROUNDING, ROUNDING)
             shape.lines.append((QPointF(box.left() + 1, box.bottom() - 1), QPointF(box.right() - 1, box.bottom() - 1)))
 
@@ -150,12 +151,23 @@ def aligned(document: QTextDocument, unit: Unit, source: str) -> Iterator[tuple[
 
 def boxes(block: QTextBlock, start: int, end: int) -> Iterator[QRectF]:
     """Where the characters between two positions in a block are drawn, one box a line, relative to the block."""
+    return _boxes(block, _as_qt_counts(block.text()), start, end)
+
+
+def _as_qt_counts(text: str) -> str:
+    """The text with a character for each position in Qt's."""
+    if text.isascii() or max(text) <= "\uffff":
+        return text
+    return "".join(character if character <= "\uffff" else character + "\0" for character in text)
+
+
+def _boxes(block: QTextBlock, text: str, start: int, end: int) -> Iterator[QRectF]:
     layout = block.layout()
     metrics = QFontMetricsF(block.charFormat().font())
-    text = block.text()
-    if utf16_offsets(text) is not None:
-        text = "".join(character if character <= "\uffff" else character + "\0" for character in text)
-    for index in range(layout.lineCount()):
+    first_line, last_line = layout.lineForTextPosition(start), layout.lineForTextPosition(end)
+    if not first_line.isValid() or not last_line.isValid():
+        return
+    for index in range(first_line.lineNumber(), last_line.lineNumber() + 1):
         line = layout.lineAt(index)
         first = max(start, line.textStart())
         last = min(end, line.textStart() + line.textLength())

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 from app.engine.protocol import Piece
 from app.ui import theme as themes
 from app.ui.answer import Finished
-from app.ui.chat import highlight
 from app.ui.chat.column import Column, Entry
 from app.ui.chat.extras import ContextLine, Welcome
 from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
@@ -61,7 +60,6 @@ class Transcript(QWidget):
         self.newest_button.setAccessibleName("Go to the newest message")
         self.newest_button.clicked.connect(self.column.go_to_end)
         self.newest_button.hide()
-        highlight.warm_up()
 
     # -- stored messages
 

@@ -1,60 +1,17 @@
-"""Colouring code line by line."""
+"""The colors of code, and the window's side of finding them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from pytestqt.qtbot import QtBot
 
+from app.helper import Helper
+from app.helper.messages import Highlight
 from app.ui import theme
-from app.ui.chat.highlight import ROLES, CodeHighlighter, colour
+from app.ui.chat.highlight import ROLES, Answered, Highlighter, colour
 from app.ui.theme import DARK, LIGHT, Theme, contrast
-
-
-def roles(language: str, code: str) -> list[list[tuple[str, str]]]:
-    highlighter = CodeHighlighter(language)
-    return [[(line[c.start : c.end], c.role) for c in highlighter.line(line)] for line in code.split("\n")]
-
-
-def test_a_string_goes_on_over_lines() -> None:
-    lines = roles("python", 'def f():\n    """Say\n    for\n    """\n    return 1')
-    assert ("def", "keyword") in lines[0]
-    assert lines[2] == [("    for", "string")]
-    assert ("return", "keyword") in lines[4]
-
-
-@pytest.mark.parametrize(("language", "begin", "end"), [("javascript", "/*", "*/"), ("html", "<!--", "-->")])
-def test_a_comment_goes_on_over_lines(language: str, begin: str, end: str) -> None:
-    lines = roles(language, f"{begin} one\nreturn\n{end}")
-    assert [line[0][1] for line in lines] == ["comment"] * 3
-
-
-def test_a_comment_sign_in_a_string_is_none() -> None:
-    lines = roles("javascript", "let s = '/*';\nfunction g() {}")
-    assert ("function", "keyword") in lines[1]
-
-
-def test_an_unfinished_line_leaves_no_trace() -> None:
-    highlighter = CodeHighlighter("python")
-    highlighter.peek('x = """')
-    assert [c.role for c in highlighter.line("return")] == ["keyword"]
-
-
-@pytest.mark.parametrize("language", ["", "no-such-language", "../x"])
-def test_an_unknown_language_stays_plain(language: str) -> None:
-    assert CodeHighlighter(language).line("return 1") == []
-
-
-def test_an_overlong_line_stays_plain() -> None:
-    assert CodeHighlighter("python").line("return " * 1000) == []
-
-
-@pytest.mark.parametrize("language", ["json", "c", "yaml", "bash", "css", "sql", "rust", "diff", "html", "typescript"])
-def test_colours_lie_within_the_line(language: str) -> None:
-    highlighter = CodeHighlighter(language)
-    for line in ['{"a": [1, true]} # x', "", "int main(void) { return 0; } // x", "- a: 'b'", "<p class='x'>"]:
-        end = 0
-        for part in highlighter.line(line):
-            assert end <= part.start < part.end <= len(line)
-            end = part.end
 
 
 @pytest.mark.parametrize("chosen", [LIGHT, DARK], ids=["light", "dark"])
@@ -63,3 +20,60 @@ def test_code_is_readable_with_and_without_tints(chosen: Theme) -> None:
         for surface in (chosen.code_surface, chosen.tint_model, chosen.tint_ngram):
             assert contrast(colour(chosen, role), surface) >= theme.MINIMUM_CONTRAST
         assert colour(chosen, role) != chosen.text
+
+
+class Source:
+    """Code of several blocks."""
+
+    def __init__(self, *requests: Highlight) -> None:
+        self._requests = list(requests)
+        self.answers: list[list[list[int]] | None] = []
+
+    def next_request(self) -> Highlight | None:
+        return self._requests.pop(0) if self._requests else None
+
+    def take_colors(self, answered: Answered) -> None:
+        self.answers.append(answered.lines)
+
+
+@pytest.fixture
+def highlighter() -> Iterator[Highlighter]:
+    one = Highlighter(Helper(seconds=0.3))
+    yield one
+    one.close()
+
+
+def test_sources_get_what_was_found_in_turn(qtbot: QtBot, highlighter: Highlighter) -> None:
+    first = Source(Highlight("python", "return"), Highlight("json", "1"))
+    second = Source(Highlight("python", "import"))
+    highlighter.want(first)
+    highlighter.want(second)
+    highlighter.want(second)
+    qtbot.waitUntil(lambda: highlighter.is_idle)
+    assert first.answers == [[[0, 6, 1]], [[0, 1, 3]]]
+    assert second.answers == [[[0, 6, 1]]]
+
+
+def test_what_takes_too_long_stays_plain_and_the_next_does_not(qtbot: QtBot, highlighter: Highlighter) -> None:
+    source = Source(Highlight("python", "a=1;" * 2_000_000), Highlight("python", "return"))
+    highlighter.want(source)
+    qtbot.waitUntil(lambda: highlighter.is_idle)
+    assert source.answers == [None, [[0, 6, 1]]]
+
+
+def test_without_a_helper_everything_stays_plain(
+    qtbot: QtBot, highlighter: Highlighter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.program.own_command", lambda *_: ["/no/such/program"])
+    source = Source(Highlight("python", "return"))
+    highlighter.want(source)
+    qtbot.waitUntil(lambda: highlighter.is_idle)
+    assert source.answers == [None]
+
+
+def test_closing_ends_what_is_asked(highlighter: Highlighter) -> None:
+    source = Source(Highlight("python", "return"))
+    highlighter.want(source)
+    highlighter.close()
+    assert highlighter.is_idle
+    assert source.answers == []

@@ -1,0 +1,145 @@
+"""The limits of the helper process, kept by the system: nothing inside the process can stop what hangs in there.
+
+- Linux: RLIMIT_AS for memory, set by the process itself before it reads a request.
+- Windows: a job object made by the process that starts it; it also ends the helper with its parent. Not tried.
+- macOS does not enforce RLIMIT_AS, so the parent looks at the helper's footprint every 50 ms. Not tried.
+
+Time is kept by the parent. RLIMIT_CPU is behind it (not on Windows): a helper that hangs when its parent dies does not
+read the end of its input. PR_SET_PDEATHSIG would not do: it fires when the *thread* that started the process ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TIME_LIMIT_SECONDS = 2.0
+"""For one request."""
+MEMORY_LIMIT = 512 * 1024 * 1024
+"""For the whole process, in bytes."""
+FOOTPRINT_SECONDS = 0.05
+"""How often the footprint is looked at where the system does not limit memory."""
+MEMORY_STATUS = 3
+"""The exit status of a helper that had no memory left for a request."""
+_LARGE = 128 * 1024 * 1024
+_CPU_SLACK_SECONDS = 2
+
+
+def confine() -> None:
+    """Limit this process: its memory, no core dumps (they would hold other people's text)."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()
+        reserved, resident = (int(count) * resource.getpagesize() for count in pages[:2])
+        # Address space that is only reserved (libraries, locales) takes no memory, and differs from system to system.
+        most = reserved - resident + MEMORY_LIMIT
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def allow_request() -> None:
+    """Before each request: the processor time this process may take from here on."""
+    if sys.platform != "win32":
+        import resource
+
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        most = int(used.ru_utime + used.ru_stime + TIME_LIMIT_SECONDS) + _CPU_SLACK_SECONDS
+        resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+
+
+def is_large() -> bool:
+    """Whether this process once took so much memory that starting it anew is better than keeping it."""
+    if sys.platform == "win32":
+        return False
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit > _LARGE
+
+
+# ---------------------------------------------------------------- from outside
+
+
+def footprint_reader() -> Callable[[int], int] | None:
+    """What tells the memory of a process by its id, in bytes, where the parent has to look; else ``None``."""
+    return _macos_footprint if sys.platform == "darwin" else None
+
+
+class _ResourceUsage(ctypes.Structure):
+    """``struct rusage_info_v0`` of macOS's ``<sys/resource.h>``."""
+
+    _fields_ = (
+        ("uuid", ctypes.c_uint8 * 16),
+        *((name, ctypes.c_uint64) for name in ("user_time", "system_time", "idle_wakeups", "interrupt_wakeups")),
+        *((name, ctypes.c_uint64) for name in ("page_ins", "wired_size", "resident_size", "footprint")),
+        *((name, ctypes.c_uint64) for name in ("start_time", "exit_time")),
+    )
+
+
+def _macos_footprint(process_id: int) -> int:
+    usage = _ResourceUsage()
+    failed = ctypes.CDLL("/usr/lib/libproc.dylib").proc_pid_rusage(process_id, 0, ctypes.byref(usage))
+    return 0 if failed else int(usage.footprint)
+
+
+class _BasicLimits(ctypes.Structure):
+    """``JOBOBJECT_BASIC_LIMIT_INFORMATION`` of Windows."""
+
+    _fields_ = (
+        ("process_time", ctypes.c_int64),
+        ("job_time", ctypes.c_int64),
+        ("flags", ctypes.c_uint32),
+        ("least_working_set", ctypes.c_size_t),
+        ("most_working_set", ctypes.c_size_t),
+        ("processes", ctypes.c_uint32),
+        ("affinity", ctypes.c_size_t),
+        ("priority", ctypes.c_uint32),
+        ("scheduling", ctypes.c_uint32),
+    )
+
+
+class _ExtendedLimits(ctypes.Structure):
+    """``JOBOBJECT_EXTENDED_LIMIT_INFORMATION`` of Windows."""
+
+    _fields_ = (
+        ("basic", _BasicLimits),
+        ("io", ctypes.c_uint64 * 6),
+        ("process_memory", ctypes.c_size_t),
+        ("job_memory", ctypes.c_size_t),
+        ("peak_process_memory", ctypes.c_size_t),
+        ("peak_job_memory", ctypes.c_size_t),
+    )
+
+
+_EXTENDED_LIMITS = 9
+_LIMIT_PROCESS_MEMORY, _KILL_ON_CLOSE = 0x100, 0x2000
+
+
+def put_into_job(process: Any) -> Callable[[], object]:
+    """On Windows: put a process (a `subprocess.Popen`) into a job with the memory limit; elsewhere nothing happens.
+
+    Returns what ends the job, and the process with it. Raises `OSError`.
+    """
+    if sys.platform == "win32":
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        kernel.CreateJobObjectW.restype = ctypes.c_void_p
+        job = ctypes.c_void_p(kernel.CreateJobObjectW(None, None))
+        most = _ExtendedLimits(process_memory=MEMORY_LIMIT)
+        most.basic.flags = _LIMIT_PROCESS_MEMORY | _KILL_ON_CLOSE
+        handle = ctypes.c_void_p(int(process._handle))
+        if (
+            not job
+            or not kernel.SetInformationJobObject(job, _EXTENDED_LIMITS, ctypes.byref(most), ctypes.sizeof(most))
+            or not kernel.AssignProcessToJobObject(job, handle)
+        ):
+            error = ctypes.WinError(ctypes.get_last_error())
+            kernel.CloseHandle(job)
+            raise error
+        return lambda: kernel.CloseHandle(job)
+    return lambda: None

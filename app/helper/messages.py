@@ -1,0 +1,79 @@
+"""What goes to the helper process and what comes back, each one JSON object in a frame."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+ROLES = ("comment", "keyword", "string", "number", "name")
+"""What a part of code can be; `Highlighted` gives the index."""
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message of a chat."""
+
+    role: str
+    content: str
+
+
+class CheckTemplate(msgspec.Struct, frozen=True, tag=True):
+    """Compile a chat template. Answered by `Rendered` without text or by `TemplateFailed`."""
+
+    source: str
+
+
+class RenderTemplate(msgspec.Struct, frozen=True, tag=True):
+    """Render a chat. ``now``: the local time that the template sees, in ISO format."""
+
+    source: str
+    bos: str
+    eos: str
+    messages: list[Message]
+    now: str
+
+
+class Rendered(msgspec.Struct, frozen=True, tag=True):
+    """The prompt, up to where the answer begins."""
+
+    text: str
+
+
+class TemplateFailed(msgspec.Struct, frozen=True, tag=True):
+    """Why there is no prompt: the template is no valid one, raised an error, wrote more than the limit, or left out
+    what the last message says. ``detail``: the error, cut to a line."""
+
+    reason: Literal["broken", "failed", "endless", "loses"]
+    detail: str
+
+
+class Highlight(msgspec.Struct, frozen=True, tag=True):
+    """Find the parts of code to color."""
+
+    language: str
+    text: str
+
+
+class Highlighted(msgspec.Struct, frozen=True, tag=True):
+    """For each line of the code its colored parts: start, length (UTF-16 units, as Qt counts) and index in `ROLES`,
+    one after the other."""
+
+    lines: list[list[int]]
+
+
+Request = CheckTemplate | RenderTemplate | Highlight
+Answer = Rendered | TemplateFailed | Highlighted
+
+encode = msgspec.json.Encoder().encode
+_requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_answers: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
+
+
+def decode_request(body: bytes) -> Request:
+    """Raises `msgspec.MsgspecError` for anything else."""
+    return _requests.decode(body)
+
+
+def decode_answer(body: bytes) -> Answer:
+    """Raises `msgspec.MsgspecError` for anything else."""
+    return _answers.decode(body)

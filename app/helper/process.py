@@ -1,0 +1,69 @@
+"""The helper process: requests on stdin, answers on stdout, one after the other until the end of the input."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import BinaryIO
+
+from app.helper import frames, limits
+from app.helper.messages import Answer, CheckTemplate, Highlight, Request, decode_request, encode
+
+
+def run() -> int:
+    """The entry of the helper process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    requests, answers = _claim_streams()
+    limits.confine()
+    try:
+        serve(requests, answers)
+    except MemoryError:
+        os._exit(limits.MEMORY_STATUS)
+    except BrokenPipeError:
+        os._exit(0)  # nobody reads; flushing would fail once more
+    return 0
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Carry out requests until there are no more, or until this process has grown large.
+
+    An empty frame says that the request begins: what comes before it (imports) is not in its time.
+    """
+    while (body := frames.read(requests)) is not None:
+        carry_out = _prepared(decode_request(body))
+        limits.allow_request()
+        frames.write(answers, b"")
+        frames.write(answers, encode(carry_out()))
+        if limits.is_large():
+            return
+
+
+def _prepared(request: Request) -> Callable[[], Answer]:
+    """What carries out ``request``, with everything imported that it needs."""
+    if isinstance(request, Highlight):
+        from app.helper import highlighting
+
+        lexer = highlighting.lexer(request.language)
+        return lambda: highlighting.highlight(lexer, request.text)
+    from app.helper import templates
+
+    if isinstance(request, CheckTemplate):
+        return lambda: templates.check(request)
+    return lambda: templates.render(request)
+
+
+def _claim_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The pipes to the parent; whatever a library reads or prints goes nowhere."""
+    own_in, own_out = os.dup(0), os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    if sys.platform == "win32":
+        import msvcrt
+
+        for descriptor in (own_in, own_out):
+            msvcrt.setmode(descriptor, os.O_BINARY)
+    return os.fdopen(own_in, "rb"), os.fdopen(own_out, "wb")

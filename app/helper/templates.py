@@ -1,0 +1,178 @@
+"""Chat templates: Jinja source from an untrusted file. Runs in the helper process, whose limits stop what hangs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from app.helper.messages import CheckTemplate, Rendered, RenderTemplate, TemplateFailed
+
+SIZE_LIMIT = 16 * 1024 * 1024
+"""Characters a template may write."""
+_DETAIL_CHARACTERS = 200
+_WORD = re.compile(r"[^\W_]+")
+
+Messages = list[dict[str, Any]]
+
+
+class _BrokenError(Exception):
+    pass
+
+
+class _EndlessError(Exception):
+    pass
+
+
+class _LosesError(Exception):
+    pass
+
+
+class _Generation(Extension):
+    """``{% generation %}…{% endgeneration %}`` marks for trainers what the model wrote; here it changes nothing."""
+
+    tags = {"generation"}  # noqa: RUF012 - jinja2's
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """See `jinja2.ext.Extension.parse`."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
+def check(request: CheckTemplate) -> Rendered | TemplateFailed:
+    """Compile a template."""
+    return _answer(lambda: (_compiled(request.source), "")[1])
+
+
+def render(request: RenderTemplate) -> Rendered | TemplateFailed:
+    """Render a chat.
+
+    Some templates refuse a system message; its text then goes in front of the first message of the user. Some leave out
+    content that is a string and want it in typed parts; they get those. A template that leaves out the last message
+    whatever it gets is refused.
+    """
+    return _answer(lambda: _rendered(request))
+
+
+def _answer(make: Callable[[], str]) -> Rendered | TemplateFailed:
+    try:
+        return Rendered(make().encode("utf-8", "replace").decode())
+    except MemoryError:
+        raise
+    except _EndlessError:
+        return TemplateFailed("endless", "")
+    except _LosesError:
+        return TemplateFailed("loses", "")
+    except _BrokenError as error:
+        return TemplateFailed("broken", _line(error.args[0]))
+    except Exception as error:  # a template runs code of its own choice: anything can come out
+        return TemplateFailed("failed", _line(error))
+
+
+def _line(error: Exception) -> str:
+    """An error in one line of printable characters."""
+    name = "" if isinstance(error, jinja2.TemplateSyntaxError) else f"{type(error).__name__}: "
+    text = f"{name}{error}"[: _DETAIL_CHARACTERS + 1].encode("utf-8", "replace").decode()
+    if len(text) > _DETAIL_CHARACTERS:
+        text = text[: _DETAIL_CHARACTERS - 1] + "…"
+    return "".join(character if character.isprintable() else "\ufffd" for character in text.replace("\n", " "))
+
+
+@lru_cache(maxsize=4)
+def _compiled(source: str) -> jinja2.Template:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
+    )
+    environment.globals.update(raise_exception=_raise)
+    environment.filters["tojson"] = _to_json
+    try:
+        return environment.from_string(source)
+    except MemoryError:
+        raise
+    except Exception as error:  # also SyntaxError: jinja2 makes Python code of some mistakes, such as a stray break
+        raise _BrokenError(error) from error
+
+
+def _rendered(request: RenderTemplate) -> str:
+    template = _compiled(request.source)
+    now = datetime.fromisoformat(request.now)
+    variables = {
+        "bos_token": request.bos,
+        "eos_token": request.eos,
+        "add_generation_prompt": True,
+        "tools": None,
+        "strftime_now": now.strftime,
+    }
+    problem: Exception | None = None
+    for messages in _forms([{"role": message.role, "content": message.content} for message in request.messages]):
+        try:
+            text = _written(template.generate(messages=messages, **variables))
+        except (MemoryError, _EndlessError):
+            raise
+        except Exception as error:
+            problem = problem or error
+            continue
+        if _has_words(text, request.messages[-1].content if request.messages else ""):
+            return text
+        problem = problem or _LosesError()
+    assert problem is not None
+    raise problem
+
+
+def _forms(messages: Messages) -> Iterator[Messages]:
+    """What to try, one after the other, until the template takes it."""
+    merged = _merge_system(messages)
+    for form in (messages, merged):
+        if form:
+            yield form
+    for form in (messages, merged):
+        if form:
+            yield [{**message, "content": [{"type": "text", "text": message["content"]}]} for message in form]
+
+
+def _merge_system(messages: Messages) -> Messages:
+    if len(messages) < 2 or messages[0]["role"] != "system" or messages[1]["role"] != "user":
+        return []
+    first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
+    return [first, *messages[2:]]
+
+
+def _has_words(text: str, content: str) -> bool:
+    """Whether the longest word of a message is in the prompt. (Its spaces and signs may have been changed.)"""
+    longest = max(_WORD.findall(content), key=len, default="")
+    return longest in text
+
+
+def _written(parts: Iterator[str]) -> str:
+    written, size = [], 0
+    for part in parts:
+        written.append(part)
+        size += len(part)
+        if size > SIZE_LIMIT:
+            raise _EndlessError
+    return "".join(written)
+
+
+def _raise(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
+
+
+def _to_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """``tojson`` as the transformers library has it, which templates are written for."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)

@@ -1,0 +1,231 @@
+"""The helper process from outside: its limits, its end, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app import program
+from app.helper import MEMORY_LIMIT, Died, Helper, HelperError, NotStarted, TookTooLong, TooMuchMemory
+from app.helper.messages import Highlight, Highlighted, Message, Rendered, RenderTemplate
+
+ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+GROWING = "{% set x = namespace(a='x') %}{% for i in range(60) %}{% set x.a = x.a ~ x.a %}{% endfor %}"
+
+
+def render(source: str) -> RenderTemplate:
+    return RenderTemplate(source, "", "", [Message("user", "Hi")], "2026-11-22T10:00:00")
+
+
+@pytest.fixture
+def helper() -> Iterator[Helper]:
+    process = Helper()
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def hasty() -> Iterator[Helper]:
+    """For requests that never end."""
+    process = Helper(seconds=0.2)
+    yield process
+    process.stop()
+
+
+def wait_until_begun(helper: Helper) -> psutil.Process:
+    """Until the helper computes."""
+    while (pid := helper.process_id) is None or psutil.Process(pid).cpu_times().user < 0.3:
+        time.sleep(0.005)
+    return psutil.Process(pid)
+
+
+def test_it_stays_for_the_next_request(helper: Helper) -> None:
+    assert helper.template(render("{{ messages[0].content }}!")) == Rendered("Hi!")
+    first = helper.process_id
+    assert helper.highlight(Highlight("python", "return")) == Highlighted([[0, 6, 1]])
+    assert helper.process_id == first
+
+
+def test_it_can_be_started_ahead(helper: Helper) -> None:
+    helper.start()
+    first = helper.process_id
+    assert first is not None
+    assert helper.template(render("{{ messages[0].content }}")) == Rendered("Hi")
+    assert helper.process_id == first
+
+
+def test_passing_the_time_costs_one_request(hasty: Helper) -> None:
+    with pytest.raises(TookTooLong):
+        hasty.template(render(ENDLESS))
+    assert hasty.template(render("{{ messages[0].content }}")) == Rendered("Hi")
+
+
+def test_passing_the_memory_costs_one_request(helper: Helper) -> None:
+    with pytest.raises(TooMuchMemory):
+        helper.template(render(GROWING))
+    assert helper.template(render("{{ messages[0].content }}")) == Rendered("Hi")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_is_looked_at_where_the_system_does_not_limit_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def footprint(pid: int) -> int:
+        seen.append(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+        return seen[-1]
+
+    monkeypatch.setattr("app.helper.limits.MEMORY_LIMIT", 60 * 2**20)
+    helper = Helper(seconds=100, footprint=footprint)
+    source = GROWING.replace("range(60)", "range(27)")  # 128 MB, which the process itself may take
+    with pytest.raises(TooMuchMemory):
+        helper.template(render(source + ENDLESS))
+    assert seen[-1] > 60 * 2**20
+    helper.stop()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS")
+def test_its_memory_can_never_pass_the_limit(helper: Helper) -> None:
+    helper.template(render("{{ messages[0].content }}"))
+    process = psutil.Process(helper.process_id)
+    soft, hard = process.rlimit(psutil.RLIMIT_AS)
+    assert soft == hard
+    # What may still be reserved, together with what is there.
+    assert soft - process.memory_info().vms + process.memory_info().rss < MEMORY_LIMIT + 64 * 2**20
+
+
+def test_one_that_was_killed_is_replaced_without_a_word(helper: Helper) -> None:
+    helper.template(render("{{ messages[0].content }}"))
+    first = psutil.Process(helper.process_id)
+    first.kill()
+    assert helper.template(render("{{ messages[0].content }}")) == Rendered("Hi")
+    assert helper.process_id != first.pid
+    assert not first.is_running()  # and reaped
+
+
+def test_dying_in_a_request_is_told(helper: Helper) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(helper.template, render(ENDLESS))
+        wait_until_begun(helper).kill()
+        assert type(answer.exception()) is Died
+    assert helper.template(render("{{ messages[0].content }}")) == Rendered("Hi")
+
+
+def test_it_can_be_stopped_in_a_request() -> None:
+    helper = Helper(seconds=100)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(helper.template, render(ENDLESS))
+        process = wait_until_begun(helper)
+        helper.stop()
+        assert type(answer.exception()) is Died
+    assert not process.is_running()
+    assert helper.process_id is None
+
+
+def test_many_threads_may_call(hasty: Helper) -> None:
+    def ask(number: int) -> object:
+        try:
+            if number % 5 == 2:
+                return hasty.template(render(ENDLESS))
+            return hasty.template(render(f"{{{{ messages[0].content }}}}{number}"))
+        except HelperError as error:
+            return type(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(ask, range(10)))
+    assert answers == [TookTooLong if number % 5 == 2 else Rendered(f"Hi{number}") for number in range(10)]
+
+
+def test_nothing_stays_open(hasty: Helper) -> None:
+    hasty.template(render("{{ messages[0].content }}"))
+    hasty.stop()
+    before = psutil.Process().num_fds() if sys.platform != "win32" else 0
+    threads = threading.active_count()
+    for _ in range(3):
+        with pytest.raises(TookTooLong):
+            hasty.template(render(ENDLESS))
+    hasty.stop()
+    assert threading.active_count() == threads
+    assert (psutil.Process().num_fds() if sys.platform != "win32" else 0) == before
+    assert [child for child in psutil.Process().children() if child.status() == psutil.STATUS_ZOMBIE] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os; os._exit(0)",
+        "import sys; sys.stdout.buffer.write(bytes(3)); sys.stdout.flush()",
+        "import sys; sys.stdout.buffer.write(b'\\xff' * 9); sys.stdout.flush(); sys.stdin.read()",
+    ],
+    ids=["ends", "cut", "oversized"],
+)
+def test_a_program_that_is_no_helper_is_told(code: str, helper: Helper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "own_command", lambda *_: [sys.executable, "-c", code])
+    with pytest.raises(NotStarted, match="ended at once"):
+        helper.template(render("x"))
+    assert helper.process_id is None
+
+
+@pytest.mark.parametrize("answer", [b'{"type":"Highlighted","lines":[]}', b"[]", b'{"type":"Rendered","text":1}'])
+def test_an_answer_of_another_kind_is_told(answer: bytes, helper: Helper, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = bytes(4) + len(answer).to_bytes(4, "little") + answer
+    code = f"import sys; sys.stdout.buffer.write({frames!r}); sys.stdout.flush(); sys.stdin.read()"
+    monkeypatch.setattr(program, "own_command", lambda *_: [sys.executable, "-c", code])
+    with pytest.raises(Died):
+        helper.template(render("x"))
+    assert helper.process_id is None
+
+
+def test_it_gets_no_secrets_and_ends_with_its_input(monkeypatch: pytest.MonkeyPatch, helper: Helper) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    helper.start()
+    process = psutil.Process(helper.process_id)
+    assert "HF_TOKEN" not in process.environ()
+    command = program.own_command("--role=helper")
+    result = subprocess.run(command, cwd=program.FOLDER, input=b"", capture_output=True, check=True)
+    assert result.stdout == result.stderr == b""
+
+
+_PARENT = """
+import sys
+from app.helper import Helper
+from app.helper.messages import Message, RenderTemplate
+helper = Helper(seconds=1000)
+helper.template(RenderTemplate("{{ messages[0].content }}", "", "", [Message("user", "Hi")], "2026-11-22"))
+print(helper.process_id, flush=True)
+helper.template(RenderTemplate(sys.argv[1], "", "", [Message("user", "Hi")], "2026-11-22"))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_CPU of another process")
+@pytest.mark.parametrize("source", ["{{ messages[0].content }}{{ 1 / 0 }}", ENDLESS], ids=["idle", "hanging"])
+def test_it_does_not_outlive_its_parent(source: str) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", _PARENT + "sys.stdin.read()", source],
+        cwd=program.FOLDER,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert parent.stdin is not None and parent.stdout is not None
+    helper = psutil.Process(int(parent.stdout.readline()))
+    if source == ENDLESS:
+        while helper.cpu_times().user < 1.1:
+            time.sleep(0.005)
+        soft, hard = helper.rlimit(psutil.RLIMIT_CPU)
+        assert soft < helper.cpu_times().user + 5
+        helper.rlimit(psutil.RLIMIT_CPU, (1, hard))  # that moment comes now
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdin.close()
+    parent.stdout.close()
+    while helper.is_running() and helper.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.005)

@@ -1,0 +1,125 @@
+"""Finding what to color in code, in this process and in the helper's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from app.helper import Helper, HelperError, TookTooLong, shared
+from app.helper.highlighting import highlight, languages, lexer
+from app.helper.messages import ROLES, Highlight, Highlighted
+
+LANGUAGES = [
+    "python",
+    "toml",
+    "graphql",
+    "jsx",
+    "tsx",
+    "racket",
+    "webidl",
+    "html",
+    "bash",
+    "c",
+    "yaml",
+    "markdown",
+    "perl",
+]
+"""Among them those whose lexers looped when their stack was cut."""
+
+
+def roles(language: str, code: str) -> list[list[tuple[str, str]]]:
+    found = highlight(lexer(language), code).lines
+    lines = code.split("\n")
+    return [
+        [(line[at : at + length], ROLES[role]) for at, length, role in zip(*[iter(parts)] * 3, strict=True)]
+        for line, parts in zip(lines, found, strict=True)
+    ]
+
+
+def test_a_string_goes_on_over_lines() -> None:
+    lines = roles("python", 'def f():\n    """Say\n    for\n    """\n    return 1')
+    assert ("def", "keyword") in lines[0]
+    assert lines[2] == [("    for", "string")]
+    assert ("return", "keyword") in lines[4]
+
+
+@pytest.mark.parametrize(("language", "begin", "end"), [("javascript", "/*", "*/"), ("html", "<!--", "-->")])
+def test_a_comment_goes_on_over_lines(language: str, begin: str, end: str) -> None:
+    assert roles(language, f"{begin} one\nreturn\n{end}") == [
+        [(f"{begin} one", "comment")],
+        [("return", "comment")],
+        [(end, "comment")],
+    ]
+
+
+def test_a_comment_sign_in_a_string_is_none() -> None:
+    assert ("function", "keyword") in roles("javascript", "let s = '/*';\nfunction g() {}")[1]
+
+
+def test_places_are_counted_as_qt_counts() -> None:
+    assert highlight(lexer("python"), "'😀' if a").lines == [[0, 4, 2, 5, 2, 1]]
+
+
+@pytest.mark.parametrize("language", ["", "no-such-language", "../x"])
+def test_an_unknown_language_stays_plain(language: str) -> None:
+    assert highlight(lexer(language), "return 1") == Highlighted([])
+
+
+def test_an_overlong_line_stays_plain_and_the_others_do_not() -> None:
+    assert highlight(lexer("python"), "return\n" + "return " * 100 + "\nreturn").lines == [[0, 6, 1], [], [0, 6, 1]]
+
+
+@pytest.mark.parametrize("language", ["json", "c", "yaml", "bash", "css", "sql", "rust", "diff", "html", "typescript"])
+def test_parts_lie_within_the_line_and_in_order(language: str) -> None:
+    code = "\n".join(['{"a": [1, true]} # x', "", "int main(void) { return 0; } // x", "- a: 'b'", "<p class='x'>"])
+    for line, parts in zip(code.split("\n"), highlight(lexer(language), code).lines, strict=True):
+        end = 0
+        for at in range(0, len(parts), 3):
+            assert end <= parts[at] and parts[at + 1] > 0 and parts[at] + parts[at + 1] <= len(line)
+            end = parts[at] + parts[at + 1]
+
+
+@pytest.fixture
+def hasty() -> Iterator[Helper]:
+    process = Helper(seconds=0.3)
+    yield process
+    process.stop()
+
+
+def hostile(chance: random.Random) -> list[str]:
+    """Nested, repeated, random and long."""
+    signs = "".join(chr(chance.choice([*range(32, 127), 10, 10, 0xE9, 0x1F600])) for _ in range(800))
+    return [
+        "[" * 63,
+        "[{(<" * 200,
+        "a = " + "[" * 2000,
+        "/*" * 500,
+        '"' * 999,
+        "\\" * 999,
+        "<a " * 300,
+        signs,
+        "x" * 5000,
+    ]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_hostile_code_ends_with_colors_or_without(language: str, hasty: Helper) -> None:
+    for code in hostile(random.Random(language)):
+        try:
+            lines = hasty.highlight(Highlight(language, code)).lines
+        except HelperError:
+            continue
+        assert len(lines) in (0, code.count("\n") + 1)
+    assert shared().highlight(Highlight("python", "return")) == Highlighted([[0, 6, 1]])
+
+
+def test_what_takes_too_long_is_stopped(hasty: Helper) -> None:
+    with pytest.raises(TookTooLong):
+        hasty.highlight(Highlight("python", "a=1;" * 2_000_000))  # many seconds anywhere
+    assert hasty.highlight(Highlight("python", "return")) == Highlighted([[0, 6, 1]])
+
+
+def test_many_languages_are_offered() -> None:
+    assert {"python", "toml", "c++", "html", "bash"} <= languages()
