@@ -33,6 +33,9 @@ _POSITION_PRIOR = 30.0
 _START_WEIGHT = 8.0
 """At most so much counts what an earlier answer learnt: this one may be of another kind."""
 _LEAST, _MOST = 0.005, 0.995
+_MODEL_SHAPE = (0.4, 0.48, 0.6, 0.75, 0.87, 0.94, 0.98, 0.985, 0.985)
+"""Acceptance by lead, before any was judged: what a good and a weak draft model of one target had on average, and much
+the same at temperature 0 and 0.8."""
 _NGRAM_SHAPE = (0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
 """Acceptance by match length, 3 to 12 and more, before any was judged."""
 
@@ -247,8 +250,8 @@ class Arms:
     """The estimates for one kind of text: of both ways a draft model proposes, and of n-grams."""
 
     def __init__(self, prior: AcceptancePrior) -> None:
-        self.coupled = Acceptance(LEAD_EDGES, prior.arms.get("coupled", _MODEL_PRIOR))
-        self.greedy = Acceptance(LEAD_EDGES, prior.arms.get("greedy", _MODEL_PRIOR))
+        self.coupled = Acceptance(LEAD_EDGES, prior.arms.get("coupled", _MODEL_PRIOR), _MODEL_SHAPE)
+        self.greedy = Acceptance(LEAD_EDGES, prior.arms.get("greedy", _MODEL_PRIOR), _MODEL_SHAPE)
         self.ngram = Acceptance(MATCH_EDGES, prior.arms.get("ngram", _NGRAM_PRIOR), _NGRAM_SHAPE)
         self.tokens = 0
         """Of this kind in the answer."""

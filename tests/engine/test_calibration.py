@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.calibration import Build, KeptCosts, is_sound, measure, up_to_date
+from app.engine.calibration import METHOD, Build, KeptCosts, is_sound, measure, up_to_date
 from app.engine.costs import Costs
 from app.engine.engine import Engine
 from app.engine.protocol import PairLoaded
@@ -24,9 +24,10 @@ def test_costs_are_measured_and_the_caches_are_empty_again(loaded: Engine) -> No
     target, draft = loaded._target, loaded._draft
     assert target and draft
     costs = measure(target.context, draft.context, lambda: False, budget=0.0)
-    assert {1, 2, 6} <= set(costs.verify)
+    assert set(costs.verify) == {1, 2, 6, 17}
     assert all(seconds > 0 for seconds in costs.verify.values())
     assert costs.draft is not None and costs.draft > 0
+    assert costs.catch_up is not None and costs.catch_up > 0
     assert target.context.tokens == [] and draft.context.tokens == []
     assert measure(target.context, None, lambda: False, budget=0.0).draft is None
 
@@ -88,7 +89,7 @@ OLD, NEW = Build("llama-cpp-python 0.3.36"), Build("llama-cpp-python 0.3.37")
 
 
 def kept_costs(plain: float, lately: float | None = None, build: Build = OLD) -> KeptCosts:
-    return KeptCosts(Costs({1: plain if lately is None else lately, 2: 0.9}, 0.01), build, plain)
+    return KeptCosts(Costs({1: plain if lately is None else lately, 2: 0.9}, 0.01), build, plain, METHOD)
 
 
 class Bench:
