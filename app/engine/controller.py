@@ -112,8 +112,8 @@ class Controller:
         self.behind = 0
         """Tokens of the context the draft model has not seen."""
         self._at_once = reproducible and fixed is not None
-        self._catches_up = False
-        """Whether it was decided to let the draft model see all of it, in portions."""
+        self._probe_debt = 0.0
+        """Seconds of the catch-up that goes on for a probe, as they were expected when it began; 0: there is none."""
         self._is_new = not any(way in prior.arms for prior in start.values() for way in ("coupled", "greedy"))
         """Whether this draft model was never tried on this target."""
         self._owed = 0.0
@@ -191,16 +191,19 @@ class Controller:
         return drafting
 
     def _plan_draft(self, way: Way, room: int, model_rate: float, plain: float) -> Plan:
-        rate = _slowed(model_rate, self._debt() / self._left)
+        debt = self._debt()
+        rate = _slowed(model_rate, debt / self._left)
         self._paused = rate < plain * (1.0 if self._paused else _PAUSE)
-        if self._paused and not self._catches_up and not self._probe_due():
+        if self._paused and debt >= self._probe_debt and not self._probe_due():  # or it got no cheaper meanwhile
+            self._probe_debt = 0.0
             self._rest, self._rested = Plan(None, 0, way, self._pause()), 0
             return self._rest
         pause = self._pause() if self._paused else None
         if self.behind > (portion := self._portion()):
-            self._catches_up = True
+            self._probe_debt = self._probe_debt or debt if self._paused else 0.0
+            self._needed = None
             return Plan(None, 0, way, pause, portion)
-        self._catches_up, self._probing = False, self._paused
+        self._probe_debt, self._probing = 0.0, self._paused
         self._start_draft(way, room)
         self._plan_trial(room, model_rate)
         return Plan("model", room, way, pause)

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.auto [--pair guide|inflated|inflated-q8_0|inflated-q4_k_m|inflated-q4_0 …]
                                     [--models FOLDER] [--target FILE --draft FILE] [--sets NAME …] [--questions N]
                                     [--lengths N …] [--repeat N] [--max-tokens N] [--temperature T] [--threads N]
-                                    [--cold] [--folder FOLDER] [--json]
+                                    [--cold] [--folder FOLDER] [--runs FILE] [--json]
 
 Each question is answered plain, with `auto` and with each fixed length, one after the other by one engine with the same
 seed, so the text is the same; who begins changes. All ratios are medians over the questions of the quotient of two
@@ -11,7 +11,8 @@ decode speeds. The best fixed length of a set is chosen in hindsight, plain deco
 several runs it is chosen on the odd ones and compared on the even ones, with a bootstrap interval of 95 %, or the
 luckiest of several lengths would win. Sets where drafts are worth little are only answered plain and with `auto`. The
 sets are described in `tests.benchmarks.prompt_sets`. With ``--cold`` each answer of `auto` begins with nothing but the
-costs measured at load.
+costs measured at load. ``--runs`` adds the runs of this call to those in a file, and the figures are of all of them: so
+a long measurement can be made in portions.
 
 A folder of other models has one file with "target" in its name, and drafts with "draft" in theirs.
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import itertools
 import json
 import os
 import statistics
@@ -117,14 +119,17 @@ class Contest:
             raise SystemExit(loaded.draft_refused)
         return loaded
 
-    def runs(self, prompts: PromptSet, repeat: int) -> Iterator[Run]:
-        """Answer each question with each draft length, after a short one plain and with `auto` for warming up."""
+    def runs(self, prompts: PromptSet, repeat: int, begin: int = 0) -> Iterator[Run]:
+        """Answer each question with each draft length, after a short one plain and with `auto` for warming up.
+
+        ``begin`` is the first index.
+        """
         self.load(shuffled(self._pair.draft, self._folder) if prompts.stranger else self._pair.draft)
         commands = prompts.commands
         lengths: list[DraftLength] = [0, "auto", *prompts.lengths]
         for length in lengths[:2]:
             self._answer(msgspec.structs.replace(commands[0], max_tokens=_WARM_UP), length, prompts.drafter)
-        for index in range(repeat * len(commands)):
+        for index in range(begin, begin + repeat * len(commands)):
             first = index % len(lengths)
             for length in lengths[first:] + lengths[:first]:
                 answer = self._answer(commands[index % len(commands)], length, prompts.drafter)
@@ -246,7 +251,11 @@ def measure(pair: Pair, options: argparse.Namespace) -> Iterator[tuple[str, dict
             prompts = sets[name]()
             if prompts.lengths and options.lengths:
                 prompts = replace(prompts, lengths=tuple(options.lengths))
-            runs = fitting(prompts, list(contest.runs(prompts, options.repeat)))
+            earlier = [run_ for run_ in _earlier(options.runs, pair.name) if run_.set == name]
+            begin = 1 + max((run_.index for run_ in earlier), default=-1)
+            runs = fitting(
+                prompts, earlier + _noted(contest.runs(prompts, options.repeat, begin), options.runs, pair.name)
+            )
             if prompts.lengths and not prompts.answers:
                 usual += runs
             yield name, summarise(runs)
@@ -254,6 +263,32 @@ def measure(pair: Pair, options: argparse.Namespace) -> Iterator[tuple[str, dict
         contest.engine.unload()
     if len({run_.set for run_ in usual}) > 1:
         yield "all questions", summarise(usual)
+
+
+class _Note(msgspec.Struct):
+    """A line of the file of ``--runs``."""
+
+    pair: str
+    run: Run
+
+
+def _earlier(path: Path | None, pair: str) -> list[Run]:
+    """The runs of ``pair`` that are in the file already."""
+    if path is None or not path.is_file():
+        return []
+    notes = [msgspec.json.decode(text, type=_Note) for text in path.read_text(encoding="utf-8").splitlines()]
+    return [note.run for note in notes if note.pair == pair]
+
+
+def _noted(runs: Iterator[Run], path: Path | None, pair: str) -> list[Run]:
+    """``runs``, each question's written to the file when all of its answers are there."""
+    done: list[Run] = []
+    for _, same in itertools.groupby(runs, key=lambda run_: run_.index):
+        done += (together := list(same))
+        if path is not None:
+            with path.open("ab") as file:
+                file.writelines(msgspec.json.encode(_Note(pair, run_)) + b"\n" for run_ in together)
+    return done
 
 
 def measure_all(pairs: Sequence[Pair], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -290,6 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     )
     parser.add_argument("--cold", action="store_true", help="each answer as if it were the first one")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="of models that are made for it")
+    parser.add_argument("--runs", type=Path, metavar="FILE", help="where runs are added to earlier ones")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--max-tokens", type=int, default=120)
     parser.add_argument("--temperature", type=float, default=0.0)

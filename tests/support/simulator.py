@@ -238,7 +238,7 @@ def run_controller(
         found = _found(text, at)
         if text.kinds:
             controller.enter(text.kinds[at])
-        plan = controller.plan(found, LIMIT)
+        plan = controller.plan(found, text.length - at + LIMIT)
         if plan.drafter == "ngram":
             proposal, draft_seconds = found.first(plan.length), 0.0
         elif plan.drafter == "model":
