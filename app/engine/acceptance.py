@@ -207,7 +207,7 @@ class Acceptance:
 
     def _calibrate(self) -> None:
         self._stale = 0
-        rates = self._shape or [self.long_rate] * len(self._counts)
+        rates = self._expected_rates()
         raw = [
             (hits + _BIN_PRIOR * rate) / (count + _BIN_PRIOR)
             for hits, count, rate in zip(self._hits, self._counts, rates, strict=True)
@@ -219,6 +219,18 @@ class Acceptance:
             (hits + k) * (count - expected + k) / ((expected + k) * (count - hits + k))
             for expected, hits, count in self._positions
         ]
+
+    def _expected_rates(self) -> Sequence[float]:
+        """Of each bin before anything was judged in it.
+
+        Those of a draft model follow what was judged in other bins: a text on which it is right more often than usual
+        has doubtful tokens that are, too.
+        """
+        if self._shape is None or self._shape is _NGRAM_SHAPE:
+            return self._shape or [self.long_rate] * len(self._counts)
+        times = _odds(self.long_rate) / _odds(_MODEL_PRIOR.rate)
+        odds = [times * _odds(rate) for rate in self._shape]
+        return [one / (1.0 + one) for one in odds]
 
     def forked(self, prior: ArmPrior | None) -> Acceptance:
         """The same expectations, at the rate of ``prior`` if there is one, that go their own way from here.

