@@ -101,7 +101,7 @@ class Trial:
 def run(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status."""
     from app.engine import self_draft
-    from app.engine.engine import default_threads
+    from app.engine.processor import default_threads
 
     asked = prompts.read(options.prompts or paths.resource("bench", "prompts.txt"))
     most = self_draft.layers_to_choose(options.target)

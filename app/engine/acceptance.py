@@ -33,6 +33,9 @@ _POSITION_PRIOR = 30.0
 _START_WEIGHT = 8.0
 """At most so much counts what an earlier answer learnt: this one may be of another kind."""
 _LEAST, _MOST = 0.005, 0.995
+_MODEL_SHAPE = (0.4, 0.48, 0.6, 0.75, 0.87, 0.94, 0.98, 0.985, 0.985)
+"""Acceptance by lead, before any was judged: what a good and a weak draft model of one target had on average, and much
+the same at temperature 0 and 0.8."""
 _NGRAM_SHAPE = (0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
 """Acceptance by match length, 3 to 12 and more, before any was judged."""
 
@@ -204,7 +207,7 @@ class Acceptance:
 
     def _calibrate(self) -> None:
         self._stale = 0
-        rates = self._shape or [self.long_rate] * len(self._counts)
+        rates = self._expected_rates()
         raw = [
             (hits + _BIN_PRIOR * rate) / (count + _BIN_PRIOR)
             for hits, count, rate in zip(self._hits, self._counts, rates, strict=True)
@@ -216,6 +219,18 @@ class Acceptance:
             (hits + k) * (count - expected + k) / ((expected + k) * (count - hits + k))
             for expected, hits, count in self._positions
         ]
+
+    def _expected_rates(self) -> Sequence[float]:
+        """Of each bin before anything was judged in it.
+
+        Those of a draft model follow what was judged in other bins: a text on which it is right more often than usual
+        has doubtful tokens that are, too.
+        """
+        if self._shape is None or self._shape is _NGRAM_SHAPE:
+            return self._shape or [self.long_rate] * len(self._counts)
+        times = _odds(self.long_rate) / _odds(_MODEL_PRIOR.rate)
+        odds = [times * _odds(rate) for rate in self._shape]
+        return [one / (1.0 + one) for one in odds]
 
     def forked(self, prior: ArmPrior | None) -> Acceptance:
         """The same expectations, at the rate of ``prior`` if there is one, that go their own way from here.
@@ -247,8 +262,8 @@ class Arms:
     """The estimates for one kind of text: of both ways a draft model proposes, and of n-grams."""
 
     def __init__(self, prior: AcceptancePrior) -> None:
-        self.coupled = Acceptance(LEAD_EDGES, prior.arms.get("coupled", _MODEL_PRIOR))
-        self.greedy = Acceptance(LEAD_EDGES, prior.arms.get("greedy", _MODEL_PRIOR))
+        self.coupled = Acceptance(LEAD_EDGES, prior.arms.get("coupled", _MODEL_PRIOR), _MODEL_SHAPE)
+        self.greedy = Acceptance(LEAD_EDGES, prior.arms.get("greedy", _MODEL_PRIOR), _MODEL_SHAPE)
         self.ngram = Acceptance(MATCH_EDGES, prior.arms.get("ngram", _NGRAM_PRIOR), _NGRAM_SHAPE)
         self.tokens = 0
         """Of this kind in the answer."""

@@ -28,15 +28,23 @@ _GAIN_PRIOR = 100.0
 """Tokens that came as planned before the first round."""
 _MOST_GAIN = 1.5
 _STAY = 20.0
-"""Tokens for which the draft model is expected to go on drafting, and over which what it missed is spread."""
-_CATCH_UP = 0.03
-"""Cost of a token the draft model missed, in tokens it drafts, before any was observed: a batch is cheaper."""
+"""Tokens for which the draft model is expected to go on drafting where n-grams found something, and over which what it
+missed is spread."""
+_EXPECTED_LEFT = 300
+"""Tokens that are expected to follow, in this answer and in the next ones of its chat: what the draft model has to
+catch up with is spread over them, or over those there is room for. A constant: how long an answer has been tells
+little about how much longer it gets."""
+_PORTION, _LEAST_PORTION = 1.5, 32
+"""Plain passes that a portion of a long catch-up takes as long as, so that the text flows meanwhile; and the least
+tokens in it, for many at once are cheaper."""
+_TRIAL_SHARE = 0.03
+"""Of the time that is expected to follow, what catching up with a draft model that was never tried may cost."""
+_TRIAL_GAP = 30
+"""Rounds of the draft model between two widths whose cost is found out."""
 _REST = 16
 """Rounds for which a pause is not thought over again while nothing new is learnt: on a small target that would show."""
 _CURVE_WEIGHT = 16.0
 """Judged tokens from which on a kind of text has a curve."""
-_CATCH_UP_PRIOR, _CATCH_UP_KEEP = 8.0, 0.9
-"""Missed tokens that is worth, and what is left of what was observed after one more catching up."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,8 @@ class Plan:
     """How the draft model proposes."""
     paused: Pause | None = None
     """Set when nothing pays, also while a probe runs."""
+    catch_up: int = 0
+    """So many tokens the draft model processes before the pass, to be able to draft in one of the next rounds."""
 
 
 class Controller:
@@ -68,10 +78,13 @@ class Controller:
         propose: Propose = "auto",
         start: Mapping[TextKind, AcceptancePrior] | None = None,
         fixed: int | None = None,
+        reproducible: bool = False,
     ) -> None:
         """``start``: what earlier answers taught, by kind of text.
 
-        ``fixed``: the draft length the user wants; then only drafter and way are chosen, and nothing stops early.
+        ``fixed``: the draft length the user wants; then only drafter and way are chosen, and nothing stops early. With
+        ``reproducible`` it is drafted in every round, for under the rules that sample the text depends on who drafted
+        what: the draft model then catches up at once.
         """
         self._start = start = start or {}
         self.costs = CostModel(costs, max(limit, fixed or 0) + 1)
@@ -96,10 +109,20 @@ class Controller:
         self._probes = ProbeBudget(self.costs.verify(1))
         self._must_test = False
         """Whether an untested token tells nothing: under the rules that sample."""
-        self._behind = 0
+        self.behind = 0
         """Tokens of the context the draft model has not seen."""
-        self._caught_up = [0.0, 0.0]
-        """Seconds that took so far, and tokens."""
+        self._at_once = reproducible and fixed is not None
+        self._probe_debt = 0.0
+        """Seconds of the catch-up that goes on for a probe, as they were expected when it began; 0: there is none."""
+        self._is_new = not any(way in prior.arms for prior in start.values() for way in ("coupled", "greedy"))
+        """Whether this draft model was never tried on this target."""
+        self._owed = 0.0
+        """Seconds a probe has taken so far for catching up."""
+        self._left = _EXPECTED_LEFT
+        """Tokens that are expected to follow."""
+        self._until_trial = _TRIAL_GAP
+        self._trial = 0
+        """The draft length that is to be tested as it is, to find out what its pass costs; 0: none."""
         self._planned_tokens = self._real_tokens = _GAIN_PRIOR
         self._needed: float | None = None
         self._needed_age = 0
@@ -122,7 +145,7 @@ class Controller:
         """``drafter`` failed and is not to be planned any more."""
         self._drafters = tuple(name for name in self._drafters if name != drafter)
         self._paused = self._paused and drafter != "model"
-        self._rest = None
+        self._rest = self._needed = None
 
     # ------------------------------------------------------------ before a round
 
@@ -142,6 +165,7 @@ class Controller:
             self._rested += 1
             return self._rest
         self._rest = None
+        self._left = max(min(room, _EXPECTED_LEFT), 1)
         room = max(min(room, self.limit if self._fixed is None else self._fixed), 0)
         self._seconds = self.costs.rounds()
         plain = 1.0 / self._seconds[0]
@@ -150,6 +174,7 @@ class Controller:
         model_rate = self._plan_model(way, room) if "model" in self._drafters else 0.0
         self._rate = max(model_rate, plain)
         self._probing = False
+        self._trial = 0
         if self._fixed is not None:
             return self._plan_fixed(found, room, way, ngram_rate >= self._with_catching_up(model_rate))
         if room == 0:
@@ -161,25 +186,58 @@ class Controller:
             return Plan(None, 0, way, self._pause() if found.tokens else None)
         else:
             drafting = self._plan_draft(way, room, model_rate, plain)
-        if drafting.paused is None and self.costs.plain_due(self._rate):
+        if drafting.drafter and drafting.paused is None and self.costs.plain_due(self._rate):
             return Plan(None, 0, way)
         return drafting
 
     def _plan_draft(self, way: Way, room: int, model_rate: float, plain: float) -> Plan:
-        self._paused = model_rate < plain * (1.0 if self._paused else _PAUSE)
+        debt = self._debt()
+        rate = _slowed(model_rate, debt / self._left)
+        self._paused = rate < plain * (1.0 if self._paused else _PAUSE)
+        if self._paused and debt >= self._probe_debt and not self._probe_due():  # or it got no cheaper meanwhile
+            self._probe_debt = 0.0
+            self._rest, self._rested = Plan(None, 0, way, self._pause()), 0
+            return self._rest
+        pause = self._pause() if self._paused else None
+        if self.behind > (portion := self._portion()):
+            self._probe_debt = self._probe_debt or debt if self._paused else 0.0
+            self._needed = None
+            return Plan(None, 0, way, pause, portion)
+        self._probe_debt, self._probing = 0.0, self._paused
         self._start_draft(way, room)
-        if not self._paused:
-            return Plan("model", room, way)
-        self._probing = self._probe_due()
-        if self._probing:
-            return Plan("model", room, way, self._pause())
-        self._rest, self._rested = Plan(None, 0, way, self._pause()), 0
-        return self._rest
+        self._plan_trial(room, model_rate)
+        return Plan("model", room, way, pause)
+
+    def _plan_trial(self, room: int, model_rate: float) -> None:
+        """Now and then, choose a draft length that might be the best if its pass costs less than is believed."""
+        self._until_trial -= 1
+        if self._until_trial > 0 or self._paused or self._fixed is not None:
+            return
+        expected, draft, gain = self._expected, self.costs.draft, self._gain()
+        hopes = {width - 1: seconds for width, seconds in self.costs.hopes().items() if width - 1 <= room}
+        rates = {length: gain * expected[length] / (hope + length * draft) for length, hope in hopes.items()}
+        best = max(rates, key=rates.__getitem__, default=0)
+        if best and rates[best] > model_rate:
+            self._trial = best
+            self.costs.run_again(best + 1)
+        if not self._trial or self.costs.is_last_run(best + 1):
+            self._until_trial = _TRIAL_GAP
+
+    def _debt(self) -> float:
+        """Seconds the draft model takes for all it has missed."""
+        return self.costs.catch_up * self.behind
+
+    def _portion(self) -> int:
+        """The most tokens that the draft model processes between two passes of the target."""
+        if self._at_once:
+            return self.behind
+        return max(round(_PORTION * self._seconds[0] / self.costs.catch_up), _LEAST_PORTION)
 
     def _probe_due(self) -> bool:
-        growth = self._catch_up()
-        price = self.costs.draft + growth * self._behind + self._forced()
-        return self._probes.due(price, growth, self._seconds[0])
+        debt = self._debt()
+        if self._is_new and debt <= _TRIAL_SHARE * self._left * self._seconds[0]:
+            debt = 0.0
+        return self._probes.due(self.costs.draft + debt + self._forced(), self.costs.catch_up, self._seconds[0])
 
     def _forced(self) -> float:
         return max(self._seconds[1] - self._seconds[0], 0.0) if self._must_test else 0.0
@@ -188,7 +246,8 @@ class Controller:
         if room and found.tokens and (ngram_better or "model" not in self._drafters):
             return Plan("ngram", min(room, len(found.tokens)), way)
         if room and "model" in self._drafters:
-            return Plan("model", room, way)
+            portion = self._portion()
+            return Plan("model", room, way) if self.behind <= portion else Plan(None, 0, way, catch_up=portion)
         return Plan(None, 0, way)
 
     def _way(self) -> Way:
@@ -231,12 +290,7 @@ class Controller:
 
         Only for the choice between the two: without n-grams to take its place, what it missed is paid back in time.
         """
-        return rate / (1.0 + rate * self._catch_up() * self._behind / _STAY) if rate else 0.0
-
-    def _catch_up(self) -> float:
-        """Seconds the draft model takes for each token it missed."""
-        seconds, tokens = self._caught_up
-        return (seconds + _CATCH_UP_PRIOR * _CATCH_UP * self.costs.draft) / (tokens + _CATCH_UP_PRIOR)
+        return _slowed(rate, self._debt() / _STAY)
 
     def _start_draft(self, way: Way, room: int) -> None:
         self._reach = room
@@ -249,8 +303,11 @@ class Controller:
         if self._fixed is not None:
             return True
         done = self._drafted
-        if done + 1 >= self._reach:
+        if done + 1 >= (self._trial or self._reach):
             return False
+        if self._trial:
+            self._drafted += 1
+            return True
         self._survival *= self._arm.chance(confidence, done, self._recent_odds)
         self._drafted = done = done + 1
         rate, seconds, expected = self._rate, self._seconds, self._expected
@@ -271,7 +328,7 @@ class Controller:
         count = min(len(proposal.tokens), plan.length)
         # Where drafts are samples a token is right only if its test does not depend on what it is, and the
         # confidence of the tokens behind it does.
-        if self._fixed is not None or plan.drafter != "model" or proposal.distributions is not None:
+        if self._fixed is not None or self._trial or plan.drafter != "model" or proposal.distributions is not None:
             return count
         chances = self._chances(self._arms.model(plan.way), proposal, count)
         return count_worth_testing(chances, self._rate, self._seconds, self.costs.draft)
@@ -307,11 +364,14 @@ class Controller:
         if by_model:
             self._must_test = proposal.distributions is not None
             self._observe_draft(len(proposal.tokens), draft_seconds)
+        elif plan.catch_up and "model" in self._drafters:
+            self.costs.observe_catch_up(plan.catch_up, draft_seconds)
         if self._seconds:
             self._account(plan, proposal, tested, accepted, draft_seconds)
-        self.costs.observe_verify(tested + 1, verify_seconds)
+        if not plan.catch_up:  # a GPU may still be at the draft model's work
+            self.costs.observe_verify(tested + 1, verify_seconds)
         self.costs.observe_other(tested + 1, other_seconds)
-        self._behind = 0 if by_model else self._behind + accepted + 1
+        self.behind = 0 if by_model else self.behind + accepted + 1
         self._arms.tokens += accepted + 1
         if plan is self._rest and not self._found.tokens:
             return  # nothing was guessed
@@ -325,15 +385,13 @@ class Controller:
             self._judge_ngram(self._found, truth)
 
     def _observe_draft(self, tokens: int, seconds: float) -> None:
-        if not self._behind:
+        if self.behind:
+            self.costs.observe_catch_up(self.behind, seconds - tokens * self.costs.draft)
+        else:
             self.costs.observe_draft(tokens, seconds)
-            return
-        most = (2.0 * self._catch_up() + 0.1 * self.costs.draft) * self._behind  # an outlier moves little
-        spent = min(max(seconds - tokens * self.costs.draft, 0.0), most)
-        for i, value in enumerate((spent, self._behind)):
-            self._caught_up[i] = self._caught_up[i] * _CATCH_UP_KEEP + value
 
     def _judge_model(self, way: Way, proposal: Proposal, tested: int, accepted: int, truth: list[int]) -> None:
+        self._is_new, self._owed = False, 0.0
         arm = self._arms.model(way)
         other = self._arms.model("greedy" if way == "coupled" else "coupled")
         # An untested token that equals the target's would have been accepted; of samples others would, too.
@@ -362,14 +420,17 @@ class Controller:
         """Compare what the round brought with what was planned; a probe is paid from the credit."""
         plain, tokens = self._seconds[0], 1 + accepted
         keep = 1.0 - 1.0 / _GAIN_HORIZON
-        self._probes.passed(tokens, self._catch_up(), plain)
-        if self._probing:
+        self._probes.passed(tokens, self.costs.catch_up, plain)
+        if plan.catch_up and plan.paused and not self._is_new:
+            self._owed += min(draft_seconds, 2.0 * self.costs.catch_up * plan.catch_up)
+        elif self._probing:
             gain = plain * tokens - self._seconds[tested]
-            most = 2.0 * self.costs.draft * (len(proposal.tokens) + self._behind)  # the machine may have slept
-            self._probes.probed(min(draft_seconds, most), gain, self._forced() if tested else 0.0, plain)
+            most = 2.0 * self.costs.draft * (len(proposal.tokens) + self.behind)  # the machine may have slept
+            spent = min(draft_seconds, most) + self._owed
+            self._probes.probed(spent, gain, self._forced() if tested else 0.0, plain)
         elif plan.drafter == "model" and proposal.tokens:
             used = len(proposal.tokens) * self.costs.draft + self._seconds[tested]
-            self._probes.saved(plain * tokens - used - self._catch_up() * self._behind, plain)
+            self._probes.saved(plain * tokens - used - self._debt(), plain)
             self._planned_tokens = self._planned_tokens * keep + self._rate * used / self._gain()
             self._real_tokens = self._real_tokens * keep + tokens
         if self._paused:
@@ -389,7 +450,8 @@ class Controller:
         """The smallest acceptance rate at which some draft length ≥ 1 is as quick as plain decoding; 1 if none is."""
         if self._needed is None or self._needed_age >= 64:
             draft = self.costs.draft if "model" in self._drafters else 0.0
-            self._needed, self._needed_age = break_even(self._seconds[: self.limit + 1], draft), 0
+            late = self._debt() / self._left if draft else 0.0
+            self._needed, self._needed_age = break_even(self._seconds[: self.limit + 1], draft, late), 0
         self._needed_age += 1
         return self._needed
 
@@ -414,3 +476,8 @@ class Controller:
             for kind, arms in self._by_kind.items()
         }
         return {**self._start, **{kind: prior for kind, prior in known.items() if prior.arms}}
+
+
+def _slowed(rate: float, late: float) -> float:
+    """``rate`` in tokens per second if each token takes ``late`` seconds more."""
+    return rate / (1.0 + rate * late)

@@ -15,14 +15,26 @@ _COST_GAIN = 0.05
 _SURPRISE_LIMIT = 0.25
 """A round counts as at most so far off (relative), so that a single outlier moves little."""
 _CORRECTION_LIMIT = 2.0
+"""What is further off was measured wrongly: the measurement itself is changed."""
 _FORGOTTEN = 0.02
 """Share of a width's correction lost each time its turn comes; a width seen as slow once is tried again."""
+_FIRST_RUNS = 3
+"""Passes after which the cost of a width that was not measured is known. The first one does not count: drivers load and
+compile in it."""
+_DOUBT, _MOST_DOUBT, _ODD = 0.04, 0.2, 1.3
+"""How much less than what lies between its neighbours a width that was never run may cost, as a share for each step to
+the nearest known width, and at most; and how much dearer than a wider pass one must look to be run again."""
 _CHECK_SHARE, _LEAST_LOSS = 0.0025, 0.25
 """Of the time, at most so much goes into plain passes that are run to be timed; such a pass counts as at least so
 much lost, as a share of itself."""
 _CHECKS = 3
 """Passes whose median replaces the cost of width 1, where the first of them was off by more than `_CERTAIN`."""
 _CERTAIN, _CHECK_LIMIT = 0.15, 4.0
+_CATCH_UP, _CATCH_UP_PRIOR, _CATCH_UP_KEEP = 0.03, 8.0, 0.9
+"""Of a token the draft model has missed: its cost in drafted tokens where it was not measured; the missed tokens the
+first figure is worth; and what is left of what was observed after one more catch-up."""
+_MANY = 32
+"""Tokens in one catch-up from which on it tells what the next answer's costs for each."""
 _FIRST_DRAFTS, _DRAFT_LIMIT = 3, 8.0
 """Drafts whose median replaces the cost of a token, measured at load without sampling, where that is off by more than
 `_CERTAIN`; at most so many times as much or as little."""
@@ -45,6 +57,8 @@ class Costs:
     """One token of the draft model; ``None`` without a draft model."""
     since_plain: float = 0.0
     """Seconds of verify passes since width 1 was last timed."""
+    catch_up: float | None = None
+    """One token of many that the draft model processes at once; ``None`` where not known."""
 
 
 class OtherCosts:
@@ -87,8 +101,9 @@ class OtherCosts:
 class CostModel:
     """Costs of every width, kept up to date.
 
-    Unmeasured widths lie on the line between their measured neighbours, or on the last one prolonged. Observed rounds
-    move a factor common to all widths and one for each width; both forget exponentially and heed an outlier little.
+    Widths that were never run lie on the line between their known neighbours, or on the last one prolonged, until they
+    have been run a few times. Observed rounds move a factor common to all widths and one for each width; both forget
+    exponentially and heed an outlier little.
 
     Width 1 is what drafting is compared with, and drafting never runs it: it is timed now and then (`plain_due`).
     """
@@ -99,8 +114,13 @@ class CostModel:
             raise ValueError("the cost of width 1 is needed")
         measured = {width: max(seconds, _FLOOR) for width, seconds in costs.verify.items()}
         self._base = [_interpolated(measured, width) for width in range(limit + 1)]
+        self._known = dict(measured)
+        """The widths that were measured, or run often enough since, with their `_base`."""
+        self._first_runs: dict[int, list[float]] = {}
+        """Of the others, the passes so far: seconds at the drift of now."""
+        self._doubted: set[int] = set()
+        """Widths that were run again, which is done once."""
         self._beyond = {width: seconds for width, seconds in measured.items() if width > limit}
-        self._inside = {width for width in measured if width <= limit}
         self._observed: set[int] = set()
         self._since_plain = costs.since_plain
         self._checks: list[float] = []
@@ -112,6 +132,9 @@ class CostModel:
         self.draft = max(costs.draft or 0.0, _FLOOR)
         """Seconds per token of the draft model."""
         self._first_drafts: list[float] = []
+        self._measured_catch_up = costs.catch_up
+        self._caught_up = [0.0, 0.0]
+        """Seconds the draft model took for what it had missed, and tokens."""
         self._other = OtherCosts()
 
     def verify(self, width: int) -> float:
@@ -127,6 +150,40 @@ class CostModel:
         """Seconds of a round that tests 0, 1, … tokens, without drafting them."""
         return [seconds + self._other.at(width) for width, seconds in enumerate(self.table()) if width]
 
+    @property
+    def catch_up(self) -> float:
+        """Seconds the draft model takes for each token it has missed."""
+        seconds, tokens = self._caught_up
+        measured = self._measured_catch_up
+        prior = _CATCH_UP * self.draft if measured is None else max(measured, _FLOOR)
+        return (seconds + _CATCH_UP_PRIOR * prior) / (tokens + _CATCH_UP_PRIOR)
+
+    def hopes(self) -> dict[int, float]:
+        """Widths whose cost is doubtful, and the seconds of a round that they may well take.
+
+        These are widths that were never run, and those that look dearer than a wider pass.
+        """
+        table = self.table()
+        hopes = {}
+        least = table[-1]
+        for width in range(len(table) - 2, 1, -1):
+            if table[width] > _ODD * least and (width not in self._known or width not in self._doubted):
+                hopes[width] = least
+            elif width not in self._known:
+                steps = min(abs(width - known) for known in self._known)
+                hopes[width] = (1.0 - min(_DOUBT * steps, _MOST_DOUBT)) * table[width]
+            least = min(least, table[width])
+        return {width: seconds + self._other.at(width) for width, seconds in hopes.items()}
+
+    def run_again(self, width: int) -> None:
+        """The next passes over ``width`` tokens are to say what it costs, whatever was known of it."""
+        self._doubted.add(width)
+        self._known.pop(width, None)
+
+    def is_last_run(self, width: int) -> bool:
+        """Whether one more pass over ``width`` tokens is enough to know what it costs."""
+        return len(self._first_runs.get(width, ())) >= _FIRST_RUNS - 1
+
     def plain_due(self, rate: float) -> bool:
         """Whether to run a plain pass now only to time it, where drafting gives ``rate`` tokens per second."""
         plain = self.verify(1) + self._other.at(1)
@@ -135,17 +192,37 @@ class CostModel:
 
     def observe_verify(self, width: int, seconds: float) -> None:
         """A pass over ``width`` tokens took ``seconds``."""
-        self._observed.add(width)
         if width > 1:
             self._since_plain += min(seconds, (1.0 + _SURPRISE_LIMIT) * self.verify(width))
         elif self._check(seconds):
             return
+        if width not in self._known:
+            self._observe_first(width, seconds)
+            return
+        self._observed.add(width)
         surprise = _surprise(seconds, self.verify(width))
         self._drift *= 1.0 + _DRIFT_GAIN * surprise
-        correction = self._corrections[width] * (1.0 + _CORRECTION_GAIN * surprise)
-        self._corrections[width] = min(max(correction, 1.0 / _CORRECTION_LIMIT), _CORRECTION_LIMIT)
+        self._correct(width, self._corrections[width] * (1.0 + _CORRECTION_GAIN * surprise))
         self._turn = (self._turn + 1) % len(self._base)
         self._corrections[self._turn] += _FORGOTTEN * (1.0 - self._corrections[self._turn])
+
+    def _observe_first(self, width: int, seconds: float) -> None:
+        runs = self._first_runs.setdefault(width, [])
+        runs.append(seconds / self._drift)
+        if len(runs) < _FIRST_RUNS:
+            return
+        self._known[width] = min(runs[1:])  # whatever else runs only ever adds
+        del self._first_runs[width]
+        self._observed.add(width)
+        self._corrections[width] = 1.0
+        self._base = [self._known.get(w) or _interpolated(self._known, w) for w in range(len(self._base))]
+
+    def _correct(self, width: int, correction: float) -> None:
+        if not 1.0 / _CORRECTION_LIMIT <= correction <= _CORRECTION_LIMIT:
+            self._base[width] *= correction
+            self._known[width] = self._base[width]
+            correction = 1.0
+        self._corrections[width] = correction
 
     def _check(self, seconds: float) -> bool:
         """Take in the first plain pass after a long time; whether it is too far off to be like any other."""
@@ -160,6 +237,7 @@ class CostModel:
             return False
         if len(self._checks) == _CHECKS:  # what is off is this width: the others were seen all the time
             self._base[1] *= min(max(statistics.median(self._checks), 1.0 / _CHECK_LIMIT), _CHECK_LIMIT)
+            self._known[1] = self._base[1]
             self._checks = []
         return True
 
@@ -176,12 +254,21 @@ class CostModel:
             if abs(times - 1.0) > _CERTAIN:
                 self.draft *= min(max(times, 1.0 / _DRAFT_LIMIT), _DRAFT_LIMIT)
 
+    def observe_catch_up(self, tokens: int, seconds: float) -> None:
+        """The draft model took ``seconds`` for ``tokens`` tokens (≥ 1) it had missed."""
+        spent = min(max(seconds, 0.0), (2.0 * self.catch_up + 0.1 * self.draft) * tokens)  # an outlier moves little
+        self._caught_up = [
+            old * _CATCH_UP_KEEP + new for old, new in zip(self._caught_up, (spent, tokens), strict=True)
+        ]
+        if tokens >= _MANY and self._measured_catch_up is not None:
+            self._measured_catch_up *= 1.0 + _COST_GAIN * _surprise(spent / tokens, self._measured_catch_up)
+
     def observe_other(self, width: int, seconds: float) -> None:
         """A round over ``width`` tokens took ``seconds`` besides drafting and verifying."""
         self._other.observe(width, max(seconds, _FLOOR))
 
     def snapshot(self) -> Costs:
-        """The costs as they are known now, for the next answer, at the widths that were measured or observed.
+        """The costs as they are known now, for the next answer, at the widths that were measured or run often enough.
 
         Of what moved all widths (the median of those observed), and of what moved the draft model's cost, only half
         (the square root) is taken over: it may be a context that was long in this answer and will not be in the next
@@ -190,11 +277,12 @@ class CostModel:
         """
         common = statistics.median(self._corrections[width] * self._drift for width in self._observed or {1})
         half = math.sqrt(common)
-        verify = {width: self.verify(width) / half for width in sorted(self._inside | self._observed)}
+        inside = sorted(width for width in self._known if width < len(self._base))
+        verify = {width: self.verify(width) / half for width in inside}
         beyond = {width: seconds * half for width, seconds in self._beyond.items()}
         measured = self._measured_draft
         draft = None if measured is None else math.sqrt(max(measured, _FLOOR) * self.draft)
-        return Costs(verify | beyond, draft, self._since_plain)
+        return Costs(verify | beyond, draft, self._since_plain, self._measured_catch_up)
 
 
 def _surprise(seconds: float, expected: float) -> float:

@@ -28,10 +28,11 @@ def speeds_by_length(
     return [all_tokens / total for total in spent]
 
 
-def break_even(seconds: Sequence[float], draft: float) -> float:
+def break_even(seconds: Sequence[float], draft: float, late: float = 0.0) -> float:
     """The smallest acceptance rate at which some draft length from 1 on is as quick as 0; 1 if none is.
 
-    ``seconds`` and ``draft`` are those of `speeds_by_length`.
+    ``seconds`` and ``draft`` are those of `speeds_by_length`; ``late``: seconds that each token has to pay for what the
+    draft model has to catch up with.
     """
     rounds = [round_ + length * draft for length, round_ in enumerate(seconds)]
     low, high = 0.0, 1.0
@@ -42,6 +43,6 @@ def break_even(seconds: Sequence[float], draft: float) -> float:
         for round_ in rounds[1:]:
             survival *= rate
             tokens += survival
-            pays = pays or tokens * rounds[0] >= round_
+            pays = pays or tokens * (rounds[0] - late) >= round_
         low, high = (low, rate) if pays else (rate, high)
     return high

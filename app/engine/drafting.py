@@ -45,15 +45,19 @@ class Drafting:
         """Why a drafter was left out, in words for the user."""
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """A generation starts behind the prompt ``tokens``. Raises `Cancelled` when told to stop meanwhile."""
+        """A generation starts behind the prompt ``tokens``. No drafter decodes anything before `draft`."""
         for name, drafter in list(self._drafters.items()):
             try:
                 drafter.begin(tokens)
             except KnownError as error:
                 self._leave_out(name, error)
+        self._tell_missing()
 
     def draft(self, room: int, kind: TextKind = "prose") -> Draft:
-        """Propose at most ``room`` tokens, which begin in text of this ``kind``."""
+        """Propose at most ``room`` tokens, which begin in text of this ``kind``.
+
+        Raises `Cancelled` when told to stop while the draft model processes what it has missed.
+        """
         self._controller.enter(kind)
         ngrams = self._drafters.get("ngram")
         found = ngrams.propose(min(room, self._controller.limit)) if ngrams else Proposal()
@@ -63,6 +67,8 @@ class Drafting:
         proposal = found.first(plan.length) if plan.drafter == "ngram" else Proposal()
         if plan.drafter == "model":
             proposal = self._ask(plan)
+        elif plan.catch_up:
+            self._catch_up(plan.catch_up)
         return Draft(plan, proposal, self._controller.tested(plan, proposal))
 
     def _ask(self, plan: Plan) -> Proposal:
@@ -71,6 +77,17 @@ class Drafting:
         except KnownError as error:
             self._leave_out("model", error)
             return Proposal()
+
+    def _catch_up(self, tokens: int) -> None:
+        try:
+            self._drafters["model"].catch_up(tokens)
+        except KnownError as error:
+            self._leave_out("model", error)
+        self._tell_missing()
+
+    def _tell_missing(self) -> None:
+        if "model" in self._drafters:
+            self._controller.behind = self._drafters["model"].missing()
 
     def verified(self, draft: Draft, accepted: int, token: int, seconds: tuple[float, float, float]) -> None:
         """Tell the controller how a draft went: ``seconds`` of drafting, of the verify pass and of the rest."""

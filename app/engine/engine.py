@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 
 import msgspec
-import psutil
 
 from app.engine import llama
 from app.engine.controller import Controller
@@ -27,6 +26,7 @@ from app.engine.loading import (
     pair_history,
     recommended_sampling,
 )
+from app.engine.processor import default_threads
 from app.engine.prompt import Prompt
 from app.engine.protocol import (
     DEFAULT_DRAFT_LENGTH,
@@ -210,11 +210,13 @@ class Engine:
         controller = self._controller(command, drafters)
         drafting = Drafting(controller, drafters) if controller else None
         decoding = Decoding(target.context, target.model, drafting, task, started, self._cancel.is_set)
-        for round_ in _rounds(decoding, logits, target.context):
-            self.last_progress = time.monotonic()
-            statistics.add(round_)
+        try:
+            for round_ in _rounds(decoding, logits, target.context):
+                self.last_progress = time.monotonic()
+                statistics.add(round_)
+                yield round_
+        finally:
             self.token_ids = decoding.token_ids
-            yield round_
         finished = self._finished(command.request, statistics, started, decoding)
         if controller and self._costs and self._history:
             self._history.add(finished.figures.kinds, command.accept, controller.snapshot())
@@ -247,6 +249,7 @@ class Engine:
             propose=command.propose,
             start=self._history.priors(command.accept) if self._history else None,
             fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
+            reproducible=command.accept != "coupled",
         )
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
@@ -360,9 +363,3 @@ def _rounds(decoding: Decoding, logits: Floats, cache: llama.Context) -> Iterato
     except InvalidLogitsError:
         cache.clear(overwrite=True)
         raise
-
-
-def default_threads() -> int:
-    """The physical cores this process may use."""
-    allowed = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else psutil.cpu_count()
-    return max(1, min(psutil.cpu_count(logical=False) or 1, allowed or 1))

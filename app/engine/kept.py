@@ -167,6 +167,16 @@ class Keeper:
         for file in kept.files_of(owner)[-1:]:
             self._pace.learn(1, file.token_seconds)
 
+    def usable(self, tokens: Sequence[int]) -> int:
+        """How many tokens `begin` would leave in the cache, if nothing fails; nothing is changed."""
+        wanted = np.array(tokens, np.int32)
+        shared = self._shared(tokens)
+        best = self._best(wanted, shared)
+        if best is None:
+            return shared
+        tokens_of = best.state.tokens if isinstance(best, Entry) else best.tokens
+        return common_length(tokens_of, wanted)
+
     def begin(self, tokens: Sequence[int]) -> int:
         """Make the cache hold as much of the beginning of ``tokens`` as pays, and nothing else; how many that is."""
         wanted = np.array(tokens, np.int32)

@@ -69,6 +69,8 @@ class Decoding:
         """Prompt and answer; all but the last token are in the target's cache while a round starts."""
         self._kinds = TextKinds(b"".join(map(vocabulary.piece, self.context[-_PROMPT_END:])).decode("utf-8", "replace"))
         self._round = 0
+        self._learning_seconds = 0.0
+        """What the policy took to learn from the last round, which counts as time of the next one."""
         self.finish_reason: FinishReason | None = None
         self.stop_string: str | None = None
 
@@ -88,12 +90,13 @@ class Decoding:
         ``prompt_logits`` (shape (1, vocabulary)) are those of the prompt's last token: the first token comes from them.
         """
         try:
-            if self._drafting:
-                self._drafting.begin(self.context)
             yield self._first(prompt_logits)
+            if self._drafting and not self.finish_reason:
+                self._drafting.begin(self.context[: self._prompt_length])
+                self._drafting.accepted(self.context[self._prompt_length :])
             while not self.finish_reason:
                 yield self._closing() if self._cancelled() else self._next()
-        except Cancelled:  # the drafter was still at the prompt
+        except Cancelled:  # in the middle of a long catch-up
             yield self._closing()
         finally:
             self._trim_cache()
@@ -102,8 +105,6 @@ class Decoding:
         begun, kind = time.perf_counter(), self._kinds.kind
         verdict = self._judge(logits, Proposal())
         tokens, pieces = self._take(verdict, Proposal(), None)
-        if self._drafting:
-            self._drafting.accepted(self.context[-tokens:])
         return Round(
             index=self._round,
             verify_passes=0,
@@ -129,10 +130,13 @@ class Decoding:
         finally:
             self._target.roll_back(keep)
         tokens, pieces = self._take(verdict, proposal, draft.drafter)
-        seconds = (drafted - begun, verified - drafted, time.perf_counter() - verified)
+        taken = time.perf_counter()
+        seconds = (drafted - begun, verified - drafted, taken - verified)
         if self._drafting and not self.finish_reason:
+            other = seconds[2] + self._learning_seconds
             self._drafting.accepted(self.context[-tokens:])
-            self._drafting.verified(draft, verdict.accepted, verdict.token, seconds)
+            self._drafting.verified(draft, verdict.accepted, verdict.token, (*seconds[:2], other))
+            self._learning_seconds = time.perf_counter() - taken
         return Round(
             index=self._round,
             verify_passes=1,

@@ -193,7 +193,7 @@ class Worker:
 
     def _generate(self, command: Generate) -> None:
         rounds: list[Round] = []
-        flushed = 0.0
+        flushed = -_FLUSH_SECONDS  # the first token is sent at once, however soon it comes
         try:
             for event in self._engine.generate(command):
                 if isinstance(event, Round):

@@ -2,12 +2,17 @@
 
     python -m tests.benchmarks.auto [--pair guide|inflated|inflated-q8_0|inflated-q4_k_m|inflated-q4_0 …]
                                     [--models FOLDER] [--target FILE --draft FILE] [--sets NAME …] [--questions N]
-                                    [--repeat N] [--max-tokens N] [--temperature T] [--threads N] [--json]
+                                    [--lengths N …] [--repeat N] [--max-tokens N] [--temperature T] [--threads N]
+                                    [--cold] [--folder FOLDER] [--runs FILE] [--json]
 
 Each question is answered plain, with `auto` and with each fixed length, one after the other by one engine with the same
 seed, so the text is the same; who begins changes. All ratios are medians over the questions of the quotient of two
-decode speeds. The best fixed length of a set is chosen in hindsight, plain decoding is one of them. Sets where drafts
-are worth little are only answered plain and with `auto`. The sets are described in `tests.benchmarks.prompt_sets`.
+decode speeds. The best fixed length of a set is chosen in hindsight, plain decoding is one of them; where there are
+several runs it is chosen on the odd ones and compared on the even ones, with a bootstrap interval of 95 %, or the
+luckiest of several lengths would win. Sets where drafts are worth little are only answered plain and with `auto`. The
+sets are described in `tests.benchmarks.prompt_sets`. With ``--cold`` each answer of `auto` begins with nothing but the
+costs measured at load. ``--runs`` adds the runs of this call to those in a file, and the figures are of all of them: so
+a long measurement can be made in portions.
 
 A folder of other models has one file with "target" in its name, and drafts with "draft" in theirs.
 """
@@ -16,13 +21,14 @@ from __future__ import annotations
 
 import argparse
 import copy
+import itertools
 import json
 import os
 import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, cast
@@ -44,9 +50,10 @@ from app.engine.protocol import (
 )
 from app.engine.statistics import acceptance_rate
 from tests.benchmarks.contestants import Answer
-from tests.benchmarks.inflate import GUIDE, inflated, shuffled
+from tests.benchmarks.inflate import FOLDER, GUIDE, inflated, shuffled
 from tests.benchmarks.prompt_sets import LENGTHS, Maker, PromptSet
 from tests.support.generation import run
+from tests.support.statistics import interval
 
 PAIRS = ("guide", "inflated", "inflated-q8_0", "inflated-q4_k_m", "inflated-q4_0")
 _WARM_UP = 16
@@ -74,12 +81,12 @@ class Run:
 # ---------------------------------------------------------------- pairs
 
 
-def named_pair(name: str, threads: int) -> Pair:
+def named_pair(name: str, threads: int, folder: Path = FOLDER) -> Pair:
     """One of `PAIRS`; what is missing is made."""
     if name == "guide":
         return Pair(name, *GUIDE)
     quantization = cast(Quantization | None, name.removeprefix("inflated").removeprefix("-") or None)
-    return Pair(name, inflated(quantization=quantization, threads=threads), GUIDE[1])
+    return Pair(name, inflated(folder=folder, quantization=quantization, threads=threads), GUIDE[1])
 
 
 def pairs_in(folder: Path) -> list[Pair]:
@@ -96,8 +103,10 @@ def pairs_in(folder: Path) -> list[Pair]:
 class Contest:
     """One engine on one pair."""
 
-    def __init__(self, pair: Pair, threads: int) -> None:
+    def __init__(self, pair: Pair, threads: int, cold: bool = False, folder: Path = FOLDER) -> None:
         self._pair = pair
+        self._cold = cold
+        self._folder = folder
         self._settings = LoadSettings(threads=threads)
         self.engine = Engine()
         self.loaded = self.load(pair.draft)
@@ -110,28 +119,35 @@ class Contest:
             raise SystemExit(loaded.draft_refused)
         return loaded
 
-    def runs(self, prompts: PromptSet, repeat: int) -> Iterator[Run]:
-        """Answer each question with each draft length, after a short one plain and with `auto` for warming up."""
-        self.load(shuffled(self._pair.draft) if prompts.stranger else self._pair.draft)
+    def runs(self, prompts: PromptSet, repeat: int, begin: int = 0) -> Iterator[Run]:
+        """Answer each question with each draft length, after a short one plain and with `auto` for warming up.
+
+        ``begin`` is the first index.
+        """
+        self.load(shuffled(self._pair.draft, self._folder) if prompts.stranger else self._pair.draft)
         commands = prompts.commands
         lengths: list[DraftLength] = [0, "auto", *prompts.lengths]
         for length in lengths[:2]:
             self._answer(msgspec.structs.replace(commands[0], max_tokens=_WARM_UP), length, prompts.drafter)
-        for index in range(repeat * len(commands)):
+        for index in range(begin, begin + repeat * len(commands)):
             first = index % len(lengths)
             for length in lengths[first:] + lengths[:first]:
                 answer = self._answer(commands[index % len(commands)], length, prompts.drafter)
                 yield Run(prompts.name, index, length, answer)
 
     def _answer(self, command: Generate, length: DraftLength, drafter: DrafterChoice) -> Answer:
-        """The engine learns from every answer. What fixed lengths teach is forgotten: in the app `auto` has itself."""
+        """The engine learns from every answer. What fixed lengths teach is forgotten: in the app `auto` has itself.
+
+        When cold, everything is.
+        """
         engine = self.engine
         assert engine._costs
         known = engine._history, engine._costs.costs
-        if length != "auto":
+        forgets = self._cold or length != "auto"
+        if forgets:
             engine._history = copy.deepcopy(engine._history)
         answer = run(engine, msgspec.structs.replace(command, draft_length=length, drafter=drafter))
-        if length != "auto":
+        if forgets:
             engine._history, engine._costs.costs = known
         figures = answer.finished.figures
         draft = figures.draft
@@ -171,9 +187,24 @@ def summarise(runs: Sequence[Run]) -> dict[str, Any]:
         "to_plain": {str(length): ratio for length, ratio in to_plain.items()},
         "best_fixed": best,
         "auto_to_best_fixed": _quotient(auto, answers[best]),
+        "held_out": held_out(answers),
         "auto_acceptance_rate": acceptance_rate(accepted, tested),
         "same_text": sum(own[key].text == plain[key].text for own in answers.values() for key in own) / len(runs),
     }
+
+
+def held_out(answers: dict[DraftLength, dict[tuple[str, int], Answer]]) -> dict[str, Any] | None:
+    """The best fixed length of the odd runs, and `auto` ÷ it on the even ones; ``None`` below two runs of each."""
+    odd, even = ([key for key in answers["auto"] if key[1] % 2 == rest] for rest in (1, 0))
+    if min(len(odd), len(even)) < 2:
+        return None
+    plain = answers[0]
+    fixed = {length: own for length, own in answers.items() if length != "auto"}
+    best = max(fixed, key=lambda length: _quotient({key: fixed[length][key] for key in odd}, plain))
+    pairs = [(answers["auto"][key].speed, fixed[best][key].speed) for key in even]
+    ratios = [a / b for a, b in pairs if a and b]
+    low, high = interval(ratios)
+    return {"best_fixed": best, "ratio": statistics.median(ratios), "low": low, "high": high, "runs": len(ratios)}
 
 
 def _quotient(own: dict[tuple[str, int], Answer], other: dict[tuple[str, int], Answer]) -> float:
@@ -195,8 +226,14 @@ def line(name: str, figures: dict[str, Any]) -> str:
     kept = "–" if rate is None else f"{rate:.0%}"
     return (
         f"{name:16} {figures['plain_tokens_per_second']:11.1f}{ratios}{figures['best_fixed']:13}"
-        f"{figures['auto_to_best_fixed']:14.3f}{kept:>7}{figures['same_text']:12.0%}"
+        f"{figures['auto_to_best_fixed']:14.3f}{kept:>7}{figures['same_text']:12.0%}{_held_out(figures['held_out'])}"
     )
+
+
+def _held_out(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    return f"   even runs: {found['ratio']:.3f} ({found['low']:.3f} to {found['high']:.3f}) of {found['best_fixed']}"
 
 
 def _cell(value: float | None) -> str:
@@ -205,14 +242,20 @@ def _cell(value: float | None) -> str:
 
 def measure(pair: Pair, options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
     """The figures of one pair, set after set; last, if there are several, of all that fixed lengths answered, too."""
-    contest = Contest(pair, options.threads)
+    contest = Contest(pair, options.threads, options.cold, options.folder)
     sampling = Sampling(temperature=options.temperature)
     sets = Maker(options.questions, options.max_tokens, sampling, contest.loaded.template == "model").sets()
     usual: list[Run] = []
     try:
         for name in options.sets or sets:
             prompts = sets[name]()
-            runs = fitting(prompts, list(contest.runs(prompts, options.repeat)))
+            if prompts.lengths and options.lengths:
+                prompts = replace(prompts, lengths=tuple(options.lengths))
+            earlier = [run_ for run_ in _earlier(options.runs, pair.name) if run_.set == name]
+            begin = 1 + max((run_.index for run_ in earlier), default=-1)
+            runs = fitting(
+                prompts, earlier + _noted(contest.runs(prompts, options.repeat, begin), options.runs, pair.name)
+            )
             if prompts.lengths and not prompts.answers:
                 usual += runs
             yield name, summarise(runs)
@@ -220,6 +263,32 @@ def measure(pair: Pair, options: argparse.Namespace) -> Iterator[tuple[str, dict
         contest.engine.unload()
     if len({run_.set for run_ in usual}) > 1:
         yield "all questions", summarise(usual)
+
+
+class _Note(msgspec.Struct):
+    """A line of the file of ``--runs``."""
+
+    pair: str
+    run: Run
+
+
+def _earlier(path: Path | None, pair: str) -> list[Run]:
+    """The runs of ``pair`` that are in the file already."""
+    if path is None or not path.is_file():
+        return []
+    notes = [msgspec.json.decode(text, type=_Note) for text in path.read_text(encoding="utf-8").splitlines()]
+    return [note.run for note in notes if note.pair == pair]
+
+
+def _noted(runs: Iterator[Run], path: Path | None, pair: str) -> list[Run]:
+    """``runs``, each question's written to the file when all of its answers are there."""
+    done: list[Run] = []
+    for _, same in itertools.groupby(runs, key=lambda run_: run_.index):
+        done += (together := list(same))
+        if path is not None:
+            with path.open("ab") as file:
+                file.writelines(msgspec.json.encode(_Note(pair, run_)) + b"\n" for run_ in together)
+    return done
 
 
 def measure_all(pairs: Sequence[Pair], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -251,6 +320,12 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--draft", type=Path)
     parser.add_argument("--sets", nargs="+", default=[], help="names of prompt sets; all where none is given")
     parser.add_argument("--questions", type=int, default=2, help="of each set")
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", default=[], help="fixed draft lengths; all where none is given"
+    )
+    parser.add_argument("--cold", action="store_true", help="each answer as if it were the first one")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="of models that are made for it")
+    parser.add_argument("--runs", type=Path, metavar="FILE", help="where runs are added to earlier ones")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--max-tokens", type=int, default=120)
     parser.add_argument("--temperature", type=float, default=0.0)
@@ -258,7 +333,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args(arguments)
     names = options.pair or ([] if options.models or options.target else ["guide", "inflated"])
-    pairs = [named_pair(name, options.threads) for name in names]
+    pairs = [named_pair(name, options.threads, options.folder) for name in names]
     pairs += pairs_in(options.models) if options.models else []
     if options.target:
         pairs.append(Pair(options.target.stem, options.target, options.draft))

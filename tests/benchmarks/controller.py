@@ -1,10 +1,12 @@
 """Draft length `auto` against the best fixed length in hindsight, simulated: needs no model and no quiet machine.
 
-    python -m tests.benchmarks.controller [--tokens N] [--texts N] [--seed N] [--kinds] [--json]
+    python -m tests.benchmarks.controller [--tokens N] [--texts N] [--seed N] [--measured WIDTH …]
+                                          [--kinds] [--json]
 
 Each cell is `auto` ÷ best fixed length, then `auto` ÷ plain, the mean over several texts; `n` is the best length.
-With ``--kinds`` it is what knowing the kind of text brings: `auto` told the kind ÷ not told, first in an answer of a
-pair that is new, then after an earlier answer was told (or not told) as well.
+With ``--measured`` the controller is told the cost of these widths only, as a short measurement would, and finds out
+the rest itself. With ``--kinds`` it is what knowing the kind of text brings: `auto` told the kind ÷ not told, first in
+an answer of a pair that is new, then after an earlier answer was told (or not told) as well.
 """
 
 from __future__ import annotations
@@ -12,12 +14,22 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from app.engine.controller import Controller
 from app.engine.costs import Costs
 from app.engine.protocol import TextKind
-from tests.support.simulator import TRACES, best_fixed, curves, run_controller, run_fixed, trace, with_kinds
+from tests.support.simulator import (
+    TRACES,
+    best_fixed,
+    curves,
+    measured_at,
+    run_controller,
+    run_fixed,
+    trace,
+    with_kinds,
+)
 
 KINDS: tuple[TextKind, ...] = ("code", "prose")
 
@@ -42,13 +54,16 @@ class Cell:
         return self.to_best < least or self.to_plain < 0.98
 
 
-def cell(curve: str, costs: Costs, kind: str, informative: bool, tokens: int, seeds: range) -> Cell:
+def cell(
+    curve: str, costs: Costs, kind: str, informative: bool, tokens: int, seeds: range, measured: Sequence[int] = ()
+) -> Cell:
     """Run a text of ``tokens`` tokens for each seed."""
+    told = measured_at(costs, *measured) if measured else costs
     lengths, to_best, to_plain = [], [], []
     for seed in seeds:
         text = trace(TRACES[kind], length=tokens, informative=informative, seed=seed)
         length, best = best_fixed(costs, text)
-        speed = run_controller(Controller(costs, drafters=["model"], propose="coupled"), costs, text, seed).speed
+        speed = run_controller(Controller(told, drafters=["model"], propose="coupled"), costs, text, seed).speed
         lengths.append(length)
         to_best.append(speed / best)
         to_plain.append(speed / run_fixed(costs, text, 0))
@@ -107,6 +122,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=3000)
     parser.add_argument("--texts", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0, help="of the first text")
+    parser.add_argument("--measured", type=int, nargs="+", default=[], metavar="WIDTH", help="all where none is given")
     parser.add_argument("--kinds", action="store_true", help="what it brings to know the kind of text")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -119,7 +135,7 @@ def main() -> None:
         if not options.json:
             print(f"\n{'informative' if informative else 'useless':24}" + "".join(f"{kind:>20}" for kind in TRACES))
         for curve, costs in curves().items():
-            row = [cell(curve, costs, kind, informative, options.tokens, seeds) for kind in TRACES]
+            row = [cell(curve, costs, kind, informative, options.tokens, seeds, options.measured) for kind in TRACES]
             cells += row
             if not options.json:
                 shown = [f"n={c.best_length:<2} {c.to_best:.3f} {c.to_plain:.2f}" for c in row]

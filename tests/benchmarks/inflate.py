@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from app import paths
 from app.engine import llama
-from app.engine.engine import default_threads
+from app.engine.processor import default_threads
 from app.engine.protocol import Quantization
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 

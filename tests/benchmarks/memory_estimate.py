@@ -29,7 +29,7 @@ import psutil
 
 from app import paths
 from app.engine import llama
-from app.engine.engine import default_threads
+from app.engine.processor import default_threads
 from app.engine.protocol import (
     Generate,
     GenerationFailed,

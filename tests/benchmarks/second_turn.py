@@ -83,18 +83,7 @@ class Bench:
 
     def __init__(self, folder: Path, parameters: int) -> None:
         self._folder = folder
-        layers = max(round(parameters / _LAYER_PARAMETERS), 1)
-        options: dict[str, Any] = {"chat_template": CHATML_TEMPLATE, "context_length": CONTEXT}
-        self._target = make_model(
-            folder / "target.gguf",
-            width=_WIDTH,
-            heads=_HEADS,
-            kv_heads=_HEADS // 4,
-            layers=layers,
-            feed_forward=_FEED_FORWARD,
-            **options,
-        )
-        self._draft = make_model(folder / "draft.gguf", width=128, layers=1, **options)
+        self._target, self._draft = pair_in(folder, layers_of(parameters))
 
     def new_engine(self) -> Engine:
         engine = Engine(KeptCaches(KeptFiles(self._folder / "kept")))
@@ -117,6 +106,20 @@ class Bench:
         chat.engine.forget()
         chat.engine.unload()
         return figures
+
+
+def layers_of(parameters: int) -> int:
+    """The layers of a model of about so many weights."""
+    return max(round(parameters / _LAYER_PARAMETERS), 1)
+
+
+def pair_in(folder: Path, layers: int, draft_layers: int = 0) -> tuple[Path, Path]:
+    """A target and a draft model in ``folder``; the draft is tiny, or of ``draft_layers`` as wide as the target's."""
+    options: dict[str, Any] = {"chat_template": CHATML_TEMPLATE, "context_length": CONTEXT}
+    wide = {"width": _WIDTH, "heads": _HEADS, "kv_heads": _HEADS // 4, "feed_forward": _FEED_FORWARD, **options}
+    draft = {**wide, "layers": draft_layers} if draft_layers else {"width": 128, "layers": 1, **options}
+    target = make_model(folder / "target.gguf", layers=layers, **wide)
+    return target, make_model(folder / "draft.gguf", **draft)
 
 
 def text(tokens: int, seed: int) -> str:

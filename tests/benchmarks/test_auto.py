@@ -132,6 +132,11 @@ def test_ratios_are_medians_of_quotients_and_the_best_length_is_chosen_in_hindsi
     assert figures["best_fixed"] == 5
     assert figures["auto_to_best_fixed"] == 1.0
     assert figures["auto_acceptance_rate"] == 0.75
+    # Of the odd runs length 1 is the best; of the even ones it is 15, against 19 and 20 of auto.
+    assert figures["held_out"]["best_fixed"] == 1 and figures["held_out"]["runs"] == 2
+    assert figures["held_out"]["low"] == pytest.approx(19 / 15) and figures["held_out"]["high"] == pytest.approx(
+        20 / 15
+    )
     assert line("prose", figures).split()[:5] == ["prose", "10.0", "1.500", "2.000", "2.000"]
 
 
@@ -161,3 +166,13 @@ def test_it_prints_a_line_a_set_and_all_figures(pair: Pair, capsys: pytest.Captu
     assert json.loads(shown[-1]) == result
     assert [text.split()[0] for text in shown[3:5]] == ["tale", "noise"]
     assert shown[5].startswith("worst for auto: ")
+
+
+def test_runs_in_portions_count_together(pair: Pair, tmp_path: Path) -> None:
+    files = ["--target", str(pair.target), "--draft", str(pair.draft), "--runs", str(tmp_path / "runs.jsonl")]
+    small = ["--sets", "tale", "--questions", "2", "--max-tokens", "8", "--threads", "1", "--lengths", "3", "--cold"]
+    figures = [main([*files, *small])["pairs"]["a-target"]["tale"] for _ in range(2)]
+
+    assert [found["answers"] for found in figures] == [2, 4]
+    assert figures[0]["held_out"] is None and figures[1]["held_out"]["runs"] == 2
+    assert set(figures[1]["to_plain"]) == {"0", "auto", "3"}

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from app.engine.calibration import Build, KeptCosts, is_sound, measure, up_to_date
+from app.engine import calibration
+from app.engine.calibration import METHOD, Build, KeptCosts, is_sound, measure, up_to_date
 from app.engine.costs import Costs
 from app.engine.engine import Engine
 from app.engine.protocol import PairLoaded
+from app.engine.sampling import Floats
+from app.engine.store import KeyedFile
 from app.errors import Cancelled
 from tests.support.generation import ask, run
 
@@ -24,9 +29,10 @@ def test_costs_are_measured_and_the_caches_are_empty_again(loaded: Engine) -> No
     target, draft = loaded._target, loaded._draft
     assert target and draft
     costs = measure(target.context, draft.context, lambda: False, budget=0.0)
-    assert {1, 2, 6} <= set(costs.verify)
+    assert set(costs.verify) == {1, 2, 6, 17}
     assert all(seconds > 0 for seconds in costs.verify.values())
     assert costs.draft is not None and costs.draft > 0
+    assert costs.catch_up is not None and costs.catch_up > 0
     assert target.context.tokens == [] and draft.context.tokens == []
     assert measure(target.context, None, lambda: False, budget=0.0).draft is None
 
@@ -88,7 +94,7 @@ OLD, NEW = Build("llama-cpp-python 0.3.36"), Build("llama-cpp-python 0.3.37")
 
 
 def kept_costs(plain: float, lately: float | None = None, build: Build = OLD) -> KeptCosts:
-    return KeptCosts(Costs({1: plain if lately is None else lately, 2: 0.9}, 0.01), build, plain)
+    return KeptCosts(Costs({1: plain if lately is None else lately, 2: 0.9}, 0.01), build, plain, METHOD)
 
 
 class Bench:
@@ -177,3 +183,100 @@ def test_the_memory_for_other_chats_changes_no_cost(
     assert engine._costs.costs == first
     load(*random_pair, context_length=512)
     assert engine._costs.costs != first
+
+
+# ------------------------------------------------------------ what is run
+
+
+class Driver:
+    """A cache on a GPU of its own clock: the first pass of each width takes a hundred times as long."""
+
+    def __init__(self, seconds: Callable[[int], float], saving: float = 0.0) -> None:
+        self.now = 0.0
+        self.tokens: list[int] = []
+        self.length = self.chunk = 512
+        self.passes: list[int] = []
+        self.held: list[int] = []
+        self._seconds, self._saving = seconds, saving
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
+        width = len(tokens)
+        self.now += self._seconds(width) * (1 if width in self.passes else 100)
+        self.passes.append(width)
+        self.tokens += tokens
+        return np.zeros((outputs, 4), np.float32)
+
+    def hold(self, count: int) -> None:
+        self.held.append(count)
+        self.now += self._saving if self.tokens and count > 8 else 0.0  # the rest are snapshots
+
+    def roll_back(self, length: int) -> None:
+        del self.tokens[length:]
+
+    def remember(self) -> None:
+        pass
+
+    def aborting(self, _should_stop: Callable[[], bool]) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("budget", [0.0, 1e6])
+@pytest.mark.parametrize("plain", [0.0001, 0.01, 0.3])
+def test_the_first_pass_of_a_width_is_never_taken_for_its_cost(
+    monkeypatch: pytest.MonkeyPatch, plain: float, budget: float
+) -> None:
+    target = Driver(lambda width: plain * (1 + width / 10))
+    draft = Driver(lambda width: plain / 10 * width**0.5)
+    monkeypatch.setattr(calibration, "time", target)
+    costs = measure(target, None, lambda: False, budget)
+    assert costs.verify == pytest.approx({width: plain * (1 + width / 10) for width in costs.verify})
+    assert set(costs.verify) >= {1, 2, 6, 17} and (budget == 0.0) == (len(costs.verify) == 4)
+    assert all(target.passes.count(width) >= 3 for width in (2, 6, 17))
+    monkeypatch.setattr(calibration, "time", draft)
+    catch_up = measure(draft, draft, lambda: False, 0.0).catch_up
+    assert catch_up == pytest.approx(plain / 10 * 64**0.5 / 64)
+
+
+def test_the_copy_of_a_running_state_is_measured_with_the_widths_that_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Driver(lambda width: 1.0 + width / 10, saving=5.0)
+    monkeypatch.setattr(calibration, "time", target)
+    costs = measure(target, None, lambda: False, 0.0)
+    assert costs.verify == pytest.approx({1: 1.1, 2: 1.2, 6: 1.6, 17: 2.7 + 5.0})
+    assert set(target.held) == {0, 1, 5, 16}
+
+
+@dataclass(frozen=True)
+class CostsOfOld:
+    """As version 0.9 wrote them."""
+
+    verify: dict[int, float]
+    draft: float | None
+    since_plain: float = 0.0
+
+
+@dataclass(frozen=True)
+class KeptCostsOfOld:
+    costs: CostsOfOld
+    build: Build
+    plain: float
+
+
+def test_what_an_older_version_measured_is_measured_anew(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair)
+    assert engine._costs
+    store, key, kept = engine._costs.store, engine._costs.key, engine._costs.kept
+    engine.unload()
+    old = KeptCostsOfOld(CostsOfOld({1: 5.0, 2: 6.0, 6: 7.0}, 1.0), kept.build, 5.0)
+    KeyedFile(store._path, KeptCostsOfOld).put(key, old)
+    loaded = load(*random_pair)
+    assert loaded.slower is None
+    assert 17 in engine._costs.costs.verify and engine._costs.costs.verify[1] < 5.0
+    assert engine._costs.kept.method == METHOD

@@ -218,3 +218,64 @@ def test_how_long_ago_a_plain_pass_was_timed_is_handed_over() -> None:
         seen(model, {8: 2.9}, 5)
         costs = model.snapshot()
     assert model.plain_due(1.5)
+
+
+# ------------------------------------------------------------ widths that were never run, and wrong measurements
+
+
+def test_a_width_that_was_never_run_is_known_after_three_passes_the_first_of_which_does_not_count() -> None:
+    model = CostModel(Costs({1: 1.0, 2: 1.5, 6: 2.0, 17: 3.1}, 0.1), 17)
+    for seconds in (40.0, 5.0, 5.2):  # a cliff behind width 8; drivers compile in the first pass
+        assert model.verify(9) == pytest.approx(2.3)
+        model.observe_verify(9, seconds)
+    assert model.verify(9) == pytest.approx(5.0)
+    assert model.verify(8) == pytest.approx(4.0)  # between its new neighbours
+    assert model.verify(1) == pytest.approx(1.0)
+    assert CostModel(model.snapshot(), 17).verify(9) == pytest.approx(5.0)
+
+
+def test_widths_far_from_any_known_one_may_cost_much_less_than_is_believed() -> None:
+    model = CostModel(Costs({1: 1.0, 2: 1.5, 6: 2.0, 17: 3.1}, 0.1), 17)
+    hopes = model.hopes()
+    assert set(hopes) == {3, 4, 5, *range(7, 17)}
+    assert hopes[11] / model.verify(11) == pytest.approx(0.8)
+    assert hopes[7] / model.verify(7) == pytest.approx(0.96)
+
+
+def test_a_width_that_looks_much_dearer_than_a_wider_one_is_run_again_once() -> None:
+    model = CostModel(Costs({1: 1.0, 6: 20.0, **{w: 1.0 + w / 10 for w in (2, 3, 4, 5, *range(7, 18))}}, 0.1), 17)
+    assert model.hopes() == {6: pytest.approx(1.7)}
+    model.run_again(6)
+    for _ in range(3):
+        model.observe_verify(6, 1.6)
+    assert model.verify(6) == pytest.approx(1.6)
+    assert model.hopes() == {}
+    odd = CostModel(Costs({1: 1.0, 6: 20.0, **{w: 1.0 + w / 10 for w in (2, 3, 4, 5, *range(7, 18))}}, 0.1), 17)
+    odd.run_again(6)
+    for _ in range(3):
+        odd.observe_verify(6, 20.0)
+    assert odd.hopes() == {}  # it is as dear as it looked
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+def test_no_limit_locks_in_a_measurement_that_was_far_off(factor: float) -> None:
+    model = CostModel(Costs({1: 1.0, 6: 2.0 * factor, 17: 3.0}, 0.1), 17)
+    for _ in range(1500):
+        model.observe_verify(1, 1.0)
+        model.observe_verify(6, 2.0)
+        model.observe_verify(17, 3.0)
+    assert model.verify(6) == pytest.approx(2.0, rel=0.05)
+    assert model.verify(1) == pytest.approx(1.0, rel=0.05)
+
+
+def test_what_a_missed_token_costs_is_measured_then_learnt_and_handed_over() -> None:
+    model = CostModel(Costs({1: 1.0}, 0.1, catch_up=0.01), 4)
+    assert model.catch_up == pytest.approx(0.01)
+    for _ in range(200):
+        model.observe_catch_up(100, 2.0)
+    assert model.catch_up == pytest.approx(0.02, rel=0.05)
+    assert model.snapshot().catch_up == pytest.approx(0.02, rel=0.05)
+    few = CostModel(Costs({1: 1.0}, 0.1, catch_up=0.01), 4)
+    for _ in range(200):
+        few.observe_catch_up(1, 0.08)  # one by one is dearer, and tells nothing of many at once
+    assert few.snapshot().catch_up == pytest.approx(0.01)

@@ -113,7 +113,7 @@ def test_stop_during_prompt_processing(engine: Engine, load: Loader, random_pair
     assert run(engine, ask("word " * 60, max_tokens=5)).finished.finish_reason == "length"
 
 
-def test_stop_while_the_draft_processes_the_prompt(
+def test_stop_while_the_draft_model_catches_up(
     engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(*random_pair, context_length=2048, batch_size=64, micro_batch_size=64)
@@ -128,9 +128,9 @@ def test_stop_while_the_draft_processes_the_prompt(
         patched.setattr(draft, "decode", stopped_meanwhile)
         answer = run(engine, ask("word " * 150, max_tokens=50))
     assert answer.finished.finish_reason == "cancelled"
-    assert answer.token_ids == [] and len(draft.tokens) < answer.started.prompt_tokens
-    plain = run(engine, ask("word " * 150, sampling=WARM, draft_length=0, max_tokens=30))
-    drafted = run(engine, ask("word " * 150, sampling=WARM, max_tokens=30))
+    assert 1 <= len(answer.token_ids) <= 2 and len(draft.tokens) < answer.started.prompt_tokens
+    plain = run(engine, ask("word " * 150, sampling=WARM, draft_length=0, max_tokens=60))
+    drafted = run(engine, ask("word " * 150, sampling=WARM, max_tokens=60))
     assert drafted.token_ids == plain.token_ids and drafted.finished.figures.draft.accepted > 0
 
 

@@ -106,6 +106,12 @@ class Scripted:
     def accepted(self, tokens: Sequence[int]) -> None:
         self._place += len(tokens)
 
+    def missing(self) -> int:
+        return 0
+
+    def catch_up(self, count: int) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -267,7 +273,8 @@ def test_a_target_as_its_own_draft_accepts_everything(
     run(engine, ask("Tell me", sampling=WARM, max_tokens=30), cancel_after=3)
     for prompt in ("Tell me", "word " * 40):
         answer = run(engine, ask(prompt, sampling=WARM, max_tokens=100, draft_length=5))
-        assert all(r.accepted == r.tested == 5 for r in answer.rounds[1:-1])
+        drafted = [r for r in answer.rounds[1:-1] if r.drafter]  # not those in which the draft model caught up
+        assert len(drafted) > 10 and all(r.accepted == r.tested == 5 for r in drafted)
 
 
 @pytest.mark.parametrize("architecture", ["granitehybrid", "mamba"])

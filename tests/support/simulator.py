@@ -170,6 +170,10 @@ class Outcome:
     """Plain rounds that were no pause: only to time them."""
     longest: int = 0
     """Most tokens tested at once."""
+    caught_up: int = 0
+    """Tokens the draft model processed in portions."""
+    longest_gap: float = 0.0
+    """Seconds that one portion took at most."""
 
     @property
     def speed(self) -> float:
@@ -216,25 +220,35 @@ def best_fixed(costs: Costs, text: Trace, way: Way = "coupled") -> tuple[int, fl
     return best, speeds[best]
 
 
+def measured_at(costs: Costs, *widths: int) -> Costs:
+    """What a measurement of only these ``widths`` would say of a machine with ``costs``."""
+    table = CostModel(costs, LIMIT + 1).table()
+    return replace(costs, verify={width: table[width] for width in widths})
+
+
 def run_controller(
-    controller: Controller, costs: Costs, text: Trace, seed: int = 0, catch_up: float | None = None
+    controller: Controller, costs: Costs, text: Trace, seed: int = 0, catch_up: float | None = None, behind: int = 0
 ) -> Outcome:
-    """Let ``controller`` decode ``text`` on a `Machine`."""
+    """Let ``controller`` decode ``text`` on a `Machine`, behind a prompt of which the draft model lacks ``behind``."""
     machine = Machine(costs, seed, catch_up)
     outcome = Outcome()
-    at = behind = 0
+    at = 0
+    controller.behind = behind
     while at < text.length:
         found = _found(text, at)
         if text.kinds:
             controller.enter(text.kinds[at])
-        plan = controller.plan(found, LIMIT)
+        plan = controller.plan(found, text.length - at + LIMIT)
         if plan.drafter == "ngram":
             proposal, draft_seconds = found.first(plan.length), 0.0
         elif plan.drafter == "model":
             proposal = _propose(controller, text, at, plan.length, plan.way)
             draft_seconds = machine.draft * len(proposal.tokens) + machine.catch_up * behind
         else:
-            proposal, draft_seconds = Proposal(), 0.0
+            proposal, draft_seconds = Proposal(), machine.catch_up * plan.catch_up
+            controller.behind = behind = behind - plan.catch_up
+            outcome.caught_up += plan.catch_up
+            outcome.longest_gap = max(outcome.longest_gap, draft_seconds)
         tested = controller.tested(plan, proposal)
         accepted = 0
         while accepted < tested and proposal.tokens[accepted] == at + accepted:
@@ -258,7 +272,7 @@ def run_controller(
         outcome.drafted += len(proposal.tokens)
         outcome.by_ngram += plan.drafter == "ngram"
         outcome.longest = max(outcome.longest, tested)
-        outcome.timed += plan.drafter is None and plan.paused is None
+        outcome.timed += plan.drafter is None and plan.paused is None and not plan.catch_up
         if plan.paused:
             outcome.paused.append((at, plan.paused))
     outcome.tokens = at

@@ -41,14 +41,20 @@ class Proposal:
 
 
 class Drafter(Protocol):
-    """Proposes tokens; knows the context only through these three calls."""
+    """Proposes tokens; knows the context only through `begin` and `accepted`."""
 
     name: DrafterName
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """A generation starts behind the prompt ``tokens``, which are processed now.
+        """A generation starts behind the prompt ``tokens``. Nothing is decoded yet."""
 
-        Raises `Cancelled` when told to stop meanwhile.
+    def missing(self) -> int:
+        """How many tokens of the context it still has to process before it can propose; 0 where it needs none."""
+
+    def catch_up(self, count: int) -> None:
+        """Process ``count`` of the missing tokens, fewer where fewer are missing.
+
+        Raises `Cancelled` when told to stop meanwhile; what was processed by then stays.
         """
 
     def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:

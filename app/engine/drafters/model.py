@@ -54,8 +54,8 @@ class ModelDrafter:
     ) -> None:
         """``vocabulary`` is the number of ids both models know; ``ends`` tells tokens after which nothing follows.
 
-        ``should_stop`` is asked while a prompt is processed. Without a ``keeper`` of the cache only the chat that was
-        answered last is in it.
+        ``should_stop`` is asked while the context is processed. Without a ``keeper`` of the cache only the chat that
+        was answered last is in it.
         """
         self._cache = cache
         self._keeper = keeper
@@ -64,6 +64,9 @@ class ModelDrafter:
         self._ends = ends
         self._context: list[int] = []
         self._proposed: list[int] = []
+        self._prompt_length = 0
+        self._is_prepared = False
+        """Whether the cache holds the beginning of this context, and nothing else."""
         self._noise = 0
         """The seed of what is drawn for the draft."""
         self.configure(Sampling(), "coupled", 0)
@@ -74,26 +77,34 @@ class ModelDrafter:
         self._samples = accept != "coupled"
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """Take over a prompt: what the cache lacks of it is processed. See `Drafter.begin`."""
+        """Take over a prompt; the model sees nothing of it before `catch_up` or `propose`. See `Drafter.begin`."""
         self._context = list(tokens)
         self._proposed = []
+        self._prompt_length = len(tokens)
+        self._is_prepared = False
         if not self._knows(tokens):
             raise KnownError(_UNKNOWN_TOKENS)
-        shared = self._keeper.begin(tokens) if self._keeper else cut_to(self._cache, tokens)
-        begun = time.perf_counter()
-        self._catch_up(0)
+
+    def missing(self) -> int:
+        """See `Drafter.missing`. The last token does not count: it is fed with the first proposal."""
+        held = len(self._cache.tokens) if self._is_prepared else self._usable()
+        return max(len(self._context) - 1 - held, 0)
+
+    def catch_up(self, count: int) -> None:
+        """See `Drafter.catch_up`."""
+        self._prepare()
+        begun, before = time.perf_counter(), len(self._cache.tokens)
+        self._process(min(before + count, len(self._context) - 1))
         if self._keeper:
-            self._keeper.processed(len(tokens) - shared, time.perf_counter() - begun)
-        self._cache.remember()
+            self._keeper.processed(len(self._cache.tokens) - before, time.perf_counter() - begun)
 
     def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:
         """See `Drafter.propose`."""
         self._proposed = []
         count = min(count, self._cache.length - len(self._context))
-        if not self._knows(self._context[len(self._cache.tokens) :]):
-            raise KnownError(_UNKNOWN_TOKENS)
         if count <= 0:
             return Proposal()
+        self._prepare()
         row = self._caught_up()
         self._noise = block_seed(self._seed, len(self._context)) if self._accept == "block" else self._seed
         self._cache.hold(count)
@@ -123,28 +134,49 @@ class ModelDrafter:
     def forget(self) -> None:
         """Forget what the last chat said. Its cache is cleared by whoever made it."""
         self._context, self._proposed = [], []
+        self._prompt_length, self._is_prepared = 0, False
 
     def close(self) -> None:
         """See `Drafter.close`."""
         self._cache.close()
 
+    def _usable(self) -> int:
+        """How much of the context the cache will hold once it is prepared."""
+        wanted = self._context[:-1]
+        return self._keeper.usable(wanted) if self._keeper else shared_prefix(self._cache.tokens, wanted)
+
+    def _prepare(self) -> None:
+        """Go from the chat the cache is at to this one, when it is first needed. Raises `KnownError`."""
+        if not self._is_prepared:
+            wanted = self._context[:-1]
+            if self._keeper:
+                self._keeper.begin(wanted)
+            else:
+                cut_to(self._cache, wanted)
+            self._is_prepared = True
+        if not self._knows(self._context[len(self._cache.tokens) :]):
+            raise KnownError(_UNKNOWN_TOKENS)
+
     def _caught_up(self) -> Floats:
         """The logits after the context; other drafters may have written much of it."""
-        if len(self._context) - len(self._cache.tokens) > self._cache.chunk:
-            self._catch_up(1)
+        held, end = len(self._cache.tokens), len(self._context)
+        if end - held > self._cache.chunk or held < self._prompt_length < end:
+            self._process(end - 1)
         return np.asarray(self._cache.decode(self._context[len(self._cache.tokens) :], 1)[0])
 
     def _knows(self, tokens: Sequence[int]) -> bool:
         return all(token < self._vocabulary for token in tokens)
 
-    def _catch_up(self, leave: int) -> None:
-        """Process what the cache lacks of the context, all but the last ``leave`` tokens."""
-        end = len(self._context) - leave
+    def _process(self, end: int) -> None:
+        """Process the context up to ``end`` tokens. The end of the prompt, to which later turns go back, is marked."""
         with self._cache.aborting(self._should_stop):
-            while missing := self._context[len(self._cache.tokens) : end][: self._cache.chunk]:
+            while (held := len(self._cache.tokens)) < end:
                 if self._should_stop():
                     raise Cancelled
-                self._cache.decode(missing, 0)
+                stop = self._prompt_length if held < self._prompt_length < end else end
+                self._cache.decode(self._context[held:stop][: self._cache.chunk], 0)
+                if len(self._cache.tokens) == self._prompt_length:
+                    self._cache.remember()
 
     def _choose(self, row: Floats, draft: list[int], way: Way) -> _Choice:
         row = row[: self._vocabulary]

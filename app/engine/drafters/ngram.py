@@ -77,6 +77,13 @@ class NgramDrafter:
         for index in self._indexes:
             index.grow(self._tokens)
 
+    def missing(self) -> int:
+        """See `Drafter.missing`."""
+        return 0
+
+    def catch_up(self, count: int) -> None:
+        """See `Drafter.catch_up`."""
+
     def close(self) -> None:
         """See `Drafter.close`."""
         self._tokens = []

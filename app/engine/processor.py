@@ -1,0 +1,112 @@
+"""How many threads to compute with: one for each core that is not a slow one.
+
+A pass waits for its slowest thread, so the efficiency cores of a hybrid processor slow it down. The number follows from
+the hardware alone and nothing is timed: another number of threads rounds differently, and the same seed would give
+another text after the next start.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import psutil
+
+_CPUS = Path("/sys/devices/system/cpu")
+_FAST = 0.8
+"""Of the quickest core's capacity; single cores of one kind differ by a little."""
+
+
+def default_threads() -> int:
+    """The physical performance cores this process may use, at least 1."""
+    process = psutil.Process()
+    allowed = set(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else set(range(psutil.cpu_count() or 1))
+    if sys.platform == "linux":
+        cores = _linux_cores(_CPUS, allowed)
+    elif sys.platform == "darwin":
+        cores = _macos_cores()
+    elif sys.platform == "win32":
+        cores = _windows_cores()
+    else:
+        cores = 0
+    return max(1, min(cores or psutil.cpu_count(logical=False) or 1, len(allowed)))
+
+
+def _linux_cores(cpus: Path, allowed: Iterable[int]) -> int:
+    """The quick cores among the ``allowed`` logical processors; 0 where ``cpus`` (of sysfs) does not say."""
+    capacity = {cpu: _capacity(cpus / f"cpu{cpu}") for cpu in allowed}
+    core = {cpu: _text(cpus / f"cpu{cpu}" / "topology" / "thread_siblings_list") for cpu in capacity}
+    if not capacity or not all(core.values()):
+        return 0
+    intel = _numbers(_text(cpus.parents[1] / "cpu_core" / "cpus"))
+    if intel & capacity.keys():
+        return len({core[cpu] for cpu in intel & capacity.keys()})
+    return len({core[cpu] for cpu in _quick(capacity)})
+
+
+def _quick(capacity: Mapping[int, int]) -> list[int]:
+    most = max(capacity.values())
+    return [cpu for cpu, value in capacity.items() if value >= _FAST * most]
+
+
+def _capacity(cpu: Path) -> int:
+    """Relative speed: the kernel's own figure where there is one, as on Arm; 0 where nothing differs.
+
+    The highest frequency is no measure: cores of one kind have different ones on some processors.
+    """
+    text = _text(cpu / "cpu_capacity")
+    return int(text) if text.isdigit() else 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _numbers(ranges: str) -> set[int]:
+    """The numbers of a list like ``0-7,16``."""
+    numbers: set[int] = set()
+    for part in filter(None, ranges.split(",")):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            return set()
+        numbers.update(range(int(first), int(last or first) + 1))
+    return numbers
+
+
+def _macos_cores() -> int:
+    """Untried: written from Apple's documentation of ``hw.perflevel0``, the quickest kind of core."""
+    value, size = ctypes.c_int32(0), ctypes.c_size_t(4)
+    system = ctypes.CDLL(None)
+    code = system.sysctlbyname(b"hw.perflevel0.physicalcpu", ctypes.byref(value), ctypes.byref(size), None, 0)
+    return value.value if code == 0 else 0
+
+
+def _windows_cores() -> int:
+    """Untried: written from Microsoft's documentation of GetLogicalProcessorInformationEx."""
+    kernel = ctypes.CDLL("kernel32")
+    size = ctypes.c_uint32(0)
+    kernel.GetLogicalProcessorInformationEx(0, None, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    if not size.value or not kernel.GetLogicalProcessorInformationEx(0, buffer, ctypes.byref(size)):
+        return 0
+    return _most_efficient(buffer.raw[: size.value])
+
+
+def _most_efficient(records: bytes) -> int:
+    """How many cores have the highest efficiency class, from the records of ``RelationProcessorCore``."""
+    classes = []
+    at = 0
+    while at + 10 <= len(records):
+        relationship, size, _flags, efficiency = struct.unpack_from("<IIBB", records, at)
+        if relationship == 0:
+            classes.append(efficiency)
+        if size == 0:
+            break
+        at += size
+    return classes.count(max(classes)) if classes else 0
