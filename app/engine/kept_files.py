@@ -180,7 +180,10 @@ class KeptFiles:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: bool(self._jobs) and not self._waits)
+                self._changed.wait_for(lambda: not self._jobs or not self._waits)
+                if not self._jobs:
+                    self._thread = None  # the next job starts another one: none outlives what it is for
+                    return
                 self._current = job = self._jobs.popleft()
                 generation = self._generation
             try:
