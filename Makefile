@@ -12,7 +12,7 @@ PYTHON ?= python3
 run: setup
 	@$(BIN)/slipstream
 
-# The checks of the source run beside the tests, which wait a lot; what they complain about comes first.
+# The checks of `lint` run beside the tests; what they find is shown at the end.
 test: setup-dev
 	@scripts/test
 
