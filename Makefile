@@ -12,8 +12,9 @@ PYTHON ?= python3
 run: setup
 	@$(BIN)/slipstream
 
-test: setup-dev lint
-	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest
+# The checks of `lint` run beside the tests; what they find is shown at the end.
+test: setup-dev
+	@scripts/test
 
 lint: setup-dev
 	$(BIN)/ruff check .

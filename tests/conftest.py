@@ -12,7 +12,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.leftovers import Running, left_since
+
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1:
+    # Processes that compute at the same time and wait for their own threads slow each other down many times over.
+    os.environ.setdefault("OMP_THREAD_LIMIT", "1")
 
 GUIDE = Path(__file__).parent.parent / "resources" / "guide"
 
@@ -65,6 +70,15 @@ def _no_unexpected_log_records(request: pytest.FixtureRequest) -> Iterator[None]
     logging.getLogger().removeHandler(handler)
     if handler.seen and request.node.get_closest_marker("allow_logs") is None:
         pytest.fail("unexpected log records (mark the test with allow_logs):\n" + "\n".join(handler.seen))
+
+
+@pytest.fixture(autouse=True)
+def _all_ends_with_the_test() -> Iterator[None]:
+    """Tests of a session share what their module or session fixtures started, and nothing else."""
+    before = Running.now()
+    yield
+    if left := left_since(before):
+        pytest.fail("still running after the test: " + ", ".join(left))
 
 
 @pytest.fixture(scope="session")

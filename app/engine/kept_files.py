@@ -178,13 +178,19 @@ class KeptFiles:
     # ------------------------------------------------------------ the writing thread
 
     def _run(self) -> None:
-        while True:
-            self._write_next()
+        while self._write_next():
+            pass
 
-    def _write_next(self) -> None:
-        """A call of its own, so that nothing here holds the state it wrote while it waits for the next."""
+    def _write_next(self) -> bool:
+        """Write the next state; False where there is none and the thread has to end.
+
+        A call of its own, so that nothing here holds the state it wrote while it waits for the next.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._jobs) and not self._waits)
+            self._changed.wait_for(lambda: not self._jobs or not self._waits)
+            if not self._jobs:
+                self._thread = None  # the next job starts another one: none outlives what it is for
+                return False
             self._current = job = self._jobs.popleft()
             generation = self._generation
         try:
@@ -197,6 +203,7 @@ class KeptFiles:
             with self._changed:
                 self._current = None
                 self._changed.notify_all()
+        return True
 
     def _write(self, job: _Job, generation: int) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from tests.engine.conftest import engine, load, random_pair
+from tests.engine.conftest import _quick_calibration, engine, load, random_pair
 
-__all__ = ["engine", "load", "random_pair"]
+__all__ = ["_quick_calibration", "engine", "load", "random_pair"]

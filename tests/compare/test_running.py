@@ -14,11 +14,10 @@ from app.compare.results import Comparison, Skipped, summarise
 from app.compare.running import CURVE_LENGTHS, compare, compare_one, curve
 from app.engine.engine import Engine
 from app.engine.protocol import Generate, GenerationStarted, Message, PairLoaded, Sampling
-from app.engine.scoring import LEAST_ROUNDING
 from app.engine.verification import gumbel
 from app.errors import Cancelled
 from tests.support.direct import direct_logits
-from tests.support.generation import GREEDY, ask, run
+from tests.support.generation import GREEDY, ROUNDING, ask, run
 
 Loader = Callable[..., PairLoaded]
 Pair = tuple[Path, Path]
@@ -83,10 +82,10 @@ def test_a_real_difference_is_found_and_looked_at(engine: Engine, load: Loader, 
     )
     both = np.array([found.plain.token_ids[index], found.drafted.token_ids[index]])
     assert [difference.plain_id, difference.drafted_id] == both.tolist()
-    assert [difference.plain_logit, difference.drafted_logit] == pytest.approx(logits[both], abs=LEAST_ROUNDING)
+    assert [difference.plain_logit, difference.drafted_logit] == pytest.approx(logits[both], abs=ROUNDING)
     noise = gumbel(3, [position], both[None])[0]
     gap = abs(float(np.diff(logits[both] / HOT.temperature + noise)[0]))
-    assert difference.score_gap == pytest.approx(gap, abs=2 * LEAST_ROUNDING)
+    assert difference.score_gap == pytest.approx(gap, abs=ROUNDING)
 
 
 def test_a_prompt_that_does_not_fit_is_told_once(engine: Engine, load: Loader, random_pair: Pair) -> None:

@@ -1,21 +1,51 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from app.engine import llama, loading
+from app.engine.calibration import measure
 from app.engine.engine import Engine
 from app.engine.protocol import Load, LoadSettings, PairLoaded
+from app.engine.sampling import Floats
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
+
+
+@pytest.fixture(autouse=True)
+def _quick_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test loads into a new home, where nothing was measured yet; as little as possible is."""
+    monkeypatch.setattr(loading, "measure", functools.partial(measure, budget=0.0))
 
 
 @pytest.fixture(scope="session")
 def random_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A target with random weights and a draft that agrees with it about half of the time."""
+    """A target with random weights and a draft that agrees with it about half of the time.
+
+    In full precision: rounding then moves a logit by some 1e-5, and a near-tie that it decides is seldom met.
+    """
     folder = tmp_path_factory.mktemp("pair")
-    target = make_model(folder / "target.gguf", chat_template=CHATML_TEMPLATE)
-    return target, make_model(folder / "draft.gguf", chat_template=CHATML_TEMPLATE, noise=0.07)
+    target = make_model(folder / "target.gguf", chat_template=CHATML_TEMPLATE, weights="F32")
+    return target, make_model(folder / "draft.gguf", chat_template=CHATML_TEMPLATE, weights="F32", noise=0.07)
+
+
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every token in a pass of its own, so that rounding is the same in every pass and a twin agrees to the last bit.
+
+    For models with an ordinary KV cache.
+    """
+    decode = llama.Context.decode
+
+    def slowly(context: llama.Context, tokens: Sequence[int], outputs: int) -> Floats:
+        first = len(tokens) - outputs
+        rows = [decode(context, [token], int(place >= first)).copy() for place, token in enumerate(tokens)]
+        return np.concatenate(rows[first:]) if outputs else rows[-1]
+
+    monkeypatch.setattr(llama.Context, "decode", slowly)
 
 
 @pytest.fixture

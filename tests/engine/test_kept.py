@@ -78,6 +78,7 @@ def turn(keeper: Keeper, context: llama.Context, tokens: list[int]) -> tuple[int
     return shared, feed(context, tokens)
 
 
+@pytest.mark.usefixtures("one_by_one")
 def test_going_back_to_a_chat_brings_it_back_bit_by_bit(context: llama.Context) -> None:
     kept = caches()
     keep = keeper(context, kept)
@@ -260,6 +261,7 @@ def test_a_sliding_window_does_not_reach_behind_what_was_kept(
     assert context.tokens == []
 
 
+@pytest.mark.usefixtures("one_by_one")
 def test_a_state_llama_cpp_refuses_is_given_up_and_processed_again(
     context: llama.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +286,7 @@ def test_a_copy_that_fails_costs_only_the_copy(context: llama.Context, monkeypat
         assert turn(keep, context, chat(1))[0] == 0
 
 
+@pytest.mark.usefixtures("one_by_one")
 def test_large_ones_go_to_disk_and_come_back(context: llama.Context, tmp_path: Path) -> None:
     files = KeptFiles(tmp_path)
     kept = caches(files)
@@ -298,6 +301,7 @@ def test_large_ones_go_to_disk_and_come_back(context: llama.Context, tmp_path: P
     assert shared == 199 and np.array_equal(again, logits)
 
 
+@pytest.mark.usefixtures("one_by_one")
 def test_what_is_put_away_is_there_for_the_next_engine(
     new_context: Callable[[], llama.Context], tmp_path: Path
 ) -> None:

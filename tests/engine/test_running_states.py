@@ -24,12 +24,11 @@ from app.engine.protocol import (
     Message,
     PairLoaded,
     Sampling,
-    ScoreTokens,
     Way,
 )
 from app.engine.rolling_back import Tried, try_out
 from tests.support.architectures import Architecture, make
-from tests.support.generation import GREEDY, Answer, ask, assert_sums_close, run
+from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 
 Loader = Callable[..., PairLoaded]
 Pairs = dict[Architecture, tuple[Path, Path]]
@@ -49,27 +48,6 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
         name: (make(folder / f"{name}.gguf", name), make(folder / f"{name}-draft.gguf", name, noise=0.05))
         for name in (*ALL, "llama")
     }
-
-
-def assert_same(engine: Engine, command: Generate, answer: Answer, plain: Answer) -> None:
-    """Both have the same words up to a near-tie, if there is one: passes of other widths round otherwise."""
-    pairs = zip(answer.token_ids, plain.token_ids, strict=False)
-    place = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
-    if place is None:
-        assert len(answer.token_ids) == len(plain.token_ids)
-        return
-    scored = engine.score_tokens(
-        ScoreTokens(
-            request=1,
-            messages=command.messages,
-            answer=plain.token_ids[:place],
-            candidates=[answer.token_ids[place], plain.token_ids[place]],
-            sampling=command.sampling,
-            seed=command.seed or 0,
-            raw=command.raw,
-        )
-    )
-    assert scored.could_win == [True, True], f"token {place} is another one, and rounding does not explain it"
 
 
 def fresh(target: Path, command: Generate) -> Answer:

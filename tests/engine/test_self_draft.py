@@ -45,6 +45,7 @@ def test_the_first_layers_and_what_surrounds_them_are_kept(target: Path, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["draft.gguf"]
 
 
+@pytest.mark.usefixtures("one_by_one")
 def test_a_cut_before_layers_that_change_nothing_is_the_same_function(
     engine: Engine, load: Loader, tmp_path: Path
 ) -> None:
@@ -59,7 +60,8 @@ def test_a_cut_before_layers_that_change_nothing_is_the_same_function(
     load(large, tmp_path / "one.gguf", threads=1)
     shorter = run(engine, ask("x", sampling=GREEDY, max_tokens=100))
     assert shorter.token_ids == answer.token_ids
-    assert (shorter.finished.figures.draft.acceptance_rate or 0.0) < 0.9
+    draft_figures = shorter.finished.figures.draft
+    assert draft_figures.accepted < draft_figures.tested
 
 
 def test_it_can_be_quantized(target: Path, tmp_path: Path, engine: Engine, load: Loader) -> None:

@@ -70,7 +70,7 @@ class Chat:
     def go_on(self, text: str) -> Answer:
         """Without a template: the prompt is all there was, and ``text``."""
         self.raw += text
-        answer = run(self.engine, ask(self.raw, raw=True, sampling=WARM, max_tokens=40))
+        answer = run(self.engine, ask(self.raw, raw=True, sampling=WARM, max_tokens=16))
         self.raw += answer.text
         return answer
 
@@ -90,6 +90,7 @@ def processed(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> list[int]:
     return lengths
 
 
+@pytest.mark.usefixtures("one_by_one")
 @pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "disk"])
 def test_chats_in_turn_say_what_each_says_alone(new_engine: Callable[..., Engine], on_disk: bool) -> None:
     """And their draft model guesses as well, so its cache is its own chat's too."""
@@ -106,15 +107,17 @@ def test_chats_in_turn_say_what_each_says_alone(new_engine: Callable[..., Engine
             for chat in together:
                 chat.engine = engine
         question = f"{number}: {words(step, 12)}"
-        with_others = together[number].ask(question, seed=step)
-        by_itself = alone[number].ask(question, seed=step)
+        # by its own choice the engine proposes as went best before, which is another thing alone
+        with_others = together[number].ask(question, seed=step, propose="coupled")
+        by_itself = alone[number].ask(question, seed=step, propose="coupled")
         assert with_others.started.cached_tokens >= by_itself.started.cached_tokens
         assert with_others.token_ids == by_itself.token_ids
         accepted["together"] += with_others.finished.figures.draft.accepted
         accepted["alone"] += by_itself.finished.figures.draft.accepted
-    assert accepted["together"] == pytest.approx(accepted["alone"], rel=0.1)
+    assert accepted["together"] == accepted["alone"] > 0
 
 
+@pytest.mark.usefixtures("one_by_one")
 def test_chats_of_the_guide_pair_in_turn(new_engine: Callable[..., Engine], guide_pair: Pair) -> None:
     together = [Chat(engine := new_engine(guide_pair)), Chat(engine)]
     alone = [Chat(new_engine(guide_pair)) for _ in together]

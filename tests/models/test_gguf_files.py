@@ -16,7 +16,7 @@ from tests.support.gguf_files import Weights, make_model
 
 def greedy(path: Path, prompt: str, count: int) -> list[int]:
     """The most likely continuation, with what llama.cpp's plain decoding gives."""
-    model = llama_cpp.Llama(str(path), n_ctx=256, n_threads=1, verbose=False)
+    model = llama_cpp.Llama(str(path), n_ctx=256, n_threads=1, logits_all=True, verbose=False)  # else they are not kept
     tokens = []
     for token in model.generate(model.tokenize(prompt.encode()), temp=0.0, repeat_penalty=1.0):
         tokens.append(int(token))

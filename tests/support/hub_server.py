@@ -6,6 +6,7 @@ follow what huggingface_hub 2.4 reads.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -91,7 +92,7 @@ class HubServer:
     def __enter__(self) -> HubServer:
         for host in ("hub", "cdn"):
             server = _Server(self, host)
-            thread = threading.Thread(target=server.serve_forever, args=(0.02,), name=host, daemon=True)
+            thread = threading.Thread(target=server.serve_forever, args=(0.005,), name=host, daemon=True)
             thread.start()
             self._servers.append(server)
             self._threads.append(thread)
@@ -103,6 +104,7 @@ class HubServer:
         self._released.set()
         for server, thread in zip(self._servers, self._threads, strict=True):
             server.shutdown()
+            server.hang_up()
             server.server_close()
             thread.join()
 
@@ -172,6 +174,25 @@ class _Server(ThreadingHTTPServer):
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.hub = hub
         self.host: Literal["hub", "cdn"] = host
+        self._connections: set[Any] = set()
+        self._lock = threading.Lock()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """End the connections that clients keep for a next request, and with them the threads that wait for it."""
+        with self._lock:
+            for connection in self._connections:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Clients that hang up are what the tests are about."""
