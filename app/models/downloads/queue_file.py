@@ -60,7 +60,8 @@ class QueueFile:
             ) from None
         except OSError as error:
             raise KnownError(f"The list of downloads cannot be used: {error.strerror or error}.") from error
-        aside, notice = self._file.aside, None
+        aside = self._file.aside
+        notice: str | None = None
         if aside is not None:
             notice = (
                 f"The list of downloads could not be read. It is kept as {aside.name}; what was downloaded so far is "
