@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QTreeWidget, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -41,9 +42,10 @@ def shown_in(widget: QWidget) -> list[str]:
             texts.append(one.text())
         if isinstance(one, QAbstractItemView) and one.model() is not None:
             model = one.model()
-            columns = range(model.columnCount())
-            rows = range(model.rowCount())
-            texts += [str(model.index(row, column).data() or "") for row in rows for column in columns]
+            columns, rows = range(model.columnCount(QModelIndex())), range(model.rowCount(QModelIndex()))
+            cells = [model.index(row, column) for row in rows for column in columns]
+            roles = (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole)
+            texts += [str(cell.data(role) or "") for cell in cells for role in roles]
     return texts
 
 
@@ -79,7 +81,7 @@ def test_the_open_dialog(qtbot: QtBot, tmp_path: Path, name: str) -> None:
 
 def test_names_of_models() -> None:
     target = ModelInfo(path=f"/models/x{HOSTILE}.gguf", name=f"Big {HOSTILE}", quantization=HOSTILE)
-    draft = ModelInfo(path=f"/models/y{HOSTILE}.gguf")
+    draft = ModelInfo(path=f"/models/y{HOSTILE}.gguf", name="")
     pair = PairLoaded(request=1, target=target, draft=draft, context_length=512)
     said = [naming.pair_title(pair), naming.pair_details(pair), naming.speaker(pair)]
     said.append(naming.recent_title(Pair(target.path, draft.path)))
