@@ -45,8 +45,10 @@ def test_processes_and_threads_that_count_at_once_lose_nothing(tmp_path: Path) -
     threads = [threading.Thread(target=shared.update, args=(counted,)) for _ in range(5)]
     for thread in threads:
         thread.start()
-    for one in (*children, *threads):
-        one.join()
+    for child in children:
+        child.join()
+    for thread in threads:
+        thread.join()
     assert [child.exitcode for child in children] == [0, 0]
     assert a_file(tmp_path).read().counts == {"a": 15}
     assert shared.read().counts == {"a": 15}
