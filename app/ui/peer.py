@@ -17,7 +17,7 @@ def user_at(descriptor: int) -> int | None:
     """
     if sys.platform == "win32":
         return None
-    if sys.platform.startswith("linux"):
+    if hasattr(socket, "SO_PEERCRED"):  # Linux
         with socket.socket(fileno=os.dup(descriptor)) as end:
             _, user, _ = _UCRED.unpack(end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
             return int(user)

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QModelIndex, Qt
+from PySide6.QtCore import QAbstractListModel, QModelIndex, Qt
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QTreeWidget, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -42,7 +42,8 @@ def shown_in(widget: QWidget) -> list[str]:
             texts.append(one.text())
         if isinstance(one, QAbstractItemView) and one.model() is not None:
             model = one.model()
-            columns, rows = range(model.columnCount(QModelIndex())), range(model.rowCount(QModelIndex()))
+            columns = range(1 if isinstance(model, QAbstractListModel) else model.columnCount(QModelIndex()))
+            rows = range(model.rowCount(QModelIndex()))
             cells = [model.index(row, column) for row in rows for column in columns]
             roles = (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole)
             texts += [str(cell.data(role) or "") for cell in cells for role in roles]
@@ -63,7 +64,9 @@ def test_the_library(rooms: Rooms) -> None:
     tree = rooms.window.findChild(QTreeWidget)
     assert tree is not None
     for row in range(tree.topLevelItemCount()):
-        tree.setCurrentItem(tree.topLevelItem(row))
+        item = tree.topLevelItem(row)
+        assert item is not None
+        tree.setCurrentItem(item)
         check(rooms.window)
 
 
