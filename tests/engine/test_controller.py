@@ -374,7 +374,7 @@ def test_a_snapshot_helps_the_same_text_and_hardly_hurts_another() -> None:
 
     assert gain("0.95", "0.95") > 0.98  # a new pair begins nearly as well
     assert gain("0.95", "worthless") > 0.99
-    assert gain("worthless", "0.95") > 0.94
+    assert gain("worthless", "0.95") > 0.92  # against a new pair that begins better than it used to
 
 
 def test_what_was_not_tried_is_not_forgotten() -> None:
