@@ -11,7 +11,7 @@ import psutil
 
 PATIENCE_S = 10
 """What is about to end may take this long on a busy machine."""
-_FOR_THE_SESSION = ("lexers", "model-headers", "execnet", "tqdm", "Dummy-")
+_FOR_THE_SESSION = ("execnet", "tqdm", "Dummy-")
 """Threads that are made once and shared by all tests, by the beginning of their names."""
 _SHARED_PROCESSES = ("--role=helper", "multiprocessing.")
 """Kept warm for whoever wants them next, by a part of their command."""

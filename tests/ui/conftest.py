@@ -14,7 +14,6 @@ from pytestqt.qtbot import QtBot
 from app.ui import theme
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring
-from tests.ui.leftovers import left, running
 from tests.ui.rooms import Pages, Rooms
 
 _VARIABLES = (
@@ -22,14 +21,6 @@ _VARIABLES = (
     *("HF_ENDPOINT", "HF_TOKEN", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME"),
     "OLLAMA_MODELS",
 )
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left_running() -> Iterator[None]:
-    before = running()
-    yield
-    if remaining := left(before):
-        pytest.fail(f"still running at the end of the test: {', '.join(remaining)}")
 
 
 @pytest.fixture
