@@ -55,12 +55,12 @@ def allow_request() -> None:
 
 def is_large() -> bool:
     """Whether this process once took so much memory that starting it anew is better than keeping it."""
-    if sys.platform == "win32":
+    if sys.platform != "linux":
         return False
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit > _LARGE
+    # Not getrusage: its peak counts what the parent held when it started this process.
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    peak = next((line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")), "0")
+    return int(peak) * 1024 > _LARGE
 
 
 # ---------------------------------------------------------------- from outside

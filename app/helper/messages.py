@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
 import msgspec
@@ -64,9 +65,17 @@ class Highlighted(msgspec.Struct, frozen=True, tag=True):
 Request = CheckTemplate | RenderTemplate | Highlight
 Answer = Rendered | TemplateFailed | Highlighted
 
-encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
 _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _answers: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
+
+
+def encode(message: Request | Answer) -> bytes:
+    """One JSON object. Halves of surrogate pairs, which UTF-8 does not have, become question marks."""
+    try:
+        return _encode(message)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(message), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def decode_request(body: bytes) -> Request:
