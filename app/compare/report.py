@@ -12,7 +12,7 @@ import msgspec
 from app.compare import wording
 from app.compare.results import Comparison, Curve, ModelFile, Report, Row, summarise
 from app.compare.wording import UNKNOWN, number, percent, quartiles, times
-from app.engine.framing import without_surrogates
+from app.frames import without_surrogates
 from app.models.text import printable
 
 FORMAT, VERSION = "slipstream-compare", 1

@@ -1,4 +1,4 @@
-"""The messages between a window and an engine; `app.engine.framing` puts them on a wire.
+"""The messages between a window and an engine; `app.engine.framing` turns them into bytes.
 
 The window writes `Command`s, the engine answers with `Event`s; ``request`` ties an event to the command that caused it.
 

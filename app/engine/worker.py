@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from app.engine.engine import Engine
-from app.engine.framing import FrameReader, ProtocolError, decode_command, encode_frame
+from app.engine.framing import decode_command, encode_frame
 from app.engine.kept import KeptCaches
 from app.engine.llama import engine_name
 from app.engine.llama_devices import devices, processor_features
@@ -49,6 +49,7 @@ from app.engine.protocol import (
     StartFailed,
 )
 from app.errors import Cancelled, KnownError
+from app.frames import FrameReader, ProtocolError
 from app.models.machine import private_bytes
 
 log = logging.getLogger("slipstream.worker")

@@ -13,10 +13,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
-from app import program
-from app.helper import frames, limits
+from app import frames, program
+from app.helper import limits
 from app.helper.messages import (
     Answer,
     CheckTemplate,
@@ -27,7 +25,6 @@ from app.helper.messages import (
     Request,
     TemplateFailed,
     decode_answer,
-    encode,
 )
 
 _START_SECONDS = 30.0
@@ -108,7 +105,7 @@ class Helper:
     # ------------------------------------------------------------ one request
 
     def _call(self, request: Request) -> Answer:
-        body = encode(request)
+        body = frames.encode(request)
         if len(body) > frames.MAX_BYTES:
             raise TooMuchMemory
         with self._lock:
@@ -127,7 +124,7 @@ class Helper:
             with _Watch(process, _START_SECONDS, None) as watch:
                 frames.write(process.stdin, body)
                 begun = frames.read(process.stdout)
-        except (OSError, frames.FrameError):
+        except (OSError, frames.ProtocolError):
             return False
         except BaseException:
             self._end()
@@ -142,7 +139,7 @@ class Helper:
                 body = frames.read(process.stdout)
             if body is not None:
                 answer = decode_answer(body)
-        except (OSError, frames.FrameError, msgspec.MsgspecError):
+        except (OSError, frames.ProtocolError):
             pass  # no answer
         except BaseException:
             self._end()  # Ctrl+C: an answer that nobody waits for must not be taken for the next one's

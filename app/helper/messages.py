@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Literal
 
 import msgspec
+
+from app import frames
 
 ROLES = ("comment", "keyword", "string", "number", "name")
 """What a part of code can be; `Highlighted` gives the index."""
@@ -65,24 +66,15 @@ class Highlighted(msgspec.Struct, frozen=True, tag=True):
 Request = CheckTemplate | RenderTemplate | Highlight
 Answer = Rendered | TemplateFailed | Highlighted
 
-_encode = msgspec.json.Encoder().encode
 _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _answers: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
-def encode(message: Request | Answer) -> bytes:
-    """One JSON object. Halves of surrogate pairs, which UTF-8 does not have, become question marks."""
-    try:
-        return _encode(message)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(message), ensure_ascii=False).encode("utf-8", "replace")
-
-
 def decode_request(body: bytes) -> Request:
-    """Raises `msgspec.MsgspecError` for anything else."""
-    return _requests.decode(body)
+    """Raises `app.frames.ProtocolError` for anything else."""
+    return frames.decode(_requests, body)
 
 
 def decode_answer(body: bytes) -> Answer:
-    """Raises `msgspec.MsgspecError` for anything else."""
-    return _answers.decode(body)
+    """Raises `app.frames.ProtocolError` for anything else."""
+    return frames.decode(_answers, body)

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import BinaryIO
 
-from app.helper import frames, limits
-from app.helper.messages import Answer, CheckTemplate, Highlight, Request, decode_request, encode
+from app import frames
+from app.helper import limits
+from app.helper.messages import Answer, CheckTemplate, Highlight, Request, decode_request
 
 
 def run() -> int:
@@ -35,7 +36,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         carry_out = _prepared(decode_request(body))
         limits.allow_request()
         frames.write(answers, b"")
-        frames.write(answers, encode(carry_out()))
+        frames.write(answers, frames.encode(carry_out()))
         if limits.is_large():
             return
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject, QProcess, QTimer, Slot
 
 from app import paths
-from app.engine.framing import FrameReader, ProtocolError, decode_event, encode_frame
+from app.engine.framing import decode_event, encode_frame
 from app.engine.protocol import (
     PROTOCOL_VERSION,
     AcceptRule,
@@ -45,6 +45,7 @@ from app.engine.protocol import (
 )
 from app.errors import KnownError
 from app.files import erase_files
+from app.frames import FrameReader, ProtocolError
 from app.ui.engine_client import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine_events import ENDS, SIGNALS
 from app.ui.engine_process import (

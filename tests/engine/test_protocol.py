@@ -4,8 +4,9 @@ import struct
 
 import pytest
 
-from app.engine.framing import MAX_FRAME_BYTES, FrameReader, ProtocolError, decode_command, decode_event, encode_frame
+from app.engine.framing import decode_command, decode_event, encode_frame
 from app.engine.protocol import Generate, Message, Piece, Ping, Round, RoundsReceived, Sampling
+from app.frames import MAX_BYTES, FrameReader, ProtocolError
 
 EVENT = RoundsReceived(
     request=3,
@@ -32,7 +33,7 @@ def test_frames_are_found_however_they_are_cut() -> None:
 
 def test_an_oversized_frame_is_refused_before_it_arrives() -> None:
     with pytest.raises(ProtocolError, match="larger than"):
-        FrameReader().feed(struct.pack("<I", MAX_FRAME_BYTES + 1))
+        FrameReader().feed(struct.pack("<I", MAX_BYTES + 1))
 
 
 @pytest.mark.parametrize(

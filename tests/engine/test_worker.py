@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from app.engine.engine import Engine
-from app.engine.framing import FrameReader, decode_event
+from app.engine.framing import decode_event
 from app.engine.protocol import (
     PROTOCOL_VERSION,
     Cancel,
@@ -46,6 +46,7 @@ from app.engine.protocol import (
 )
 from app.engine.worker import Worker
 from app.errors import KnownError
+from app.frames import FrameReader
 from tests.support.engine_process import ROOT, EngineProcess
 
 Pair = tuple[Path, Path]

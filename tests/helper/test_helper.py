@@ -183,7 +183,17 @@ def test_a_program_that_is_no_helper_is_told(code: str, helper: Helper, monkeypa
     assert helper.process_id is None
 
 
-@pytest.mark.parametrize("answer", [b'{"type":"Highlighted","lines":[]}', b"[]", b'{"type":"Rendered","text":1}'])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"type":"Highlighted","lines":[]}',
+        b"[]",
+        b'{"type":"Rendered","text":1}',
+        b'{"type":"Rendered","text":"\xff"}',
+        b'{"type":"Rendered","text":"","more":' + b"[" * 10_000,
+    ],
+    ids=["another", "list", "number", "no UTF-8", "nested"],
+)
 def test_an_answer_of_another_kind_is_told(answer: bytes, helper: Helper, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = bytes(4) + len(answer).to_bytes(4, "little") + answer
     code = f"import sys; sys.stdout.buffer.write({frames!r}); sys.stdout.flush(); sys.stdin.read()"

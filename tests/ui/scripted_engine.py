@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 
-from app.engine.framing import FrameReader, decode_command, encode_frame
+from app.engine.framing import decode_command, encode_frame
 from app.engine.protocol import (
     PROTOCOL_VERSION,
     Cancel,
@@ -48,6 +48,7 @@ from app.engine.protocol import (
     StartFailed,
     TokensScored,
 )
+from app.frames import FrameReader
 from app.models.machine import Device
 
 DEVICES = [Device(name="CUDA0", description="Scripted GPU", total_bytes=8_000, free_bytes=6_000)]

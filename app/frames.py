@@ -1,0 +1,98 @@
+"""Messages on the pipes between our processes: a 4-byte little-endian length followed by that many bytes of JSON.
+
+The engine's messages (`app.engine.framing`) and the helper's (`app.helper.messages`) both travel like this.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import IO, TypeVar
+
+import msgspec
+
+MAX_BYTES = 64 * 1024 * 1024
+_LENGTH = struct.Struct("<I")
+_encoder = msgspec.json.Encoder()
+
+T = TypeVar("T")
+
+
+class ProtocolError(Exception):
+    """A message that is too large, or that is none."""
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """The JSON of a message. Half a surrogate pair in a text (a bad paste) becomes a question mark."""
+    try:
+        return _encoder.encode(message)
+    except UnicodeEncodeError:
+        return _encoder.encode(without_surrogates(msgspec.to_builtins(message)))
+
+
+def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """A message from its JSON. Raises `ProtocolError` for anything that ``decoder`` does not read."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        # A wrong message; bytes that are no UTF-8; lists or objects nested too deeply.
+        raise ProtocolError(str(error)) from error
+
+
+def without_surrogates(value: object) -> object:
+    """``value``, of JSON's types, with a question mark for each half of a surrogate pair, which UTF-8 does not have."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {key: without_surrogates(item) for key, item in value.items()}
+    return value
+
+
+def framed(body: bytes) -> bytes:
+    """The frame of ``body``. Raises `ProtocolError` when that is too large."""
+    if len(body) > MAX_BYTES:
+        raise ProtocolError(f"a message of {len(body)} bytes is larger than {MAX_BYTES}")
+    return _LENGTH.pack(len(body)) + body
+
+
+def write(stream: IO[bytes], body: bytes) -> None:
+    """Write a frame and wait until it is on its way. Raises `ProtocolError`, and `OSError` when nobody reads."""
+    stream.write(framed(body))
+    stream.flush()
+
+
+def read(stream: IO[bytes]) -> bytes | None:
+    """Wait for the next body; ``None`` at the end of the stream, also within a frame. Raises `ProtocolError`."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    length = _body_length(head)
+    body = stream.read(length)
+    return body if len(body) == length else None
+
+
+class FrameReader:
+    """Cuts a stream into bodies, however it arrives: for readers that must not wait."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Add received bytes; return the bodies that are complete. Raises `ProtocolError` for one that is too large."""
+        self._buffer += data
+        bodies = []
+        while len(self._buffer) >= _LENGTH.size:
+            end = _LENGTH.size + _body_length(self._buffer)
+            if len(self._buffer) < end:
+                break
+            bodies.append(bytes(self._buffer[_LENGTH.size : end]))
+            del self._buffer[:end]
+        return bodies
+
+
+def _body_length(head: bytes | bytearray) -> int:
+    (length,) = _LENGTH.unpack_from(head)
+    if length > MAX_BYTES:
+        raise ProtocolError(f"a message of {length} bytes is larger than {MAX_BYTES}")
+    return int(length)
