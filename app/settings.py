@@ -6,6 +6,7 @@ description.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from pathlib import Path
@@ -16,7 +17,7 @@ from msgspec import Meta
 
 from app.engine.protocol import MAX_DRAFT_LENGTH, AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
 from app.errors import KnownError
-from app.storage.json_file import PATIENCE_S, JsonFile, NewerFileError, NotKeptError, decode
+from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_S, JsonFile, NewerFileError, NotKeptError, decode
 
 VERSION = 1
 MAX_RECENT_PAIRS = 10
@@ -148,7 +149,10 @@ class SettingsFile:
             "The settings were saved by a newer Slipstream. What this one does not understand has its default here, "
             "and what you change counts until Slipstream ends: the file is left as it is."
         )
-        return _lenient(Settings, decode(self._file.path.read_bytes(), dict[str, Any]), [])
+        content: dict[str, Any] = {}
+        with contextlib.suppress(OSError, *NOT_UNDERSTOOD):
+            content = decode(self._file.path.read_bytes(), dict[str, Any])
+        return _lenient(Settings, content, [])
 
 
 def _unversioned(version: int, data: bytes) -> dict[str, Any]:

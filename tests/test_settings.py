@@ -167,6 +167,17 @@ def test_a_file_of_a_newer_version_is_used_and_left_alone(path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
+def test_a_file_of_a_newer_version_that_is_no_text_is_left_alone(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    before = b'{"version": 99, "seed": 5, "motto": "\xff"}'
+    path.write_bytes(before)
+    file = SettingsFile(path)
+    assert file.values == Settings()
+    assert file.notice is not None and "newer Slipstream" in file.notice
+    file.save()
+    assert path.read_bytes() == before
+
+
 def test_of_saves_in_several_threads_the_last_values_win(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first save is held up in the middle of writing, while the values go on changing."""
     file = SettingsFile(path)

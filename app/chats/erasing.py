@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 from collections.abc import Collection
 from pathlib import Path
+
+from app.storage.files import sync_folder
 
 _HIDDEN = "SELECT id FROM chats WHERE deleted_at IS NOT NULL"
 
@@ -66,9 +67,4 @@ class Erasing:
 
     def _write_note(self) -> None:
         os.close(os.open(self._note, os.O_CREAT | os.O_WRONLY, 0o600))
-        if sys.platform != "win32":
-            folder = os.open(self._folder, os.O_RDONLY)
-            try:
-                os.fsync(folder)  # the note must be on the disk before anything is removed
-            finally:
-                os.close(folder)
+        sync_folder(self._folder)  # the note must be on the disk before anything is removed

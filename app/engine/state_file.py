@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from app.engine.cache import State, Tokens
+from app.storage.json_file import NOT_UNDERSTOOD
 
 ENDING, PART_ENDING = ".kept", ".part"
 
@@ -135,7 +136,7 @@ def _read_front(file: BufferedReader, owner: str) -> tuple[bytes, Header, Tokens
     encoded = file.read(length)
     try:
         header = msgspec.json.decode(encoded, type=Header)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_UNDERSTOOD as error:
         raise BadFileError(str(error)) from error
     size = len(front) + length + header.tokens * _TOKEN.itemsize + header.size + _DIGEST_BYTES
     if header.owner != owner or header.least > header.tokens or os.fstat(file.fileno()).st_size != size:

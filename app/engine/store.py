@@ -12,7 +12,7 @@ import msgspec
 
 from app import paths
 from app.errors import KnownError
-from app.storage.json_file import PATIENCE_S, JsonFile, NotKeptError, Versioned, decode
+from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_S, JsonFile, NotKeptError, Versioned, decode
 
 log = logging.getLogger("slipstream.store")
 
@@ -40,7 +40,7 @@ class KeyedFile(Generic[T]):
             return None
         try:
             return msgspec.json.decode(entry, type=self._kind)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except NOT_UNDERSTOOD as error:
             log.info("an entry of %s is not used: %s", self._file.path.name, error)
             return None
 

@@ -56,7 +56,7 @@ class _State(NamedTuple, Generic[T]):
     """What is known of a file; replaced as a whole, so that threads need no lock for it."""
 
     stamp: object
-    """By which it is recognised as unchanged."""
+    """By which it is recognized as unchanged."""
     content: T
     failure: OSError | None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -49,9 +50,10 @@ class PairFiles:
     settings: LoadSettings = field(default_factory=LoadSettings)
 
     def missing(self) -> Path | None:
-        """The first file that is not there."""
-        files = [Path(name) for name in (self.target, self.draft) if name]
-        return next((path for path in files if not path.is_file()), None)
+        """The first file that is not there, or where one may not look."""
+        names = (name for name in (self.target, self.draft) if name)
+        # Path's is_file raises where one may not look.
+        return next((Path(name) for name in names if not os.path.isfile(name)), None)  # noqa: PTH113
 
 
 def guide_files() -> PairFiles:

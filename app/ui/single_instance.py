@@ -183,7 +183,8 @@ class SingleInstance(QObject):
         (self._folder / _SOCKET).unlink(missing_ok=True)
         if name is not None and (folder := Path(name).parent).name.startswith(_PREFIX) and _is_private(folder):
             (folder / _SOCKET).unlink(missing_ok=True)
-            folder.rmdir()
+            with contextlib.suppress(OSError):  # something else was put there: not worth a socket
+                folder.rmdir()
 
     @Slot()
     def _on_connection(self) -> None:

@@ -52,6 +52,14 @@ def test_an_entry_of_another_time_is_ignored_and_takes_no_other_with_it(tmp_path
     assert store.get("good") == store.get("new") == ONE
 
 
+def test_an_entry_that_is_no_text_is_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "values.json"
+    path.write_bytes(b'{"version": 1, "entries": {"bad": "\xff", "good": "yes"}}')
+    store = KeyedFile(path, str)
+    assert store.get("bad") is None
+    assert store.get("good") == "yes"
+
+
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path, home: Path) -> None:
     file = tmp_path / "file"
     file.write_text("not a folder")

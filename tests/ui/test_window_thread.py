@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ from app.errors import KnownError
 from app.settings import Settings, SettingsFile
 from app.ui import file_dialogs
 from app.ui.file_dialogs import open_in_folder
+from app.ui.main_window import MainWindow
 from app.ui.models import library_access, load_planner
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.headers import AT_ONCE
+from app.ui.models.in_window import ModelsInWindow
 from app.ui.models.library_access import LibraryAccess
 from app.ui.models.load_planner import LoadPlanner
 from app.ui.models.memory_watch import MemoryWatch
@@ -167,6 +170,27 @@ def test_a_pair_on_such_a_drive_is_opened_while_another_can_be(
     planner.close()
     desk.close()
     assert stalled.in_window == []
+
+
+def test_who_loads_another_pair_hears_no_more_of_the_drive(
+    qtbot: QtBot, tmp_path: Path, drive: Path, stalled: Stalled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guide is loaded without a plan, so that nothing else would take the notice away."""
+    monkeypatch.setattr(load_planner, "SLOW_MS", 0)
+    desk = Desk(qtbot, tmp_path, "ordinary")
+    window = MainWindow(Settings())
+    qtbot.addWidget(window)
+    values = Settings(models_folder=str(tmp_path / "models"))
+    models = ModelsInWindow(window, desk.engine, desk.keeper, desk.session, desk.board, values, Future)
+    stalled.drive(drive)
+    desk.keeper.load(PairFiles(str(drive / "target.gguf")))
+    qtbot.waitUntil(lambda: "drive" in desk.board.notices(), timeout=WAIT_MS)
+    with qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS):
+        desk.keeper.load(desk.files(), anyway=True)
+    assert "drive" not in desk.board.notices()
+    stalled.release()
+    models.close()
+    desk.close()
 
 
 def test_a_file_that_is_not_there_is_named_after_the_drive_answered(

@@ -79,6 +79,7 @@ class ModelsInWindow(QObject):
         self._planner.waits_for_drive.connect(self._on_waits_for_drive)
         keeper.plan_with(self._planner.plan)
         keeper.load_begun.connect(self.memory.note_loaded)
+        keeper.pair_given_up.connect(self._planner.stop_waiting)
         self.door = ModelsDoor(values, save, self.memory.machine, self._is_loaded, self)
         self.door.open_requested.connect(self.open_requested)
         self.door.pair_requested.connect(self.load)

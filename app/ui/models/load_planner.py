@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.engine.protocol import LoadSettings
 from app.errors import KnownError
@@ -58,6 +58,8 @@ class LoadPlanner(QObject):
         self._watch = watch
         self._slow = QTimer(self, singleShot=True, interval=SLOW_MS)
         self._slow.timeout.connect(lambda: self.waits_for_drive.emit(True))
+        self._awaited: PairFiles | None = None
+        """The latest files, until they are read."""
         self._headers = Headers()
         self._lane = Lane(self, "plans", at_once=AT_ONCE)
 
@@ -74,20 +76,28 @@ class LoadPlanner(QObject):
         if self._lane.is_closed():
             return
         self._slow.start()
+        self._awaited = files
 
         def read(shapes: tuple[ModelShape, ModelShape | None]) -> None:
-            self._end_waiting()
+            self._end_waiting(files)
             self._on_shapes(files, shapes, done)
 
         def failed(error: KnownError) -> None:
-            self._end_waiting()
+            self._end_waiting(files)
             done(FittedPair(files, missing=error.path if isinstance(error, _MissingError) else None))
 
         self._lane.submit(partial(self._shapes, files), read, failed)
 
-    def _end_waiting(self) -> None:
+    @Slot()
+    def stop_waiting(self) -> None:
+        """Another pair is loaded without a plan: whether these files are read makes no difference any more."""
+        self._awaited = None
         self._slow.stop()
         self.waits_for_drive.emit(False)
+
+    def _end_waiting(self, files: PairFiles) -> None:
+        if files is self._awaited:
+            self.stop_waiting()
 
     def _shapes(self, files: PairFiles) -> tuple[ModelShape, ModelShape | None]:
         if (missing := files.missing()) is not None:
