@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
 import signal
 import sqlite3
+import stat
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -228,6 +230,22 @@ def test_a_kill_of_the_start_that_erases_is_no_trouble_either(path: Path, chats:
         store.finish_erasing()
         assert not store.has_to_erase()
     assert [name for name in found(path) if name != "a.kept"] == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders cannot be opened")
+def test_a_file_system_that_cannot_sync_folders_does_not_keep_chats(
+    path: Path, chats: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_folders(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    with ChatStore(path) as store:
+        monkeypatch.setattr(os, "fsync", no_folders)
+        store.erase_deleted()
+        erase_files(copies(path))
+        store.finish_erasing()
+    assert found(path) == []
 
 
 def test_what_could_not_be_erased_is_tried_again(path: Path, chats: tuple[str, str]) -> None:

@@ -195,6 +195,18 @@ def test_where_a_path_is_too_long_for_a_socket_another_folder_is_found(
         assert list(Path(short).iterdir()) == []
 
 
+@posix
+def test_a_stray_file_beside_a_socket_that_was_left_is_in_nobodys_way(
+    qtbot: QtBot, tmp_path: Path, first: SingleInstance
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="slipstream-") as left:
+        Path(left, "stray").touch()
+        first.release()
+        (tmp_path / "run" / "address").write_bytes(os.fsencode(Path(left, "socket")))
+        assert first.acquire()
+        assert address(tmp_path) == str(tmp_path / "run" / "socket")
+
+
 @pytest.mark.parametrize("left", [b"", b"1", b"4242\nslipstream\nanother-host\n\n\n", b"\xff" * 5000])
 def test_a_lock_that_a_killed_process_left_is_in_nobodys_way(tmp_path: Path, left: bytes) -> None:
     (tmp_path / "lock").write_bytes(left)
