@@ -148,7 +148,7 @@ class ChatStore:
             log.info("deleted chats are not erased yet: %s", error)
             raise KnownError(
                 "A deleted chat could not be erased from the disk yet: it may be full or read-only. "
-                "Slipstream tries again when it next starts."
+                "Slipstream will try again the next time it starts."
             ) from error
 
     def finish_erasing(self) -> None:

@@ -329,12 +329,12 @@ def _stamp(paths: Iterable[Path]) -> Stamp:
 
 
 def _changed(path: Path) -> KnownError:
-    return KnownError(f"{printable(path.name)} changed while it was loaded, so it was not used. Load it again.")
+    return KnownError(f"{printable(path.name)} changed while it was being loaded, so it was not used. Load it again.")
 
 
 def _unreadable(path: Path, error: OSError) -> KnownError:
-    reason = "it is not there any more" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
-    return KnownError(f"{printable(path.name)} could not be read while it was loaded: {reason}. Load it again.")
+    reason = "it is no longer there" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+    return KnownError(f"{printable(path.name)} could not be read while it was being loaded: {reason}. Load it again.")
 
 
 def _target_context(model: llama.Model, settings: LoadSettings, length: int, threads: int) -> llama.Context:

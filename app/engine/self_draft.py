@@ -111,7 +111,7 @@ def _check_quantization(header: GgufHeader, quantization: Quantization | None) -
 def check_destination(destination: Path) -> None:
     """Raises `KnownError` where no new file can be made."""
     if destination.exists():
-        raise KnownError(f"{destination} exists already. Name another file with --output, or remove it.")
+        raise KnownError(f"{destination} already exists. Name another file with --output, or remove it.")
     if not destination.parent.is_dir():
         raise KnownError(f"There is no folder {destination.parent}. Make it, or name another with --output.")
 

@@ -284,7 +284,7 @@ class ChatList(QFrame):
 
     @Slot()
     def _on_delete_pressed(self) -> None:
-        """Ask first: whoever presses this key may think to be in a text field."""
+        """Ask first: whoever presses this key may believe they are in a text field."""
         chat_id, item = self._current, self._item(self._current)
         if chat_id is None or item is None:
             return

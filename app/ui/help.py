@@ -197,7 +197,7 @@ def _closing_buttons(dialog: QDialog) -> QDialogButtonBox:
 
 
 class FiguresDialog(QDialog):
-    """The definitions that are else in tool tips, for the keyboard and for screen readers."""
+    """The definitions that tooltips also give, for the keyboard and for screen readers."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

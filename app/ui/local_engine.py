@@ -494,7 +494,7 @@ class LocalEngine(Engine):
 
     def _on_forgotten(self) -> None:
         if self._forgets == 0:
-            raise ProtocolError("it has forgotten what nobody asked it to")
+            raise ProtocolError("Forgotten without a Forget")
         self._forgets -= 1
         if self._forgets == 0:
             self.forgotten.emit()

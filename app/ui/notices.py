@@ -123,7 +123,7 @@ def file_missing(name: str) -> Notice:
 
 
 def slow_drive() -> Notice:
-    text = "Reading the model files is taking long: their drive may be slow or not reachable. You can open others."
+    text = "Reading the model files is taking long: their drive may be slow or unreachable. You can open others."
     return Notice("info", text, (Action.OPEN_MODELS, Action.LOAD_GUIDE))
 
 

@@ -46,7 +46,7 @@ def ask_where_to_save(parent: QWidget, title: str, proposal: Path, name: str, sa
         return
     path = with_suffix(Path(chosen), suffix)
     if path != Path(chosen) and path.exists():
-        text = f"{printable(path.name)} exists already. Replace it?"
+        text = f"{printable(path.name)} already exists. Replace it?"
         ask(parent, title, text, lossy={"Replace": lambda: save(path)})
     else:
         save(path)

@@ -94,6 +94,7 @@ class ChatSession(QObject):
         self._page = ChatPage(view)
         self._writer = AnswerWriter(engine, access, board, self)
         self._unsent = UnsentText(access, self._on_store_failed, self)
+        self._unsent.came_back.connect(self.send_failed)
         self._pending: deque[Pending] = deque()
         self._storing: list[Question] = []
         self._chat_id: str | None = None
@@ -327,15 +328,14 @@ class ChatSession(QObject):
     def _give_back(self, question: Question) -> None:
         """A message could not be stored: its text goes back to where it was written."""
         chat_id: str | None = question.chat_id
-        is_current = chat_id == self._chat_id
         if question.is_first:
             self._unsent.back_to_new(question.chat_id, question.whole)
             if self._page.chat_id == chat_id:
                 self._page.chat_id = None
-            if is_current:
+            if self._chat_id == chat_id:
                 self._chat_id = None
             chat_id = None
-        if is_current:
+        if self._chat_id == chat_id:
             self.send_failed.emit(question.text)
         else:
             self._unsent.put_aside(chat_id, question.text)

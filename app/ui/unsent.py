@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QObject, QTimer, Slot
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.store import ChatStore
 from app.errors import KnownError
@@ -26,7 +26,12 @@ class UnsentText(QObject):
     Attributes:
         is_known: Whether the composer has what was stored for the chat. Until then the store's text is added to, not
             replaced.
+
+    Signals:
+        came_back: Text of the current chat that the store could not take, and that the composer no longer has.
     """
+
+    came_back = Signal(str)
 
     def __init__(self, access: ChatAccess, failed: Callable[[KnownError], None], parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -39,6 +44,8 @@ class UnsentText(QObject):
         self._has_chat = False
         self._unstored: dict[str | None, str] = {}
         """Text that could not be stored."""
+        self._never_made: set[str | None] = set()
+        """Chats that were to come into being with a message that could not be stored."""
         self._timer = QTimer(self, interval=STORE_INTERVAL_MS, singleShot=True)
         self._timer.timeout.connect(self._on_due)
 
@@ -79,6 +86,7 @@ class UnsentText(QObject):
 
     def back_to_new(self, chat_id: str, whole: bool) -> None:
         """The chat could not be made, so that its unsent text is again that of the chat to come."""
+        self._never_made.add(chat_id)
         if self._chat_id == chat_id:
             self._chat_id, self.is_known = None, whole
         if chat_id in self._unstored:
@@ -111,11 +119,25 @@ class UnsentText(QObject):
         def store_it(store: ChatStore) -> None:
             store.set_unsent(chat_id, text if whole else joined(store.unsent(chat_id), text))
 
+        def stored(_: None) -> None:
+            if chat_id in self._never_made:  # the store takes no text for a chat that is not there
+                self._keep_for_new(text)
+
         def failed(error: KnownError) -> None:
-            self.put_aside(chat_id, text)
+            if chat_id in self._never_made:
+                self._keep_for_new(text)
+            else:
+                self.put_aside(chat_id, text)
             self._failed(error)
 
-        self._access.ask(store_it, None, failed)
+        self._access.ask(store_it, stored, failed)
+
+    def _keep_for_new(self, text: str) -> None:
+        """What was typed in a chat that could not be made belongs to the chat to come."""
+        if self._chat_id is None:
+            self.came_back.emit(text)
+        else:
+            self.put_aside(None, text)
 
     @Slot()
     def _on_due(self) -> None:

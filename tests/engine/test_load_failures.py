@@ -80,7 +80,7 @@ def test_what_is_no_file_is_refused_with_a_sentence(load: Loading, tmp_path: Pat
 def test_a_file_that_is_deleted_while_it_is_loaded(engine: Engine, tmp_path: Path) -> None:
     path = make_model(tmp_path / "model.gguf", layers=1)
     with pytest.raises(
-        KnownError, match=r"^model.gguf could not be read while it was loaded: it is not there any more"
+        KnownError, match=r"^model.gguf could not be read while it was being loaded: it is no longer there"
     ):
         load_while(engine, Load(request=1, target=str(path)), path.unlink)
     make_model(path, layers=1)
@@ -91,7 +91,7 @@ def test_a_file_that_is_replaced_while_it_is_loaded(engine: Engine, tmp_path: Pa
     path = make_model(tmp_path / "model.gguf", layers=1)
     other = make_model(tmp_path / "other.gguf", layers=1, seed=1)
     with pytest.raises(
-        KnownError, match=r"^model.gguf changed while it was loaded, so it was not used. Load it again."
+        KnownError, match=r"^model.gguf changed while it was being loaded, so it was not used. Load it again."
     ):
         load_while(engine, Load(request=1, target=str(path)), lambda: other.rename(path))
 
@@ -106,7 +106,7 @@ def test_a_file_that_changes_between_its_header_and_its_stamp(tmp_path: Path, mo
             file.write(b"more")
 
     monkeypatch.setattr(loading, "check_loadable", checked_and_then_written_to)
-    with pytest.raises(KnownError, match="changed while it was loaded"):
+    with pytest.raises(KnownError, match="changed while it was being loaded"):
         _ModelFiles.checked(path)
 
 
@@ -130,7 +130,7 @@ def test_all_parts_of_a_split_model_tell_whether_it_is_the_same(tmp_path: Path) 
     known.check_unchanged()  # as far as times tell
     assert _ModelFiles.checked(parts[0]).fingerprint() != digest
     os.utime(parts[2], ns=(1, 1))
-    with pytest.raises(KnownError, match="changed while it was loaded"):
+    with pytest.raises(KnownError, match="changed while it was being loaded"):
         known.check_unchanged()
 
 

@@ -131,12 +131,12 @@ def test_memories_of_other_kinds_can_be_cut(tmp_path: Path, architecture: Archit
 def test_a_place_that_is_taken_or_not_there(target: Path, tmp_path: Path) -> None:
     taken = tmp_path / "taken.gguf"
     taken.write_bytes(b"precious")
-    with pytest.raises(KnownError, match="exists already"):
+    with pytest.raises(KnownError, match="already exists"):
         cut(target, 1, taken, None, 1)
     assert taken.read_bytes() == b"precious"
     with pytest.raises(KnownError, match="There is no folder"):
         cut(target, 1, tmp_path / "gone" / "draft.gguf", None, 1)
-    with pytest.raises(KnownError, match="exists already"):
+    with pytest.raises(KnownError, match="already exists"):
         cut(target, 1, target, None, 1)
 
 

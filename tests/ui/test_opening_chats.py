@@ -296,6 +296,35 @@ def test_a_message_that_cannot_be_stored_comes_back_with_what_was_typed_since(
     slow.worker.submit(lambda store: store._connection.execute("PRAGMA query_only = OFF").fetchall())
 
 
+@pytest.mark.parametrize("is_refused_again", [True, False])
+@pytest.mark.parametrize("goes_to_new", [True, False])
+def test_what_was_typed_after_the_first_message_of_a_chat_that_cannot_be_made_is_not_lost(
+    slow: Slow, two_chats: tuple[str, str], goes_to_new: bool, is_refused_again: bool
+) -> None:
+    def refuse(refused: bool) -> None:
+        query = f"PRAGMA query_only = {'ON' if refused else 'OFF'}"
+        slow.worker.submit(lambda store: store._connection.execute(query).fetchall())
+
+    slow.click(None)
+    slow.settle()
+    refuse(True)
+    slow.hold()
+    slow.send("first")
+    if not is_refused_again:
+        refuse(False)
+    slow.type("more")
+    slow.click(two_chats[1])
+    if goes_to_new:
+        slow.click(None)
+    slow.settle()
+    if not goes_to_new:
+        assert slow.composer.text() == ""
+        slow.click(None)
+        slow.settle()
+    assert sorted(slow.composer.text().split("\n")) == ["first", "more"]
+    refuse(False)
+
+
 def test_notices_stay_whatever_happens_to_the_messages(slow: Slow, two_chats: tuple[str, str]) -> None:
     one, _two = two_chats
     slow.controller.board.show("engine", notices.load_failed("It is true."))

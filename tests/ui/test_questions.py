@@ -47,7 +47,7 @@ def test_a_file_that_gets_in_the_way_by_the_suffix_is_asked_about(
     saved = asked(parent, tmp_path, "there", monkeypatch)
     assert not saved
     (box,) = boxes(parent)
-    assert box.text() == "there.md exists already. Replace it?"
+    assert box.text() == "there.md already exists. Replace it?"
     assert box.defaultButton().text().endswith("Cancel")
     next(button for button in box.buttons() if button.text().endswith(pressed)).click()
     assert saved == ([tmp_path / "there.md"] if pressed == "Replace" else [])

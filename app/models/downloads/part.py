@@ -235,7 +235,7 @@ class Part:
         except (OSError, *NOT_UNDERSTOOD):
             return None
         raise KnownError(
-            f"A newer Slipstream began to download {printable(self.destination.name)}. Go on with that one, or "
+            f"A newer Slipstream began to download {printable(self.destination.name)}. Continue there, or "
             f"delete {printable(_info_path(self.destination).name)} beside it to start again."
         )
 
@@ -265,8 +265,8 @@ def _opened(path: Path) -> int:
         if error.errno not in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
             raise
     raise KnownError(
-        f"{printable(path.name)} in {printable(str(path.parent), 200)} is a link or no file at all, and is not written "
-        "to. Delete it, then press Resume."
+        f"{printable(path.name)} in {printable(str(path.parent), 200)} is a link or not a regular file, so nothing "
+        "is written to it. Delete it, then press Resume."
     )
 
 

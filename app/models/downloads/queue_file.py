@@ -41,7 +41,7 @@ class QueueFile:
         try:
             self._file.lock.acquire()
         except BusyError:
-            raise KnownError("Another Slipstream works at the downloads. Use that one, or end it first.") from None
+            raise KnownError("Another Slipstream is using the downloads. Use that one, or close it first.") from None
         except OSError as error:
             raise KnownError(f"The list of downloads cannot be used: {error.strerror or error}.") from error
 

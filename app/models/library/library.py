@@ -75,7 +75,9 @@ class Library:
                 self._index.save()
             self.notices = scan.notices
             if self.origins and self.origins.problem:
-                self.notices.append(f"Where models were downloaded from is not known now: {self.origins.problem}.")
+                self.notices.append(
+                    f"Where models were downloaded from is not known at the moment: {self.origins.problem}."
+                )
             return sorted(entries, key=lambda entry: entry.title.casefold())
 
     def entry_at(self, path: Path) -> LibraryEntry:

@@ -309,8 +309,8 @@ HELP = {
     ),
     "positions": (
         "Acceptance by position: of the drafts that were this long, the share in which every token up to this position "
-        "was accepted. While an answer is written over the last 3 s, after it over the whole answer. Where it gets "
-        "low, a longer draft no longer pays."
+        "was accepted; over the last 3 s while an answer is being written, over the whole answer afterwards. Where it "
+        "gets low, a longer draft no longer pays."
     ),
     "round": (
         "One round is one verify pass and what led to it, as a mean over the answer. Draft: the guesses are made. "

@@ -45,7 +45,7 @@ def in_the_way(destination: Path, kind: str) -> Path:
 def test_only_a_file_of_ours_is_written_to(destination: Path, kind: str) -> None:
     other = in_the_way(destination, kind)
     with (
-        pytest.raises(KnownError, match=r"^one\.gguf\.part in .* is not written to\. Delete it"),
+        pytest.raises(KnownError, match=r"^one\.gguf\.part in .* nothing is written to it\. Delete it"),
         Part(destination, FILE),
     ):
         pass

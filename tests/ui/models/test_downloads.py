@@ -170,7 +170,7 @@ def test_two_that_failed_cannot_be_resumed_together(rooms: Rooms) -> None:
 def test_a_queue_in_other_hands(closed_rooms: Rooms) -> None:
     paths.data_dir().mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-c", ANOTHER_QUEUE, str(paths.data_dir())]
-    sentence = "Another Slipstream works at the downloads. Use that one, or end it first."
+    sentence = "Another Slipstream is using the downloads. Use that one, or close it first."
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdin is not None
         assert other.stdout.readline() == b"ready\n"
