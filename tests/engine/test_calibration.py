@@ -275,7 +275,8 @@ def test_what_an_older_version_measured_is_measured_anew(
     store, key, kept = engine._costs.store, engine._costs.key, engine._costs.kept
     engine.unload()
     old = KeptCostsOfOld(CostsOfOld({1: 5.0, 2: 6.0, 6: 7.0}, 1.0), kept.build, 5.0)
-    KeyedFile(store._path, KeptCostsOfOld).put(key, old)
+    assert store._file
+    KeyedFile(store._file.path, KeptCostsOfOld).put(key, old)
     loaded = load(*random_pair)
     assert loaded.slower is None
     assert 17 in engine._costs.costs.verify and engine._costs.costs.verify[1] < 5.0
