@@ -24,6 +24,11 @@ def printable(text: str | bytes, limit: int = 80) -> str:
     return spelled + "…" if len(decoded) > limit else spelled
 
 
+def shortened(text: str, most: int) -> str:
+    """``text`` in at most ``most`` characters, the last of them "…" where some are missing."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def visible(text: str) -> str:
     """``text`` with everything spelled out that a terminal or a label obeys instead of showing it.
 

@@ -8,6 +8,7 @@ import msgspec
 
 from app.chats.model import StoredMessage
 from app.engine.protocol import DrafterFigures, Figures, KindFigures
+from app.models.text import shortened
 from app.ui import drafters, units
 
 HELP = (
@@ -91,7 +92,7 @@ def _end(message: StoredMessage) -> str:
         return ""
     stop = message.figures.get("stop_string")
     if message.finish_reason == "stop_string" and isinstance(stop, str):
-        return f"stopped at “{stop if len(stop) <= _LONGEST_STOP else stop[: _LONGEST_STOP - 1] + '…'}”"
+        return f"stopped at “{shortened(stop, _LONGEST_STOP)}”"
     return _ENDS.get(message.finish_reason or "", "")
 
 

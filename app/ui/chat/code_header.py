@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
+from app.models.text import shortened
 from app.ui import theme as themes
 from app.ui.chat.parts import copy_text
 from app.ui.widgets import label
@@ -38,7 +39,7 @@ class CodeHeader(QWidget):
 
     def set_language(self, language: str) -> None:
         """Name the language of the code; empty where it is not known."""
-        language = language if len(language) <= _MAX_LANGUAGE else f"{language[: _MAX_LANGUAGE - 1]}…"
+        language = shortened(language, _MAX_LANGUAGE)
         shown = language or "code"
         if shown == self._language.text():
             return

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from PySide6.QtCore import Qt, QUrl, QUrlQuery
 from PySide6.QtWidgets import QMessageBox, QWidget
 
-from app.models.text import printable
+from app.models.text import printable, shortened
 from app.ui.chat.block_writer import checked_link
 
 _MAX_SHOWN = 300
@@ -17,11 +17,6 @@ _ENCODED = QUrl.ComponentFormattingOption.FullyEncoded
 _DECODED = QUrl.ComponentFormattingOption.FullyDecoded
 _MAIL_HEADERS = ("to", "cc", "bcc", "subject", "body")
 """What a link may fill in (RFC 6068); others may attach files or send somewhere else."""
-
-
-def shortened(text: str, most: int = _MAX_SHOWN) -> str:
-    """At most so many characters, the last of them "…" where some are missing."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def safe_url(url: QUrl) -> QUrl:
@@ -48,7 +43,7 @@ def host_in_words(url: QUrl) -> str:
 def link_in_words(url: QUrl) -> str:
     """Where a link leads, for a tool tip: the encoded address, and the host as it is written where that differs."""
     safe = safe_url(url)
-    address = shortened(safe.toString(_ENCODED))
+    address = shortened(safe.toString(_ENCODED), _MAX_SHOWN)
     if safe.scheme().lower() == "mailto" or safe.host(_ENCODED) == safe.host(_DECODED):
         return address
     return f"{address}\n{host_in_words(safe)}"
@@ -71,11 +66,11 @@ def confirm_link(parent: QWidget, url: QUrl, accepted: Callable[[QUrl], None]) -
     box.setWindowTitle("Open link")
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     if url.scheme().lower() == "mailto":
-        box.setText(f"Write an email to {printable(url.path(_DECODED), _MAX_HOST) or 'nobody yet'}?")
+        box.setText(f"Write an email to {printable(url.path(_DECODED), _MAX_HOST) or 'someone'}?")
         box.setInformativeText(mail_in_words(url))
     else:
         box.setText(f"Open {host_in_words(url)} in your browser?")
-        box.setInformativeText(shortened(url.toString(_ENCODED)))
+        box.setInformativeText(shortened(url.toString(_ENCODED), _MAX_SHOWN))
     box.setIcon(QMessageBox.Icon.NoIcon)
     opened = box.addButton("Open", QMessageBox.ButtonRole.AcceptRole)
     cancel = box.addButton("Cancel", QMessageBox.ButtonRole.RejectRole)

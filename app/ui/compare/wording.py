@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.compare.results import Comparison, Difference, Row, Skipped
+from app.models.text import shortened, visible
 from app.ui import units
 from app.ui.conversation import AnswerSettings
 from app.ui.units import NO_BREAK
 
 Mood = Literal["good", "plain", "warning", "bad"]
+_LONGEST_TOKEN = 40
 
 NOTHING_YET = (
     "Nothing is compared yet. Choose “Compare with plain” in the ⋯ menu of an answer, or compare the last answer of "
@@ -104,7 +106,7 @@ def _candidate(difference: Difference, *, of_draft: bool) -> str:
     text = difference.drafted if of_draft else difference.plain
     token = difference.drafted_id if of_draft else difference.plain_id
     logit = difference.drafted_logit if of_draft else difference.plain_logit
-    shown = f"“{visible(text)}”" if text else "nothing more" if token is None else "the end of the answer"
+    shown = f"“{_token(text)}”" if text else "nothing more" if token is None else "the end of the answer"
     return f"{shown} (logit{NO_BREAK}{logit:.3f})" if logit is not None else shown
 
 
@@ -116,10 +118,10 @@ def _closeness(difference: Difference) -> str:
     return f"for the target the two are {difference.score_gap:.2g} apart, and {rounding}"
 
 
-def visible(text: str) -> str:
-    """A token with its line breaks and tabs shown, cut where it is long."""
-    cut = text if len(text) <= 40 else text[:40] + "…"
-    return cut.replace("\n", "↵").replace("\t", "⇥")
+def _token(text: str) -> str:
+    """A token with its line breaks and tabs shown, shortened where it is long."""
+    shown = shortened(text, _LONGEST_TOKEN).replace("\n", "↵").replace("\t", "⇥")
+    return visible(shown)
 
 
 def _only_alike(settings: AnswerSettings) -> bool:

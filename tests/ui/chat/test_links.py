@@ -7,7 +7,8 @@ from PySide6.QtCore import QUrl
 from PySide6.QtWidgets import QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.ui.chat.links import confirm_link, host_in_words, link_in_words, safe_url, shortened
+from app.models.text import shortened
+from app.ui.chat.links import confirm_link, host_in_words, link_in_words, safe_url
 
 pytestmark = pytest.mark.qt_log_ignore("^This plugin does not support", extend=True)
 
@@ -71,8 +72,8 @@ def test_a_plain_link_is_shown_as_it_is() -> None:
 
 
 def test_what_is_cut_says_so() -> None:
-    assert shortened("x" * 300) == "x" * 300
-    assert shortened("x" * 301) == "x" * 299 + "…"
+    assert shortened("x" * 300, 300) == "x" * 300
+    assert shortened("x" * 301, 300) == "x" * 299 + "…"
     assert link_in_words(QUrl("https://example.org/" + "x" * 1000)).endswith("…")
 
 

@@ -85,6 +85,7 @@ def test_the_end_of_an_answer_is_a_candidate_too() -> None:
     assert "with draft the end of the answer." in said(differing(drafted="", drafted_logit=None))
     assert "with draft nothing more." in said(differing(drafted="", drafted_id=None, drafted_logit=None))
     assert "“↵”" in said(differing(plain="\n"))
+    assert "“a\\u202eb”" in said(differing(plain="a\u202eb"))
 
 
 def test_a_whole_set() -> None:
