@@ -65,6 +65,7 @@ class LoadPlanner(QObject):
 
     def plan(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
         """``done`` gets the pair as it is best loaded. A file that is no model is left to the engine to refuse."""
+        self._awaited = files
         self._watch.when_read(partial(self._read, files, done))
 
     def close(self) -> None:
@@ -75,8 +76,8 @@ class LoadPlanner(QObject):
     def _read(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
         if self._lane.is_closed():
             return
-        self._slow.start()
-        self._awaited = files
+        if files is self._awaited:
+            self._slow.start()
 
         def read(shapes: tuple[ModelShape, ModelShape | None]) -> None:
             self._end_waiting(files)
