@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import gc
 import json
 import math
 import os
@@ -28,6 +29,7 @@ from PySide6.QtWidgets import QApplication
 from app.engine.protocol import DrafterName, Piece
 from app.helper.highlighting import languages
 from app.ui import theme
+from app.ui.answer import Finished
 from app.ui.chat.highlight import highlighter
 from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.transcript import Transcript
@@ -198,7 +200,7 @@ def show(transcript: Transcript, steps: Steps, number: int, text: str, chance: r
     name = f"{number}"
     if chance.random() < 0.5:
         own = [piece for portion in pieces(text, chance) for piece in portion]
-        steps.one(f"{name} add", lambda: transcript.add_answer(f"a{number}", "M", text, own, "", None, 1, 1))
+        steps.one(f"{name} add", lambda: transcript.add_answer(f"a{number}", "M", text, lambda: Finished(own, "")))
     else:
         steps.one(f"{name} begin", lambda: transcript.begin_answer(f"a{number}", "M"))
         for portion in pieces(text, chance):
@@ -227,6 +229,7 @@ def main() -> int:
     transcript.resize(900, 720)
     transcript.set_show_drafted(True)
     transcript.show()
+    gc.freeze()  # as the application does when it has started
     steps = Steps(options.over / 1000)
     characters = shown = 0
     began = time.perf_counter()

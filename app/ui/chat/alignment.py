@@ -10,7 +10,8 @@ import html
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 _PARTS = re.compile(r"[^\W_]+|\s+|.", re.DOTALL)
 _SPACES = re.compile(r"\s+")
@@ -20,8 +21,7 @@ _WORD_REACH = 2000
 _SIGN_REACH = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True, gc=False):
     """Shown characters ``start`` to ``end`` stand in the source from ``source`` on."""
 
     start: int
@@ -29,8 +29,7 @@ class Run:
     source: int
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True, gc=False):
     """Shown characters ``start`` to ``end`` came with piece number ``piece``."""
 
     start: int
@@ -38,8 +37,8 @@ class Span:
     piece: int
 
 
-def _without_entities(source: str) -> str:
-    """The same text with each entity replaced by its character and filled up to the same length."""
+def without_entities(source: str) -> str:
+    """The same text with each entity replaced by its character and filled up to the same length. Twice is as once."""
     if "&" not in source:
         return source
 
@@ -55,7 +54,10 @@ def align(shown: str, source: str, at: int = 0) -> tuple[list[Run], int]:
 
     Parts that are not found (what the renderer added) are left out.
     """
-    source = _without_entities(source)
+    source = without_entities(source)
+    whole = source.find(shown, at, at + len(shown) + _SIGN_REACH) if shown else -1
+    if whole >= 0:
+        return [Run(0, len(shown), whole)], whole + len(shown)
     runs: list[Run] = []
     for part in _PARTS.finditer(shown):
         text, start = part[0], part.start()

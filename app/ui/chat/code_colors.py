@@ -22,6 +22,8 @@ MAX_CHARACTERS = 64 * 1024
 """Of a code block; what goes beyond stays plain."""
 _PAUSE = 15.0
 """A block that is being written rests so many times as long as it took to highlight it."""
+_MAX_REST = 3.0
+"""Seconds it rests at most: the first time the start of the process is in what it took."""
 _BUDGET = 0.004
 """Seconds one update may set colors."""
 _CHARACTERS_PER_UPDATE = 4000
@@ -53,11 +55,18 @@ class CodeColors:
         self._is_closed = False
         self._timer = QTimer(document, singleShot=True, interval=0)
         self._timer.timeout.connect(self._on_turn)
+        self._rest = QTimer(document, singleShot=True)
+        self._rest.timeout.connect(self.update)
 
     def update(self) -> None:
-        """More text was written."""
+        """More text was written, or a block has rested."""
         if self._wanting() is not None:
             highlighter().want(self)
+        elif self._asked is None and self._coloring is None and self._is_alive():
+            # What came meanwhile must not wait for more text.
+            rests = [run.rests_until for run in self._runs()[self._settled :] if run.asked != run.size]
+            if rests and not self._rest.isActive():
+                self._rest.start(max(1, round((min(rests) - time.monotonic()) * 1000)))
 
     def close(self) -> None:
         """The document is written anew: nothing that comes is for it."""
@@ -97,7 +106,7 @@ class CodeColors:
             run.is_plain = True
             self.update()
             return
-        run.rests_until = time.monotonic() + _PAUSE * answered.seconds
+        run.rests_until = time.monotonic() + min(_PAUSE * answered.seconds, _MAX_REST)
         self._coloring, self._found, self._next_line = run, answered.lines, 0
         self._on_turn()
 

@@ -26,6 +26,8 @@ PROSE_CHARACTERS = 72
 CODE_CHARACTERS = 100
 FAR = 5
 """As many pages from the screen, a widget is freed."""
+MAX_BUILT = 3
+"""So many widgets are built in one go; the others follow when the window has handled what waits."""
 NEAR_END = 30
 """As many pixels from the end, the view still counts as being there."""
 
@@ -96,6 +98,7 @@ class Column(QAbstractScrollArea):
         self.follows = True
         self._is_moving = False
         self._built: set[Entry] = set()
+        self._may_build = 0
         self._placed = 0
         """How many entries, from the first, have a top that is right."""
         self._soon = QTimer(self, singleShot=True, interval=0)
@@ -196,13 +199,18 @@ class Column(QAbstractScrollArea):
     def _arrange(self) -> None:
         widths = self.widths()
         anchor = self._anchor()
+        self._may_build = MAX_BUILT
         for _ in range(12):
             self._compute_tops(anchor)
-            changed = [entry for entry in self._near() if self._realize(entry, widths)]
+            # What the user looks at first comes first.
+            near = reversed(self._near()) if self.follows else self._near()
+            changed = [entry for entry in near if self._realize(entry, widths)]
             if not changed:
                 break
         self._compute_tops(anchor)
         self._place(widths)
+        if any(entry.widget is None for entry in self._near()):
+            self._soon.start()
 
     def _anchor(self) -> tuple[Entry, int] | None:
         """The first entry on screen and its place there, which shall stay the same."""
@@ -241,6 +249,10 @@ class Column(QAbstractScrollArea):
 
     def _realize(self, entry: Entry, widths: Widths) -> bool:
         """Build and fit an entry. True if that changed its height."""
+        if entry.widget is None:
+            if not self._may_build:
+                return False
+            self._may_build -= 1
         widget = self.build(entry)
         if entry.fitted == widths:
             return False

@@ -167,7 +167,7 @@ class MarkdownView(QTextBrowser):
         """Lines of prose are ``prose`` pixels wide, code and tables up to ``code`` pixels (at least as much)."""
         if (prose, code) == (self._prose_width, self._width):
             return
-        old_margin = self._width - self._prose_width
+        old_margin, is_first = self._width - self._prose_width, not self._width
         self._prose_width, self._width = prose, code
         self.setFixedWidth(code)
         self.setLineWrapColumnOrWidth(code)
@@ -176,7 +176,11 @@ class MarkdownView(QTextBrowser):
             self._set_prose_margin(code - prose)
         tints.forget_shapes(self._rendering.units)
         self._placed_headers = 0
-        self._measure()
+        if is_first and turns().is_waiting(self):
+            turns().forget(self)
+            self._on_frame_due()
+        else:
+            self._measure()
 
     def _set_prose_margin(self, margin: int) -> None:
         cursor = QTextCursor(self.document())
@@ -251,7 +255,10 @@ class MarkdownView(QTextBrowser):
         self._rendering.feed(self.content)
         if self._is_finished:
             self._rendering.finish()
-        self._on_frame_due()
+        if self._width:
+            self._on_frame_due()
+        else:  # it would be laid out in vain: the width comes next
+            turns().want(self)
 
     @Slot(object)
     def _on_theme_changed(self, _theme: object) -> None:

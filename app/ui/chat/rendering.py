@@ -12,10 +12,12 @@ from app.ui.chat.block_writer import BlockWriter, CodeRun, Mark
 from app.ui.chat.blocks import Block, BlockSplitter, CodeLine, OpenCode, visible
 from app.ui.chat.formats import Formats
 
-_PORTION = 8192
+_PORTION = 2048
 """Characters given to the splitter at once: a megabyte must not be split in one go."""
 _UNIT_LINES = 25
-MAX_CHARACTERS_PER_DRAW = 5000
+_UNIT_CHARACTERS = 1000
+"""A stretch of code is this long, or one line longer: its tints are worked out in one go."""
+MAX_CHARACTERS_PER_DRAW = 3000
 """Laying out comes after drawing and is not in its time budget, so that is limited by length."""
 
 
@@ -100,6 +102,7 @@ class Rendering:
     def _draw_ready(self, deadline: float) -> bool:
         """False if time ran out."""
         ready = self._splitter.ready
+        has_fed = False
         while True:
             while ready:
                 item = ready[0]
@@ -113,7 +116,10 @@ class Rendering:
                 if self._is_over(deadline) and (ready or self._unread):
                     return False
             if self._unread:
+                if has_fed and self._is_over(deadline):
+                    return False
                 self._splitter.feed(self._unread.popleft())
+                has_fed = True
             elif self._finishing and not self._finished:
                 self._finished = True
                 self._splitter.finish()
@@ -190,10 +196,11 @@ class Rendering:
     def _draw_code_line(self, drawing: _Drawing, line: CodeLine) -> None:
         start = self.writer.next_position
         self.writer.code_line(drawing.run, line.text, first=not drawing.lines, joined=line.continued)
-        if drawing.unit is None or drawing.lines % _UNIT_LINES == 0:
+        unit = drawing.unit
+        if unit is None or drawing.lines % _UNIT_LINES == 0 or unit.source_end - unit.source_start > _UNIT_CHARACTERS:
             drawing.unit = self._add_unit(start, line.start, line.start + len(line.text))
         else:
-            drawing.unit.end = self.writer.position
-            drawing.unit.source_end = line.start + len(line.text)
-            drawing.unit.cache = None
+            unit.end = self.writer.position
+            unit.source_end = line.start + len(line.text)
+            unit.cache = None
         drawing.lines += 1

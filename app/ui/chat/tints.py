@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPainterPath, QPen, QTextBlock, QTextDocument
 
 from app.engine.protocol import Piece
 from app.ui import drafters
-from app.ui.chat.alignment import Run, Span, align, spans, utf16_offsets
+from app.ui.chat.alignment import Run, Span, align, spans, utf16_offsets, without_entities
+from app.ui.chat.blocks import visible
 from app.ui.chat.rendering import Unit
 from app.ui.theme import Theme
 
@@ -29,7 +30,7 @@ class _Shape:
     block: int
     drafter: str
     path: QPainterPath
-    lines: list[tuple[QPointF, QPointF]]
+    underline: QPainterPath
 
 
 @dataclass(slots=True)
@@ -80,9 +81,7 @@ class TokenTints:
                 is_ngram = shape.drafter != "model"
                 painter.fillPath(shape.path, theme.tint_ngram if is_ngram else theme.tint_model)
                 if is_ngram:
-                    painter.setPen(QPen(theme.quiet, 1.2, Qt.PenStyle.DotLine))
-                    for start, end in shape.lines:
-                        painter.drawLine(start, end)
+                    painter.strokePath(shape.underline, QPen(theme.quiet, 1.2, Qt.PenStyle.DotLine))
                 painter.translate(-origin)
 
     # -- finding
@@ -114,7 +113,7 @@ class TokenTints:
             for start, end, drafter in self._joined(list(in_block)):
                 shape = by_drafter.get(drafter)
                 if shape is None:
-                    shape = by_drafter[drafter] = _Shape(number, drafter, QPainterPath(), [])
+                    shape = by_drafter[drafter] = _Shape(number, drafter, QPainterPath(), QPainterPath())
                 self._add(shape, block, text, start - number, end - number)
             yield from by_drafter.values()
 
@@ -136,12 +135,15 @@ class TokenTints:
     def _add(self, shape: _Shape, block: QTextBlock, text: str, start: int, end: int) -> None:
         for box in _boxes(block, text, start, end):
             shape.path.addRoundedRect(box, ROUNDING, ROUNDING)
-            shape.lines.append((QPointF(box.left() + 1, box.bottom() - 1), QPointF(box.right() - 1, box.bottom() - 1)))
+            if shape.drafter != "model":
+                shape.underline.moveTo(box.left() + 1, box.bottom() - 1)
+                shape.underline.lineTo(box.right() - 1, box.bottom() - 1)
 
 
 def aligned(document: QTextDocument, unit: Unit, source: str) -> Iterator[tuple[QTextBlock, list[Run]]]:
     """The blocks of a unit, and where their characters stand in ``source``, the unit's own."""
     at = 0
+    source = without_entities(visible(source))  # here, and not once for each block
     block = document.findBlock(unit.start)
     while block.isValid() and block.position() <= unit.end:
         runs, at = align(block.text(), source, at)

@@ -36,6 +36,11 @@ class Turns(QObject):
         """Whether ``widget`` has asked for a turn and not had it yet."""
         return widget in self._waiting
 
+    def forget(self, widget: TakesTurns) -> None:
+        """``widget`` has nothing to draw any more."""
+        if widget in self._waiting:
+            self._waiting.remove(widget)
+
     @Slot()
     def _on_turn(self) -> None:
         while self._waiting:

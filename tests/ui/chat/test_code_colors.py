@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -12,16 +13,22 @@ from pytestqt.qtbot import QtBot
 
 from app.engine.protocol import Piece
 from app.helper import Helper
+from app.helper.messages import Highlight, Highlighted
 from app.ui import theme
-from app.ui.chat import code_colors, highlight
+from app.ui.answer import Finished
+from app.ui.chat import code_colors, highlight, markdown_view
 from app.ui.chat.highlight import Highlighter, colour
 from app.ui.chat.markdown_view import MarkdownView
+from app.ui.chat.messages import AnswerMessage
+from app.ui.chat.transcript import Transcript
 
 CODE = "Look:\n\n```python\ndef f():\n    return '😀'  # x\n```\n\nand\n\n- item\n\n  ```json\n  [1]\n  ```\n\nend"
 
 
 @pytest.fixture
-def view(qtbot: QtBot) -> Iterator[MarkdownView]:
+def view(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> Iterator[MarkdownView]:
+    # However slow the machine is, a text is drawn in one go.
+    monkeypatch.setattr(markdown_view, "_BUDGET", 60.0)
     host = QWidget()
     qtbot.addWidget(host)
     host.resize(720, 600)
@@ -97,6 +104,17 @@ def test_a_growing_block_is_colored_before_it_is_complete(qtbot: QtBot, view: Ma
     assert colored(view, "done") == [("# done", name("comment"))]
 
 
+def test_what_comes_while_a_block_rests_is_colored_too(
+    qtbot: QtBot, view: MarkdownView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code_colors, "_PAUSE", 1e6)
+    monkeypatch.setattr(code_colors, "_MAX_REST", 0.3)
+    view.append_pieces([Piece(text="```python\nimport a\n", round=0, drafter=None, guess=None)])
+    qtbot.waitUntil(lambda: view.is_drawn and colored(view, "import") != [])
+    view.append_pieces([Piece(text="return\n", round=0, drafter=None, guess=None)])
+    qtbot.waitUntil(lambda: view.is_drawn and colored(view, "return") != [])
+
+
 def test_what_is_found_later_corrects_what_was_colored(qtbot: QtBot, view: MarkdownView) -> None:
     view.append_pieces([Piece(text="```html\n<!-- a\n<b>c</b>\n", round=0, drafter=None, guess=None)])
     qtbot.waitUntil(lambda: view.is_drawn and colored(view, "<b>") != [])
@@ -155,3 +173,42 @@ def test_a_view_may_go_while_its_code_is_highlighted(qtbot: QtBot, view: Markdow
     view.set_text(CODE)
     settle(qtbot, view)
     assert colored(view, "def") != []
+
+
+class Late(Helper):
+    """Answers when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may_answer = threading.Event(), threading.Event()
+
+    def highlight(self, request: Highlight) -> Highlighted:
+        self.asked.set()
+        assert self.may_answer.wait(30)
+        return super().highlight(request)
+
+
+def test_an_answer_for_a_view_that_the_column_freed_is_dropped(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Late()
+    own = Highlighter(late)
+    monkeypatch.setattr(code_colors, "highlighter", lambda: own)
+    transcript = Transcript()
+    qtbot.addWidget(transcript)
+    transcript.resize(700, 200)
+    transcript.show()
+    transcript.add_answer("a", "M", CODE, lambda: Finished([], ""))
+    qtbot.waitUntil(late.asked.is_set)
+    (entry,) = transcript.column.entries
+    assert entry.widget is not None
+    gone: list[object] = []
+    entry.widget.destroyed.connect(gone.append)
+    transcript.add_answer("b", "M", "word\n\n" * 300, lambda: Finished([], ""))
+    qtbot.waitUntil(lambda: gone != [])
+    assert entry.widget is None and not own.is_idle
+    late.may_answer.set()
+    qtbot.waitUntil(lambda: own.is_idle)
+    transcript.column.follows = False
+    transcript.column.verticalScrollBar().setValue(0)
+    qtbot.waitUntil(lambda: isinstance(entry.widget, AnswerMessage) and entry.widget.view.is_drawn and own.is_idle)
+    assert isinstance(entry.widget, AnswerMessage) and colored(entry.widget.view, "def") != []
+    own.close()
