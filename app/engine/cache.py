@@ -44,6 +44,16 @@ class Cache(Protocol):
         """Free it."""
 
 
+class MeasurableCache(Cache, Protocol):
+    """A KV cache whose passes can be timed as if its context were long."""
+
+    def lengthen(self, length: int) -> bool:
+        """Make passes behind the one token it holds cost what they cost behind ``length`` of them.
+
+        It goes on as before, until all is rolled back. False, and it holds nothing, where that is not possible.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class State:
     """A copy of all that a KV cache holds."""

@@ -368,8 +368,7 @@ class Controller:
             self.costs.observe_catch_up(plan.catch_up, draft_seconds)
         if self._seconds:
             self._account(plan, proposal, tested, accepted, draft_seconds)
-        if not plan.catch_up:  # a GPU may still be at the draft model's work
-            self.costs.observe_verify(tested + 1, verify_seconds)
+        self.costs.observe_verify(tested + 1, verify_seconds)
         self.costs.observe_other(tested + 1, other_seconds)
         self.behind = 0 if by_model else self.behind + accepted + 1
         self._arms.tokens += accepted + 1

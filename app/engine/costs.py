@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _DRIFT_GAIN = 0.08
 """Share of a round's surprise that is taken for all widths: context grew, the processor got slower."""
@@ -28,7 +28,7 @@ _CHECK_SHARE, _LEAST_LOSS = 0.0025, 0.25
 """Of the time, at most so much goes into plain passes that are run to be timed; such a pass counts as at least so
 much lost, as a share of itself."""
 _CHECKS = 3
-"""Passes whose median replaces the cost of width 1, where the first of them was off by more than `_CERTAIN`."""
+"""Passes whose median replaces the cost of width 1, where all of them were off by more than `_CERTAIN`."""
 _CERTAIN, _CHECK_LIMIT = 0.15, 4.0
 _CATCH_UP, _CATCH_UP_PRIOR, _CATCH_UP_KEEP = 0.03, 8.0, 0.9
 """Of a token the draft model has missed: its cost in drafted tokens where it was not measured; the missed tokens the
@@ -43,8 +43,12 @@ _ROW_SHARE = 0.3
 _OTHER_KEEP = 1.0 - 1.0 / 60
 _OTHER_LIMIT = 1.5
 """A round counts as at most so many times what was expected."""
+_LEAST_BASE = 0.1
+"""Of a pass, at least so much does not come from its context."""
 _FLOOR = 1e-9
 """Seconds; nothing is free, and ratios need it."""
+_LONG = 4000
+"""Tokens of context that may well make a pass twice as long: the step in which growth is learnt."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,10 @@ class Costs:
     """Seconds of verify passes since width 1 was last timed."""
     catch_up: float | None = None
     """One token of many that the draft model processes at once; ``None`` where not known."""
+    growth: Mapping[int, float] = field(default_factory=dict)
+    """Width → what each token of context adds to its pass, for some widths; empty where not known."""
+    draft_growth: float = 0.0
+    """What each token of context adds to a token of the draft model."""
 
 
 class OtherCosts:
@@ -99,11 +107,13 @@ class OtherCosts:
 
 
 class CostModel:
-    """Costs of every width, kept up to date.
+    """Costs of every width at the context's ``length``, kept up to date.
+
+    Attention reads the whole context for every token, so a pass costs v(width) + length · growth(width).
 
     Widths that were never run lie on the line between their known neighbours, or on the last one prolonged, until they
     have been run a few times. Observed rounds move a factor common to all widths and one for each width; both forget
-    exponentially and heed an outlier little.
+    exponentially and heed an outlier little. The longer the context, the more of what is common is taken for growth.
 
     Width 1 is what drafting is compared with, and drafting never runs it: it is timed now and then (`plain_due`).
     """
@@ -113,7 +123,10 @@ class CostModel:
         if 1 not in costs.verify:
             raise ValueError("the cost of width 1 is needed")
         measured = {width: max(seconds, _FLOOR) for width, seconds in costs.verify.items()}
+        self.length = 0
+        """Tokens of the context, to be kept up to date by the caller."""
         self._base = [_interpolated(measured, width) for width in range(limit + 1)]
+        self._growth = [max(_line(costs.growth, width), 0.0) if costs.growth else 0.0 for width in range(limit + 1)]
         self._known = dict(measured)
         """The widths that were measured, or run often enough since, with their `_base`."""
         self._first_runs: dict[int, list[float]] = {}
@@ -121,16 +134,19 @@ class CostModel:
         self._doubted: set[int] = set()
         """Widths that were run again, which is done once."""
         self._beyond = {width: seconds for width, seconds in measured.items() if width > limit}
+        self._growth_beyond = {width: growth for width, growth in costs.growth.items() if width > limit}
         self._observed: set[int] = set()
         self._since_plain = costs.since_plain
+        self._check_gap = 0.0
+        """Seconds of verify passes between two plain passes that are run to be timed, when one was planned last."""
         self._checks: list[float] = []
         """Of the plain passes of a check so far: seconds ÷ those expected."""
         self._measured_draft = costs.draft
         self._corrections = [1.0] * (limit + 1)
         self._drift = 1.0
         self._turn = 0
-        self.draft = max(costs.draft or 0.0, _FLOOR)
-        """Seconds per token of the draft model."""
+        self._draft_base = max(costs.draft or 0.0, _FLOOR)
+        self._draft_growth = costs.draft_growth
         self._first_drafts: list[float] = []
         self._measured_catch_up = costs.catch_up
         self._caught_up = [0.0, 0.0]
@@ -139,12 +155,19 @@ class CostModel:
 
     def verify(self, width: int) -> float:
         """Seconds of one target pass over ``width`` tokens (≥ 1)."""
-        return self._base[width] * self._corrections[width] * self._drift
+        seconds = self._base[width] + self.length * self._growth[width]
+        return seconds * self._corrections[width] * self._drift
+
+    @property
+    def draft(self) -> float:
+        """Seconds per token of the draft model."""
+        return self._draft_base + self.length * self._draft_growth
 
     def table(self) -> list[float]:
         """`verify` for width 0 (meaningless) to the limit."""
-        drift = self._drift
-        return [base * correction * drift for base, correction in zip(self._base, self._corrections, strict=True)]
+        drift, length = self._drift, self.length
+        widths = zip(self._base, self._growth, self._corrections, strict=True)
+        return [(base + length * growth) * correction * drift for base, growth, correction in widths]
 
     def rounds(self) -> list[float]:
         """Seconds of a round that tests 0, 1, … tokens, without drafting them."""
@@ -187,8 +210,8 @@ class CostModel:
     def plain_due(self, rate: float) -> bool:
         """Whether to run a plain pass now only to time it, where drafting gives ``rate`` tokens per second."""
         plain = self.verify(1) + self._other.at(1)
-        lost = max(plain - 1.0 / rate, _LEAST_LOSS * plain)
-        return bool(self._checks) or self._since_plain * _CHECK_SHARE >= lost
+        self._check_gap = max(plain - 1.0 / rate, _LEAST_LOSS * plain) / _CHECK_SHARE
+        return bool(self._checks) or self._since_plain >= self._check_gap
 
     def observe_verify(self, width: int, seconds: float) -> None:
         """A pass over ``width`` tokens took ``seconds``."""
@@ -201,14 +224,27 @@ class CostModel:
             return
         self._observed.add(width)
         surprise = _surprise(seconds, self.verify(width))
-        self._drift *= 1.0 + _DRIFT_GAIN * surprise
-        self._correct(width, self._corrections[width] * (1.0 + _CORRECTION_GAIN * surprise))
+        self._follow(width, surprise)
         self._turn = (self._turn + 1) % len(self._base)
         self._corrections[self._turn] += _FORGOTTEN * (1.0 - self._corrections[self._turn])
 
+    def _follow(self, width: int, surprise: float) -> None:
+        """Move all widths a little, and this one: their factors, and their growth as far as the context has weight."""
+        steps = [max(growth, base / _LONG) for growth, base in zip(self._growth, self._base, strict=True)]
+        weight = self.length * steps[width] / (self._base[width] + self.length * self._growth[width])
+        share = surprise / (1.0 + weight * weight)
+        self._drift *= 1.0 + _DRIFT_GAIN * share
+        if self.length:
+            common, own = (gain * share * weight for gain in (_DRIFT_GAIN, _CORRECTION_GAIN))
+            changed = zip(self._growth, steps, strict=True)
+            self._growth = [max(growth + common * step, 0.0) for growth, step in changed]
+            self._growth[width] = max(self._growth[width] + own * steps[width], 0.0)
+        self._correct(width, self._corrections[width] * (1.0 + _CORRECTION_GAIN * share))
+
     def _observe_first(self, width: int, seconds: float) -> None:
         runs = self._first_runs.setdefault(width, [])
-        runs.append(seconds / self._drift)
+        whole = seconds / self._drift
+        runs.append(max(whole - self.length * self._growth[width], _LEAST_BASE * whole))
         if len(runs) < _FIRST_RUNS:
             return
         self._known[width] = min(runs[1:])  # whatever else runs only ever adds
@@ -219,10 +255,15 @@ class CostModel:
 
     def _correct(self, width: int, correction: float) -> None:
         if not 1.0 / _CORRECTION_LIMIT <= correction <= _CORRECTION_LIMIT:
-            self._base[width] *= correction
-            self._known[width] = self._base[width]
+            self._change(width, correction)
             correction = 1.0
         self._corrections[width] = correction
+
+    def _change(self, width: int, times: float) -> None:
+        """What was measured of ``width`` is ``times`` as much."""
+        self._base[width] *= times
+        self._growth[width] *= times
+        self._known[width] = self._base[width]
 
     def _check(self, seconds: float) -> bool:
         """Take in the first plain pass after a long time; whether it is too far off to be like any other."""
@@ -232,12 +273,12 @@ class CostModel:
         if not stale and not self._checks:
             return False
         self._checks.append(seconds / expected)
-        if len(self._checks) == 1 and abs(self._checks[0] - 1.0) <= _CERTAIN:
+        self._since_plain = (1 - len(self._checks)) * self._check_gap  # the second and third are ahead of their time
+        if abs(self._checks[-1] - 1.0) <= _CERTAIN:
             self._checks = []
             return False
         if len(self._checks) == _CHECKS:  # what is off is this width: the others were seen all the time
-            self._base[1] *= min(max(statistics.median(self._checks), 1.0 / _CHECK_LIMIT), _CHECK_LIMIT)
-            self._known[1] = self._base[1]
+            self._change(1, min(max(statistics.median(self._checks), 1.0 / _CHECK_LIMIT), _CHECK_LIMIT))
             self._checks = []
         return True
 
@@ -246,13 +287,20 @@ class CostModel:
         if tokens <= 0:
             return
         if len(self._first_drafts) == _FIRST_DRAFTS:
-            self.draft *= 1.0 + _COST_GAIN * _surprise(seconds / tokens, self.draft)
+            self._follow_draft(_COST_GAIN * _surprise(seconds / tokens, self.draft))
             return
         self._first_drafts.append(seconds / tokens / self.draft)
         if len(self._first_drafts) == _FIRST_DRAFTS:
             times = statistics.median(self._first_drafts)
             if abs(times - 1.0) > _CERTAIN:
-                self.draft *= min(max(times, 1.0 / _DRAFT_LIMIT), _DRAFT_LIMIT)
+                self._follow_draft(min(max(times, 1.0 / _DRAFT_LIMIT), _DRAFT_LIMIT) - 1.0)
+
+    def _follow_draft(self, change: float) -> None:
+        step = max(self._draft_growth, self._draft_base / _LONG)
+        weight = self.length * step / self.draft
+        common = change / (1.0 + weight * weight)
+        self._draft_base *= 1.0 + common
+        self._draft_growth = max(self._draft_growth * (1.0 + common) + common * weight * step, 0.0)
 
     def observe_catch_up(self, tokens: int, seconds: float) -> None:
         """The draft model took ``seconds`` for ``tokens`` tokens (≥ 1) it had missed."""
@@ -271,18 +319,28 @@ class CostModel:
         """The costs as they are known now, for the next answer, at the widths that were measured or run often enough.
 
         Of what moved all widths (the median of those observed), and of what moved the draft model's cost, only half
-        (the square root) is taken over: it may be a context that was long in this answer and will not be in the next
-        one, but where it stays, as on a machine that became slower, a few answers bring it in. What is known of single
-        widths is taken over whole.
+        (the square root) is taken over: it may be something that ran beside this answer, but where it stays, as on a
+        machine that became slower, a few answers bring it in. What is known of single widths, and how they grow with
+        the context, is taken over whole.
         """
         common = statistics.median(self._corrections[width] * self._drift for width in self._observed or {1})
         half = math.sqrt(common)
-        inside = sorted(width for width in self._known if width < len(self._base))
-        verify = {width: self.verify(width) / half for width in inside}
+        inside = {w: self._corrections[w] * self._drift / half for w in sorted(self._known) if w < len(self._base)}
+        verify = {width: self._base[width] * times for width, times in inside.items()}
         beyond = {width: seconds * half for width, seconds in self._beyond.items()}
+        growth = {width: self._growth[width] * times for width, times in inside.items()}
+        growth_beyond = {width: each * half for width, each in self._growth_beyond.items()}
         measured = self._measured_draft
-        draft = None if measured is None else math.sqrt(max(measured, _FLOOR) * self.draft)
-        return Costs(verify | beyond, draft, self._since_plain, self._measured_catch_up)
+        draft = None if measured is None else math.sqrt(max(measured, _FLOOR) * self._draft_base)
+        draft_growth = self._draft_growth * (draft or 0.0) / self._draft_base
+        return Costs(
+            verify | beyond,
+            draft,
+            self._since_plain,
+            self._measured_catch_up,
+            growth | growth_beyond if any(growth.values()) else {},
+            draft_growth,
+        )
 
 
 def _surprise(seconds: float, expected: float) -> float:
@@ -290,14 +348,19 @@ def _surprise(seconds: float, expected: float) -> float:
 
 
 def _interpolated(measured: Mapping[int, float], width: int) -> float:
+    return max(_line(measured, width), _FLOOR)
+
+
+def _line(measured: Mapping[int, float], width: int) -> float:
+    """Between its neighbours, or on the last line prolonged."""
     if width in measured:
         return measured[width]
     widths = sorted(measured)
     if len(widths) == 1:
-        return measured[1]
+        return measured[widths[0]]
     above = next((i for i, known in enumerate(widths) if known > width), len(widths) - 1)
     left, right = widths[max(above, 1) - 1], widths[max(above, 1)]
     slope = (measured[right] - measured[left]) / (right - left)
     if width > right:
         slope = max(slope, 0.0)  # a dip at the end of the curve does not go on for ever
-    return max(measured[right] + slope * (width - right), _FLOOR)
+    return measured[right] + slope * (width - right)

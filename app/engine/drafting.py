@@ -46,6 +46,7 @@ class Drafting:
 
     def begin(self, tokens: Sequence[int]) -> None:
         """A generation starts behind the prompt ``tokens``. No drafter decodes anything before `draft`."""
+        self._controller.costs.length = len(tokens)
         for name, drafter in list(self._drafters.items()):
             try:
                 drafter.begin(tokens)
@@ -107,6 +108,7 @@ class Drafting:
 
     def accepted(self, tokens: Sequence[int]) -> None:
         """The answer went on with ``tokens``."""
+        self._controller.costs.length += len(tokens)
         for drafter in self._drafters.values():
             drafter.accepted(tokens)
 

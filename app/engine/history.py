@@ -41,7 +41,7 @@ class PairHistory:
             log.info("what is kept of a pair makes no sense and is not used")
             kept = Remembered()
         self._kinds: Sequence[KindFigures] = kept.kinds
-        self._priors = dict(kept.priors)
+        self._priors: Mapping[AcceptRule, dict[TextKind, AcceptancePrior]] = kept.priors
         self._is_kept = True
         self._kept_at = -math.inf
 
@@ -56,7 +56,7 @@ class PairHistory:
     def add(self, kinds: Iterable[KindFigures], rule: AcceptRule, priors: Mapping[TextKind, AcceptancePrior]) -> None:
         """Count an answer that was drafted, and take over what the controller knows after it."""
         self._kinds = [_halved(one) if one.tokens > _HALVED_AT else one for one in sums_by_kind(self._kinds, kinds)]
-        self._priors[rule] = dict(priors)
+        self._priors = {**self._priors, rule: dict(priors)}
         self._is_kept = False
 
     def keep_now_and_then(self) -> None:
@@ -68,7 +68,7 @@ class PairHistory:
         """Write down what is known now."""
         if not self._is_kept:
             self._is_kept, self._kept_at = True, time.monotonic()
-            self._store.put(self._key, Remembered(list(self._kinds), self._priors))
+            self._store.put(self._key, Remembered(list(self._kinds), dict(self._priors)))
 
 
 def _halved(figures: KindFigures) -> KindFigures:

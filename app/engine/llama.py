@@ -26,6 +26,7 @@ import numpy as np
 from app.engine.cache import State
 from app.engine.llama_devices import load_backends
 from app.engine.llama_memory import SEQUENCE, WHOLE, Memory
+from app.engine.long_state import lengthened
 from app.engine.protocol import MAX_DRAFT_LENGTH, KvType, Quantization
 from app.engine.rolling_back import RollBack
 from app.engine.sampling import Floats
@@ -426,6 +427,17 @@ class Context:
         self.rolling_back.forget()
         self.tokens = state.tokens.tolist()
         return True
+
+    def lengthen(self, length: int) -> bool:
+        """See `MeasurableCache.lengthen`. What a pass costs depends on the cells that are used and seen, not on what
+        is in them: each gets the place of the one token, and zeros."""
+        state = np.empty(self.state_size(), np.uint8)
+        if len(self.tokens) == 1 and self._memory.copy_out(state, WHOLE):
+            longer = lengthened(state, length)
+            if longer is not None and self._memory.copy_back(longer, WHOLE) and self._memory.newest() == 0:
+                return True
+        self.clear()
+        return False
 
     def aborting(self, should_stop: Callable[[], bool]) -> _Aborting:
         """``with`` block in which a running `decode` stops early (CPU backend) when ``should_stop`` says so.

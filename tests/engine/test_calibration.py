@@ -8,14 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.engine import calibration
+from app.engine import calibration, llama
 from app.engine.calibration import METHOD, Build, KeptCosts, is_sound, measure, up_to_date
-from app.engine.costs import Costs
+from app.engine.costs import CostModel, Costs
 from app.engine.engine import Engine
-from app.engine.protocol import PairLoaded
+from app.engine.protocol import KvType, PairLoaded
 from app.engine.sampling import Floats
-from app.engine.store import KeyedFile
+from app.engine.store import KeyedFile, cache_file
 from app.errors import Cancelled
+from tests.support.architectures import Architecture
+from tests.support.architectures import make as make_architecture
 from tests.support.generation import ask, run
 
 
@@ -191,13 +193,22 @@ def test_the_memory_for_other_chats_changes_no_cost(
 class Driver:
     """A cache on a GPU of its own clock: the first pass of each width takes a hundred times as long."""
 
-    def __init__(self, seconds: Callable[[int], float], saving: float = 0.0) -> None:
+    def __init__(
+        self,
+        seconds: Callable[[int], float],
+        saving: float = 0.0,
+        growth: Callable[[int], float] | None = None,
+        length: int = 512,
+    ) -> None:
+        """``growth``: seconds a pass over a width takes more for each token of the context; None: it cannot be long."""
         self.now = 0.0
         self.tokens: list[int] = []
-        self.length = self.chunk = 512
+        self.length, self.chunk = length, 512
+        self.longest = self.before = 0
+        """Tokens of the longest context, and of the one that is there without being fed."""
         self.passes: list[int] = []
         self.held: list[int] = []
-        self._seconds, self._saving = seconds, saving
+        self._seconds, self._saving, self._growth = seconds, saving, growth
 
     def perf_counter(self) -> float:
         return self.now
@@ -205,6 +216,7 @@ class Driver:
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
         width = len(tokens)
         self.now += self._seconds(width) * (1 if width in self.passes else 100)
+        self.now += self.before * self._growth(width) if self._growth else 0.0
         self.passes.append(width)
         self.tokens += tokens
         return np.zeros((outputs, 4), np.float32)
@@ -215,6 +227,15 @@ class Driver:
 
     def roll_back(self, length: int) -> None:
         del self.tokens[length:]
+        self.before = self.before if length else 0
+
+    def lengthen(self, length: int) -> bool:
+        assert len(self.tokens) == 1 and length < self.length
+        if self._growth is None:
+            self.tokens.clear()
+            return False
+        self.before, self.longest = length, max(length, self.longest)
+        return True
 
     def remember(self) -> None:
         pass
@@ -251,6 +272,107 @@ def test_the_copy_of_a_running_state_is_measured_with_the_widths_that_need_it(mo
     assert set(target.held) == {0, 1, 5, 16}
 
 
+# ------------------------------------------------------------ behind a long context
+
+
+def table_at(costs: Costs, length: int) -> list[float]:
+    model = CostModel(costs, 16)
+    model.length = length
+    return model.table()[1:]
+
+
+@pytest.mark.parametrize(("plain", "measured_at"), [(0.001, 8000), (0.05, 2000)])
+def test_what_a_long_context_adds_is_measured(monkeypatch: pytest.MonkeyPatch, plain: float, measured_at: int) -> None:
+    def growth(width: int) -> float:
+        return plain / 8000 * (0.5 + 0.5 * width)
+
+    target = Driver(lambda width: plain * (1 + width / 10), growth=growth, length=9000)
+    monkeypatch.setattr(calibration, "time", target)
+    costs = measure(target, None, lambda: False, budget=0.0)
+    for length in (0, 8000):
+        wanted = [plain * (1 + width / 10) + length * growth(width) for width in range(1, 17)]
+        assert table_at(costs, length) == pytest.approx(wanted)
+    assert (target.longest, target.before, target.tokens) == (measured_at, 0, [])
+
+
+def test_what_a_long_context_adds_to_the_draft_model_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    draft = Driver(lambda width: 0.001 * width**0.5, growth=lambda width: 1e-7 * width, length=9000)
+    monkeypatch.setattr(calibration, "time", draft)
+    costs = measure(draft, draft, lambda: False, budget=0.0)
+    model = CostModel(costs, 16)
+    assert model.draft == pytest.approx(0.001, rel=0.01)
+    model.length = 8000
+    assert model.draft == pytest.approx(0.001 + 8000e-7, rel=0.01)
+    assert draft.tokens == [] and not draft.before
+
+
+def test_a_context_that_is_as_quick_when_long_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with running states and sliding windows."""
+    target = Driver(lambda width: 0.01 * width, growth=lambda _: 0.0, length=9000)
+    monkeypatch.setattr(calibration, "time", target)
+    costs = measure(target, None, lambda: False, budget=0.0)
+    assert table_at(costs, 8000) == pytest.approx(table_at(costs, 0))
+
+
+@pytest.mark.parametrize("length", [512, 1000, 2048])
+def test_a_short_context_is_measured_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+    target = Driver(lambda width: 0.001 * width, growth=lambda width: 1e-6 * width, length=length)
+    monkeypatch.setattr(calibration, "time", target)
+    costs = measure(target, None, lambda: False, budget=0.0)
+    assert bool(costs.growth) == (length == 2048)
+    assert target.longest < length and target.tokens == []
+
+
+def test_where_no_long_context_can_be_had_the_rest_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Driver(lambda width: 0.001 * width, length=9000)
+    monkeypatch.setattr(calibration, "time", target)
+    costs = measure(target, target, lambda: False, budget=0.0)
+    assert (costs.growth, costs.draft_growth) == ({}, 0.0)
+    assert costs.verify[17] == pytest.approx(0.017) and target.tokens == []
+
+
+def test_measuring_behind_a_long_context_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Driver(lambda width: 0.001 * width, growth=lambda width: 1e-6 * width, length=9000)
+    monkeypatch.setattr(calibration, "time", target)
+    with pytest.raises(Cancelled):
+        measure(target, None, lambda: target.before > 0, budget=0.0)
+    assert target.longest == 8000 and target.tokens == [] and not target.before
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "q8_0"])
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen35", "lfm2", "granitehybrid", "mamba"])
+def test_a_lengthened_memory_goes_on_and_is_empty_afterwards(
+    tmp_path: Path, architecture: Architecture, kv_type: KvType
+) -> None:
+    llama.start()
+    model = llama.Model(make_architecture(tmp_path / "model.gguf", architecture), 0, lambda _: True)
+    context = llama.Context(
+        model, length=2048, batch_size=64, micro_batch_size=64, threads=1, kv_type=kv_type, snapshots=2
+    )
+    try:
+        prompt = [1, 2, 3, 4, 5]
+        wanted = context.decode(prompt, 1).copy()
+        context.roll_back(0)
+        context.decode([0], 1)
+        assert context.lengthen(1500) == (architecture != "mamba")
+        assert context.tokens == ([] if architecture == "mamba" else [0])
+        if context.tokens:
+            state = context.state_size()
+            assert state > 1500 * 8
+            for width in (1, 2, 6, 17):
+                before = len(context.tokens)
+                context.hold(width - 1)
+                context.decode([0] * width, width)
+                context.roll_back(before + 1)
+                assert before <= len(context.tokens) <= before + 1 and context.state_size() >= state
+        context.roll_back(0)
+        assert context.tokens == [] and context._memory.newest() == -1
+        assert np.array_equal(context.decode(prompt, 1), wanted)
+    finally:
+        context.close()
+        model.close()
+
+
 @dataclass(frozen=True)
 class CostsOfOld:
     """As version 0.9 wrote them."""
@@ -272,11 +394,10 @@ def test_what_an_older_version_measured_is_measured_anew(
 ) -> None:
     load(*random_pair)
     assert engine._costs
-    store, key, kept = engine._costs.store, engine._costs.key, engine._costs.kept
+    key, kept = engine._costs.key, engine._costs.kept
     engine.unload()
     old = KeptCostsOfOld(CostsOfOld({1: 5.0, 2: 6.0, 6: 7.0}, 1.0), kept.build, 5.0)
-    assert store._file
-    KeyedFile(store._file.path, KeptCostsOfOld).put(key, old)
+    KeyedFile(cache_file("costs.json"), KeptCostsOfOld).put(key, old)
     loaded = load(*random_pair)
     assert loaded.slower is None
     assert 17 in engine._costs.costs.verify and engine._costs.costs.verify[1] < 5.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.engine.acceptance import AcceptancePrior, ArmPrior
-from app.engine.controller import Controller
+from app.engine.controller import Controller, Plan
 from app.engine.costs import Costs
 from app.engine.drafters import Proposal
 from app.engine.engine import Engine
@@ -40,11 +41,13 @@ class Counting:
     def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         assert engine._draft
         self.widths: list[int] = []
+        self.outputs: list[int] = []
         self._decode = engine._draft.context.decode
         monkeypatch.setattr(engine._draft.context, "decode", self.decode)
 
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
         self.widths.append(len(tokens))
+        self.outputs.append(outputs)
         return self._decode(tokens, outputs)
 
 
@@ -76,6 +79,27 @@ def test_no_drafter_decodes_anything_before_the_first_token(
             assert event.tokens == 1
     assert before == []
     assert sum(counted.widths) > 150  # later it did
+    assert set(counted.outputs) == {1}  # llama.cpp returns before a GPU is done where no logits are asked for
+
+
+@pytest.mark.parametrize("length", ["auto", 5])
+def test_the_costs_are_those_of_the_contexts_length(
+    engine: Engine, counting: Callable[[Costs], Counting], monkeypatch: pytest.MonkeyPatch, length: str | int
+) -> None:
+    counting(CHEAP)
+    lengths = []
+    plan = Controller.plan
+
+    def noting(controller: Controller, found: Proposal, room: int) -> Plan:
+        lengths.append(controller.costs.length)
+        return plan(controller, found, room)
+
+    monkeypatch.setattr(Controller, "plan", noting)
+    answer = run(engine, ask(LONG, draft_length=length, max_tokens=60))
+    figures = answer.finished.figures
+    assert lengths[0] == figures.prompt_tokens + 1
+    assert all(before < after for before, after in itertools.pairwise(lengths))
+    assert figures.prompt_tokens < lengths[-1] < figures.prompt_tokens + figures.completion_tokens
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tests.support.simulator import (
     LIMIT,
     TRACES,
     Outcome,
+    at_length,
     best_fixed,
     curves,
     measured_at,
@@ -58,8 +59,7 @@ def test_as_quick_as_the_best_fixed_length_and_never_slower_than_plain(curve: st
         speed = run_controller(a_controller(costs), costs, text).speed
         _, best = best_fixed(costs, text)
         plain = run_fixed(costs, text, 0)
-        # No real draft's confidence is useless, and a new pair expects it to tell something.
-        if speed < (0.96 if informative else 0.955) * best or speed < 0.98 * plain:
+        if speed < 0.96 * best or speed < 0.98 * plain:
             behind[kind] = (speed / best, speed / plain)
     assert not behind
 
@@ -362,7 +362,14 @@ def test_probes_under_rejection_stay_within_their_budget() -> None:
 
 
 def test_a_snapshot_helps_the_same_text_and_hardly_hurts_another() -> None:
+    """Against a beginning that expects the same of every token, so that what is learnt of confidence counts as well.
+
+    A new pair does better, for it begins with what confidence told of other pairs, and has been right about such text
+    before: how quick it is, is tested above, and that a snapshot is as good in the next test.
+    """
     costs = CURVES["flat"]
+    flat = ArmPrior(0.7, 4.0, ((0.7, 8.0),) * (len(LEAD_EDGES) + 1))
+    knows_nothing: dict[TextKind, AcceptancePrior] = {"prose": AcceptancePrior({"coupled": flat})}
 
     def gain(learnt: str, kind: str) -> float:
         teacher = a_controller(costs)
@@ -370,11 +377,30 @@ def test_a_snapshot_helps_the_same_text_and_hardly_hurts_another() -> None:
         texts = [trace(TRACES[kind], length=300, seed=seed) for seed in range(10, 16)]
         warm = [Controller(costs, drafters=["model"], propose="coupled", start=teacher.snapshot()) for _ in texts]
         quick = sum(run_controller(c, costs, text).seconds for c, text in zip(warm, texts, strict=True))
-        return sum(run_controller(a_controller(costs), costs, text).seconds for text in texts) / quick
+        cold = [Controller(costs, drafters=["model"], propose="coupled", start=knows_nothing) for _ in texts]
+        return sum(run_controller(c, costs, text).seconds for c, text in zip(cold, texts, strict=True)) / quick
 
-    assert gain("0.95", "0.95") > 0.98  # a new pair begins nearly as well
+    assert gain("0.95", "0.95") > 1.02
     assert gain("0.95", "worthless") > 0.99
-    assert gain("worthless", "0.95") > 0.92  # against a new pair that begins better than it used to
+    assert gain("worthless", "0.95") > 0.94
+
+
+@pytest.mark.parametrize(
+    ("learnt", "kind", "least"), [("0.95", "0.95", 1.0), ("0.95", "worthless", 0.98), ("worthless", "0.95", 0.94)]
+)
+def test_behind_a_snapshot_the_first_tokens_are_as_quick_as_the_best_fixed_length(
+    learnt: str, kind: str, least: float
+) -> None:
+    costs = CURVES["flat"]
+    teacher = a_controller(costs)
+    run_controller(teacher, costs, TEXTS[learnt, True])
+    seconds = best = 0.0
+    for seed in range(10, 16):
+        text = trace(TRACES[kind], length=300, seed=seed)
+        controller = Controller(costs, drafters=["model"], propose="coupled", start=teacher.snapshot())
+        seconds += run_controller(controller, costs, text).seconds
+        best += text.length / best_fixed(costs, text)[1]
+    assert best >= least * seconds
 
 
 def test_what_was_not_tried_is_not_forgotten() -> None:
@@ -419,7 +445,7 @@ def test_plain_passes_that_are_only_timed_are_rare(curve: str) -> None:
     assert len(outcome.paused) < 10
     assert outcome.timed <= 8
     lost = outcome.timed * (costs.verify[1] - 1 / outcome.speed)
-    assert lost <= 0.004 * outcome.seconds
+    assert lost <= 0.003 * outcome.seconds
 
 
 def test_drafters_that_do_not_exist_are_not_planned() -> None:
@@ -468,3 +494,23 @@ def test_a_width_that_was_measured_ten_times_too_dear_is_found_to_be_cheap() -> 
     speed = run_controller(controller, costs, text).speed
     assert controller.costs.verify(6) < 1.3 * costs.verify[6]
     assert speed >= 0.96 * best_fixed(costs, text)[1]
+
+
+# ------------------------------------------------------------ the context's length
+
+
+@pytest.mark.parametrize("kind", ["0.7", "0.9", "0.95"])
+def test_what_pays_at_a_long_context_is_chosen_there(kind: str) -> None:
+    """On a CPU attention takes as long for each row of a pass: 17 rows that are nearly free become 10 times as dear."""
+    costs = replace(CURVES["flat"], growth={1: 0.020 / 8000, 17: 17 * 0.020 / 8000})
+    long = at_length(costs, 8000)
+    text = TEXTS[kind, True]
+    outcomes = {}
+    for length, truth in ((0, costs), (8000, long)):
+        controller = a_controller(costs)
+        controller.costs.length = length
+        outcomes[length] = run_controller(controller, truth, text)
+        assert outcomes[length].speed >= 0.96 * best_fixed(truth, text)[1]
+    assert outcomes[8000].drafted / outcomes[8000].rounds < 0.8 * outcomes[0].drafted / outcomes[0].rounds
+    # told only by what it sees, it takes its time
+    assert outcomes[8000].speed > run_controller(a_controller(CURVES["flat"]), long, text).speed

@@ -226,6 +226,14 @@ def measured_at(costs: Costs, *widths: int) -> Costs:
     return replace(costs, verify={width: table[width] for width in widths})
 
 
+def at_length(costs: Costs, length: int) -> Costs:
+    """What a machine with ``costs`` takes behind a context of ``length`` tokens, whatever is added to it."""
+    model = CostModel(costs, LIMIT + 1)
+    model.length = length
+    table = model.table()
+    return replace(costs, verify=dict(enumerate(table[1:], 1)), draft=model.draft, growth={}, draft_growth=0.0)
+
+
 def run_controller(
     controller: Controller, costs: Costs, text: Trace, seed: int = 0, catch_up: float | None = None, behind: int = 0
 ) -> Outcome:

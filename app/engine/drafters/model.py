@@ -174,7 +174,8 @@ class ModelDrafter:
                 if self._should_stop():
                     raise Cancelled
                 stop = self._prompt_length if held < self._prompt_length < end else end
-                self._cache.decode(self._context[held:stop][: self._cache.chunk], 0)
+                # Without logits llama.cpp returns before a GPU is done, and this would look cheaper than it is.
+                self._cache.decode(self._context[held:stop][: self._cache.chunk], 1)
                 if len(self._cache.tokens) == self._prompt_length:
                     self._cache.remember()
 

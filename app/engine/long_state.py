@@ -1,0 +1,89 @@
+"""A copy of llama.cpp's memory that holds one token, rewritten as one of many tokens: what a long context costs.
+
+To decode so many takes minutes on a CPU; to put such a copy back takes a fraction of a second. Only zeros are added,
+which the operating system has not to find memory for. What is not laid out as expected is left alone.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+
+_HEADER = 8
+"""Bytes before the memory: a magic number and flags."""
+_EXTENSIONS = (0, 8, 12)
+"""Bytes more that a cell has where positions have several dimensions."""
+_MOST_LAYERS, _MOST_ROW = 4096, 1 << 24
+_MOST_BYTES = 2 << 30
+"""Of a copy: what cannot be had without a doubt is not worth it."""
+
+
+class _OtherLayoutError(Exception):
+    """The copy is not laid out as expected, or its memory has no cells for tokens, or too large ones."""
+
+
+def lengthened(state: Bytes, count: int) -> Bytes | None:
+    """``state``, which holds one token, with ``count`` of them at the same place; ``None`` where that is not known.
+
+    Running states and sliding windows, which lie behind the ordinary memory, stay as they are: their cost does not
+    depend on the length.
+    """
+    for extension in _EXTENSIONS:
+        try:
+            return _lengthened(state.tobytes(), count, extension)
+        except (_OtherLayoutError, struct.error, MemoryError):
+            continue
+    return None
+
+
+def _lengthened(state: bytes, count: int, extension: int) -> Bytes:
+    streams, cells, place, sequences = struct.unpack_from("<IIiI", state, _HEADER)
+    if (streams, cells, place, sequences) != (1, 1, 0, 1):
+        raise _OtherLayoutError
+    first = _HEADER + 8
+    at = first + 12 + extension
+    transposed, layers = struct.unpack_from("<II", state, at)
+    if transposed > 1 or not 0 < layers <= _MOST_LAYERS:
+        raise _OtherLayoutError
+    begin = [state[: _HEADER + 4], struct.pack("<I", count), state[first:at] * count]
+    parts: list[tuple[bytes, int]] = [(b"".join([*begin, state[at : at + 8]]), 0)]
+    """Bytes, and how many zeros follow."""
+    at += 8
+    for keys in (True, False):
+        for _ in range(layers):
+            size, row = _matrix(state, at, is_transposed=bool(transposed) and not keys)
+            parts.append((state[at : at + size], row * count))
+            at += size + row
+    if at > len(state):
+        raise _OtherLayoutError
+    parts.append((state[at:], 0))
+    return _joined(parts)
+
+
+def _matrix(state: bytes, at: int, is_transposed: bool) -> tuple[int, int]:
+    """Bytes before a layer's matrix, and in it for each token."""
+    if is_transposed:
+        _, element, width = struct.unpack_from("<iII", state, at)
+        size, row = 12, element * width
+    else:
+        _, row = struct.unpack_from("<iQ", state, at)
+        size = 12
+    if not 0 < row <= _MOST_ROW:
+        raise _OtherLayoutError
+    return size, row
+
+
+def _joined(parts: list[tuple[bytes, int]]) -> Bytes:
+    size = sum(len(part) + zeros for part, zeros in parts)
+    if size > _MOST_BYTES:
+        raise _OtherLayoutError
+    joined = np.zeros(size, np.uint8)
+    at = 0
+    for part, zeros in parts:
+        joined[at : at + len(part)] = np.frombuffer(part, np.uint8)
+        at += len(part) + zeros
+    return joined
