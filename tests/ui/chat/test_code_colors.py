@@ -204,7 +204,8 @@ def test_an_answer_for_a_view_that_the_column_freed_is_dropped(qtbot: QtBot, mon
     assert widget is not None
     transcript.add_answer("b", "M", "word\n\n" * 300, lambda: Finished([], ""))
     qtbot.waitUntil(lambda: not isValid(widget))
-    assert entry.widget is None and not own.is_idle
+    assert transcript.column.entries[0].widget is None
+    assert late.asked.is_set() and not late.may_answer.is_set()
     late.may_answer.set()
     qtbot.waitUntil(lambda: own.is_idle)
     transcript.column.follows = False
