@@ -57,10 +57,13 @@ def is_large() -> bool:
     """Whether this process once took so much memory that starting it anew is better than keeping it."""
     if sys.platform == "win32":
         return False
+    if sys.platform == "linux":
+        # Not ru_maxrss: that begins with what the process had that started this one, such as the whole window.
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024 > _LARGE
     import resource
 
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit > _LARGE
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _LARGE  # in bytes on macOS
 
 
 # ---------------------------------------------------------------- from outside
