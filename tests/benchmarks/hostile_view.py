@@ -121,9 +121,11 @@ def code(chance: random.Random) -> str:
 
 
 def markdown(chance: random.Random) -> str:
-    """Marks nested, repeated and mixed."""
+    """Marks nested, repeated and mixed, and tables."""
     size = int(10 ** chance.uniform(1, 4.3))
-    kind = chance.randrange(6)
+    kind = chance.randrange(7)
+    if kind == 6:
+        return table(chance, size)
     if kind == 0:
         mark = chance.choice(_INLINE)
         return mark * (size // len(mark))
@@ -142,6 +144,13 @@ def markdown(chance: random.Random) -> str:
         chance.choice(chance.choice((_INLINE, _BLOCK, ("a", " ", "\n", "\n\n", "word")))) for _ in range(size // 3)
     )
     return "".join(parts)
+
+
+def table(chance: random.Random, size: int) -> str:
+    """Few or many columns, with cells of marks."""
+    columns = int(10 ** chance.uniform(0, 1.7))
+    row = f"| {chance.choice(_INLINE)}a " * columns + "|\n"
+    return f"{'| a ' * columns}|\n{'|---' * columns}|\n{row * (size // len(row) + 1)}"
 
 
 _NAMES = sorted(languages())
@@ -237,6 +246,9 @@ def main() -> int:
         if time.perf_counter() - began > options.seconds:
             break
         shown += 1
+        if shown % 250 == 0:
+            passed = time.perf_counter() - began
+            print(f"{shown} texts, {passed:.0f} s, longest {steps.longest * 1000:.0f} ms", file=sys.stderr, flush=True)
         chance = random.Random(f"{options.seed} {number}")
         text = code(chance) if chance.random() < 0.5 else markdown(chance)
         characters += len(text)

@@ -23,6 +23,15 @@ _VARIABLES = (
 )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def clipboard_without_python_objects() -> Iterator[None]:
+    """Copying from a text leaves an object of Python in the clipboard. That of the offscreen platform goes after the
+    interpreter, which would end the process with a segmentation fault."""
+    yield
+    if isinstance(QApplication.instance(), QApplication):
+        QApplication.clipboard().clear()
+
+
 @pytest.fixture
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a user with no other apps, no proxy and no tokens."""

@@ -16,6 +16,8 @@ MAX_BLOCK_CHARACTERS = 4000
 """A longer block is continued in the next one, so that no update has to lay out more than this."""
 MAX_TABLE_CHARACTERS = 2000
 """The same for tables, whose layout costs more."""
+MAX_TABLE_BARS = 240
+"""The same for tables of many small cells, counted by what stands between them."""
 MAX_LINE_CHARACTERS = 1000
 """A longer line is drawn as several; copying joins them again."""
 MAX_DEPTH = 8
@@ -355,7 +357,7 @@ class BlockSplitter:
             self._code = OpenCode(last)
             self.ready.append(self._code)
             self._open = None
-        elif len(last.text) > (MAX_TABLE_CHARACTERS if last.kind is Kind.TABLE else MAX_BLOCK_CHARACTERS):
+        elif _is_full(last):
             self._continue_in_new_block(last)
 
     def _take_code(self, line: str, at: int) -> None:
@@ -381,6 +383,12 @@ class BlockSplitter:
         if kind is Kind.TABLE:
             prefix = block.prefix or "".join(block.text.splitlines(keepends=True)[:2])
         self._open = Block(kind, self._at, "", continued=True, joined=joined, prefix=prefix)
+
+
+def _is_full(block: Block) -> bool:
+    if block.kind is Kind.TABLE:
+        return len(block.text) > MAX_TABLE_CHARACTERS or block.text.count("|") > MAX_TABLE_BARS
+    return len(block.text) > MAX_BLOCK_CHARACTERS
 
 
 def _closes_fence_so_far(partial: str, fence: str) -> bool:

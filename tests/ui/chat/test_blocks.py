@@ -9,6 +9,7 @@ import pytest
 from app.ui.chat.blocks import (
     MAX_BLOCK_CHARACTERS,
     MAX_LINE_CHARACTERS,
+    MAX_TABLE_BARS,
     Block,
     BlockSplitter,
     Kind,
@@ -102,6 +103,15 @@ def test_nothing_is_lost() -> None:
             assert all(text[line.start : line.start + len(line.text)] == line.text for line in item.lines)
             covered += len(item.block.text) + sum(len(line.text) for line in item.lines)
     assert covered > len(text.strip()) * 0.98
+
+
+def test_a_table_of_many_small_cells_goes_on_in_the_next_block() -> None:
+    row = "|a" * 20 + "|\n"
+    text = row + "|-" * 20 + "|\n" + row * 30
+    parts = split(text)
+    assert {kind for kind, *_ in parts} == {Kind.TABLE} and len(parts) > 1
+    assert "".join(part for _, part, _ in parts) == text
+    assert all(part.count("|") <= MAX_TABLE_BARS + row.count("|") for _, part, _ in parts)
 
 
 def test_a_list_is_counted_on() -> None:

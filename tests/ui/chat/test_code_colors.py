@@ -10,6 +10,7 @@ import pytest
 from PySide6.QtGui import QTextBlock, QTextCursor
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
 
 from app.engine.protocol import Piece
 from app.helper import Helper
@@ -199,12 +200,12 @@ def test_an_answer_for_a_view_that_the_column_freed_is_dropped(qtbot: QtBot, mon
     transcript.add_answer("a", "M", CODE, lambda: Finished([], ""))
     qtbot.waitUntil(late.asked.is_set)
     (entry,) = transcript.column.entries
-    assert entry.widget is not None
-    gone: list[object] = []
-    entry.widget.destroyed.connect(gone.append)
+    widget = entry.widget
+    assert widget is not None
     transcript.add_answer("b", "M", "word\n\n" * 300, lambda: Finished([], ""))
-    qtbot.waitUntil(lambda: gone != [])
-    assert entry.widget is None and not own.is_idle
+    qtbot.waitUntil(lambda: not isValid(widget))
+    assert transcript.column.entries[0].widget is None
+    assert late.asked.is_set() and not late.may_answer.is_set()
     late.may_answer.set()
     qtbot.waitUntil(lambda: own.is_idle)
     transcript.column.follows = False

@@ -17,7 +17,9 @@ from app.engine.protocol import DrafterName, Piece
 from app.ui import theme
 from app.ui.chat.block_writer import checked_link
 from app.ui.chat.code_header import CodeHeader
+from app.ui.chat.formats import Formats
 from app.ui.chat.markdown_view import MarkdownView
+from app.ui.chat.rendering import Rendering
 from app.ui.chat.tints import explanation
 
 SAMPLE = """# Title
@@ -413,6 +415,34 @@ def test_tints_keep_their_place_behind_characters_of_two_units(qtbot: QtBot, vie
     assert tool_tip(view, "own") == ""
     view.set_show_drafted(True)
     view.grab()
+
+
+def test_characters_made_visible_belong_to_their_tokens(qtbot: QtBot, view: MarkdownView) -> None:
+    pieces = [Piece(text="a", round=1), Piece(text="\x00", round=1, drafter="model"), Piece(text="b", round=1)]
+    show(qtbot, view, "a\0b", pieces)
+    assert [view.piece_at(position) for position in range(3)] == pieces
+
+
+def test_tints_of_long_lines_of_code_are_worked_out_for_few_at_a_time() -> None:
+    document = QTextDocument()
+    rendering = Rendering(document, Formats(theme.LIGHT, document.defaultFont()))
+    rendering.feed("```\n" + ("x" * 900 + "\n") * 40 + "```\n")
+    rendering.finish()
+    while rendering.draw(60.0):
+        pass
+    assert max(unit.source_end - unit.source_start for unit in rendering.units) < 2000
+    assert sum(unit.source_end - unit.source_start for unit in rendering.units) >= 40 * 900
+
+
+def test_a_text_is_drawn_when_its_width_is_known(qtbot: QtBot) -> None:
+    view = MarkdownView()
+    qtbot.addWidget(view)
+    view.set_text("some words")
+    assert view.document().toPlainText() == ""
+    view.set_widths(300, 300)
+    assert view.document().toPlainText() == "some words"
+    assert view.is_drawn
+    assert view.content_height() > 0
 
 
 def test_pieces_that_do_not_fit_the_text_are_not_used(qtbot: QtBot, view: MarkdownView) -> None:

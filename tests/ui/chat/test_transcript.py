@@ -544,3 +544,12 @@ def test_the_tab_key_goes_from_top_to_bottom_also_after_scrolling_up(qtbot: QtBo
             order.append(buttons.index(one))
         one = one.nextInFocusChain()
     assert order == list(range(len(buttons)))
+
+
+def test_few_messages_are_built_in_one_go_the_newest_first(qtbot: QtBot, transcript: Transcript) -> None:
+    for number in range(12):
+        transcript.add_answer(str(number), "M", "word", stored)
+    transcript.column.arrange()
+    assert [entry.key for entry in transcript.column.entries if entry.widget is not None] == ["9", "10", "11"]
+    settle(qtbot, transcript)
+    assert all(entry.widget is not None for entry in transcript.column.entries[5:])
