@@ -5,6 +5,7 @@ Every request is pinned to the file's commit, and the checksum known before the 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import time
@@ -16,7 +17,7 @@ from app.models.downloads.answers import NoRangesError, check_answer, etag, file
 from app.models.downloads.control import Control
 from app.models.downloads.disk import RESERVE_BYTES, check_room, free_bytes, write_failure
 from app.models.downloads.failures import Backoff, DiskFullError, RetryLaterError, WrongContentError
-from app.models.downloads.part import Part
+from app.models.downloads.part import Part, discard
 from app.models.downloads.rate import RateLimiter
 from app.models.gguf import ModelFileError, read_header
 from app.models.hub.network import Network, OfflineError, UnreachableError
@@ -88,6 +89,8 @@ class Transfer:
         try:
             if self.destination.exists():
                 self._check_existing()
+                with contextlib.suppress(KnownError):  # another process works at it
+                    discard(self.destination)  # what a process that was killed at the end left beside it
             else:
                 with Part(self.destination, self.file) as part:
                     self._fill(part)

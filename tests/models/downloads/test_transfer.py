@@ -76,6 +76,16 @@ def test_a_file_that_is_there_is_not_fetched(fetching: Fetching) -> None:
     assert fetching.origins.get(fetching.destination) is not None
 
 
+def test_what_a_process_killed_at_the_end_left_beside_a_whole_file_goes(fetching: Fetching) -> None:
+    folder = fetching.destination.parent
+    folder.mkdir(parents=True)
+    fetching.destination.write_bytes(fetching.content)
+    for suffix in (".part.lock", ".part.json"):
+        (folder / f"{FILE}{suffix}").touch()
+    fetching.transfer().run()
+    assert [path.name for path in folder.iterdir()] == [FILE]
+
+
 def test_another_file_of_that_name_is_left_alone(fetching: Fetching) -> None:
     fetching.destination.parent.mkdir(parents=True)
     fetching.destination.write_bytes(b"mine")
