@@ -442,6 +442,7 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Call
     with qtbot.waitSignal(book.chat_deleted, timeout=WAIT_MS):
         book.delete(chat.id)
     assert secret in running.window.undo_bar._label.text()
+    assert not is_erased()
     book._undo_timer.setInterval(0)
     book._undo_timer.start()
     qtbot.waitUntil(is_erased, timeout=WAIT_MS)
