@@ -86,10 +86,19 @@ def pages() -> Iterator[Pages]:
 
 
 @pytest.fixture
-def dressed(qapp: QApplication) -> Iterator[None]:
+def no_style_later(qapp: QApplication) -> Iterator[None]:
+    """The application without style rules after the test.
+
+    Not by an empty style sheet: Qt then forgets which widgets have rules, but not their mark that it knows them. It
+    never hears that such a widget has gone, and the next style sheet is applied to it.
+    """
+    yield
+    theme.override(None)
+    qapp.setStyleSheet("/* no rules */")
+
+
+@pytest.fixture
+def dressed(no_style_later: None, qapp: QApplication) -> None:
     """The application as it looks, in light colours."""
     theme.override(theme.LIGHT)
     theme.apply(qapp)
-    yield
-    theme.override(None)
-    qapp.setStyleSheet("")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,7 @@ SURFACE_ROLES = ("surface", "raised", "code_surface")
 TINT_ROLES = ("tint_model", "tint_ngram")
 THEMES = pytest.mark.parametrize("chosen", [LIGHT, DARK], ids=["light", "dark"])
 
-
-@pytest.fixture(autouse=True)
-def _system_theme(qapp: QApplication) -> Iterator[None]:
-    yield
-    theme.override(None)
-    qapp.setStyleSheet("")
+pytestmark = pytest.mark.usefixtures("no_style_later")
 
 
 def high_contrast(base: str, text: str, link: str) -> Theme:

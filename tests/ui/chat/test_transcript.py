@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication, QInputMethodEvent
@@ -27,15 +25,13 @@ def stored() -> Finished:
 
 
 @pytest.fixture
-def transcript(qtbot: QtBot, qapp: QApplication) -> Iterator[Transcript]:
+def transcript(qtbot: QtBot, no_style_later: None, qapp: QApplication) -> Transcript:
     theme.apply(qapp)
     result = Transcript()
     qtbot.addWidget(result)
     result.resize(800, 600)
     result.show()
-    yield result
-    theme.override(None)
-    qapp.setStyleSheet("")
+    return result
 
 
 def widget(transcript: Transcript, key: str) -> QWidget:

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.ui import theme
 from tests.ui.parts import Desk
 
 MakeDesk = Callable[..., Desk]
@@ -27,13 +25,3 @@ def make_desk(qtbot: QtBot, tmp_path: Path) -> Iterator[MakeDesk]:
     yield make
     for desk in desks:
         desk.close()
-
-
-@pytest.fixture
-def dressed(qapp: QApplication) -> Iterator[None]:
-    """The application as it looks, in light colours."""
-    theme.override(theme.LIGHT)
-    theme.apply(qapp)
-    yield
-    theme.override(None)
-    qapp.setStyleSheet("")

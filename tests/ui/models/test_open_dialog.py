@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +30,6 @@ from pytestqt.qtbot import QtBot
 
 from app.engine.protocol import LoadSettings, Sampling
 from app.settings import Pair
-from app.ui import theme
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.file_row import FileRow
 from app.ui.models.inputs import Whole
@@ -86,10 +85,7 @@ def choice(folder: Path) -> OpenModelsChoice:
 
 
 @pytest.fixture
-def opened(qtbot: QtBot, qapp: QApplication) -> Iterator[Opened]:
-    theme.override(theme.LIGHT)
-    theme.apply(qapp)
-
+def opened(qtbot: QtBot, dressed: None) -> Opened:
     def open_dialog(
         current: OpenModelsChoice,
         recent: tuple[Pair, ...] = (),
@@ -103,9 +99,7 @@ def opened(qtbot: QtBot, qapp: QApplication) -> Iterator[Opened]:
         dialog.show()
         return dialog
 
-    yield open_dialog
-    theme.override(None)
-    qapp.setStyleSheet("")
+    return open_dialog
 
 
 def named(dialog: QWidget, kind: type[QWidget], name: str) -> QWidget:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.ui import theme
 from app.ui.speed.panel import SpeedPanel
 
 
 @pytest.fixture
-def panel(qtbot: QtBot, qapp: QApplication) -> Iterator[SpeedPanel]:
-    theme.override(theme.LIGHT)
-    theme.apply(qapp)
+def panel(qtbot: QtBot, dressed: None) -> SpeedPanel:
     made = SpeedPanel()
     qtbot.addWidget(made)
     made.resize(280, 720)
     made.show()
-    yield made
-    theme.override(None)
-    qapp.setStyleSheet("")
+    return made
