@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from app.engine import llama
 from app.engine.prompt import MINIMAL_ROOM, PromptBuilder
 from app.engine.protocol import Message
 from app.errors import KnownError
+from tests.support.gguf_files import Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
 
 
 class Words:
@@ -201,3 +205,19 @@ def test_the_dates_of_many_chats_are_not_remembered_for_ever() -> None:
     for number in range(40):
         builder.chat([user(str(number))])
     assert len(builder._times) == 32
+
+
+@pytest.mark.parametrize("vocabulary", [spm_vocabulary(), bpe_vocabulary()], ids=["spm", "bpe"])
+@pytest.mark.parametrize("add_bos", [True, False])
+def test_no_end_of_text_stands_between_prompt_and_answer(vocabulary: Vocabulary, add_bos: bool, tmp_path: Path) -> None:
+    """Some vocabularies want an EOS token behind each text."""
+    written = replace(vocabulary, bos=1, add_bos=add_bos, add_eos=True)
+    model = llama.Model(make_model(tmp_path / "model.gguf", vocabulary=written), 0, lambda _: True)
+    try:
+        begin = [1] if add_bos else []
+        for text in ("", "hi", "two words"):
+            tokens = model.tokenize(text, special=True, bos=True)
+            assert tokens == [*begin, *model.tokenize(text, special=True, bos=False)]
+            assert vocabulary.eos not in tokens
+    finally:
+        model.close()
