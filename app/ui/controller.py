@@ -156,6 +156,7 @@ class Controller(QObject):
         book.chat_restored.connect(session.open_chat)
         book.undo_ended.connect(window.undo_bar.withdraw)
         book.deleted_for_good.connect(self._engine.forget)
+        book.deleted_for_good.connect(session.save_again)  # an answer of that chat has no place any more, and goes
         self._engine.forgotten.connect(book.finish_erasing)
         book.exported.connect(lambda path: self.board.show("export", notices.exported(path.name)))
 

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -409,6 +410,26 @@ def test_answer_that_cannot_be_stored_can_be_saved_later(qtbot: QtBot, make_desk
         desk.session.save_again()
     assert desk.stored(lambda store: store.branch(chat_id))[-1].text == "Hello there"
     assert "save" not in desk.board.notices()
+
+
+def test_answer_that_was_not_saved_goes_with_its_chat(qtbot: QtBot, make_desk: MakeDesk) -> None:
+    desk = make_desk("endless")
+    desk.load()
+    with qtbot.waitSignal(desk.session.rounds_received, timeout=WAIT_MS):
+        desk.session.send("Go on")
+    forbid_writing(desk)
+    desk.session.stop()
+    qtbot.waitUntil(lambda: "save" in desk.board.notices(), timeout=WAIT_MS)
+    chat_id = desk.session.chat_id()
+    assert chat_id is not None
+    question, answer = desk.session.branch()
+    forbid_writing(desk, False)
+    desk.stored(lambda store: store.delete_chat(chat_id))
+    desk.stored(lambda store: store.erase_deleted([chat_id]))
+    with qtbot.waitSignal(desk.session.chats_changed, timeout=WAIT_MS):
+        desk.session.save_again()  # as the window does when a deletion is final
+    assert "save" not in desk.board.notices()
+    assert desk.session._writer.newest([question, replace(answer, text="")])[-1].text == ""
 
 
 def test_pair_that_took_the_app_with_it_is_not_loaded_again_by_itself(make_desk: MakeDesk) -> None:
