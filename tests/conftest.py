@@ -24,8 +24,11 @@ GUIDE = Path(__file__).parent.parent / "resources" / "guide"
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "allow_logs: log records of WARNING and above are expected")
-    # A shell starts what runs in the background with Ctrl+C ignored, which this process and its children would inherit.
+    # A shell starts what runs in the background with Ctrl+C ignored, and nohup has SIGHUP ignored; this process and its
+    # children would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
