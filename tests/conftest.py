@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pytestqt.qtbot import QtBot
 
 from tests.support.leftovers import Running, left_since
 
@@ -18,6 +19,10 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1:
     # Processes that compute at the same time and wait for their own threads slow each other down many times over.
     os.environ.setdefault("OMP_THREAD_LIMIT", "1")
+
+# A wait ends when what it waits for is there; how long that takes on a busy machine is nobody's business.
+for waiting in (QtBot.waitUntil, QtBot.waitSignal, QtBot.waitSignals, QtBot.waitExposed, QtBot.waitActive):
+    waiting.__kwdefaults__["timeout"] = 60_000  # type: ignore[index]
 
 GUIDE = Path(__file__).parent.parent / "resources" / "guide"
 

@@ -58,9 +58,9 @@ class Helper:
     def __init__(
         self, seconds: float = limits.TIME_LIMIT_SECONDS, footprint: Callable[[int], int] | None = None
     ) -> None:
-        """``seconds``: for one request. ``footprint``: tells the memory of a process by its id, in bytes, where the
-        system does not limit it."""
-        self._seconds = seconds
+        """``seconds``: for one request; may be changed between two. ``footprint``: tells the memory of a process by its
+        id, in bytes, where the system does not limit it."""
+        self.seconds = seconds
         self._footprint = footprint or limits.footprint_reader()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -135,7 +135,7 @@ class Helper:
         assert process.stdout is not None
         answer: Answer | None = None
         try:
-            with _Watch(process, self._seconds, self._footprint) as watch:
+            with _Watch(process, self.seconds, self._footprint) as watch:
                 body = frames.read(process.stdout)
             if body is not None:
                 answer = decode_answer(body)

@@ -38,7 +38,7 @@ class Source:
 
 @pytest.fixture
 def highlighter() -> Iterator[Highlighter]:
-    one = Highlighter(Helper(seconds=0.3))
+    one = Highlighter(Helper(seconds=100))
     yield one
     one.close()
 
@@ -54,10 +54,26 @@ def test_sources_get_what_was_found_in_turn(qtbot: QtBot, highlighter: Highlight
     assert second.answers == [[[0, 6, 1]]]
 
 
-def test_what_takes_too_long_stays_plain_and_the_next_does_not(qtbot: QtBot, highlighter: Highlighter) -> None:
-    source = Source(Highlight("python", "a=1;" * 2_000_000), Highlight("python", "return"))
+class Hurried(Source):
+    """Its first block gets little time."""
+
+    def __init__(self, helper: Helper, *requests: Highlight) -> None:
+        super().__init__(*requests)
+        self._helper = helper
+        helper.seconds = 0.3
+
+    def take_colors(self, answered: Answered) -> None:
+        super().take_colors(answered)
+        self._helper.seconds = 100
+
+
+def test_what_takes_too_long_stays_plain_and_the_next_does_not(qtbot: QtBot) -> None:
+    helper = Helper()
+    highlighter = Highlighter(helper)
+    source = Hurried(helper, Highlight("python", "a=1;" * 2_000_000), Highlight("python", "return"))
     highlighter.want(source)
     qtbot.waitUntil(lambda: highlighter.is_idle)
+    highlighter.close()
     assert source.answers == [None, [[0, 6, 1]]]
 
 
