@@ -291,7 +291,8 @@ def test_the_panel_learns_what_drafting_pays_on(qtbot: QtBot, open_window: Calla
     kinds, curve = panel.findChild(KindsSection), panel.findChild(CurveSection)
     assert isinstance(kinds, KindsSection) and isinstance(curve, CurveSection)
     assert not kinds.texts()
-    running.session.settings = replace(running.session.settings, max_tokens=200)
+    # Not Auto: beside much else drafting may not pay, and then too little is judged to say anything.
+    running.session.settings = replace(running.session.settings, max_tokens=200, draft_length=8)
     running.ask("What is speculative decoding?")
     qtbot.waitUntil(lambda: curve.isVisible() and "prose" in kinds.texts(), timeout=WAIT_MS)
     running.controller.keeper.load_again()
