@@ -21,6 +21,8 @@ from app.ui.chat.rendering import Unit
 from app.ui.theme import Theme
 
 ROUNDING = 3.0
+MAX_SPANS_PER_PAINT = 400
+"""When so many were worked out in one painting, the rest follows in the next."""
 
 
 @dataclass(slots=True)
@@ -67,15 +69,22 @@ class TokenTints:
         at = bisect_right(found, position, key=lambda span: span.start) - 1
         return self.pieces[found[at].piece] if at >= 0 and position < found[at].end else None
 
-    def paint(self, painter: QPainter, units: list[Unit], source: str, theme: Theme) -> None:
-        """Paint the underlay of these units; the painter's origin is the document's."""
+    def paint(self, painter: QPainter, units: list[Unit], source: str, theme: Theme) -> bool:
+        """Paint the underlay of these units; the painter's origin is the document's. False: there is more to paint."""
         layout = self._document.documentLayout()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        left = MAX_SPANS_PER_PAINT
+        is_whole = True
         for unit in units:
-            tints = self._of(unit, source)
-            if tints.shapes is None:
-                tints.shapes = list(self._shapes(tints.spans))
-            for shape in tints.shapes:
+            shapes = unit.cache.shapes if isinstance(unit.cache, _Tints) else None
+            if shapes is None:
+                if left <= 0:
+                    is_whole = False
+                    continue
+                tints = self._of(unit, source)
+                left -= len(tints.spans)
+                shapes = tints.shapes = list(self._shapes(tints.spans))
+            for shape in shapes:
                 origin = layout.blockBoundingRect(self._document.findBlock(shape.block)).topLeft()
                 painter.translate(origin)
                 is_ngram = shape.drafter != "model"
@@ -83,6 +92,7 @@ class TokenTints:
                 if is_ngram:
                     painter.strokePath(shape.underline, QPen(theme.quiet, 1.2, Qt.PenStyle.DotLine))
                 painter.translate(-origin)
+        return is_whole
 
     # -- finding
 
