@@ -4,7 +4,8 @@
 
 Each text is shown as a stored answer or streamed as a growing one, with tints, in a transcript that is emptied now and
 then; with --themes its theme changes sometimes, which styles all widgets anew in one step. A step is what the window's
-thread does between two waits for events. Code is highlighted meanwhile as in the app, but not waited for: what a
+thread does between two waits for events; on a busy machine look at its time on the processor, by which the worst are
+listed: during the rest others had it. Code is highlighted meanwhile as in the app, but not waited for: what a
 hostile block costs the helper process may be seconds.
 """
 

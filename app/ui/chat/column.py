@@ -264,7 +264,7 @@ class Column(QAbstractScrollArea):
         height = cast(EntryWidget, widget).fit(widths)
         if is_new:
             self._may_build -= 1
-            self._to_fill -= height
+            self._to_fill -= max(height, entry.height)  # it may not have drawn all of it yet
         if height == entry.height:
             return False
         entry.height = height

@@ -217,7 +217,7 @@ class MarkdownView(QTextBrowser):
 
     @Slot()
     def _on_frame_due(self) -> None:
-        turns().want(self)
+        turns().want(self)  # not at once: another view may be drawing in this turn of the event loop
 
     def _draw(self) -> None:
         started = time.perf_counter()
@@ -353,10 +353,13 @@ class MarkdownView(QTextBrowser):
         self._paint_code_frames(painter, start, end)
         self._paint_roles(painter, self.document().findBlock(start), end)
         if self._shows_drafted and self._tints.pieces:
-            if not self._tints.paint(painter, units, self.content, self._formats.theme):
-                QTimer.singleShot(0, self.viewport(), self.viewport().update)
+            self._paint_tints(painter, units)
         if self._mark is not None and self._is_finished and self.is_drawn:
             self._mark.paint(painter, self._rendering.units, self.content, self._formats.theme)
+
+    def _paint_tints(self, painter: QPainter, units: list[Unit]) -> None:
+        if not self._tints.paint(painter, units, self.content, self._formats.theme):
+            QTimer.singleShot(0, self.viewport(), self.viewport().update)
 
     def _units_in(self, top: float, bottom: float) -> list[Unit]:
         """What is drawn between two heights. (Qt's own hit test takes longer the longer the text is.)"""
