@@ -95,7 +95,7 @@ class Rendering:
         try:
             self._remove_tail()
             # A tail behind much that is new waits too.
-            done = self._draw_ready(deadline) and self._characters_left > 0
+            done = self._draw_ready(deadline) and self._characters_left > MAX_CHARACTERS_PER_DRAW // 2
             if done:
                 self._draw_tail()
         finally:

@@ -30,9 +30,9 @@ class _Shape:
     """The underlay of one drafter in one block, relative to the block."""
 
     block: int
-    drafter: str
     path: QPainterPath
-    underline: QPainterPath
+    underline: QPainterPath | None
+    """Only where there is one: of many tokens these are many objects."""
 
 
 @dataclass(slots=True)
@@ -87,9 +87,8 @@ class TokenTints:
             for shape in shapes:
                 origin = layout.blockBoundingRect(self._document.findBlock(shape.block)).topLeft()
                 painter.translate(origin)
-                is_ngram = shape.drafter != "model"
-                painter.fillPath(shape.path, theme.tint_ngram if is_ngram else theme.tint_model)
-                if is_ngram:
+                painter.fillPath(shape.path, theme.tint_model if shape.underline is None else theme.tint_ngram)
+                if shape.underline is not None:
                     painter.strokePath(shape.underline, QPen(theme.quiet, 1.2, Qt.PenStyle.DotLine))
                 painter.translate(-origin)
         return is_whole
@@ -123,7 +122,9 @@ class TokenTints:
             for start, end, drafter in self._joined(list(in_block)):
                 shape = by_drafter.get(drafter)
                 if shape is None:
-                    shape = by_drafter[drafter] = _Shape(number, drafter, QPainterPath(), QPainterPath())
+                    shape = by_drafter[drafter] = _Shape(
+                        number, QPainterPath(), QPainterPath() if drafter != "model" else None
+                    )
                 self._add(shape, block, text, start - number, end - number)
             yield from by_drafter.values()
 
@@ -145,7 +146,7 @@ class TokenTints:
     def _add(self, shape: _Shape, block: QTextBlock, text: str, start: int, end: int) -> None:
         for box in _boxes(block, text, start, end):
             shape.path.addRoundedRect(box, ROUNDING, ROUNDING)
-            if shape.drafter != "model":
+            if shape.underline is not None:
                 shape.underline.moveTo(box.left() + 1, box.bottom() - 1)
                 shape.underline.lineTo(box.right() - 1, box.bottom() - 1)
 
