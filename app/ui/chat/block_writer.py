@@ -149,7 +149,11 @@ class BlockWriter:
         if self._cursor.position() == 0:
             self._make_room_above(block)
         self._cursor.setBlockFormat(block)
-        self._cursor.setBlockCharFormat(characters)
+        present = self._cursor.blockCharFormat()
+        present.clearProperty(_Property.ObjectIndex.value)  # that of the table before
+        if present != characters:
+            # Only then: it makes Qt lay out a table before it again.
+            self._cursor.setBlockCharFormat(characters)
         self._is_free = False
 
     def _make_room_above(self, first: QTextBlockFormat) -> None:

@@ -27,7 +27,8 @@ CODE_CHARACTERS = 100
 FAR = 5
 """As many pages from the screen, a widget is freed."""
 MAX_BUILT = 3
-"""So many widgets are built in one go; the others follow when the window has handled what waits."""
+"""So many widgets are built in one go, fewer if they fill half the screen; the others follow when the window has
+handled what waits."""
 NEAR_END = 30
 """As many pixels from the end, the view still counts as being there."""
 
@@ -99,6 +100,7 @@ class Column(QAbstractScrollArea):
         self._is_moving = False
         self._built: set[Entry] = set()
         self._may_build = 0
+        self._to_fill = 0
         self._placed = 0
         """How many entries, from the first, have a top that is right."""
         self._soon = QTimer(self, singleShot=True, interval=0)
@@ -160,7 +162,7 @@ class Column(QAbstractScrollArea):
     def refit(self, entry: Entry) -> None:
         """The content of this entry's widget changed."""
         entry.fitted = None
-        self.arrange()
+        self._arrange_once(0)  # it has just drawn something: what has to be built waits for a turn of its own
 
     @property
     def is_pending(self) -> bool:
@@ -186,11 +188,15 @@ class Column(QAbstractScrollArea):
     @Slot()
     def arrange(self) -> None:
         """Put every entry that is on screen into its place; build those that are missing."""
+        self._arrange_once(MAX_BUILT)
+
+    def _arrange_once(self, may_build: int) -> None:
         if self._is_moving:
             self._soon.start()
             return
         self._soon.stop()
         self._is_moving = True
+        self._may_build, self._to_fill = may_build, self.viewport().height() // 2
         try:
             self._arrange()
         finally:
@@ -199,7 +205,6 @@ class Column(QAbstractScrollArea):
     def _arrange(self) -> None:
         widths = self.widths()
         anchor = self._anchor()
-        self._may_build = MAX_BUILT
         for _ in range(12):
             self._compute_tops(anchor)
             # What the user looks at first comes first.
@@ -249,15 +254,17 @@ class Column(QAbstractScrollArea):
 
     def _realize(self, entry: Entry, widths: Widths) -> bool:
         """Build and fit an entry. True if that changed its height."""
-        if entry.widget is None:
-            if not self._may_build:
-                return False
-            self._may_build -= 1
+        is_new = entry.widget is None
+        if is_new and (not self._may_build or self._to_fill <= 0):
+            return False
         widget = self.build(entry)
         if entry.fitted == widths:
             return False
         entry.fitted = widths
         height = cast(EntryWidget, widget).fit(widths)
+        if is_new:
+            self._may_build -= 1
+            self._to_fill -= max(height, entry.height)  # it may not have drawn all of it yet
         if height == entry.height:
             return False
         entry.height = height

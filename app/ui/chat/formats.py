@@ -70,6 +70,7 @@ class Formats:
             self.mono.setPointSizeF(size * 0.93)
         self._looks: dict[Look, QTextCharFormat] = {}
         self._code: dict[str, QTextCharFormat] = {}
+        self._cells: dict[tuple[bool, bool], QTextTableCellFormat] = {}
 
     # -- characters
 
@@ -199,6 +200,12 @@ class Formats:
 
     def cell(self, *, header: bool, last: bool) -> QTextTableCellFormat:
         """A cell with a hairline below, a stronger one under the header."""
+        found = self._cells.get((header, last))
+        if found is None:
+            found = self._cells[header, last] = self._make_cell(header=header, last=last)
+        return found
+
+    def _make_cell(self, *, header: bool, last: bool) -> QTextTableCellFormat:
         result = QTextTableCellFormat()
         result.setLeftPadding(0)
         result.setRightPadding(16)

@@ -128,7 +128,7 @@ class MarkdownView(QTextBrowser):
         text = "".join([piece.text for piece in pieces])
         self._text.append(text)
         self._rendering.feed(text)
-        if not self._timer.isActive():
+        if self.is_drawn:
             passed = (time.perf_counter() - self._last_frame) * 1000
             self._timer.start(max(0, round(self._frame_interval() - passed)))
 
@@ -178,7 +178,7 @@ class MarkdownView(QTextBrowser):
         self._placed_headers = 0
         if is_first and turns().is_waiting(self):
             turns().forget(self)
-            self._on_frame_due()
+            self._draw()
         else:
             self._measure()
 
@@ -217,6 +217,9 @@ class MarkdownView(QTextBrowser):
 
     @Slot()
     def _on_frame_due(self) -> None:
+        turns().want(self)  # not at once: another view may be drawing in this turn of the event loop
+
+    def _draw(self) -> None:
         started = time.perf_counter()
         selected = self.textCursor()
         anchor, position = selected.anchor(), selected.position()
@@ -256,7 +259,7 @@ class MarkdownView(QTextBrowser):
         if self._is_finished:
             self._rendering.finish()
         if self._width:
-            self._on_frame_due()
+            self._draw()
         else:  # it would be laid out in vain: the width comes next
             turns().want(self)
 
@@ -270,7 +273,7 @@ class MarkdownView(QTextBrowser):
         if self._has_old_theme:
             self._redraw()
         else:
-            self._on_frame_due()
+            self._draw()
 
     # -- code blocks
 
@@ -350,9 +353,13 @@ class MarkdownView(QTextBrowser):
         self._paint_code_frames(painter, start, end)
         self._paint_roles(painter, self.document().findBlock(start), end)
         if self._shows_drafted and self._tints.pieces:
-            self._tints.paint(painter, units, self.content, self._formats.theme)
+            self._paint_tints(painter, units)
         if self._mark is not None and self._is_finished and self.is_drawn:
             self._mark.paint(painter, self._rendering.units, self.content, self._formats.theme)
+
+    def _paint_tints(self, painter: QPainter, units: list[Unit]) -> None:
+        if not self._tints.paint(painter, units, self.content, self._formats.theme):
+            QTimer.singleShot(0, self.viewport(), self.viewport().update)
 
     def _units_in(self, top: float, bottom: float) -> list[Unit]:
         """What is drawn between two heights. (Qt's own hit test takes longer the longer the text is.)"""

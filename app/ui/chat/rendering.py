@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from PySide6.QtGui import QTextCursor, QTextDocument
 
 from app.ui.chat.block_writer import BlockWriter, CodeRun, Mark
-from app.ui.chat.blocks import Block, BlockSplitter, CodeLine, OpenCode, visible
+from app.ui.chat.blocks import Block, BlockSplitter, CodeLine, Kind, OpenCode, visible
 from app.ui.chat.formats import Formats
 
 _PORTION = 2048
@@ -19,6 +19,8 @@ _UNIT_CHARACTERS = 1000
 """A stretch of code is this long, or one line longer: its tints are worked out in one go."""
 MAX_CHARACTERS_PER_DRAW = 3000
 """Laying out comes after drawing and is not in its time budget, so that is limited by length."""
+_BAR_CHARACTERS = 12
+"""A cell of a table takes as long to lay out as so many characters of prose."""
 
 
 @dataclass(slots=True)
@@ -92,7 +94,8 @@ class Rendering:
         self._cursor.beginEditBlock()
         try:
             self._remove_tail()
-            done = self._draw_ready(deadline)
+            # A tail behind much that is new waits too.
+            done = self._draw_ready(deadline) and self._characters_left > MAX_CHARACTERS_PER_DRAW // 2
             if done:
                 self._draw_tail()
         finally:
@@ -133,6 +136,8 @@ class Rendering:
         start = self.writer.next_position
         self.writer.write(block)
         self._characters_left -= len(block.text)
+        if block.kind is Kind.TABLE:
+            self._characters_left -= _BAR_CHARACTERS * block.text.count("|")
         self._add_unit(start, block.start, block.start + len(block.text))
 
     def _add_unit(self, start: int, source_start: int, source_end: int) -> Unit:

@@ -21,6 +21,8 @@ from app.ui.chat.rendering import Unit
 from app.ui.theme import Theme
 
 ROUNDING = 3.0
+MAX_SPANS_PER_PAINT = 400
+"""When so many were worked out in one painting, the rest follows in the next."""
 
 
 @dataclass(slots=True)
@@ -28,9 +30,9 @@ class _Shape:
     """The underlay of one drafter in one block, relative to the block."""
 
     block: int
-    drafter: str
     path: QPainterPath
-    underline: QPainterPath
+    underline: QPainterPath | None
+    """Only where there is one: of many tokens these are many objects."""
 
 
 @dataclass(slots=True)
@@ -67,22 +69,29 @@ class TokenTints:
         at = bisect_right(found, position, key=lambda span: span.start) - 1
         return self.pieces[found[at].piece] if at >= 0 and position < found[at].end else None
 
-    def paint(self, painter: QPainter, units: list[Unit], source: str, theme: Theme) -> None:
-        """Paint the underlay of these units; the painter's origin is the document's."""
+    def paint(self, painter: QPainter, units: list[Unit], source: str, theme: Theme) -> bool:
+        """Paint the underlay of these units; the painter's origin is the document's. False: there is more to paint."""
         layout = self._document.documentLayout()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        left = MAX_SPANS_PER_PAINT
+        is_whole = True
         for unit in units:
-            tints = self._of(unit, source)
-            if tints.shapes is None:
-                tints.shapes = list(self._shapes(tints.spans))
-            for shape in tints.shapes:
+            shapes = unit.cache.shapes if isinstance(unit.cache, _Tints) else None
+            if shapes is None:
+                if left <= 0:
+                    is_whole = False
+                    continue
+                tints = self._of(unit, source)
+                left -= len(tints.spans)
+                shapes = tints.shapes = list(self._shapes(tints.spans))
+            for shape in shapes:
                 origin = layout.blockBoundingRect(self._document.findBlock(shape.block)).topLeft()
                 painter.translate(origin)
-                is_ngram = shape.drafter != "model"
-                painter.fillPath(shape.path, theme.tint_ngram if is_ngram else theme.tint_model)
-                if is_ngram:
+                painter.fillPath(shape.path, theme.tint_model if shape.underline is None else theme.tint_ngram)
+                if shape.underline is not None:
                     painter.strokePath(shape.underline, QPen(theme.quiet, 1.2, Qt.PenStyle.DotLine))
                 painter.translate(-origin)
+        return is_whole
 
     # -- finding
 
@@ -113,7 +122,9 @@ class TokenTints:
             for start, end, drafter in self._joined(list(in_block)):
                 shape = by_drafter.get(drafter)
                 if shape is None:
-                    shape = by_drafter[drafter] = _Shape(number, drafter, QPainterPath(), QPainterPath())
+                    shape = by_drafter[drafter] = _Shape(
+                        number, QPainterPath(), QPainterPath() if drafter != "model" else None
+                    )
                 self._add(shape, block, text, start - number, end - number)
             yield from by_drafter.values()
 
@@ -135,7 +146,7 @@ class TokenTints:
     def _add(self, shape: _Shape, block: QTextBlock, text: str, start: int, end: int) -> None:
         for box in _boxes(block, text, start, end):
             shape.path.addRoundedRect(box, ROUNDING, ROUNDING)
-            if shape.drafter != "model":
+            if shape.underline is not None:
                 shape.underline.moveTo(box.left() + 1, box.bottom() - 1)
                 shape.underline.lineTo(box.right() - 1, box.bottom() - 1)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt, QUrl
-from PySide6.QtGui import QGuiApplication, QTextCursor, QTextDocument
+from PySide6.QtGui import QGuiApplication, QPainter, QPixmap, QTextCursor, QTextDocument
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
@@ -432,6 +432,71 @@ def test_tints_of_long_lines_of_code_are_worked_out_for_few_at_a_time() -> None:
         pass
     assert max(unit.source_end - unit.source_start for unit in rendering.units) < 2000
     assert sum(unit.source_end - unit.source_start for unit in rendering.units) >= 40 * 900
+
+
+def test_many_tints_are_worked_out_in_several_paintings(qtbot: QtBot, view: MarkdownView) -> None:
+    text = "a b c d e f g h i j\n\n" * 100
+    show(qtbot, view, text, cut(text))
+    ground = QPixmap(view.size())
+    painter = QPainter(ground)
+    units = view._rendering.units
+    known = [0]
+    is_whole = False
+    while not is_whole:
+        is_whole = view._tints.paint(painter, units, view.content, theme.LIGHT)
+        known.append(sum(unit.cache is not None for unit in units))
+    painter.end()
+    assert known[-1] == len(units) == 100
+    assert len(known) > 2 and known == sorted(set(known))
+
+
+def table(columns: int, rows: int) -> str:
+    return "| a " * columns + "|\n" + "|---" * columns + "|\n" + ("| b " * columns + "|\n") * rows + "\n"
+
+
+@pytest.mark.parametrize("after", ["words ", "- item ", "# Title "])
+def test_what_follows_a_table_is_written_again_without_laying_out_the_table(after: str) -> None:
+    document = QTextDocument()
+    rendering = Rendering(document, Formats(theme.LIGHT, document.defaultFont()))
+    document.documentLayout()  # without one nothing is told of changes
+    rendering.feed(table(3, 4))
+    assert not rendering.draw(60.0)
+    end = document.lastBlock().position()
+    rendering.feed(after)
+    assert not rendering.draw(60.0)  # words want another format than the end of the table has, once
+    touched: list[int] = []
+    document.contentsChange.connect(lambda position, _removed, _added: touched.append(position))
+    rendering.feed("more ")
+    rendering.draw(60.0)
+    rendering.feed(" and more")
+    rendering.draw(60.0)
+    assert touched and min(touched) >= end
+
+
+def test_a_table_is_written_behind_another_without_laying_that_out() -> None:
+    document = QTextDocument()
+    rendering = Rendering(document, Formats(theme.LIGHT, document.defaultFont()))
+    document.documentLayout()  # without one nothing is told of changes
+    rendering.feed(table(3, 4))
+    assert not rendering.draw(60.0)
+    end = document.lastBlock().position()
+    touched: list[int] = []
+    document.contentsChange.connect(lambda position, _removed, _added: touched.append(position))
+    rendering.feed(table(3, 2))
+    assert not rendering.draw(60.0)
+    assert touched and min(touched) >= end
+
+
+def test_a_large_table_is_all_that_one_step_draws() -> None:
+    document = QTextDocument()
+    rendering = Rendering(document, Formats(theme.LIGHT, document.defaultFont()))
+    rendering.feed(table(20, 9) * 3 + "words\n\n")
+    rendering.finish()
+    counts = []
+    while rendering.draw(60.0):
+        counts.append(len(rendering.units))
+    assert counts == [1, 2, 3]
+    assert document.lastBlock().text() == "words"
 
 
 def test_a_text_is_drawn_when_its_width_is_known(qtbot: QtBot) -> None:
