@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from app import program
-from app.opened_file import names_file
+from app.models.opened_file import names_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -23,10 +23,10 @@ from app import __version__
 from app.commands import bench, compare, inspect, models, self_draft, selftest
 from app.commands.options import add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
-from app.engine.protocol import GenerationFinished, GenerationStarted, Message, PairLoaded, Round
 from app.engine.statistics import exported_acceptance_by_position
 from app.errors import Cancelled, KnownError
 from app.models.text import visible, visible_json
+from app.protocol.messages import GenerationFinished, GenerationStarted, Message, PairLoaded, Round
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine

@@ -15,8 +15,8 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from app.engine.protocol import MAX_DRAFT_LENGTH, AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
 from app.errors import KnownError
+from app.protocol.messages import MAX_DRAFT_LENGTH, AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_S, JsonFile, NewerFileError, NotKeptError, decode
 
 VERSION = 1

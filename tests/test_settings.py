@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.engine.protocol import Generate, LoadSettings, Sampling
 from app.errors import KnownError
+from app.protocol.messages import Generate, LoadSettings, Sampling
 from app.settings import MAX_RECENT_PAIRS, VERSION, Pair, Settings, SettingsFile
 
 

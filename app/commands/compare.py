@@ -16,9 +16,9 @@ from app.commands.session import check_drafts, generate_command, load_settings, 
 from app.compare import prompts, report, running, setup, terminal
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Report, Setup, Skipped
-from app.engine.protocol import Generate, PairLoaded
 from app.errors import Cancelled, KnownError
 from app.models.text import visible
+from app.protocol.messages import Generate, PairLoaded
 from app.storage.files import write_export
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from app.engine.protocol import (
+from app.protocol.messages import (
     MAX_CONTEXT_LENGTH,
     MAX_DRAFT_LENGTH,
     MAX_THREADS,

@@ -17,10 +17,10 @@ from typing import IO, TypeVar
 import psutil
 
 from app import paths, program
-from app.engine.framing import decode_event, encode_frame
-from app.engine.protocol import Command, Event, GenerationFailed, LoadFailed, StartFailed
 from app.errors import KnownError
-from app.frames import FrameReader, ProtocolError
+from app.protocol.frames import FrameReader, ProtocolError
+from app.protocol.framing import decode_event, encode_frame
+from app.protocol.messages import Command, Event, GenerationFailed, LoadFailed, StartFailed
 
 _LINES_KEPT = 200
 _OF_LOCALE = re.compile(r'^Detected locale ".*?^for more information\.$', re.MULTILINE | re.DOTALL)

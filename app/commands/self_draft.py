@@ -19,7 +19,9 @@ from app.compare import prompts
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Skipped
 from app.compare.running import compare
-from app.engine.protocol import (
+from app.errors import KnownError
+from app.models.text import visible, visible_json
+from app.protocol.messages import (
     DEFAULT_DRAFT_LENGTH,
     MAX_CONTEXT_LENGTH,
     MAX_THREADS,
@@ -28,8 +30,6 @@ from app.engine.protocol import (
     PairLoaded,
     Quantization,
 )
-from app.errors import KnownError
-from app.models.text import visible, visible_json
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine

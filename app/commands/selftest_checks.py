@@ -18,7 +18,8 @@ import msgspec
 from app import __version__, paths, program
 from app.commands import own_process
 from app.commands.own_process import EngineProcess
-from app.engine.protocol import (
+from app.errors import KnownError
+from app.protocol.messages import (
     Figures,
     Generate,
     GenerationFinished,
@@ -31,7 +32,6 @@ from app.engine.protocol import (
     RoundsReceived,
     Sampling,
 )
-from app.errors import KnownError
 
 ENGINE_S = 60.0
 WINDOW_S = 60.0

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from app import paths
-from app.engine.protocol import (
+from app.errors import KnownError
+from app.models.text import visible
+from app.protocol.messages import (
     DrafterChoice,
     Generate,
     Load,
@@ -23,8 +25,6 @@ from app.engine.protocol import (
     PairLoaded,
     Sampling,
 )
-from app.errors import KnownError
-from app.models.text import visible
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine

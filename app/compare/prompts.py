@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from app import paths
-from app.engine.protocol import Message
 from app.errors import KnownError
+from app.protocol.messages import Message
 
 KINDS = ("code", "json", "prose", "story", "summary", "translation", "conversation")
 """Of the bundled prompts, in the order of tables."""

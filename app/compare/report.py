@@ -12,8 +12,8 @@ import msgspec
 from app.compare import wording
 from app.compare.results import Comparison, Curve, ModelFile, Report, Row, summarise
 from app.compare.wording import UNKNOWN, number, percent, quartiles, times
-from app.frames import without_surrogates
 from app.models.text import printable
+from app.protocol.frames import without_surrogates
 
 FORMAT, VERSION = "slipstream-compare", 1
 """What the JSON calls itself."""

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from app.compare.prompts import Prompt
-from app.engine.protocol import (
+from app.engine.statistics import acceptance_rate, mean_acceptance_length
+from app.protocol.messages import (
     DrafterFigures,
     DrafterName,
     Figures,
@@ -19,7 +20,6 @@ from app.engine.protocol import (
     ScoreTokens,
     TokensScored,
 )
-from app.engine.statistics import acceptance_rate, mean_acceptance_length
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     token_ids: list[int] = []
     """Empty where the engine tells none (a server)."""
     pieces: list[str] = []
-    """The text each token added, as `app.engine.protocol.Piece` has it; joined they are ``text``."""
+    """The text each token added, as `app.protocol.messages.Piece` has it; joined they are ``text``."""
     figures: Figures = Figures()
     finish_reason: FinishReason = "end"
 
@@ -337,7 +337,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """ISO 8601, with the offset from UTC."""
     app_version: str
     engine: str
-    """As `app.engine.protocol.Hello` names it."""
+    """As `app.protocol.messages.Hello` names it."""
     python: str = ""
     machine: Machine
     target: ModelFile

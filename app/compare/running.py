@@ -24,8 +24,8 @@ from app.compare.results import (
     score_command,
     with_scores,
 )
-from app.engine.protocol import DraftLength, Generate, GenerationFinished, Round
 from app.errors import Cancelled, KnownError
+from app.protocol.messages import DraftLength, Generate, GenerationFinished, Round
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine

@@ -14,9 +14,9 @@ from app import __version__, paths
 from app.compare import prompts
 from app.compare.machine import this_machine
 from app.compare.results import ModelFile, Setup
-from app.engine.protocol import Generate, LoadSettings, ModelInfo, PairLoaded
 from app.errors import Cancelled
 from app.models.gguf import ModelFileError, read_header
+from app.protocol.messages import Generate, LoadSettings, ModelInfo, PairLoaded
 
 BUNDLED = "bundled"
 """How the bundled set of prompts is called in reports."""
@@ -36,8 +36,8 @@ def setup_of(
 ) -> Setup:
     """Everything but the hashes of the models, which `hashed` adds.
 
-    ``engine`` and ``devices`` are those of `app.engine.protocol.Hello`; ``command`` is any of the drafted runs with the
-    first seed; ``prompt_file`` is ``None`` for prompts out of a chat. Raises `KnownError` when it is gone.
+    ``engine`` and ``devices`` are those of `app.protocol.messages.Hello`; ``command`` is any of the drafted runs with
+    the first seed; ``prompt_file`` is ``None`` for prompts out of a chat. Raises `KnownError` when it is gone.
     """
     bundled = prompt_file == prompts.bundled_file()
     return Setup(

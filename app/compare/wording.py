@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from app.compare.results import Difference, Machine, ModelFile, Row, Setup
 from app.compare.setup import BUNDLED
-from app.engine.protocol import Sampling
 from app.models.text import printable, size_text
+from app.protocol.messages import Sampling
 
 UNKNOWN = "–"
 REPORT_AS_JSON = "comparison.json"

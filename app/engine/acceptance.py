@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from app.engine.protocol import Way
+from app.protocol.messages import Way
 
 LEAD_EDGES = (0.25, 0.5, 1.0, 1.5, 2.25, 3.25, 4.5, 6.0)
 """Bins of a draft model's confidence: the lead of its token over the runner-up, in nats."""

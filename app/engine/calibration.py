@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from app.engine.cache import MeasurableCache
 from app.engine.costs import Costs
-from app.engine.protocol import SpeedChange
 from app.errors import Cancelled
+from app.protocol.messages import SpeedChange
 
 _ALWAYS = (1, 2, 6, 17)
 """Widths that are measured however long it takes."""

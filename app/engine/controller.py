@@ -17,8 +17,8 @@ from app.engine.costs import CostModel, Costs
 from app.engine.curve import break_even, speeds_by_length
 from app.engine.drafters import Proposal
 from app.engine.probes import ProbeBudget
-from app.engine.protocol import DrafterName, Pause, Propose, TextKind, Way
 from app.engine.stopping import count_worth_testing
+from app.protocol.messages import DrafterName, Pause, Propose, TextKind, Way
 
 _PAUSE = 0.98
 """Drafting stops when it promises less than this share of plain decoding's speed, and starts again when it is level."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from app.engine.controller import Controller, Plan
 from app.engine.drafters import Drafter, Proposal
-from app.engine.protocol import DrafterName, TextKind
 from app.engine.sampling import InvalidLogitsError
 from app.errors import KnownError
+from app.protocol.messages import DrafterName, TextKind
 
 _INVALID_DRAFT = "The draft model computes no valid numbers, so its file is probably damaged. Choose another draft."
 

@@ -28,7 +28,12 @@ from app.engine.loading import (
 )
 from app.engine.processor import default_threads
 from app.engine.prompt import Prompt
-from app.engine.protocol import (
+from app.engine.sampling import Floats, InvalidLogitsError
+from app.engine.scoring import Choice, logits_behind
+from app.engine.speculation import Decoding, Task
+from app.engine.statistics import Statistics
+from app.errors import Cancelled, KnownError
+from app.protocol.messages import (
     DEFAULT_DRAFT_LENGTH,
     Generate,
     GenerationFinished,
@@ -43,11 +48,6 @@ from app.engine.protocol import (
     ScoreTokens,
     TokensScored,
 )
-from app.engine.sampling import Floats, InvalidLogitsError
-from app.engine.scoring import Choice, logits_behind
-from app.engine.speculation import Decoding, Task
-from app.engine.statistics import Statistics
-from app.errors import Cancelled, KnownError
 
 log = logging.getLogger("slipstream.engine")
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from app.engine.acceptance import AcceptancePrior, ArmPrior
-from app.engine.protocol import AcceptRule, KindFigures, TextKind
 from app.engine.statistics import sums_by_kind
-from app.engine.store import KeyedFile
+from app.protocol.messages import AcceptRule, KindFigures, TextKind
+from app.storage.keyed_file import KeyedFile
 
 log = logging.getLogger("slipstream.history")
 

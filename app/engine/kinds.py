@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from app.engine.protocol import TextKind
+from app.protocol.messages import TextKind
 
 _THINKING = {
     "<think>": "</think>",

@@ -27,10 +27,10 @@ from app.engine.cache import State
 from app.engine.llama_devices import load_backends
 from app.engine.llama_memory import SEQUENCE, WHOLE, Memory
 from app.engine.long_state import lengthened
-from app.engine.protocol import MAX_DRAFT_LENGTH, KvType, Quantization
 from app.engine.rolling_back import RollBack
 from app.engine.sampling import Floats
 from app.errors import Cancelled, KnownError
+from app.protocol.messages import MAX_DRAFT_LENGTH, KvType, Quantization
 
 log = logging.getLogger("slipstream.llama")
 

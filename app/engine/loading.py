@@ -27,7 +27,12 @@ from app.engine.kept import Keeper, KeptCaches
 from app.engine.kept_files import KeptFiles
 from app.engine.llama_devices import gpu_devices
 from app.engine.prompt import PromptBuilder
-from app.engine.protocol import (
+from app.engine.rolling_back import Tried, try_out
+from app.errors import KnownError
+from app.models.gguf import GgufHeader, check_loadable, read_header
+from app.models.pairing import compare
+from app.models.text import printable
+from app.protocol.messages import (
     DEFAULT_DRAFT_LENGTH,
     MAX_CONTEXT_LENGTH,
     MAX_DRAFT_LENGTH,
@@ -38,12 +43,7 @@ from app.engine.protocol import (
     Sampling,
     SpeedChange,
 )
-from app.engine.rolling_back import Tried, try_out
-from app.engine.store import KeyedFile, cache_file, key_of
-from app.errors import KnownError
-from app.models.gguf import GgufHeader, check_loadable, read_header
-from app.models.pairing import compare
-from app.models.text import printable
+from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
 log = logging.getLogger("slipstream.engine")
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
 
-from app.engine.protocol import Message
 from app.engine.template import CHATML, CHATML_STOPS, ChatTemplate
 from app.errors import KnownError
+from app.protocol.messages import Message
 
 _REMEMBERED_CHATS = 32
 MINIMAL_ROOM = 16

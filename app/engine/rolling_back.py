@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.cache import Cache
-from app.engine.protocol import MAX_DRAFT_LENGTH
 from app.engine.sampling import Floats
 from app.errors import KnownError
+from app.protocol.messages import MAX_DRAFT_LENGTH
 
 log = logging.getLogger("slipstream.rolling_back")
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.protocol import Sampling
 from app.errors import KnownError
+from app.protocol.messages import Sampling
 
 Floats = NDArray[np.float32]
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.engine.cache import Cache
-from app.engine.protocol import Sampling
 from app.engine.sampling import Floats, distributions, penalise
 from app.engine.verification import draw, gumbel
 from app.errors import Cancelled
+from app.protocol.messages import Sampling
 
 LEAST_ROUNDING = 0.02
 """Rounding is always taken to do this much, which F16 weights with an F16 KV cache were seen to do."""

@@ -11,11 +11,11 @@ from app.engine.cache import Cache
 from app.engine.drafters import Proposal
 from app.engine.drafting import NO_DRAFT, Draft, Drafting
 from app.engine.kinds import TextKinds
-from app.engine.protocol import AcceptRule, DrafterName, FinishReason, Piece, Round, Sampling
 from app.engine.sampling import Floats, distributions, penalise_rows
 from app.engine.text import TextStream
 from app.engine.verification import Verdict, block, coupled, rejection, sample
 from app.errors import Cancelled
+from app.protocol.messages import AcceptRule, DrafterName, FinishReason, Piece, Round, Sampling
 
 _CAUGHT_UP = 4
 """At most so many tokens that a roll-back took too much are fed again within a verify pass; more go before it."""

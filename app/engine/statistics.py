@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from app.engine.protocol import DrafterFigures, DrafterName, DraftFigures, Figures, KindFigures, Round, TextKind
+from app.protocol.messages import DrafterFigures, DrafterName, DraftFigures, Figures, KindFigures, Round, TextKind
 
 
 def acceptance_rate(accepted: int, tested: int) -> float | None:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from app import helper
-from app.engine.protocol import Message
 from app.errors import KnownError
 from app.helper import messages
+from app.protocol.messages import Message
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from app.engine.protocol import Piece
+from app.protocol.messages import Piece
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.protocol import Sampling
 from app.engine.sampling import Distributions, Floats, check_finite, distributions, keeps_all, strided_maxima
+from app.protocol.messages import Sampling
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9

@@ -20,12 +20,15 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from app.engine.engine import Engine
-from app.engine.framing import decode_command, encode_frame
 from app.engine.kept import KeptCaches
 from app.engine.llama import engine_name
 from app.engine.llama_devices import devices, processor_features
 from app.engine.loading import kept_files
-from app.engine.protocol import (
+from app.errors import Cancelled, KnownError
+from app.models.machine import private_bytes
+from app.protocol.frames import FrameReader, ProtocolError
+from app.protocol.framing import decode_command, encode_frame
+from app.protocol.messages import (
     PROTOCOL_VERSION,
     Cancel,
     Command,
@@ -48,9 +51,6 @@ from app.engine.protocol import (
     ScoreTokens,
     StartFailed,
 )
-from app.errors import Cancelled, KnownError
-from app.frames import FrameReader, ProtocolError
-from app.models.machine import private_bytes
 
 log = logging.getLogger("slipstream.worker")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from app import frames, program
+from app import program
 from app.helper import limits
 from app.helper.messages import (
     Answer,
@@ -26,6 +26,7 @@ from app.helper.messages import (
     TemplateFailed,
     decode_answer,
 )
+from app.protocol import frames
 
 _START_SECONDS = 30.0
 """Until it begins with a request, imports included: a slow disk or a busy machine is not the request's fault."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from app import frames
+from app.protocol import frames
 
 ROLES = ("comment", "keyword", "string", "number", "name")
 """What a part of code can be; `Highlighted` gives the index."""
@@ -71,10 +71,10 @@ _answers: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
 def decode_request(body: bytes) -> Request:
-    """Raises `app.frames.ProtocolError` for anything else."""
+    """Raises `app.protocol.frames.ProtocolError` for anything else."""
     return frames.decode(_requests, body)
 
 
 def decode_answer(body: bytes) -> Answer:
-    """Raises `app.frames.ProtocolError` for anything else."""
+    """Raises `app.protocol.frames.ProtocolError` for anything else."""
     return frames.decode(_answers, body)

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import BinaryIO
 
-from app import frames
 from app.helper import limits
 from app.helper.messages import Answer, CheckTemplate, Highlight, Request, decode_request
+from app.protocol import frames
 
 
 def run() -> int:

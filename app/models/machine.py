@@ -40,7 +40,7 @@ def machine_now(devices: Sequence[Device] = (), *, released: int = 0, released_g
     """This machine as it is now; ``devices`` as the engine reported them just before.
 
     What the loaded pair holds counts as free, because the next load gives it up first: ``released`` bytes of system
-    memory (`app.engine.protocol.MemoryRead.own_bytes`), and ``released_gpu`` bytes on the GPUs, the estimate the pair
+    memory (`app.protocol.messages.MemoryRead.own_bytes`), and ``released_gpu`` bytes on the GPUs, the estimate the pair
     was loaded with. In a container with a limit on memory (cgroup v2) that limit is the machine's memory.
     """
     memory = psutil.virtual_memory()

@@ -41,7 +41,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to load a pair. The first fields are those of `app.engine.protocol.LoadSettings`."""
+    """One way to load a pair. The first fields are those of `app.protocol.messages.LoadSettings`."""
 
     context_length: int
     """Tokens."""

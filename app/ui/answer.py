@@ -11,7 +11,7 @@ import msgspec
 from app.chats.model import StoredMessage
 from app.chats.provenance import Entry, pack, unpack
 from app.chats.store import FinalStatus
-from app.engine.protocol import DrafterName, Figures, Piece
+from app.protocol.messages import DrafterName, Figures, Piece
 from app.ui.conversation import Conversation
 
 _DRAFTERS: dict[str, DrafterName] = {name: name for name in get_args(DrafterName)}

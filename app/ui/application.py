@@ -16,8 +16,8 @@ from PySide6.QtWidgets import QMessageBox
 
 from app import logs, paths
 from app.errors import KnownError
+from app.models.opened_file import path_of
 from app.models.text import visible
-from app.opened_file import path_of
 from app.program import CLOSE_WHEN_READY, has_display, write_line
 from app.settings import SettingsFile
 from app.ui import notices

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import msgspec
 from PySide6.QtCore import QObject
 
-from app.engine.protocol import LoadSettings, PairLoaded, Sampling
 from app.models.measurements import Measurements, PlainKey
+from app.protocol.messages import LoadSettings, PairLoaded, Sampling
 from app.ui.tasks import Lane
 
 _log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from PySide6.QtGui import QDesktopServices
 from app import paths
 from app.chats.model import Chat
 from app.chats.worker import ChatWorker, Opened
-from app.engine.protocol import DrafterChoice, DraftLength, PairLoaded
 from app.errors import KnownError
 from app.models.measurements import FILE_NAME, Measurements
+from app.protocol.messages import DrafterChoice, DraftLength, PairLoaded
 from app.settings import SettingsFile
 from app.ui import notices, settings_in_use
 from app.ui.baseline import Baseline

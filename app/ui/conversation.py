@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.chats.model import StoredMessage
-from app.engine.protocol import AcceptRule, DrafterChoice, DraftLength, Message, Propose, Sampling
+from app.protocol.messages import AcceptRule, DrafterChoice, DraftLength, Message, Propose, Sampling
 
 EXAMPLE = "What is speculative decoding?"
 

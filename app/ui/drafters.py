@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.engine.protocol import DrafterChoice, DrafterName, DraftLength, PairLoaded
+from app.protocol.messages import DrafterChoice, DrafterName, DraftLength, PairLoaded
 
 NAMES: dict[DrafterName, str] = {"model": "draft model", "ngram": "n-grams"}
 TITLES: dict[DrafterName, str] = {"model": "Draft model", "ngram": "n-grams"}

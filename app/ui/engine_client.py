@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
 
-from app.engine.protocol import AcceptRule, DrafterChoice, DraftLength, LoadSettings, Message, Propose, Sampling
 from app.logs import redact
+from app.protocol.messages import AcceptRule, DrafterChoice, DraftLength, LoadSettings, Message, Propose, Sampling
 
 LOG_LINES_KEPT = 40
 

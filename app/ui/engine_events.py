@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.engine.protocol import (
+from app.protocol.messages import (
     GenerationFailed,
     GenerationFinished,
     GenerationStarted,

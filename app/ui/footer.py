@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from app.chats.model import StoredMessage
-from app.engine.protocol import DrafterFigures, Figures, KindFigures
 from app.models.text import shortened
+from app.protocol.messages import DrafterFigures, Figures, KindFigures
 from app.ui import drafters, units
 
 HELP = (

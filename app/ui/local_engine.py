@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject, QProcess, QTimer, Slot
 
 from app import paths
-from app.engine.framing import decode_event, encode_frame
-from app.engine.protocol import (
+from app.errors import KnownError
+from app.files import erase_files
+from app.protocol.frames import FrameReader, ProtocolError
+from app.protocol.framing import decode_event, encode_frame
+from app.protocol.messages import (
     PROTOCOL_VERSION,
     AcceptRule,
     Cancel,
@@ -43,9 +46,6 @@ from app.engine.protocol import (
     ScoreTokens,
     StartFailed,
 )
-from app.errors import KnownError
-from app.files import erase_files
-from app.frames import FrameReader, ProtocolError
 from app.ui.engine_client import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine_events import ENDS, SIGNALS
 from app.ui.engine_process import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from app.engine.protocol import ModelInfo, PairLoaded
 from app.models.text import printable, visible
+from app.protocol.messages import ModelInfo, PairLoaded
 from app.settings import Pair
 from app.ui.pair import GUIDE_NAME, PairFiles, is_guide
 

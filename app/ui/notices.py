@@ -8,8 +8,8 @@ from typing import Literal
 
 from PySide6.QtCore import QObject, Signal
 
-from app.engine.protocol import SpeedChange
 from app.models.text import visible
+from app.protocol.messages import SpeedChange
 from app.ui.engine_client import EngineExit
 
 Kind = Literal["info", "warning", "bad"]

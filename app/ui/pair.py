@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app import paths
-from app.engine.protocol import (
+from app.protocol.messages import (
     GenerationFailed,
     LoadFailed,
     LoadProgressed,

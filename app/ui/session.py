@@ -15,8 +15,8 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.model import StoredMessage
 from app.chats.store import ChatStore, new_id
-from app.engine.protocol import Figures, Round
 from app.errors import KnownError
+from app.protocol.messages import Figures, Round
 from app.ui import notices
 from app.ui.answer import Answer, Pending, Question, TranscriptView
 from app.ui.chat_access import ChatAccess

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.engine.protocol import PairLoaded, Sampling
+from app.protocol.messages import PairLoaded, Sampling
 from app.settings import Pair, Settings
 from app.ui import drafters
 from app.ui.conversation import AnswerSettings

@@ -17,7 +17,7 @@ from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
 from app import APPLICATION_ID
 from app.errors import KnownError
-from app.opened_file import SUFFIX
+from app.models.opened_file import SUFFIX
 from app.ui.peer import is_ours
 
 _log = logging.getLogger(__name__)

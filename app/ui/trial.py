@@ -15,10 +15,10 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison
-from app.engine.protocol import Message, PairLoaded
 from app.errors import KnownError
 from app.models.gguf import ModelFileError
 from app.models.trials import FileKey, Trial, Trials
+from app.protocol.messages import Message, PairLoaded
 from app.ui.compare.runner import Compared, End, Runner, Task
 from app.ui.conversation import AnswerSettings
 from app.ui.engine_client import Engine, EngineState

@@ -7,8 +7,8 @@ import sys
 from PySide6.QtCore import QObject, QTimer, Slot
 from PySide6.QtGui import QGuiApplication
 
-from app.engine.protocol import PairLoaded
 from app.program import write_line
+from app.protocol.messages import PairLoaded
 from app.ui.controller import Controller
 from app.ui.main_window import MainWindow
 from app.ui.notices import Notice

@@ -12,7 +12,8 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.model import StoredMessage
 from app.chats.store import ChatStore, FinalStatus
-from app.engine.protocol import (
+from app.errors import KnownError
+from app.protocol.messages import (
     Figures,
     GenerationFailed,
     GenerationFinished,
@@ -21,7 +22,6 @@ from app.engine.protocol import (
     PromptProgressed,
     Round,
 )
-from app.errors import KnownError
 from app.ui import notices
 from app.ui.answer import Answer, Pending
 from app.ui.chat_access import ChatAccess

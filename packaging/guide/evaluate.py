@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from app.engine.engine import Engine  # noqa: E402
-from app.engine.protocol import (  # noqa: E402
+from app.protocol.messages import (  # noqa: E402
     Figures,
     Generate,
     GenerationFinished,

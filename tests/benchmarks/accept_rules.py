@@ -28,7 +28,7 @@ from pathlib import Path
 import msgspec
 
 from app.engine.costs import Costs
-from app.engine.protocol import DraftLength, Sampling
+from app.protocol.messages import DraftLength, Sampling
 from tests.benchmarks.contenders import BLOCK, CHOICE, CONTENDERS, GREEDY_WAY, SAME_NOISE, Contender, Counts
 from tests.benchmarks.engine import GUIDE, LONGEST, questions
 from tests.benchmarks.worlds import DIVERGENCES, MadeUpPair, RealPair, World, chats, stories

@@ -38,7 +38,8 @@ import msgspec
 
 from app import paths
 from app.engine.engine import Engine
-from app.engine.protocol import (
+from app.engine.statistics import acceptance_rate
+from app.protocol.messages import (
     DrafterChoice,
     DraftLength,
     Generate,
@@ -48,7 +49,6 @@ from app.engine.protocol import (
     Quantization,
     Sampling,
 )
-from app.engine.statistics import acceptance_rate
 from tests.benchmarks.contestants import Answer
 from tests.benchmarks.inflate import FOLDER, GUIDE, inflated, shuffled
 from tests.benchmarks.prompt_sets import LENGTHS, Maker, PromptSet

@@ -14,9 +14,9 @@ import numpy as np
 
 from app.engine import speculation
 from app.engine.drafters import Proposal
-from app.engine.protocol import AcceptRule, Propose, Round
 from app.engine.sampling import Distributions, Floats, distributions, penalise_rows
 from app.engine.verification import Purpose, Verdict, uniform
+from app.protocol.messages import AcceptRule, Propose, Round
 
 Rule = Callable[[Distributions, Proposal, int, int], Verdict]
 """Distributions, proposal, seed and position to a verdict."""

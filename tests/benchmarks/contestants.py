@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from app.engine.engine import Engine
-from app.engine.protocol import DrafterChoice, DraftLength, Generate, Load, LoadSettings, Message
+from app.protocol.messages import DrafterChoice, DraftLength, Generate, Load, LoadSettings, Message
 from tests.benchmarks.llama_cpp_tools import Tools
 from tests.support.generation import GREEDY, run
 

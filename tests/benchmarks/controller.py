@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 
 from app.engine.controller import Controller
 from app.engine.costs import Costs
-from app.engine.protocol import TextKind
+from app.protocol.messages import TextKind
 from tests.support.simulator import (
     TRACES,
     best_fixed,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from app.engine.engine import Engine
-from app.engine.protocol import Generate, Load, Message
+from app.protocol.messages import Generate, Load, Message
 from tests.benchmarks.inflate import GUIDE
 from tests.support.generation import GREEDY, run
 

@@ -26,7 +26,7 @@ from app.compare.prompts import Prompt
 from app.compare.results import Comparison
 from app.compare.running import compare, compare_one
 from app.engine.engine import Engine
-from app.engine.protocol import (
+from app.protocol.messages import (
     Cancel,
     Generate,
     GenerationFinished,

@@ -25,7 +25,7 @@ import numpy as np
 
 from app import paths
 from app.engine.engine import Engine
-from app.engine.protocol import DraftLength, Generate, GenerationFinished, Load, LoadSettings, Message, Round
+from app.protocol.messages import DraftLength, Generate, GenerationFinished, Load, LoadSettings, Message, Round
 from tests.benchmarks.second_turn import CONTEXT, layers_of, pair_in, text
 
 ANSWER_TOKENS = 48

@@ -27,8 +27,8 @@ from dataclasses import dataclass, field
 from PySide6.QtCore import QCoreApplication, QEvent, QEventLoop
 from PySide6.QtWidgets import QApplication
 
-from app.engine.protocol import DrafterName, Piece
 from app.helper.highlighting import languages
+from app.protocol.messages import DrafterName, Piece
 from app.ui import theme
 from app.ui.answer import Finished
 from app.ui.chat.highlight import highlighter

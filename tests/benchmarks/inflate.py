@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from app import paths
 from app.engine import llama
 from app.engine.processor import default_threads
-from app.engine.protocol import Quantization
+from app.protocol.messages import Quantization
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 GUIDE = [paths.resource("guide", name) for name in ("guide-target.gguf", "guide-draft.gguf")]

@@ -30,7 +30,9 @@ import psutil
 from app import paths
 from app.engine import llama
 from app.engine.processor import default_threads
-from app.engine.protocol import (
+from app.models.gguf import read_header
+from app.models.memory import estimate, shape_of
+from app.protocol.messages import (
     Generate,
     GenerationFailed,
     GenerationFinished,
@@ -45,8 +47,6 @@ from app.engine.protocol import (
     Quantization,
     Sampling,
 )
-from app.models.gguf import read_header
-from app.models.memory import estimate, shape_of
 from tests.benchmarks.inflate import inflated, vocabulary_pair
 from tests.support.architectures import make
 from tests.support.engine_process import EngineProcess

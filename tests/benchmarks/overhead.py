@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 from app.engine import speculation
 from app.engine.engine import Engine
-from app.engine.protocol import AcceptRule, Generate, Load, LoadSettings, Message, Round, Sampling
+from app.protocol.messages import AcceptRule, Generate, Load, LoadSettings, Message, Round, Sampling
 from tests.benchmarks.inflate import VOCABULARY, vocabulary_pair
 from tests.support.generation import GREEDY
 

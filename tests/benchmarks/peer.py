@@ -23,8 +23,8 @@ from typing import Any, get_args
 
 from app.engine import llama
 from app.engine.prompt import PromptBuilder
-from app.engine.protocol import Message, Quantization
 from app.engine.template import CHATML, ChatTemplate
+from app.protocol.messages import Message, Quantization
 from tests.benchmarks.contestants import (
     AUTO,
     FIXED,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import get_args
 
-from app.engine.protocol import DrafterChoice, Generate, Message, Sampling
+from app.protocol.messages import DrafterChoice, Generate, Message, Sampling
 from tests.benchmarks.copying import Change, copies
 from tests.benchmarks.peer import KINDS, wordings
 from tests.support.generation import GREEDY

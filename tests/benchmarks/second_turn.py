@@ -24,7 +24,7 @@ from typing import Any
 from app.engine.engine import Engine
 from app.engine.kept import KeptCaches
 from app.engine.kept_files import KeptFiles
-from app.engine.protocol import Generate, GenerationFinished, Load, LoadSettings, Message, Round
+from app.protocol.messages import Generate, GenerationFinished, Load, LoadSettings, Message, Round
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 CONTEXT = 8192

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.protocol import MAX_DRAFT_LENGTH, Sampling
+from app.protocol.messages import MAX_DRAFT_LENGTH, Sampling
 from tests.benchmarks import accept_rules, worlds
 from tests.benchmarks.contenders import (
     BLOCK,

@@ -11,10 +11,10 @@ import pytest
 
 from app.engine import llama
 from app.engine.engine import Engine
-from app.engine.protocol import Load, LoadSettings
 from app.engine.sampling import Floats
 from app.models.gguf import read_header
 from app.models.pairing import compare
+from app.protocol.messages import Load, LoadSettings
 from tests.benchmarks.inflate import Shape, grown, inflate, inflated, read_shape, vocabulary_pair
 from tests.support.generation import GREEDY, ask, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model

@@ -9,7 +9,7 @@ import pytest
 
 from app.engine import llama
 from app.engine.engine import Engine
-from app.engine.protocol import Load, LoadSettings
+from app.protocol.messages import Load, LoadSettings
 from tests.benchmarks.contestants import (
     AUTO,
     FIXED,

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from PySide6.QtCore import QCoreApplication, QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.engine.protocol import Piece
+from app.protocol.messages import Piece
 from app.ui import theme
 from app.ui.answer import Finished
 from app.ui.chat.transcript import Transcript

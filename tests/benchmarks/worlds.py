@@ -27,9 +27,18 @@ from app.engine.drafters.model import ModelDrafter
 from app.engine.drafting import Drafting
 from app.engine.engine import Engine
 from app.engine.history import PairHistory, Remembered
-from app.engine.protocol import MAX_DRAFT_LENGTH, DraftLength, Generate, Load, LoadSettings, Message, Sampling, TextKind
 from app.engine.sampling import Floats, distributions
-from app.engine.store import KeyedFile
+from app.protocol.messages import (
+    MAX_DRAFT_LENGTH,
+    DraftLength,
+    Generate,
+    Load,
+    LoadSettings,
+    Message,
+    Sampling,
+    TextKind,
+)
+from app.storage.keyed_file import KeyedFile
 from tests.benchmarks.contenders import Contender, Counts
 from tests.support.generation import run
 

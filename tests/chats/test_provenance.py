@@ -7,7 +7,7 @@ import json
 import pytest
 
 from app.chats.provenance import TokenPiece, pack, unpack
-from app.engine.protocol import Piece
+from app.protocol.messages import Piece
 
 
 def test_the_engines_pieces_survive_json() -> None:

@@ -14,7 +14,7 @@ import pytest
 from app import cli
 from app.compare import running
 from app.engine.engine import Engine
-from app.engine.protocol import Generate
+from app.protocol.messages import Generate
 from app.storage.files import write_export
 from tests.support.command_line import slipstream
 from tests.support.gguf_files import Weights, make_model

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.commands.own_process import EngineProcess, end, failure, start
-from app.engine.protocol import Hello, Load, PairLoaded
 from app.errors import KnownError
+from app.protocol.messages import Hello, Load, PairLoaded
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 

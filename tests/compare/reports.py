@@ -6,7 +6,7 @@ import msgspec
 
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Difference, Machine, ModelFile, Report, Run, Setup, Skipped
-from app.engine.protocol import DrafterFigures, DraftFigures, Figures, Message, Sampling
+from app.protocol.messages import DrafterFigures, DraftFigures, Figures, Message, Sampling
 
 SETUP = Setup(
     date="2026-11-21T10:00:00+01:00",

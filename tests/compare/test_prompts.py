@@ -9,8 +9,8 @@ import pytest
 
 from app.compare import prompts
 from app.compare.prompts import KINDS, OWN, Prompt, bundled, read
-from app.engine.protocol import Message
 from app.errors import KnownError
+from app.protocol.messages import Message
 
 
 def file(folder: Path, name: str, content: str | bytes) -> Path:

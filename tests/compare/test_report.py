@@ -18,7 +18,7 @@ import pytest
 from app.commands import compare as command_line
 from app.compare import prompts, report, terminal, wording
 from app.compare.results import ModelFile, Report
-from app.engine.protocol import Sampling
+from app.protocol.messages import Sampling
 from tests.compare.reports import NEAR_TIE, REPORT, SETUP, with_setup
 
 

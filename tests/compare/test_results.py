@@ -19,7 +19,7 @@ from app.compare.results import (
     with_scores,
 )
 from app.engine.engine import Engine
-from app.engine.protocol import (
+from app.protocol.messages import (
     DrafterFigures,
     DraftFigures,
     Figures,

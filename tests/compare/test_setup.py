@@ -13,8 +13,8 @@ import pytest
 from app import __version__, paths
 from app.compare import machine, prompts, setup
 from app.compare.results import Setup
-from app.engine.protocol import Generate, LoadSettings, ModelInfo, PairLoaded, Sampling
 from app.errors import Cancelled, KnownError
+from app.protocol.messages import Generate, LoadSettings, ModelInfo, PairLoaded, Sampling
 from tests.support.gguf_files import make_model
 
 

@@ -10,8 +10,8 @@ import pytest
 from app.engine import llama, loading
 from app.engine.calibration import measure
 from app.engine.engine import Engine
-from app.engine.protocol import Load, LoadSettings, PairLoaded
 from app.engine.sampling import Floats
+from app.protocol.messages import Load, LoadSettings, PairLoaded
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 

@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from app.engine.protocol import Sampling
 from app.engine.sampling import Distributions, distributions
 from app.engine.verification import Purpose, Verdict, block, block_seed, draw, rejection
+from app.protocol.messages import Sampling
 from tests.support.statistics import chi_square_p_value
 
 SIZE, LENGTH = 2, 5

@@ -12,10 +12,10 @@ from app.engine import calibration, llama
 from app.engine.calibration import METHOD, Build, KeptCosts, is_sound, measure, up_to_date
 from app.engine.costs import CostModel, Costs
 from app.engine.engine import Engine
-from app.engine.protocol import KvType, PairLoaded
 from app.engine.sampling import Floats
-from app.engine.store import KeyedFile, cache_file
 from app.errors import Cancelled
+from app.protocol.messages import KvType, PairLoaded
+from app.storage.keyed_file import KeyedFile, cache_file
 from tests.support.architectures import Architecture
 from tests.support.architectures import make as make_architecture
 from tests.support.generation import ask, run

@@ -15,9 +15,9 @@ from app.engine.controller import Controller, Plan
 from app.engine.costs import Costs
 from app.engine.drafters import Proposal
 from app.engine.engine import Engine
-from app.engine.protocol import Generate, Load, LoadSettings, PairLoaded, Round, RoundsReceived
 from app.engine.sampling import Floats
 from app.engine.worker import Worker
+from app.protocol.messages import Generate, Load, LoadSettings, PairLoaded, Round, RoundsReceived
 from tests.engine.test_engine import WARM
 from tests.support.generation import GREEDY, ask, run
 from tests.support.simulator import DEAR, DEAR_CATCH_UP, LIMIT, curves, run_controller, run_fixed, trace

@@ -9,8 +9,8 @@ from app.engine.acceptance import LEAD_EDGES, AcceptancePrior, ArmPrior
 from app.engine.controller import Controller, Plan
 from app.engine.costs import Costs
 from app.engine.drafters import Proposal
-from app.engine.protocol import DrafterName, Propose, TextKind, Way
 from app.engine.sampling import Distributions
+from app.protocol.messages import DrafterName, Propose, TextKind, Way
 from tests.support.simulator import (
     DEAR,
     DEAR_CATCH_UP,

@@ -10,9 +10,9 @@ import pytest
 
 from app.engine.costs import Costs
 from app.engine.engine import Engine
-from app.engine.protocol import DrafterChoice, PairLoaded, Propose, Sampling
 from app.engine.sampling import Floats
 from app.errors import KnownError
+from app.protocol.messages import DrafterChoice, PairLoaded, Propose, Sampling
 from tests.engine.test_engine import HOT, PENALISED, WARM
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model

@@ -16,7 +16,9 @@ import msgspec
 import pytest
 
 from app.engine.engine import Engine
-from app.engine.protocol import (
+from app.engine.sampling import Floats
+from app.errors import Cancelled, KnownError
+from app.protocol.messages import (
     MAX_DRAFT_LENGTH,
     AcceptRule,
     GenerationFinished,
@@ -27,8 +29,6 @@ from app.engine.protocol import (
     Round,
     Sampling,
 )
-from app.engine.sampling import Floats
-from app.errors import Cancelled, KnownError
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 

@@ -9,8 +9,8 @@ import pytest
 from app.engine.acceptance import AcceptancePrior, ArmPrior
 from app.engine.engine import Engine
 from app.engine.history import PairHistory, Remembered
-from app.engine.protocol import KindFigures, MeasurePlain, Message, PairLoaded, TextKind
-from app.engine.store import KeyedFile
+from app.protocol.messages import KindFigures, MeasurePlain, Message, PairLoaded, TextKind
+from app.storage.keyed_file import KeyedFile
 from tests.support.generation import GREEDY, ask, run
 
 PRIORS: dict[TextKind, AcceptancePrior] = {

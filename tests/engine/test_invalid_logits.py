@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 from app.engine.engine import Engine
-from app.engine.protocol import (
+from app.engine.sampling import InvalidLogitsError
+from app.engine.verification import best_of_all
+from app.errors import KnownError
+from app.protocol.messages import (
     AcceptRule,
     Generate,
     GenerationFinished,
@@ -21,9 +24,6 @@ from app.engine.protocol import (
     Sampling,
     ScoreTokens,
 )
-from app.engine.sampling import InvalidLogitsError
-from app.engine.verification import best_of_all
-from app.errors import KnownError
 from tests.support.gguf_files import CHATML_TEMPLATE, RandomWeights, Shape, Tensors, llama_weights, make_model
 
 Loading = Callable[..., PairLoaded]

@@ -15,9 +15,9 @@ from app.engine import engine as engine_module
 from app.engine.controller import Controller, Plan
 from app.engine.drafters import Proposal
 from app.engine.engine import Engine
-from app.engine.protocol import MAX_DRAFT_LENGTH, Message, PairLoaded, Sampling, Way
 from app.engine.sampling import distributions, penalise
 from app.engine.verification import draw
+from app.protocol.messages import MAX_DRAFT_LENGTH, Message, PairLoaded, Sampling, Way
 from tests.support.generation import Answer, ask, assert_sums_close, run
 from tests.support.statistics import chi_square_p_value
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.engine.engine import Engine
 from app.engine.kinds import TextKinds
-from app.engine.protocol import PairLoaded
+from app.protocol.messages import PairLoaded
 from tests.support.generation import GREEDY, ask, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 

@@ -10,7 +10,7 @@ from app.engine.acceptance import AcceptancePrior, ArmPrior
 from app.engine.controller import Controller, Plan
 from app.engine.costs import Costs
 from app.engine.drafters import Proposal
-from app.engine.protocol import TextKind
+from app.protocol.messages import TextKind
 from tests.support.simulator import LIMIT, TRACES, Trace, curves, run_controller, run_fixed, trace, with_kinds
 
 CURVES = curves()

@@ -17,7 +17,9 @@ from app.engine.engine import Engine
 from app.engine.llama import Context, Model
 from app.engine.llama_memory import MARK, Memory
 from app.engine.loading import _ModelFiles, recommended_sampling
-from app.engine.protocol import (
+from app.errors import KnownError
+from app.models.gguf import check_loadable
+from app.protocol.messages import (
     DEFAULT_DRAFT_LENGTH,
     MAX_CONTEXT_LENGTH,
     Load,
@@ -26,8 +28,6 @@ from app.engine.protocol import (
     PairLoaded,
     Sampling,
 )
-from app.errors import KnownError
-from app.models.gguf import check_loadable
 from tests.support.architectures import make
 from tests.support.engine_process import ROOT
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
@@ -181,7 +181,7 @@ def test_a_context_there_is_no_memory_for_is_refused_with_a_sentence(random_pair
     script = (
         "import resource, sys\n"
         "from app.engine.engine import Engine\n"
-        "from app.engine.protocol import Load, LoadSettings\n"
+        "from app.protocol.messages import Load, LoadSettings\n"
         "engine = Engine()\n"
         "def load(length):\n"
         "    settings = LoadSettings(context_length=length)\n"

@@ -9,8 +9,8 @@ import pytest
 
 from app.engine import llama
 from app.engine.prompt import MINIMAL_ROOM, PromptBuilder
-from app.engine.protocol import Message
 from app.errors import KnownError
+from app.protocol.messages import Message
 from tests.support.gguf_files import Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
 
 

@@ -13,9 +13,9 @@ import pytest
 from app.engine import llama, loading, rolling_back
 from app.engine.llama import Context, Model
 from app.engine.llama_memory import Memory
-from app.engine.protocol import MAX_DRAFT_LENGTH, LoadSettings
 from app.engine.rolling_back import try_out
 from app.errors import KnownError
+from app.protocol.messages import MAX_DRAFT_LENGTH, LoadSettings
 from tests.support.architectures import WINDOW, Architecture, make
 
 ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3", "llama")

@@ -14,7 +14,8 @@ from app.engine.engine import Engine
 from app.engine.llama_memory import Memory
 from app.engine.loading import NO_ROLL_BACK
 from app.engine.prompt import Prompt
-from app.engine.protocol import (
+from app.engine.rolling_back import Tried, try_out
+from app.protocol.messages import (
     MAX_DRAFT_LENGTH,
     DrafterName,
     DraftLength,
@@ -26,7 +27,6 @@ from app.engine.protocol import (
     Sampling,
     Way,
 )
-from app.engine.rolling_back import Tried, try_out
 from tests.support.architectures import Architecture, make
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 

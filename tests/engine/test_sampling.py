@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.engine.protocol import Sampling
 from app.engine.sampling import Floats, distributions, penalise, penalise_rows, top_candidates
 from app.errors import KnownError
+from app.protocol.messages import Sampling
 
 OPEN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 

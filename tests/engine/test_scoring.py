@@ -13,11 +13,11 @@ import pytest
 
 from app.engine import llama
 from app.engine.engine import Engine
-from app.engine.protocol import Generate, PairLoaded, Sampling, ScoreTokens
 from app.engine.sampling import Floats
 from app.engine.scoring import LEAST_ROUNDING, LOOKED_AT, Choice, logits_behind
 from app.engine.verification import gumbel
 from app.errors import Cancelled, KnownError
+from app.protocol.messages import Generate, PairLoaded, Sampling, ScoreTokens
 from tests.support.direct import direct_logits
 from tests.support.generation import GREEDY, ROUNDING, ask, assert_same, run
 

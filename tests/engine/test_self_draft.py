@@ -11,10 +11,10 @@ import pytest
 
 from app.engine import llama
 from app.engine.engine import Engine
-from app.engine.protocol import PairLoaded
 from app.engine.self_draft import cut, layers_to_choose
 from app.errors import KnownError
 from app.models.gguf import read_header
+from app.protocol.messages import PairLoaded
 from tests.benchmarks.inflate import Shape, inflate
 from tests.support.architectures import Architecture, make
 from tests.support.generation import GREEDY, ask, run

@@ -14,7 +14,7 @@ import pytest
 from app.engine.engine import Engine
 from app.engine.kept import KeptCaches
 from app.engine.kept_files import KeptFiles
-from app.engine.protocol import Generate, Load, LoadSettings, MeasurePlain, Message, Sampling
+from app.protocol.messages import Generate, Load, LoadSettings, MeasurePlain, Message, Sampling
 from tests.support.eager_engine import EAGER
 from tests.support.generation import Answer, ask, run
 

@@ -5,10 +5,10 @@ from datetime import datetime
 
 import pytest
 
-from app.engine.protocol import Message
 from app.engine.template import CHATML, ChatTemplate
 from app.errors import KnownError
 from app.helper import Helper
+from app.protocol.messages import Message
 
 CHAT = [Message(role="system", content="Be brief."), Message(role="user", content="Hi")]
 

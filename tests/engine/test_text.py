@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.engine.protocol import Piece
 from app.engine.text import TextStream
+from app.protocol.messages import Piece
 
 
 class Stream:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from app.engine.protocol import Sampling
 from app.engine.sampling import Distributions, Floats, distributions
 from app.engine.verification import (
     Purpose,
@@ -19,6 +18,7 @@ from app.engine.verification import (
     uniform,
 )
 from app.errors import KnownError
+from app.protocol.messages import Sampling
 from tests.support.statistics import chi_square_p_value
 
 SIZE = 12

@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 
 from app.engine.engine import Engine
-from app.engine.framing import decode_event
-from app.engine.protocol import (
+from app.engine.worker import Worker
+from app.errors import KnownError
+from app.protocol.frames import FrameReader
+from app.protocol.framing import decode_event
+from app.protocol.messages import (
     PROTOCOL_VERSION,
     Cancel,
     Forget,
@@ -44,9 +47,6 @@ from app.engine.protocol import (
     StartFailed,
     TokensScored,
 )
-from app.engine.worker import Worker
-from app.errors import KnownError
-from app.frames import FrameReader
 from tests.support.engine_process import ROOT, EngineProcess
 
 Pair = tuple[Path, Path]

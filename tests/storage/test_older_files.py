@@ -11,9 +11,7 @@ from app.engine.acceptance import AcceptancePrior, ArmPrior
 from app.engine.calibration import Build, KeptCosts
 from app.engine.costs import Costs
 from app.engine.history import Remembered
-from app.engine.protocol import KindFigures, LoadSettings, Sampling
 from app.engine.rolling_back import Tried
-from app.engine.store import KeyedFile
 from app.models.downloads.item import ItemState
 from app.models.downloads.part import Part
 from app.models.downloads.queue_file import QueueFile, has_work
@@ -23,8 +21,10 @@ from app.models.library.usage import Usage
 from app.models.measurements import Measurements, PlainKey
 from app.models.origins import Origins
 from app.models.trials import FileKey, Trials
+from app.protocol.messages import KindFigures, LoadSettings, Sampling
 from app.settings import Pair, SettingsFile
 from app.storage.json_file import decode, version_of
+from app.storage.keyed_file import KeyedFile
 
 KEY = "0" * 24
 MODEL = Path("/models/owner/one/one.gguf")

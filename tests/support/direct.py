@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from app.engine import llama
 from app.engine.prompt import PromptBuilder
-from app.engine.protocol import Message
+from app.protocol.messages import Message
 
 
 def direct_logits(

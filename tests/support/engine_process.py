@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from app.engine.framing import decode_event, encode_frame
-from app.engine.protocol import Command, Event
-from app.frames import FrameReader
+from app.protocol.frames import FrameReader
+from app.protocol.framing import decode_event, encode_frame
+from app.protocol.messages import Command, Event
 
 T = TypeVar("T", bound=Event)
 ROOT = Path(__file__).parent.parent.parent

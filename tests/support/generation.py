@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.engine.engine import Engine
-from app.engine.protocol import (
+from app.protocol.messages import (
     DEFAULT_DRAFT_LENGTH,
     Generate,
     GenerationFinished,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from app.engine.controller import Controller
 from app.engine.costs import CostModel, Costs
 from app.engine.drafters import Proposal
-from app.engine.protocol import Pause, TextKind, Way
+from app.protocol.messages import Pause, TextKind, Way
 
 LIMIT = 16
 _WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.engine.protocol import Piece
+from app.protocol.messages import Piece
 from app.ui.answer import Finished
 from app.ui.chat_access import ChatAccess
 from app.ui.local_engine import LocalEngine, Timings

@@ -13,8 +13,10 @@ import struct
 import sys
 import time
 
-from app.engine.framing import decode_command, encode_frame
-from app.engine.protocol import (
+from app.models.machine import Device
+from app.protocol.frames import FrameReader
+from app.protocol.framing import decode_command, encode_frame
+from app.protocol.messages import (
     PROTOCOL_VERSION,
     Cancel,
     Command,
@@ -48,8 +50,6 @@ from app.engine.protocol import (
     StartFailed,
     TokensScored,
 )
-from app.frames import FrameReader
-from app.models.machine import Device
 
 DEVICES = [Device(name="CUDA0", description="Scripted GPU", total_bytes=8_000, free_bytes=6_000)]
 PLAIN_WORDS = ("Hello", " there", ",", " my", " friend", ".")

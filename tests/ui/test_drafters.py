@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from app.engine.protocol import DrafterChoice, DrafterName, DraftLength, ModelInfo, PairLoaded
+from app.protocol.messages import DrafterChoice, DrafterName, DraftLength, ModelInfo, PairLoaded
 from app.ui import drafters
 
 ALONE = PairLoaded(request=1, target=ModelInfo(path="t.gguf", name="t"))

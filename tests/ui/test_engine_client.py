@@ -14,7 +14,7 @@ from PySide6.QtCore import QProcess, QProcessEnvironment, QTimer
 from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.engine.protocol import LoadSettings, Message, Round, Sampling
+from app.protocol.messages import LoadSettings, Message, Round, Sampling
 from app.ui import engine_process
 from app.ui.engine_client import CrashTracker, EngineExit, EngineState, ExitCause
 from app.ui.engine_process import child_environment, out_of_memory_kills

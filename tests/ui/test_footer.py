@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from app.chats.model import Status, StoredMessage
-from app.engine.protocol import DrafterFigures, DraftFigures, Figures
+from app.protocol.messages import DrafterFigures, DraftFigures, Figures
 from app.ui.footer import details_of, figures_of, footer_of, note_of
 
 FIGURES = Figures(

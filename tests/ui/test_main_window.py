@@ -24,7 +24,7 @@ from app.chats.backup import backup_folder
 from app.chats.model import Chat
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.engine.protocol import Sampling
+from app.protocol.messages import Sampling
 from app.settings import SettingsFile
 from app.ui.answer import pieces_of
 from app.ui.commands import file_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.engine.protocol import ModelInfo, PairLoaded
+from app.protocol.messages import ModelInfo, PairLoaded
 from app.settings import Pair
 from app.ui.naming import pair_details, pair_title, parameters_text, recent_title, speaker
 from app.ui.pair import guide_files

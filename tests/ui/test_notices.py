@@ -7,7 +7,7 @@ import inspect
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.engine.protocol import SpeedChange
+from app.protocol.messages import SpeedChange
 from app.ui import notices
 from app.ui.engine_client import EngineExit, EngineState, ExitCause
 from app.ui.notices import LABELS, Action, Notice, NoticeBoard

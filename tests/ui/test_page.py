@@ -7,7 +7,7 @@ import pytest
 
 from app.chats.model import StoredMessage
 from app.chats.provenance import pack
-from app.engine.protocol import DrafterFigures, DraftFigures, Figures, Piece
+from app.protocol.messages import DrafterFigures, DraftFigures, Figures, Piece
 from app.ui.answer import Answer, pieces_of
 from app.ui.conversation import Conversation
 from app.ui.page import ChatPage

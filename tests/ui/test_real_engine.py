@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.engine.protocol import LoadSettings, Message, Sampling
+from app.protocol.messages import LoadSettings, Message, Sampling
 from app.ui.engine_client import EngineState
 from app.ui.local_engine import LocalEngine, Timings
 

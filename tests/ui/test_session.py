@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.engine.protocol import LoadSettings, Message
+from app.protocol.messages import LoadSettings, Message
 from app.ui.conversation import AnswerSettings
 from app.ui.engine_client import EngineState
 from app.ui.local_engine import Timings

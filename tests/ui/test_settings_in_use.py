@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
-from app.engine.protocol import ModelInfo, PairLoaded, Sampling
+from app.protocol.messages import ModelInfo, PairLoaded, Sampling
 from app.settings import Settings
 from app.ui.settings_in_use import answer_settings, choice_in_use, keep_choice
 

@@ -14,15 +14,15 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app import paths
-from app.engine.protocol import LoadSettings
 from app.errors import KnownError
+from app.models.header_cache import AT_ONCE
+from app.protocol.messages import LoadSettings
 from app.settings import Settings, SettingsFile
 from app.ui import file_dialogs
 from app.ui.file_dialogs import open_in_folder
 from app.ui.main_window import MainWindow
 from app.ui.models import library_access, load_planner
 from app.ui.models.choice import OpenModelsChoice
-from app.ui.models.headers import AT_ONCE
 from app.ui.models.in_window import ModelsInWindow
 from app.ui.models.library_access import LibraryAccess
 from app.ui.models.load_planner import LoadPlanner

@@ -44,7 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status."""
     from app.commands.models.fetching import fetch
-    from app.models.hub.access import Access, network_settings
+    from app.models.hub.connection import Access, network_settings
 
     values = choosing.settings()
     access = Access(network_settings(values))

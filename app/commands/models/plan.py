@@ -11,7 +11,6 @@ import msgspec
 from app.commands.inspect import as_text
 from app.commands.models import choosing
 from app.commands.options import whole
-from app.engine.protocol import MAX_CONTEXT_LENGTH
 from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
 from app.models.machine import Machine, machine_now
@@ -19,6 +18,7 @@ from app.models.memory import ALL_LAYERS, KvType, ModelShape
 from app.models.plan import Plan, Wishes, alternatives, make_plan
 from app.models.ranking import Judge
 from app.models.text import size_text, visible
+from app.protocol.messages import MAX_CONTEXT_LENGTH
 
 _PARTS = {
     "target_weights": "target",

@@ -33,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status."""
-    from app.models.hub.access import Access, network_settings
+    from app.models.hub.connection import Access, network_settings
 
     words = " ".join(options.words)
     hub = Access(network_settings(choosing.settings())).hub

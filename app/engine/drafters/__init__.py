@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from app.engine.protocol import DrafterName, Way
 from app.engine.sampling import Distributions
+from app.protocol.messages import DrafterName, Way
 
 Worth = Callable[[float], bool]
 """Told how sure the drafter was of the token it just proposed (`Proposal.confidences`): whether to propose another."""

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from app.engine.cache import Cache, cut_to, shared_prefix
 from app.engine.drafters import Proposal, Worth, always
 from app.engine.kept import Keeper
-from app.engine.protocol import AcceptRule, DrafterName, Sampling, Way
 from app.engine.sampling import (
     Distributions,
     Floats,
@@ -28,6 +27,7 @@ from app.engine.sampling import (
 )
 from app.engine.verification import Purpose, best_of_all, block_seed, draw, gumbel, lead_of
 from app.errors import Cancelled, KnownError
+from app.protocol.messages import AcceptRule, DrafterName, Sampling, Way
 
 _LEAD = 3.0
 """A lead up to which it is exact where nothing is cut; to be sure of a larger one more tokens would be looked at."""

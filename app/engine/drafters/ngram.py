@@ -8,7 +8,7 @@ from itertools import islice
 
 from app.engine.cache import shared_prefix
 from app.engine.drafters import Proposal, Worth, always
-from app.engine.protocol import MAX_DRAFT_LENGTH, DrafterName, Way
+from app.protocol.messages import MAX_DRAFT_LENGTH, DrafterName, Way
 
 SHORTEST_MATCH = 3
 LONGEST_MATCH = 12

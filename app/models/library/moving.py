@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import Cancelled, KnownError
-from app.models.library.hashing import CHUNK, Progress, sha256_of
 from app.models.text import printable, size_text
+from app.storage.hashing import CHUNK, Progress, sha256_of
 
 _COPYING = ".moving"
 """Behind the name of a copy that is not complete."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
-from app.models.library.hashing import Progress, sha256_of
 from app.models.origins import Origins
 from app.models.text import printable
+from app.storage.hashing import Progress, sha256_of
 
 
 def verify(

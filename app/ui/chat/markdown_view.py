@@ -24,7 +24,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QSizePolicy, QTextBrowser, QTextEdit, QToolTip, QWidget
 
-from app.engine.protocol import Piece
+from app.protocol.messages import Piece
 from app.ui import theme as themes
 from app.ui.chat import tints
 from app.ui.chat.block_writer import CodeRun

@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, QObject, QRectF, Qt, QUrl, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
-from app.engine.protocol import Piece
+from app.protocol.messages import Piece
 from app.ui import theme as themes
 from app.ui.chat.column import Widths
 from app.ui.chat.markdown_view import MarkdownView

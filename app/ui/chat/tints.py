@@ -13,7 +13,7 @@ from itertools import groupby
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPainterPath, QPen, QTextBlock, QTextDocument
 
-from app.engine.protocol import Piece
+from app.protocol.messages import Piece
 from app.ui import drafters
 from app.ui.chat.alignment import Run, Span, align, spans, utf16_offsets, without_entities
 from app.ui.chat.blocks import visible

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, QUrl, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
-from app.engine.protocol import Piece
+from app.protocol.messages import Piece
 from app.ui import theme as themes
 from app.ui.answer import Finished
 from app.ui.chat.column import Column, Entry

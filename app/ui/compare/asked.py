@@ -9,7 +9,7 @@ import msgspec
 
 from app.chats.model import StoredMessage
 from app.compare.prompts import Prompt
-from app.engine.protocol import PairLoaded
+from app.protocol.messages import PairLoaded
 from app.ui import drafters
 from app.ui.compare.runner import Task
 from app.ui.conversation import AnswerSettings, conversation

@@ -11,8 +11,8 @@ from PySide6.QtGui import QDesktopServices
 
 from app.chats.model import StoredMessage
 from app.compare.results import Report, Run, Setup, Skipped
-from app.engine.protocol import Round
 from app.errors import KnownError
+from app.protocol.messages import Round
 from app.ui.compare import wording
 from app.ui.compare.asked import Asked, asked
 from app.ui.compare.choice import SetChoice

@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QWidget
 from app.compare import report as reports
 from app.compare.results import Report
 from app.compare.setup import hashed
-from app.engine.protocol import PairLoaded
 from app.errors import KnownError
+from app.protocol.messages import PairLoaded
 from app.storage.files import write_export
 from app.ui.compare.parts import FORMATS
 from app.ui.compare.picture import png

@@ -11,7 +11,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app.compare.results import Comparison, Difference, Run
-from app.engine.protocol import Round
+from app.protocol.messages import Round
 from app.ui import theme, units
 from app.ui.compare import wording
 from app.ui.compare.pane import AnswerPane

@@ -8,7 +8,7 @@ from PySide6.QtCore import QPoint, Qt, QUrl, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.engine.protocol import Figures, Piece, Round
+from app.protocol.messages import Figures, Piece, Round
 from app.ui import theme, units
 from app.ui.chat.column import Column, Entry, Widths, prose_margin
 from app.ui.chat.markdown_view import MarkdownView

@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.compare.prompts import Prompt
 from app.compare.results import Collector, Comparison, Run, Skipped, first_difference, score_command, with_scores
-from app.engine.protocol import (
+from app.protocol.messages import (
     GenerationFailed,
     GenerationFinished,
     Piece,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from app.engine.protocol import AcceptRule, LoadSettings, Sampling
+from app.protocol.messages import AcceptRule, LoadSettings, Sampling
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app import paths
-from app.engine.protocol import PairLoaded
 from app.models.downloads.queue_file import FILE_NAME, has_work
 from app.models.machine import Machine
+from app.protocol.messages import PairLoaded
 from app.settings import Settings
 
 if TYPE_CHECKING:

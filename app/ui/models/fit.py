@@ -10,10 +10,10 @@ from PySide6.QtCore import QObject, Signal
 
 from app.errors import KnownError
 from app.models.gguf import GgufHeader
+from app.models.header_cache import AT_ONCE, Headers
 from app.models.memory import ModelShape, shape_of
 from app.models.pairing import compare
 from app.models.text import count_text, printable, size_text
-from app.ui.models.headers import AT_ONCE, Headers
 from app.ui.tasks import Lane
 
 Mood = Literal["plain", "good", "warning", "bad"]

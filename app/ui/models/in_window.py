@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app import paths
-from app.engine.protocol import PairLoaded
 from app.models.text import size_text
 from app.models.trials import Trial
+from app.protocol.messages import PairLoaded
 from app.settings import Pair, Settings
 from app.ui import notices
 from app.ui.engine_client import Engine, EngineState

@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.engine.protocol import LoadSettings
 from app.errors import KnownError
+from app.models.header_cache import AT_ONCE, Headers
 from app.models.memory import ModelShape, shape_of
 from app.models.pairing import compare
 from app.models.plan import Plan, Wishes, make_plan
-from app.ui.models.headers import AT_ONCE, Headers
+from app.protocol.messages import LoadSettings
 from app.ui.models.memory_watch import MemoryWatch
 from app.ui.pair import PairFiles
 from app.ui.tasks import Lane

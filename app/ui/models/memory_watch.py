@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.engine.protocol import MemoryRead
 from app.models.machine import Machine, machine_now
+from app.protocol.messages import MemoryRead
 from app.ui.engine_client import Engine, EngineExit, EngineState
 
 _ENDED = (EngineState.STOPPED, EngineState.DIED)

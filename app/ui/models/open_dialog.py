@@ -20,10 +20,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.engine.protocol import Sampling
 from app.models.plan import Plan, alternatives, make_plan
 from app.models.ranking import RankedDraft
 from app.models.text import visible
+from app.protocol.messages import Sampling
 from app.settings import Pair
 from app.ui import theme
 from app.ui.models.choice import OpenModelsChoice

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.errors import KnownError
-from app.opened_file import path_of
+from app.models.opened_file import path_of
 from app.settings import Settings
 from app.ui import notices, settings_in_use
 from app.ui.commands import open_dialog

@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, QSize, Qt, Signal, 
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QSizePolicy, QSlider, QVBoxLayout, QWidget
 
-from app.engine.protocol import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH, DrafterChoice, DraftLength, PairLoaded
+from app.protocol.messages import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH, DrafterChoice, DraftLength, PairLoaded
 from app.ui import drafters, theme, units
 from app.ui.speed import wording
 from app.ui.speed.parts import Heading

@@ -1,7 +1,7 @@
 """What the Speed panel shows, worked out from rounds. No widgets, no clock of its own: times come in as seconds.
 
-The figures of an answer are defined in `app.engine.statistics`. Here are those that move: live speed is the tokens of
-the last 3 s ÷ that time, live acceptance the accepted ÷ tested tokens of the last 3 s.
+The figures of an answer are defined in `app.engine.statistics`. Here are those that move: live speed is the
+tokens of the last 3 s ÷ that time, live acceptance the accepted ÷ tested tokens of the last 3 s.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import NamedTuple
 
-from app.engine.protocol import MAX_DRAFT_LENGTH, Figures, Round
 from app.engine.statistics import Statistics, acceptance_by_position, acceptance_rate
+from app.protocol.messages import MAX_DRAFT_LENGTH, Figures, Round
 from app.ui.speed.recent import Recent
 
 LIVE_SECONDS = 3.0

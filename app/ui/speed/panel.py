@@ -9,7 +9,8 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
-from app.engine.protocol import (
+from app.engine.statistics import sums_by_kind
+from app.protocol.messages import (
     DEFAULT_DRAFT_LENGTH,
     DrafterChoice,
     DraftLength,
@@ -18,7 +19,6 @@ from app.engine.protocol import (
     PairLoaded,
     Round,
 )
-from app.engine.statistics import sums_by_kind
 from app.ui import drafters, theme, units
 from app.ui.speed import wording
 from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from app.engine.protocol import MAX_DRAFT_LENGTH, Pause, Round
+from app.protocol.messages import MAX_DRAFT_LENGTH, Pause, Round
 
 PAUSE_SECONDS = 0.5
 """For so long rounds must agree before what is shown changes."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from app.engine.protocol import (
+from app.engine.statistics import kind_speed
+from app.protocol.messages import (
     DrafterChoice,
     DrafterName,
     DraftLength,
@@ -15,7 +16,6 @@ from app.engine.protocol import (
     Pause,
     TextKind,
 )
-from app.engine.statistics import kind_speed
 from app.ui import drafters, units
 from app.ui.units import NO_BREAK
 

@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from app.engine.protocol import Piece
 from app.helper import Helper
 from app.helper.messages import Highlight, Highlighted
+from app.protocol.messages import Piece
 from app.ui import theme
 from app.ui.answer import Finished
 from app.ui.chat import code_colors, highlight, markdown_view

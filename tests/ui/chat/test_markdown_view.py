@@ -13,7 +13,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.engine.protocol import DrafterName, Piece
+from app.protocol.messages import DrafterName, Piece
 from app.ui import theme
 from app.ui.chat.block_writer import checked_link
 from app.ui.chat.code_header import CodeHeader

@@ -9,7 +9,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QPlainTextEdit, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.engine.protocol import Piece
+from app.protocol.messages import Piece
 from app.ui import theme
 from app.ui.answer import Finished
 from app.ui.chat.code_header import CodeHeader

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from app.chats.model import Role, StoredMessage
-from app.engine.protocol import ModelInfo, PairLoaded, Sampling
+from app.protocol.messages import ModelInfo, PairLoaded, Sampling
 from app.ui.compare.asked import asked
 from app.ui.conversation import AnswerSettings
 

@@ -19,9 +19,9 @@ from PySide6.QtGui import QColor, QImage
 from pytestqt.qtbot import QtBot
 
 from app.compare.results import Report, Setup
-from app.engine.protocol import ModelInfo, PairLoaded
 from app.errors import Cancelled
 from app.files import with_suffix
+from app.protocol.messages import ModelInfo, PairLoaded
 from app.ui.compare.exports import Exporter
 from app.ui.compare.parts import FORMATS
 from app.ui.compare.picture import SCALE, WIDTH, draw

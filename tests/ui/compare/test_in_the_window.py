@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from app.engine.protocol import Sampling
+from app.protocol.messages import Sampling
 from app.ui.chat.messages import AnswerMessage
 from app.ui.compare.desk import CompareDesk
 from app.ui.compare.window import CompareWindow

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QBoxLayout
 from pytestqt.qtbot import QtBot
 
 from app.compare.results import Run, first_difference
-from app.engine.protocol import Piece, Round, Sampling
+from app.protocol.messages import Piece, Round, Sampling
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer, Shown, marked, settings_line
 from app.ui.compare.pane import AnswerPane, DecodeSpeed

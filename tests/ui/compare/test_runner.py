@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.compare.prompts import Prompt
 from app.compare.results import Skipped
-from app.engine.protocol import Message
+from app.protocol.messages import Message
 from app.ui.compare.runner import DIED, ENGINE_LOST, NO_PAIR, PAIR_GIVEN_UP, Compared, End, Runner, Task
 from app.ui.conversation import AnswerSettings
 from app.ui.engine_client import EngineState

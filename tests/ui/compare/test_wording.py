@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.compare.results import Comparison, Skipped, summarise
-from app.engine.protocol import AcceptRule, Sampling
+from app.protocol.messages import AcceptRule, Sampling
 from app.ui.compare import wording
 from app.ui.conversation import AnswerSettings
 from tests.ui.compare.samples import WORDS, comparison, prompt

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.engine.protocol import LoadSettings, Sampling
+from app.protocol.messages import LoadSettings, Sampling
 from app.ui.models.choice import OpenModelsChoice, stop_strings_as_text, stop_strings_from
 
 CHOICE = OpenModelsChoice(target="target.gguf", draft="draft.gguf")

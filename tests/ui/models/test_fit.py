@@ -9,9 +9,9 @@ from pytestqt.qtbot import QtBot
 
 from app.models import gguf
 from app.models.gguf import GgufHeader
+from app.models.header_cache import Headers
 from app.ui.models import fit
 from app.ui.models.fit import PairCheck, PairChecker, judge
-from app.ui.models.headers import Headers
 from tests.support.gguf_files import make_model
 
 
@@ -99,7 +99,7 @@ def test_the_headers_of_a_few_files_are_remembered(folder: Path, monkeypatch: py
         read.append(Path(path).name)
         return gguf.read_header(path)
 
-    monkeypatch.setattr("app.ui.models.headers.read_header", read_header)
+    monkeypatch.setattr("app.models.header_cache.read_header", read_header)
     for number in range(10):
         (folder / f"{number}.gguf").write_bytes((folder / "draft.gguf").read_bytes())
     headers = Headers()

@@ -10,11 +10,11 @@ import pytest
 from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
-from app.engine.protocol import LoadSettings, MemoryRead
 from app.models.gguf import read_header
 from app.models.machine import Device, Machine, machine_now
 from app.models.memory import ModelShape, shape_of
 from app.models.plan import make_plan
+from app.protocol.messages import LoadSettings, MemoryRead
 from app.ui.engine_client import EngineState
 from app.ui.models.load_planner import FittedPair, LoadPlanner, fitted, wishes_of
 from app.ui.models.memory_watch import MemoryWatch

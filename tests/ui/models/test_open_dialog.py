@@ -28,7 +28,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from app.engine.protocol import LoadSettings, Sampling
+from app.protocol.messages import LoadSettings, Sampling
 from app.settings import Pair
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.file_row import FileRow

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QWidget
 
-from app.engine.protocol import DrafterFigures, DraftFigures, Figures, KindFigures, ModelInfo, PairLoaded, Pause
+from app.protocol.messages import DrafterFigures, DraftFigures, Figures, KindFigures, ModelInfo, PairLoaded, Pause
 from app.ui.speed.panel import SpeedPanel
 
 T = TypeVar("T", bound=QWidget)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.engine.protocol import Pause, Round
+from app.protocol.messages import Pause, Round
 
 
 def steady(

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from app.engine.protocol import DraftFigures, Figures, Round
+from app.protocol.messages import DraftFigures, Figures, Round
 from app.ui.speed.meter import BUCKET_SECONDS, POINTS, Meter
 from tests.ui.speed.rounds import steady
 

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from app.engine.protocol import PairLoaded
+from app.protocol.messages import PairLoaded
 from app.ui import theme
 from app.ui.speed.drawings import LengthCurve, PositionBars, RoundBar, Sparkline
 from app.ui.speed.panel import SpeedPanel

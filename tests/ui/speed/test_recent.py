@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from app.engine.protocol import Pause, Round
+from app.protocol.messages import Pause, Round
 from app.ui.speed.recent import Recent
 
 PAUSE = Pause(kept=0.22, needed=0.41)

@@ -8,7 +8,7 @@ from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from app.engine.protocol import DrafterFigures, Figures, KindFigures, PairLoaded
+from app.protocol.messages import DrafterFigures, Figures, KindFigures, PairLoaded
 from app.ui import theme
 from app.ui.speed import wording
 from app.ui.speed.drawings import LengthCurve, PositionBars

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.engine.protocol import DraftFigures, Figures, ModelInfo, PairLoaded, Pause
+from app.protocol.messages import DraftFigures, Figures, ModelInfo, PairLoaded, Pause
 from app.ui.speed import wording
 from app.ui.speed.wording import Asked, Situation, status
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import KnownError
-from app.opened_file import names_file, path_of
+from app.models.opened_file import names_file, path_of
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Messages on the pipes between our processes: a 4-byte little-endian length followed by that many bytes of JSON.
 
-The engine's messages (`app.engine.framing`) and the helper's (`app.helper.messages`) both travel like this.
+The engine's messages (`app.protocol.framing`) and the helper's (`app.helper.messages`) both travel like this.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The messages between a window and an engine; `app.engine.framing` turns them into bytes.
+"""The messages between a window and an engine; `app.protocol.framing` turns them into bytes.
 
 The window writes `Command`s, the engine answers with `Event`s; ``request`` ties an event to the command that caused it.
 
@@ -348,7 +348,7 @@ class DrafterFigures(_Struct, frozen=True, kw_only=True):
 
 
 class DraftFigures(_Struct, frozen=True, kw_only=True):
-    """Counters of drafting over one generation; definitions in ``engine/statistics.py``."""
+    """Counters of drafting over one generation; definitions in ``engine/decoding/statistics.py``."""
 
     drafted: int = 0
     tested: int = 0

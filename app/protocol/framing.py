@@ -1,30 +1,30 @@
 """The engine's messages as bytes, and back.
 
 Decoding checks every type, so a broken or hostile engine cannot hand the window anything but the classes of
-`app.engine.protocol`.
+`app.protocol.messages`.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from app import frames
-from app.engine.protocol import Command, Event
+from app.protocol import frames
+from app.protocol.messages import Command, Event
 
 _commands: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
 _events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def encode_frame(message: Command | Event) -> bytes:
-    """The bytes of one framed message. Raises `app.frames.ProtocolError` when it is too large."""
+    """The bytes of one framed message. Raises `app.protocol.frames.ProtocolError` when it is too large."""
     return frames.framed(frames.encode(message))
 
 
 def decode_command(body: bytes) -> Command:
-    """Raises `app.frames.ProtocolError` when ``body`` is no command."""
+    """Raises `app.protocol.frames.ProtocolError` when ``body`` is no command."""
     return frames.decode(_commands, body)
 
 
 def decode_event(body: bytes) -> Event:
-    """Raises `app.frames.ProtocolError` when ``body`` is no event."""
+    """Raises `app.protocol.frames.ProtocolError` when ``body`` is no event."""
     return frames.decode(_events, body)

@@ -1,4 +1,4 @@
-"""Frames as blocking readers see them; `tests/engine/test_protocol.py` has those that arrive in pieces."""
+"""Frames as blocking readers see them; `tests/protocol/test_framing.py` has those that arrive in pieces."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from app import frames
+from app.protocol import frames
 
 
 def test_bodies_come_back_in_order_until_the_end() -> None:

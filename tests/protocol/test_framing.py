@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from app.engine.framing import decode_command, decode_event, encode_frame
-from app.engine.protocol import Generate, Message, Piece, Ping, Round, RoundsReceived, Sampling
-from app.frames import MAX_BYTES, FrameReader, ProtocolError
+from app.protocol.frames import MAX_BYTES, FrameReader, ProtocolError
+from app.protocol.framing import decode_command, decode_event, encode_frame
+from app.protocol.messages import Generate, Message, Piece, Ping, Round, RoundsReceived, Sampling
 
 EVENT = RoundsReceived(
     request=3,
