@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         program.restore_environment(os.environ)
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments == ["--role=engine"]:
-        from app.engine.worker import run as run_engine
+        from app.engine.host.worker import run as run_engine
 
         return run_engine()
     if arguments == ["--role=helper"]:

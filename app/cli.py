@@ -23,13 +23,13 @@ from app import __version__
 from app.commands import bench, compare, inspect, models, self_draft, selftest
 from app.commands.options import add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
-from app.engine.statistics import exported_acceptance_by_position
+from app.engine.decoding.statistics import exported_acceptance_by_position
 from app.errors import Cancelled, KnownError
 from app.models.text import visible, visible_json
 from app.protocol.messages import GenerationFinished, GenerationStarted, Message, PairLoaded, Round
 
 if TYPE_CHECKING:
-    from app.engine.engine import Engine
+    from app.engine.host.engine import Engine
 
 
 def run(arguments: Sequence[str]) -> int:

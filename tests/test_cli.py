@@ -14,7 +14,7 @@ import pytest
 
 from app import __version__, cli
 from app.commands import session
-from app.engine.engine import Engine
+from app.engine.host.engine import Engine
 from app.protocol.messages import AcceptRule
 from tests.support.command_line import ROOT, slipstream
 from tests.support.gguf_files import Weights, make_model

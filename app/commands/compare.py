@@ -22,7 +22,7 @@ from app.protocol.messages import Generate, PairLoaded
 from app.storage.files import write_export
 
 if TYPE_CHECKING:
-    from app.engine.engine import Engine
+    from app.engine.host.engine import Engine
 
 _FORMATS: dict[str, Callable[[Report], str]] = {".md": report.markdown, ".csv": report.csv, ".json": report.json}
 _MAX_TOKENS = 256
@@ -129,8 +129,8 @@ def _show(done: int, total: int, what: str, begun: float) -> None:
 
 
 def _setup(options: argparse.Namespace, pair: PairLoaded, command: Generate, file: Path) -> Setup:
-    from app.engine.llama import engine_name
-    from app.engine.llama_devices import gpu_devices
+    from app.engine.llama.context import engine_name
+    from app.engine.llama.devices import gpu_devices
 
     return setup.setup_of(
         engine=engine_name(),

@@ -32,7 +32,7 @@ from app.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from app.engine.engine import Engine
+    from app.engine.host.engine import Engine
 
 _MAX_TOKENS = 96
 _PAYS = 1.02
@@ -100,8 +100,8 @@ class Trial:
 
 def run(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status."""
-    from app.engine import self_draft
-    from app.engine.processor import default_threads
+    from app.engine.llama import self_draft
+    from app.engine.llama.thread_count import default_threads
 
     asked = prompts.read(options.prompts or paths.resource("bench", "prompts.txt"))
     most = self_draft.layers_to_choose(options.target)

@@ -27,7 +27,7 @@ from app.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from app.engine.engine import Engine
+    from app.engine.host.engine import Engine
 
 
 @contextlib.contextmanager
@@ -35,7 +35,7 @@ def loaded(options: argparse.Namespace) -> Iterator[tuple[Engine, PairLoaded]]:
     """The engine with its pair. Ctrl+C ends what it does in order: no exception can leave llama.cpp's callbacks."""
     if options.target is None and options.draft is not None:
         wrong_usage("--draft needs --target")
-    from app.engine.engine import Engine
+    from app.engine.host.engine import Engine
 
     target, draft = options.target, options.draft
     if target is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from app.compare.prompts import Prompt
-from app.engine.statistics import acceptance_rate, mean_acceptance_length
+from app.engine.decoding.statistics import acceptance_rate, mean_acceptance_length
 from app.protocol.messages import (
     DrafterFigures,
     DrafterName,

@@ -28,7 +28,7 @@ from app.errors import Cancelled, KnownError
 from app.protocol.messages import DraftLength, Generate, GenerationFinished, Round
 
 if TYPE_CHECKING:
-    from app.engine.engine import Engine
+    from app.engine.host.engine import Engine
 
 log = logging.getLogger("slipstream.compare")
 

@@ -27,7 +27,7 @@ _KV_BLOCKS: dict[KvType, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34), "q
 _CELLS = 256
 """llama.cpp rounds a cache up to a multiple of so many tokens."""
 _TARGET_OUTPUTS, _DRAFT_OUTPUTS = 17, 1
-"""Positions whose logits are asked at once (`app.engine.loading`)."""
+"""Positions whose logits are asked at once (`app.engine.host.loading`)."""
 _FLOAT, _HALF = 4, 2
 _BYTES_PER_TOKEN, _BYTES_PER_MERGE = 240, 140
 """Of a vocabulary in memory, llama.cpp's and the engine's copy together: six real ones took within a tenth of that."""
@@ -38,7 +38,7 @@ _MORE_NODES_PER_TOKEN, _MORE_NODES_PER_TENSOR = 40, 32
 _PROCESS_BYTES = 4 * 1024 * 1024
 """What the engine process itself takes more once something is loaded: threads, arrays, libraries in use."""
 _MOST_SNAPSHOTS, _LEAST_SNAPSHOTS, _SNAPSHOT_SHARE = 8, 2, 8
-"""As `app.engine.loading` chooses them."""
+"""As `app.engine.host.loading` chooses them."""
 _MARKS = 2
 """Copies of a running state in system memory: one while guesses are out, one of an earlier question."""
 _REPACKED_X86 = frozenset({"Q4_0", "Q4_K", "IQ4_NL", "MXFP4"})

@@ -37,7 +37,7 @@ Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
 TextKind = Literal["prose", "code", "list", "thinking"]
-"""What a token of an answer is part of, read off the answer's Markdown (`app.engine.kinds`)."""
+"""What a token of an answer is part of, read off the answer's Markdown (`app.engine.decoding.text_kind`)."""
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from app.engine.engine import Engine  # noqa: E402
+from app.engine.host.engine import Engine  # noqa: E402
 from app.protocol.messages import (  # noqa: E402
     Figures,
     Generate,

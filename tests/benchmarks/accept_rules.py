@@ -27,7 +27,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.engine.costs import Costs
+from app.engine.policy.costs import Costs
 from app.protocol.messages import DraftLength, Sampling
 from tests.benchmarks.contenders import BLOCK, CHOICE, CONTENDERS, GREEDY_WAY, SAME_NOISE, Contender, Counts
 from tests.benchmarks.engine import GUIDE, LONGEST, questions

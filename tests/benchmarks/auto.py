@@ -37,8 +37,8 @@ from unittest.mock import patch
 import msgspec
 
 from app import paths
-from app.engine.engine import Engine
-from app.engine.statistics import acceptance_rate
+from app.engine.decoding.statistics import acceptance_rate
+from app.engine.host.engine import Engine
 from app.protocol.messages import (
     DrafterChoice,
     DraftLength,

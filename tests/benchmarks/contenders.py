@@ -12,10 +12,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from app.engine import speculation
+from app.engine.decoding import loop
+from app.engine.decoding.accept_rules import Purpose, Verdict, uniform
+from app.engine.decoding.sampling import Distributions, Floats, distributions, penalise_rows
 from app.engine.drafters import Proposal
-from app.engine.sampling import Distributions, Floats, distributions, penalise_rows
-from app.engine.verification import Purpose, Verdict, uniform
 from app.protocol.messages import AcceptRule, Propose, Round
 
 Rule = Callable[[Distributions, Proposal, int, int], Verdict]
@@ -37,12 +37,12 @@ class Contender:
         if self.rule is None:
             yield
             return
-        with patch.object(speculation.Decoding, "_judge", _judge_by(self.rule)):
+        with patch.object(loop.Decoding, "_judge", _judge_by(self.rule)):
             yield
 
 
-def _judge_by(rule: Rule) -> Callable[[speculation.Decoding, Floats, Proposal], Verdict]:
-    def judge(self: speculation.Decoding, logits: Floats, proposal: Proposal) -> Verdict:
+def _judge_by(rule: Rule) -> Callable[[loop.Decoding, Floats, Proposal], Verdict]:
+    def judge(self: loop.Decoding, logits: Floats, proposal: Proposal) -> Verdict:
         task = self._task
         p = distributions(penalise_rows(logits, self.context, proposal.tokens, task.sampling), task.sampling)
         return rule(p, proposal, task.seed, len(self.context))

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from app.engine.engine import Engine
+from app.engine.host.engine import Engine
 from app.protocol.messages import DrafterChoice, DraftLength, Generate, Load, LoadSettings, Message
 from tests.benchmarks.llama_cpp_tools import Tools
 from tests.support.generation import GREEDY, run

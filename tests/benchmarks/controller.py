@@ -17,8 +17,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from app.engine.controller import Controller
-from app.engine.costs import Costs
+from app.engine.policy.controller import Controller
+from app.engine.policy.costs import Costs
 from app.protocol.messages import TextKind
 from tests.support.simulator import (
     TRACES,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from app.engine.engine import Engine
+from app.engine.host.engine import Engine
 from app.protocol.messages import Generate, Load, Message
 from tests.benchmarks.inflate import GUIDE
 from tests.support.generation import GREEDY, run

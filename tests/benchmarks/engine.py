@@ -25,7 +25,7 @@ from app.commands.bench import summary
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison
 from app.compare.running import compare, compare_one
-from app.engine.engine import Engine
+from app.engine.host.engine import Engine
 from app.protocol.messages import (
     Cancel,
     Generate,

@@ -24,7 +24,7 @@ from unittest.mock import patch
 import numpy as np
 
 from app import paths
-from app.engine.engine import Engine
+from app.engine.host.engine import Engine
 from app.protocol.messages import DraftLength, Generate, GenerationFinished, Load, LoadSettings, Message, Round
 from tests.benchmarks.second_turn import CONTEXT, layers_of, pair_in, text
 

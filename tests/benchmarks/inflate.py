@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app import paths
-from app.engine import llama
-from app.engine.processor import default_threads
+from app.engine.llama import context as llama
+from app.engine.llama.thread_count import default_threads
 from app.protocol.messages import Quantization
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 

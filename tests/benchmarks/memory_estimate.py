@@ -28,8 +28,8 @@ import numpy as np
 import psutil
 
 from app import paths
-from app.engine import llama
-from app.engine.processor import default_threads
+from app.engine.llama import context as llama
+from app.engine.llama.thread_count import default_threads
 from app.models.gguf import read_header
 from app.models.memory import estimate, shape_of
 from app.protocol.messages import (

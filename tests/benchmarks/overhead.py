@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from app.engine import speculation
-from app.engine.engine import Engine
+from app.engine.decoding import loop
+from app.engine.host.engine import Engine
 from app.protocol.messages import AcceptRule, Generate, Load, LoadSettings, Message, Round, Sampling
 from tests.benchmarks.inflate import VOCABULARY, vocabulary_pair
 from tests.support.generation import GREEDY
@@ -62,12 +62,12 @@ class Meter:
     """Seconds spent since `take`: in llama.cpp, of those on the processor in this thread, and in judging."""
 
     def __init__(self) -> None:
-        import llama_cpp  # after app.engine.llama, which sets what its libraries read when they are loaded
+        import llama_cpp  # after app.engine.llama.context, which sets what its libraries read when they are loaded
 
         self._spent = [0.0, 0.0, 0.0]
         self._patches = [
             *(patch.object(llama_cpp, name, self._native(getattr(llama_cpp, name))) for name in _NATIVE),
-            *(patch.object(speculation, name, self._judging(getattr(speculation, name))) for name in _JUDGING),
+            *(patch.object(loop, name, self._judging(getattr(loop, name))) for name in _JUDGING),
         ]
 
     def _native(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from app.engine import llama
-from app.engine.prompt import PromptBuilder
-from app.engine.template import CHATML, ChatTemplate
+from app.engine.decoding.prompt import PromptBuilder
+from app.engine.decoding.template import CHATML, ChatTemplate
+from app.engine.llama import context as llama
 from app.protocol.messages import Message, Quantization
 from tests.benchmarks.contestants import (
     AUTO,

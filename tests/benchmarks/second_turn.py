@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app.engine.engine import Engine
-from app.engine.kept import KeptCaches
-from app.engine.kept_files import KeptFiles
+from app.engine.host.chat_cache import KeptCaches
+from app.engine.host.chat_cache_files import KeptFiles
+from app.engine.host.engine import Engine
 from app.protocol.messages import Generate, GenerationFinished, Load, LoadSettings, Message, Round
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 

@@ -9,9 +9,9 @@ import gguf
 import numpy as np
 import pytest
 
-from app.engine import llama
-from app.engine.engine import Engine
-from app.engine.sampling import Floats
+from app.engine.decoding.sampling import Floats
+from app.engine.host.engine import Engine
+from app.engine.llama import context as llama
 from app.models.gguf import read_header
 from app.models.pairing import compare
 from app.protocol.messages import Load, LoadSettings

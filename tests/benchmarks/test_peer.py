@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.engine import llama
-from app.engine.engine import Engine
+from app.engine.host.engine import Engine
+from app.engine.llama import context as llama
 from app.protocol.messages import Load, LoadSettings
 from tests.benchmarks.contestants import (
     AUTO,

@@ -18,16 +18,16 @@ from unittest.mock import patch
 import msgspec
 import numpy as np
 
-from app.engine import engine as engine_module
-from app.engine import speculation
-from app.engine.acceptance import AcceptancePrior
-from app.engine.controller import Controller
-from app.engine.costs import CostModel, Costs
+from app.engine.decoding import loop
+from app.engine.decoding.drafting import Drafting
+from app.engine.decoding.sampling import Floats, distributions
 from app.engine.drafters.model import ModelDrafter
-from app.engine.drafting import Drafting
-from app.engine.engine import Engine
-from app.engine.history import PairHistory, Remembered
-from app.engine.sampling import Floats, distributions
+from app.engine.host import engine as engine_module
+from app.engine.host.engine import Engine
+from app.engine.policy.acceptance import AcceptancePrior
+from app.engine.policy.controller import Controller
+from app.engine.policy.costs import CostModel, Costs
+from app.engine.policy.history import PairHistory, Remembered
 from app.protocol.messages import (
     MAX_DRAFT_LENGTH,
     DraftLength,
@@ -87,7 +87,7 @@ class Machine:
     @contextlib.contextmanager
     def ticking(self) -> Iterator[None]:
         """The loop reads this machine's clock while the block lasts."""
-        with patch.object(speculation, "time", self.clock), patch.object(engine_module, "time", self.clock):
+        with patch.object(loop, "time", self.clock), patch.object(engine_module, "time", self.clock):
             yield
 
 
@@ -246,7 +246,7 @@ class MadeUpPair:
         target = Table(self._rows[0], machine.verify)
         prompt_logits = target.decode([number], 1)
         accept = contender.accept if contender else "coupled"
-        task = speculation.Task(sampling, seed=number, max_tokens=self._tokens, accept=accept)
+        task = loop.Task(sampling, seed=number, max_tokens=self._tokens, accept=accept)
         key = f"{contender and contender.name} {sampling.temperature} {sampling.top_k} {length}"
         controller = self._controller(contender, length, key)
         drafting = None
@@ -256,7 +256,7 @@ class MadeUpPair:
             drafter.configure(sampling, task.accept, task.seed)
             drafting = Drafting(controller, [drafter])
         with machine.ticking(), contender.playing() if contender else contextlib.nullcontext():
-            decoding = speculation.Decoding(target, _Letters(), drafting, task, 0.0, lambda: False)
+            decoding = loop.Decoding(target, _Letters(), drafting, task, 0.0, lambda: False)
             counts = Counts.of(list(decoding.rounds(prompt_logits)))
         if controller:
             self._priors[key] = controller.snapshot()

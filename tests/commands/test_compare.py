@@ -13,7 +13,7 @@ import pytest
 
 from app import cli
 from app.compare import running
-from app.engine.engine import Engine
+from app.engine.host.engine import Engine
 from app.protocol.messages import Generate
 from app.storage.files import write_export
 from tests.support.command_line import slipstream

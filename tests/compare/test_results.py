@@ -18,7 +18,7 @@ from app.compare.results import (
     summarise,
     with_scores,
 )
-from app.engine.engine import Engine
+from app.engine.host.engine import Engine
 from app.protocol.messages import (
     DrafterFigures,
     DraftFigures,

@@ -12,8 +12,8 @@ import pytest
 from app.compare.prompts import Prompt, bundled
 from app.compare.results import Comparison, Skipped, summarise
 from app.compare.running import CURVE_LENGTHS, compare, compare_one, curve
-from app.engine.engine import Engine
-from app.engine.verification import gumbel
+from app.engine.decoding.accept_rules import gumbel
+from app.engine.host.engine import Engine
 from app.errors import Cancelled
 from app.protocol.messages import Generate, GenerationStarted, Message, PairLoaded, Sampling
 from tests.support.direct import direct_logits

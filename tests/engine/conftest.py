@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.engine import llama, loading
-from app.engine.calibration import measure
-from app.engine.engine import Engine
-from app.engine.sampling import Floats
+from app.engine.decoding.sampling import Floats
+from app.engine.host import loading
+from app.engine.host.engine import Engine
+from app.engine.llama import context as llama
+from app.engine.policy.calibration import measure
 from app.protocol.messages import Load, LoadSettings, PairLoaded
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.costs import Costs
+from app.engine.policy.costs import Costs
 from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
 ONE = Costs(verify={1: 0.5, 2: 0.625}, draft=0.125)

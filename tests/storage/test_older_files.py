@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.acceptance import AcceptancePrior, ArmPrior
-from app.engine.calibration import Build, KeptCosts
-from app.engine.costs import Costs
-from app.engine.history import Remembered
-from app.engine.rolling_back import Tried
+from app.engine.llama.rolling_back import Tried
+from app.engine.policy.acceptance import AcceptancePrior, ArmPrior
+from app.engine.policy.calibration import Build, KeptCosts
+from app.engine.policy.costs import Costs
+from app.engine.policy.history import Remembered
 from app.models.downloads.item import ItemState
 from app.models.downloads.part import Part
 from app.models.downloads.queue_file import QueueFile, has_work

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine import llama
-from app.engine.prompt import PromptBuilder
+from app.engine.decoding.prompt import PromptBuilder
+from app.engine.llama import context as llama
 from app.protocol.messages import Message
 
 

@@ -10,9 +10,9 @@ import signal
 import sys
 from collections.abc import Iterator
 
-from app.engine import kept, state_file, worker
+from app.engine.host import chat_cache, state_file, worker
 
-EAGER = kept.Policy(least_seconds=0.0, least_file_seconds=0.0, gain=0.0, gain_of_repeats=0.0)
+EAGER = chat_cache.Policy(least_seconds=0.0, least_file_seconds=0.0, gain=0.0, gain_of_repeats=0.0)
 
 
 def _dying(chunks: Iterator[memoryview | bytes]) -> Iterator[memoryview | bytes]:
@@ -22,7 +22,7 @@ def _dying(chunks: Iterator[memoryview | bytes]) -> Iterator[memoryview | bytes]
 
 
 def main() -> int:
-    kept.DEFAULT_POLICY = EAGER
+    chat_cache.DEFAULT_POLICY = EAGER
     if sys.argv[1:] == ["dies"]:
         whole = state_file.chunks
         state_file.chunks = lambda header, state: _dying(whole(header, state))

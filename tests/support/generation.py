@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.engine.engine import Engine
+from app.engine.host.engine import Engine
 from app.protocol.messages import (
     DEFAULT_DRAFT_LENGTH,
     Generate,

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.controller import Controller
-from app.engine.costs import CostModel, Costs
 from app.engine.drafters import Proposal
+from app.engine.policy.controller import Controller
+from app.engine.policy.costs import CostModel, Costs
 from app.protocol.messages import Pause, TextKind, Way
 
 LIMIT = 16

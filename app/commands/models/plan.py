@@ -86,8 +86,8 @@ def _shape(entry: LibraryEntry) -> ModelShape:
 
 
 def _machine() -> Machine:
-    from app.engine import llama
-    from app.engine.llama_devices import devices
+    from app.engine.llama import context as llama
+    from app.engine.llama.devices import devices
 
     llama.start()
     return machine_now(devices())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from app.engine.sampling import Distributions
+from app.engine.decoding.sampling import Distributions
 from app.protocol.messages import DrafterName, Way
 
 Worth = Callable[[float], bool]

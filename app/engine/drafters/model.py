@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.cache import Cache, cut_to, shared_prefix
-from app.engine.drafters import Proposal, Worth, always
-from app.engine.kept import Keeper
-from app.engine.sampling import (
+from app.engine.decoding.accept_rules import Purpose, best_of_all, block_seed, draw, gumbel, lead_of
+from app.engine.decoding.cache import Cache, cut_to, shared_prefix
+from app.engine.decoding.sampling import (
     Distributions,
     Floats,
     check_finite,
@@ -25,7 +24,8 @@ from app.engine.sampling import (
     survivors,
     top_candidates,
 )
-from app.engine.verification import Purpose, best_of_all, block_seed, draw, gumbel, lead_of
+from app.engine.drafters import Proposal, Worth, always
+from app.engine.host.chat_cache import Keeper
 from app.errors import Cancelled, KnownError
 from app.protocol.messages import AcceptRule, DrafterName, Sampling, Way
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from app.engine.cache import shared_prefix
+from app.engine.decoding.cache import shared_prefix
 from app.engine.drafters import Proposal, Worth, always
 from app.protocol.messages import MAX_DRAFT_LENGTH, DrafterName, Way
 

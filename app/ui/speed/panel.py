@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
-from app.engine.statistics import sums_by_kind
+from app.engine.decoding.statistics import sums_by_kind
 from app.protocol.messages import (
     DEFAULT_DRAFT_LENGTH,
     DrafterChoice,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QVBoxLayout, QWidget
 
-from app.engine.statistics import acceptance_rate, kind_speed
+from app.engine.decoding.statistics import acceptance_rate, kind_speed
 from app.protocol.messages import DraftLength, KindFigures, TextKind
 from app.ui import theme, units
 from app.ui.speed import wording

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from app.engine.statistics import kind_speed
+from app.engine.decoding.statistics import kind_speed
 from app.protocol.messages import (
     DrafterChoice,
     DrafterName,

@@ -1,0 +1,240 @@
+"""The draft–verify loop. Plain decoding is the same loop with draft length 0."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app.engine.decoding.accept_rules import Verdict, block, coupled, rejection, sample
+from app.engine.decoding.cache import Cache
+from app.engine.decoding.detokenizer import TextStream
+from app.engine.decoding.drafting import NO_DRAFT, Draft, Drafting
+from app.engine.decoding.sampling import Floats, distributions, penalise_rows
+from app.engine.decoding.text_kind import TextKinds
+from app.engine.drafters import Proposal
+from app.errors import Cancelled
+from app.protocol.messages import AcceptRule, DrafterName, FinishReason, Piece, Round, Sampling
+
+_CAUGHT_UP = 4
+"""At most so many tokens that a roll-back took too much are fed again within a verify pass; more go before it."""
+_PROMPT_END = 16
+"""Tokens of the prompt in which a chat template may begin the model's thinking."""
+
+
+class TargetVocabulary(Protocol):
+    """What the loop needs of `app.engine.llama.context.Model`."""
+
+    def piece(self, token: int) -> bytes: ...
+    def is_end(self, token: int) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to generate. ``max_tokens`` of ``None``: until the context is full."""
+
+    sampling: Sampling
+    seed: int
+    max_tokens: int | None = None
+    stops: list[str] = field(default_factory=list)
+    accept: AcceptRule = "coupled"
+
+
+class Decoding:
+    """Decodes one answer, round after round, into ``target``'s cache behind a processed prompt."""
+
+    def __init__(
+        self,
+        target: Cache,
+        vocabulary: TargetVocabulary,
+        drafting: Drafting | None,
+        task: Task,
+        started: float,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        """``target`` holds the prompt. Without ``drafting`` it decodes plain.
+
+        ``started`` is when the request arrived (`time.perf_counter`).
+        """
+        self._target = target
+        self._vocabulary = vocabulary
+        self._drafting = drafting
+        self._task = task
+        self._started = started
+        self._cancelled = cancelled
+        self._text = TextStream(vocabulary.piece, task.stops)
+        self._prompt_length = len(target.tokens)
+        self.context: list[int] = list(target.tokens)
+        """Prompt and answer; all but the last token are in the target's cache while a round starts."""
+        self._kinds = TextKinds(b"".join(map(vocabulary.piece, self.context[-_PROMPT_END:])).decode("utf-8", "replace"))
+        self._round = 0
+        self._learning_seconds = 0.0
+        """What the policy took to learn from the last round, which counts as time of the next one."""
+        self.finish_reason: FinishReason | None = None
+        self.stop_string: str | None = None
+
+    @property
+    def draft_failure(self) -> str | None:
+        """Why a drafter was left out before the answer ended, in words for the user."""
+        return self._drafting.failure if self._drafting else None
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The tokens of the answer so far."""
+        return self.context[self._prompt_length :]
+
+    def rounds(self, prompt_logits: Floats) -> Iterator[Round]:
+        """Yield a `Round` for each verify pass until the answer ends; ``finish_reason`` then says why.
+
+        ``prompt_logits`` (shape (1, vocabulary)) are those of the prompt's last token: the first token comes from them.
+        """
+        try:
+            yield self._first(prompt_logits)
+            if self._drafting and not self.finish_reason:
+                self._drafting.begin(self.context[: self._prompt_length])
+                self._drafting.accepted(self.context[self._prompt_length :])
+            while not self.finish_reason:
+                yield self._closing() if self._cancelled() else self._next()
+        except Cancelled:  # in the middle of a long catch-up
+            yield self._closing()
+        finally:
+            self._trim_cache()
+
+    def _first(self, logits: Floats) -> Round:
+        begun, kind = time.perf_counter(), self._kinds.kind
+        verdict = self._judge(logits, Proposal())
+        tokens, pieces = self._take(verdict, Proposal(), None)
+        return Round(
+            index=self._round,
+            verify_passes=0,
+            pieces=pieces,
+            tokens=tokens,
+            kind=kind,
+            other_seconds=time.perf_counter() - begun,
+            time=self._since_start(),
+        )
+
+    def _next(self) -> Round:
+        begun, kind = time.perf_counter(), self._kinds.kind
+        self._round += 1
+        draft = self._draft()
+        proposal = draft.proposal.first(draft.tested)
+        drafted = time.perf_counter()
+        keep = len(self.context) - 1
+        try:
+            logits = self._verify(proposal.tokens)
+            verified = time.perf_counter()
+            verdict = self._judge(logits, proposal)
+            keep = len(self.context) + verdict.accepted
+        finally:
+            self._target.roll_back(keep)
+        tokens, pieces = self._take(verdict, proposal, draft.drafter)
+        taken = time.perf_counter()
+        seconds = (drafted - begun, verified - drafted, taken - verified)
+        if self._drafting and not self.finish_reason:
+            other = seconds[2] + self._learning_seconds
+            self._drafting.accepted(self.context[-tokens:])
+            self._drafting.verified(draft, verdict.accepted, verdict.token, (*seconds[:2], other))
+            self._learning_seconds = time.perf_counter() - taken
+        return Round(
+            index=self._round,
+            verify_passes=1,
+            pieces=pieces,
+            tokens=tokens,
+            drafter=draft.drafter,
+            drafted=len(draft.proposal.tokens),
+            tested=draft.tested,
+            accepted=min(verdict.accepted, tokens),
+            paused=draft.plan.paused,
+            kind=kind,
+            draft_seconds=seconds[0],
+            verify_seconds=seconds[1],
+            other_seconds=time.perf_counter() - verified,
+            time=self._since_start(),
+        )
+
+    def _verify(self, guesses: list[int]) -> Floats:
+        """The logits behind the context and behind each of ``guesses``, shape (guesses + 1, vocabulary).
+
+        A memory that goes back to marks only may lack more than the last token of the context.
+        """
+        target, end = self._target, len(self.context) - 1
+        if end - len(target.tokens) > _CAUGHT_UP:
+            while missing := self.context[len(target.tokens) : end][: target.chunk]:
+                if self._cancelled():
+                    raise Cancelled
+                target.decode(missing, 0)
+        target.hold(len(guesses))
+        return target.decode([*self.context[len(target.tokens) :], *guesses], len(guesses) + 1)
+
+    def _draft(self) -> Draft:
+        if not self._drafting:
+            return NO_DRAFT
+        room = self._target.length - len(self.context)
+        left = self._left()
+        return self._drafting.draft(room if left is None else min(room, left - 1), self._kinds.kind)
+
+    def _left(self) -> int | None:
+        limit = self._task.max_tokens
+        return None if limit is None else limit - (len(self.context) - self._prompt_length)
+
+    def _judge(self, logits: Floats, proposal: Proposal) -> Verdict:
+        task, position = self._task, len(self.context)
+        logits = penalise_rows(logits, self.context, proposal.tokens, task.sampling)
+        if task.accept != "coupled" and proposal.distributions is not None:
+            rule = block if task.accept == "block" else rejection
+            p = distributions(logits, task.sampling)
+            return rule(p, proposal.distributions, proposal.tokens, task.seed, position)
+        return coupled(sample(logits, task.sampling, task.seed, position), proposal.tokens)
+
+    def _take(self, verdict: Verdict, proposal: Proposal, drafter: DrafterName | None) -> tuple[int, list[Piece]]:
+        """Add accepted tokens and the target's own until the answer ends: how many, and what may be shown."""
+        shown: list[Piece] = []
+        new = [*proposal.tokens[: verdict.accepted], verdict.token]
+        taken = 0
+        for taken, token in enumerate(new, 1):
+            own = taken == len(new)
+            guess = self._guess(proposal, verdict) if own else None
+            self.context.append(token)
+            piece = Piece(text="", id=token, drafter=None if own else drafter, round=self._round, guess=guess)
+            shown += self._show(piece)
+            if self.finish_reason:
+                break
+        for piece in shown:
+            self._kinds.add(piece.text)
+        return taken, shown
+
+    def _guess(self, proposal: Proposal, verdict: Verdict) -> str | None:
+        if verdict.accepted == len(proposal.tokens):
+            return None
+        return self._vocabulary.piece(proposal.tokens[verdict.accepted]).decode("utf-8", "replace")
+
+    def _show(self, piece: Piece) -> list[Piece]:
+        if self._vocabulary.is_end(piece.id):
+            self.finish_reason = "end"
+            return [*self._text.end(), piece]
+        released = self._text.add(piece)
+        if released.stop is not None:
+            self.finish_reason, self.stop_string = "stop_string", released.stop
+            return released.pieces
+        if self._left() == 0:
+            self.finish_reason = "length"
+        elif len(self.context) > self._target.length:
+            self.finish_reason = "context"
+        if self.finish_reason:
+            return [*released.pieces, *self._text.end()]
+        return released.pieces
+
+    def _closing(self) -> Round:
+        """Ends the answer after a stop by the user, with the text that was held back."""
+        self.finish_reason = "cancelled"
+        return Round(index=self._round, verify_passes=0, pieces=self._text.end(), time=self._since_start())
+
+    def _since_start(self) -> float:
+        return time.perf_counter() - self._started
+
+    def _trim_cache(self) -> None:
+        """Nothing behind the end of the answer stays in the cache; of a stop string, nothing at all."""
+        keep = self._text.safe_tokens if self.finish_reason == "stop_string" else len(self.token_ids)
+        self._target.roll_back(self._prompt_length + keep)

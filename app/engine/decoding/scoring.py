@@ -1,0 +1,121 @@
+"""A choice of the target looked at again: the scores of candidates, and which of them rounding could make the choice.
+
+Passes of different width put the same logit into slightly different places, because sums are taken in another order and
+quantized kernels round what they multiply. A candidate *could win* when it becomes the choice after moving each logit
+by at most what rounding does. Two answers that part between candidates that could both win part at a near-tie; where
+one could not, something else went on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.engine.decoding.accept_rules import draw, gumbel
+from app.engine.decoding.cache import Cache
+from app.engine.decoding.sampling import Floats, distributions, penalise
+from app.errors import Cancelled
+from app.protocol.messages import Sampling
+
+LEAST_ROUNDING = 0.02
+"""Rounding is always taken to do this much, which F16 weights with an F16 KV cache were seen to do."""
+_MARGIN = 1.5
+"""… and so many times what is seen: the answers went through other widths than are looked at."""
+_WIDTH = 16
+LOOKED_AT = 2 * _WIDTH
+"""So many tokens are processed both ways. In quantized targets a logit moves by nothing or by some tenths, so fewer
+tokens miss it by chance (half of them at 7 of 66 places in a Q4_K_M file, these at 1)."""
+
+
+def logits_behind(cache: Cache, tokens: Sequence[int], should_stop: Callable[[], bool]) -> tuple[Floats, float]:
+    """The logits behind ``tokens``, shape (vocabulary,), and how far rounding is taken to put a logit here.
+
+    ``cache`` holds a true beginning of ``tokens`` without the last, and all of them afterwards. The last `LOOKED_AT`
+    are processed in passes of 16 and then again one by one, as plain decoding does: the logits are those of the last
+    pass of width 1. Raises `Cancelled`.
+    """
+    split = max(len(tokens) - LOOKED_AT, 0)
+    cache.roll_back(split)
+    _feed(cache, tokens[:split], should_stop)
+    cache.hold(len(tokens) - split)
+    parts = [tokens[i : i + _WIDTH] for i in range(split, len(tokens), _WIDTH)]
+    wide = np.concatenate([cache.decode(part, len(part)).copy() for part in parts])
+    cache.roll_back(split)
+    _feed(cache, tokens[:split], should_stop)
+    largest, logits = 0.0, wide[-1]
+    for token, row in zip(tokens[split:], wide, strict=True):
+        if should_stop():
+            raise Cancelled
+        logits = cache.decode([token], 1)[0].copy()
+        largest = max(largest, float(np.abs(np.nan_to_num(logits) - np.nan_to_num(row)).max()))
+    return logits, max(LEAST_ROUNDING, _MARGIN * largest)
+
+
+def _feed(cache: Cache, tokens: Sequence[int], should_stop: Callable[[], bool]) -> None:
+    with cache.aborting(should_stop):
+        while (done := len(cache.tokens)) < len(tokens):
+            if should_stop():
+                raise Cancelled
+            cache.decode(tokens[done : done + cache.chunk], 0)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One choice of the target under ``coupled``: what it is drawn from, and by which noise.
+
+    ``logits`` has shape (vocabulary,), before penalties; ``history`` is prompt and answer up to here, so that its
+    length is the position of the noise.
+    """
+
+    logits: Floats
+    history: Sequence[int]
+    sampling: Sampling
+    seed: int
+
+    def token(self) -> int:
+        """What the target chooses."""
+        return self._token(self.logits)
+
+    def logit(self, candidate: int) -> float:
+        """Finite also where the model masks a token: messages have no infinity."""
+        return float(np.nan_to_num(self.logits[candidate]))
+
+    def score(self, candidate: int) -> float | None:
+        """log p + noise, the largest wins; ``None`` for what the sampler leaves out."""
+        p = distributions(self._penalised(self.logits), self.sampling)
+        found = np.flatnonzero((p.ids[0] == candidate) & np.isfinite(p.log_probs[0]))
+        if not len(found):
+            return None
+        noise = gumbel(self.seed, [len(self.history)], np.array([[candidate]]))
+        return float(p.log_probs[0, found[0]] + noise[0, 0])
+
+    def could_win(self, candidate: int, rounding: float) -> bool:
+        """Whether moving each logit by at most ``rounding`` makes ``candidate`` the choice.
+
+        Two extreme moves are tried: the candidate up and all others down; and all up but those that beat it, which
+        pushes the latter out where they are at the edge of top-k, top-p or min-p.
+        """
+        keys = self._keys()
+        others_down = np.full_like(self.logits, -rounding)
+        better_down = np.where(keys > keys[candidate], -rounding, rounding).astype(np.float32)
+        for move in (others_down, better_down):
+            move[candidate] = rounding
+            if self._token(self.logits + move) == candidate:
+                return True
+        return False
+
+    def _keys(self) -> Floats:
+        """Of two tokens that the sampler leaves over the one with the larger key wins. Shape (vocabulary,)."""
+        penalised: Floats = self._penalised(self.logits)[0]
+        if self.sampling.temperature == 0:
+            return penalised
+        noise = gumbel(self.seed, [len(self.history)], np.arange(len(penalised))[None])[0]
+        return np.asarray(penalised / self.sampling.temperature + noise, np.float32)
+
+    def _token(self, logits: Floats) -> int:
+        return draw(distributions(self._penalised(logits), self.sampling), self.seed, [len(self.history)])[0]
+
+    def _penalised(self, logits: Floats) -> Floats:
+        return penalise(logits, self.history, self.sampling)[None]

@@ -1,0 +1,365 @@
+"""Load a pair, generate, cancel, measure. Knows no process and no window; worker and command line use it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+
+import msgspec
+
+from app.engine.decoding.drafting import Drafting
+from app.engine.decoding.loop import Decoding, Task
+from app.engine.decoding.prompt import Prompt
+from app.engine.decoding.sampling import Floats, InvalidLogitsError
+from app.engine.decoding.scoring import Choice, logits_behind
+from app.engine.decoding.statistics import Statistics
+from app.engine.drafters import Drafter
+from app.engine.host.chat_cache import KeptCaches, memory_limit
+from app.engine.host.loading import (
+    NO_ROLL_BACK,
+    DraftModel,
+    Loader,
+    PairCosts,
+    Target,
+    measured_costs,
+    pair_history,
+    recommended_sampling,
+)
+from app.engine.llama import context as llama
+from app.engine.llama.thread_count import default_threads
+from app.engine.policy.controller import Controller
+from app.engine.policy.history import PairHistory
+from app.errors import Cancelled, KnownError
+from app.protocol.messages import (
+    DEFAULT_DRAFT_LENGTH,
+    Generate,
+    GenerationFinished,
+    GenerationStarted,
+    Load,
+    LoadProgressed,
+    MeasurePlain,
+    PairLoaded,
+    PlainMeasured,
+    PromptProgressed,
+    Round,
+    ScoreTokens,
+    TokensScored,
+)
+
+log = logging.getLogger("slipstream.engine")
+
+_PUT_AWAY_SECONDS = 1.0
+"""The window waits two for the engine to end (`app.ui.local_engine.Timings.quit`)."""
+
+GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinished
+
+
+class Engine:
+    """One pair at a time, one generation at a time. Only `cancel` may be called from another thread."""
+
+    def __init__(self, kept: KeptCaches | None = None) -> None:
+        """``kept`` is where the KV caches of recent chats go; by default nothing of them reaches a disk."""
+        llama.start()
+        self.kept = kept or KeptCaches()
+        self._target: Target | None = None
+        self._draft: DraftModel | None = None
+        self._costs: PairCosts | None = None
+        self._history: PairHistory | None = None
+        """What earlier answers of this pair taught; there while there are costs."""
+        self._cancel = threading.Event()
+        self.last_progress = time.monotonic()
+        """When the computation last moved (`time.monotonic`); read by the worker to notice a hang."""
+        self.token_ids: list[int] = []
+        """The tokens of the last answer."""
+
+    # ------------------------------------------------------------ loading
+
+    def load(self, command: Load, on_progress: Callable[[LoadProgressed], None]) -> PairLoaded:
+        """Load a target and its draft.
+
+        A target that is loaded already with the same settings stays as it is. A draft that does not fit or cannot be
+        loaded is left out, with the reason in the result. Raises `KnownError`, or `Cancelled` after `cancel`; nothing
+        is loaded then.
+        """
+        try:
+            return self._load(command, on_progress)
+        except (KnownError, Cancelled):
+            self.unload()
+            raise
+
+    def _load(self, command: Load, on_progress: Callable[[LoadProgressed], None]) -> PairLoaded:
+        started = time.perf_counter()
+        threads = command.settings.threads or default_threads()
+        self.kept.set_limit(memory_limit(command.settings.kept_cache_mib))
+        loader = Loader(command, threads, on_progress, self._should_abort, self.kept)
+        self._close_draft()
+        if not (self._target and loader.is_loaded(self._target)):
+            self.unload()
+            self._target = loader.target()
+        target, refused = self._target, None
+        if command.draft:
+            try:
+                self._draft = loader.draft(target)
+            except KnownError as error:
+                refused = str(error)
+        if target.longest_draft:
+            self._costs = measured_costs(target, self._draft, threads, self._should_abort)
+            self._history = pair_history(target, self._draft, threads)
+        return PairLoaded(
+            request=command.request,
+            target=target.info,
+            draft=self._draft.info if self._draft else None,
+            draft_refused=refused,
+            drafting_off=None if target.longest_draft else NO_ROLL_BACK,
+            context_length=target.context.length,
+            threads=threads,
+            template=target.prompts.template,
+            default_draft_length=self._draft.default_length if self._draft else DEFAULT_DRAFT_LENGTH,
+            sampling=recommended_sampling(target.model),
+            load_seconds=time.perf_counter() - started,
+            plain_pass_seconds=self._costs.costs.verify[1] if self._costs else 0.0,
+            history=self._history.figures() if self._history else [],
+            slower=self._costs.slower if self._costs else None,
+        )
+
+    def unload(self) -> None:
+        """Give up the loaded pair; large KV caches are written to disk, as far as about a second is enough."""
+        begun = time.perf_counter()
+        if self._target:
+            self._target.keeper.put_away()
+        self._close_draft()
+        if self._target:
+            self._target.close()
+            self._target = None
+        self.kept.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
+
+    def forget(self) -> None:
+        """Erase what is left of earlier chats: KV caches in memory and on disk, and tokens."""
+        self.kept.forget()
+        self.token_ids = []
+        if self._target:
+            self._target.context.clear(overwrite=True)
+            self._target.ngrams.close()
+            self._target.prompts.forget()
+        if self._draft:
+            self._draft.context.clear(overwrite=True)
+            self._draft.drafter.forget()
+
+    def _close_draft(self) -> None:
+        if self._costs:
+            self._costs.keep()  # with what the answers taught
+            self._costs = None
+        if self._history:
+            self._history.keep()
+            self._history = None
+        if self._draft:
+            self._draft.keeper.put_away()
+            self._draft.close()
+            self._draft = None
+
+    # ------------------------------------------------------------ generating
+
+    def cancel(self) -> None:
+        """Stop what runs, from any thread, within one verify pass."""
+        self._cancel.set()
+
+    def ready(self) -> None:
+        """Forget an earlier `cancel`; called before a new command starts."""
+        self._cancel.clear()
+
+    def generate(self, command: Generate) -> Iterator[GenerationEvent]:
+        """Answer a chat: `GenerationStarted`, `PromptProgressed`…, `Round`…, `GenerationFinished`.
+
+        Raises `KnownError` before the first event when there is no model or the message does not fit.
+        """
+        started = time.perf_counter()
+        self.last_progress = time.monotonic()
+        target = self._loaded()
+        prompt = self._prompt(target, command)
+        seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
+        shared = target.keeper.begin(prompt.tokens[:-1])
+        statistics = Statistics(prompt_tokens=len(prompt.tokens), cached_tokens=shared)
+        self.token_ids = []
+        yield GenerationStarted(
+            request=command.request,
+            seed=seed,
+            prompt_tokens=len(prompt.tokens),
+            cached_tokens=shared,
+            dropped_messages=prompt.dropped_messages,
+            template="none" if command.raw else target.prompts.template,
+        )
+        begun = time.perf_counter()
+        try:
+            logits = yield from self._process(target.context, prompt.tokens, command.request)
+        except Cancelled:
+            yield self._finished(command.request, statistics, started, None)
+            return
+        statistics.prompt_seconds = time.perf_counter() - begun
+        target.keeper.processed(len(prompt.tokens) - shared, statistics.prompt_seconds)
+        task = Task(
+            sampling=command.sampling,
+            seed=seed,
+            max_tokens=command.max_tokens,
+            stops=[*command.stop, *prompt.stops],
+            accept=command.accept,
+        )
+        drafters = self._drafters(target, command, seed)
+        controller = self._controller(command, drafters)
+        drafting = Drafting(controller, drafters) if controller else None
+        decoding = Decoding(target.context, target.model, drafting, task, started, self._cancel.is_set)
+        try:
+            for round_ in _rounds(decoding, logits, target.context):
+                self.last_progress = time.monotonic()
+                statistics.add(round_)
+                yield round_
+        finally:
+            self.token_ids = decoding.token_ids
+        finished = self._finished(command.request, statistics, started, decoding)
+        if controller and self._costs and self._history:
+            self._history.add(finished.figures.kinds, command.accept, controller.snapshot())
+            self._costs.costs = controller.costs.snapshot()
+            finished = msgspec.structs.replace(finished, curve=controller.curve())
+        yield finished
+        if self._history:
+            self._history.keep_now_and_then()
+
+    def _drafters(self, target: Target, command: Generate, seed: int) -> list[Drafter]:
+        """Those that ``command`` asks for and this pair has."""
+        if command.draft_length == 0 or command.drafter == "none" or not self._costs:
+            return []
+        drafters: list[Drafter] = []
+        if command.drafter != "model":
+            drafters.append(target.ngrams)
+        if self._draft and command.drafter != "ngram":
+            self._draft.drafter.configure(command.sampling, command.accept, seed)
+            drafters.append(self._draft.drafter)
+        return drafters
+
+    def _controller(self, command: Generate, drafters: list[Drafter]) -> Controller | None:
+        if not drafters or not self._costs:
+            return None
+        limit = self._loaded().longest_draft
+        return Controller(
+            self._costs.costs,
+            drafters=[drafter.name for drafter in drafters],
+            limit=limit,
+            propose=command.propose,
+            start=self._history.priors(command.accept) if self._history else None,
+            fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
+            reproducible=command.accept != "coupled",
+        )
+
+    def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
+        """The plain decode speed of the target on ``command``'s chat. Raises `Cancelled` or `KnownError`."""
+        self._loaded().keeper.before_measuring()
+        request = Generate(
+            request=command.request,
+            messages=command.messages,
+            sampling=command.sampling,
+            seed=command.seed,
+            max_tokens=command.max_tokens,
+            draft_length=0,
+        )
+        for event in self.generate(request):
+            if isinstance(event, GenerationFinished):
+                if event.finish_reason == "cancelled":
+                    raise Cancelled
+                speed = event.figures.decode_tokens_per_second
+                if speed is None:
+                    raise KnownError("The answer was too short to measure a speed. Try with another chat.")
+                tokens = event.figures.completion_tokens
+                return PlainMeasured(request=command.request, tokens=tokens, decode_tokens_per_second=speed)
+        raise AssertionError("a generation always finishes")
+
+    def score_tokens(self, command: ScoreTokens) -> TokensScored:
+        """What the target thinks of ``command``'s candidates behind its chat and answer, chosen as under ``coupled``.
+
+        What the KV cache does not hold of chat and answer is processed like a prompt, many tokens at once, only the
+        last 32 of them one by one, as plain decoding does (`logits_behind`). The logits are those of the last pass,
+        before penalties. The answers' own logits came out of passes of other widths: what that can explain is told by
+        ``could_win``. Raises `Cancelled`, and `KnownError` for ids that the target does not have and for an answer that
+        does not fit into the context.
+        """
+        target = self._loaded()
+        self._check_ids(target, [*command.answer, *command.candidates])
+        tokens = [*self._prompt(target, command).tokens, *command.answer]
+        if len(tokens) > target.context.length:
+            raise KnownError("The answer does not fit into the context any more. Choose a longer context.")
+        target.keeper.before_measuring()
+        target.keeper.begin(tokens[:-1])
+        logits, rounding = logits_behind(target.context, tokens, self._should_abort)
+        choice = Choice(logits, tokens, command.sampling, command.seed)
+        return TokensScored(
+            request=command.request,
+            logits=[choice.logit(candidate) for candidate in command.candidates],
+            scores=[choice.score(candidate) for candidate in command.candidates],
+            could_win=[choice.could_win(candidate, rounding) for candidate in command.candidates],
+            rounding=rounding,
+        )
+
+    @staticmethod
+    def _check_ids(target: Target, ids: list[int]) -> None:
+        unknown = next((token for token in ids if not 0 <= token < target.model.vocabulary_size), None)
+        if unknown is not None:
+            raise KnownError(f"The loaded target has no token {unknown}, so these answers are another model's.")
+
+    def _loaded(self) -> Target:
+        if not self._target:
+            raise KnownError("No model is loaded. Open a model first.")
+        return self._target
+
+    @staticmethod
+    def _prompt(target: Target, command: Generate | ScoreTokens) -> Prompt:
+        if command.raw:
+            return target.prompts.raw("".join(message.content for message in command.messages))
+        return target.prompts.chat(command.messages)
+
+    def _process(
+        self, context: llama.Context, tokens: list[int], request: int
+    ) -> Generator[PromptProgressed, None, Floats]:
+        """Feed what is new of a prompt; returns the logits of its last token, shape (1, vocabulary)."""
+        logits: Floats | None = None
+        end = len(tokens)
+        marked = end - 1 if context.rolling_back.remembers(end - 1) else end
+        with context.aborting(self._should_abort):
+            while (done := len(context.tokens)) < end:
+                if self._cancel.is_set():
+                    raise Cancelled
+                if done == marked:
+                    context.remember()
+                chunk = tokens[done : min(done + context.chunk, marked if done < marked else end)]
+                last = done + len(chunk) == end
+                logits = context.decode(chunk, 1 if last else 0)
+                self.last_progress = time.monotonic()
+                if not last:
+                    yield PromptProgressed(request=request, done=len(context.tokens), total=end)
+        assert logits is not None, "at least the last token of a prompt is always fed"
+        return logits
+
+    def _should_abort(self) -> bool:
+        self.last_progress = time.monotonic()
+        return self._cancel.is_set()
+
+    @staticmethod
+    def _finished(
+        request: int, statistics: Statistics, started: float, decoding: Decoding | None
+    ) -> GenerationFinished:
+        return GenerationFinished(
+            request=request,
+            finish_reason=(decoding.finish_reason if decoding else None) or "cancelled",
+            figures=statistics.figures(time.perf_counter() - started),
+            stop_string=decoding.stop_string if decoding else None,
+            draft_failure=decoding.draft_failure if decoding else None,
+        )
+
+
+def _rounds(decoding: Decoding, logits: Floats, cache: llama.Context) -> Iterator[Round]:
+    """`Decoding.rounds`. What is no number is overwritten: in a cache it would spoil the sums of later answers too."""
+    try:
+        yield from decoding.rounds(logits)
+    except InvalidLogitsError:
+        cache.clear(overwrite=True)
+        raise

@@ -1,0 +1,147 @@
+"""The format of a file that holds a copy of a KV cache: header, tokens, the engine's own bytes, a SHA-256 of it all.
+
+    8 bytes magic · 4 bytes length of the header · header (JSON) · tokens (int32) · state · 32 bytes digest
+
+The digest is checked before anything of the file reaches the engine, which trusts what it reads back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from app.engine.decoding.cache import State, Tokens
+from app.storage.json_file import NOT_UNDERSTOOD
+
+ENDING, PART_ENDING = ".kept", ".part"
+
+_MAGIC = b"SLIPKV\x00\x01"
+_LENGTH = struct.Struct("<I")
+_LONGEST_HEADER = 4096
+_CHUNK = 4 * 1024 * 1024
+_DIGEST_BYTES = hashlib.sha256().digest_size
+_TOKEN = np.dtype("<i4")
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class BadFileError(Exception):
+    """The file is damaged, cut short, or none of ours."""
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What a file says of the state in it; see `KeptFile`."""
+
+    owner: str
+    tokens: _Count
+    size: _Count
+    least: _Count
+    token_seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class KeptFile:
+    """What a file says of itself; only `read` checks it all."""
+
+    path: Path
+    tokens: Tokens
+    size: int
+    """Bytes of the state."""
+    least: int
+    token_seconds: float
+    """What processing one of its tokens took when it was written."""
+
+
+def write(folder: Path, owner: str, state: State, token_seconds: float, go_on: Callable[[], bool]) -> Path | None:
+    """Write a file that only the user can read under a passing name, and return its path.
+
+    ``None`` when ``go_on``, asked every few MiB, says no; nothing is left then. No ``fsync``: a file that a power cut
+    damaged is found out when it is read, and costs nothing but the time it would have saved. Raises `OSError`.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f"{owner}-", suffix=PART_ENDING, dir=folder)
+    part = Path(name)
+    header = Header(owner, len(state.tokens), len(state.data), state.least, token_seconds)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - the descriptor is open already
+            digest = hashlib.sha256()
+            for chunk in chunks(header, state):
+                if not go_on():
+                    break
+                file.write(chunk)
+                digest.update(chunk)
+            else:
+                file.write(digest.digest())
+                return part
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    part.unlink(missing_ok=True)
+    return None
+
+
+def look(path: Path, owner: str) -> KeptFile:
+    """What ``path`` says of itself. Raises `BadFileError` when that cannot be ``owner``'s, and `OSError`."""
+    with path.open("rb") as file:
+        _, header, tokens = _read_front(file, owner)
+    return KeptFile(path, tokens, header.size, header.least, header.token_seconds)
+
+
+def read(path: Path, owner: str, stopped: Callable[[], bool]) -> State | None:
+    """The state in ``path``, checked; ``None`` when ``stopped``, asked every few MiB, says so.
+
+    Raises `BadFileError`, `OSError`, and `MemoryError` without room for it.
+    """
+    with path.open("rb") as file:
+        front, header, tokens = _read_front(file, owner)
+        digest = hashlib.sha256(front)
+        data = np.empty(header.size, np.uint8)
+        for begin in range(0, header.size, _CHUNK):
+            if stopped():
+                return None
+            chunk = data.data[begin : begin + _CHUNK]
+            if file.readinto(chunk) != len(chunk):
+                raise BadFileError("cut short")
+            digest.update(chunk)
+        if file.read() != digest.digest():
+            raise BadFileError("the digest does not match")
+    return State(tokens, data, header.least)
+
+
+def chunks(header: Header, state: State) -> Iterator[memoryview | bytes]:
+    """What goes into a file, the digest left out."""
+    encoded = msgspec.json.encode(header)
+    yield _MAGIC + _LENGTH.pack(len(encoded)) + encoded + state.tokens.astype(_TOKEN).tobytes()
+    for begin in range(0, len(state.data), _CHUNK):
+        yield state.data.data[begin : begin + _CHUNK]
+
+
+def _read_front(file: BufferedReader, owner: str) -> tuple[bytes, Header, Tokens]:
+    """Everything before the state: its bytes, and what they say."""
+    front = file.read(len(_MAGIC) + _LENGTH.size)
+    if len(front) != len(_MAGIC) + _LENGTH.size or not front.startswith(_MAGIC):
+        raise BadFileError("not a kept cache")
+    (length,) = _LENGTH.unpack_from(front, len(_MAGIC))
+    if length > _LONGEST_HEADER:
+        raise BadFileError("not a kept cache")
+    encoded = file.read(length)
+    try:
+        header = msgspec.json.decode(encoded, type=Header)
+    except NOT_UNDERSTOOD as error:
+        raise BadFileError(str(error)) from error
+    size = len(front) + length + header.tokens * _TOKEN.itemsize + header.size + _DIGEST_BYTES
+    if header.owner != owner or header.least > header.tokens or os.fstat(file.fileno()).st_size != size:
+        raise BadFileError("another owner or another size")
+    text = file.read(header.tokens * _TOKEN.itemsize)
+    if len(text) != header.tokens * _TOKEN.itemsize:
+        raise BadFileError("cut short")
+    return front + encoded + text, header, np.frombuffer(text, _TOKEN).astype(np.int32)

@@ -1,0 +1,273 @@
+"""The engine process: framed commands on stdin, framed events on stdout, a log on stderr.
+
+The main thread computes. A second thread reads commands, so that Cancel and Ping are answered while the first is inside
+llama.cpp; it ends the process when the window is gone (end of stdin).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import BinaryIO
+
+from app.engine.host.chat_cache import KeptCaches
+from app.engine.host.engine import Engine
+from app.engine.host.loading import kept_files
+from app.engine.llama.context import engine_name
+from app.engine.llama.devices import devices, processor_features
+from app.errors import Cancelled, KnownError
+from app.models.machine import private_bytes
+from app.protocol.frames import FrameReader, ProtocolError
+from app.protocol.framing import decode_command, encode_frame
+from app.protocol.messages import (
+    PROTOCOL_VERSION,
+    Cancel,
+    Command,
+    Event,
+    Forget,
+    Forgotten,
+    Generate,
+    GenerationFailed,
+    Hello,
+    Load,
+    LoadFailed,
+    MeasurePlain,
+    MemoryRead,
+    Ping,
+    Pong,
+    Quit,
+    ReadMemory,
+    Round,
+    RoundsReceived,
+    ScoreTokens,
+    StartFailed,
+)
+
+log = logging.getLogger("slipstream.worker")
+
+_FLUSH_SECONDS = 1 / 60
+_QUIT_SECONDS = 10.0
+_PR_SET_PDEATHSIG = 1
+
+
+class _WindowGoneError(Exception):
+    """Nobody reads the events any more."""
+
+
+class Worker:
+    """Carries out one command after the other."""
+
+    def __init__(self, commands: BinaryIO, events: BinaryIO) -> None:
+        self._commands = commands
+        self._events = events
+        self._write_lock = threading.Lock()
+        self._queue: queue.Queue[tuple[int, Command]] = queue.Queue()
+        self._busy = False
+        self._quits = False
+        self._done = threading.Event()
+        self._received = 0
+        self._cancelled = 0
+        """A Cancel means every command received before it, also one that has not begun."""
+        self._bytes_at_start = 0
+        self._kept = KeptCaches(kept_files())
+        self._engine = Engine(self._kept)
+
+    def run(self) -> None:
+        """Serve until Quit or the end of the input."""
+        features = processor_features()
+        hello = Hello(protocol=PROTOCOL_VERSION, engine=engine_name(), processor_features=features, devices=devices())
+        self._send(hello)
+        self._bytes_at_start = private_bytes()
+        threading.Thread(target=self._read, name="commands", daemon=True).start()
+        while True:
+            number, command = self._queue.get()
+            if isinstance(command, Quit):
+                break
+            self._set_busy(True)
+            self._carry_out(number, command)
+            self._set_busy(False)
+        self._engine.unload()
+        self._done.set()
+
+    def _set_busy(self, busy: bool) -> None:
+        self._busy = busy
+        if self._kept.files:
+            self._kept.files.wait(busy)
+
+    # ------------------------------------------------------------ the reading thread
+
+    def _read(self) -> None:
+        status = 1
+        try:
+            self._receive_all()
+            status = 0  # the window is gone
+        except _WindowGoneError:
+            status = 0
+        except ProtocolError as error:
+            log.error("unreadable command: %s", error)
+        except BaseException:
+            log.exception("the thread that reads commands failed")
+        if self._quits:
+            self._done.wait(_QUIT_SECONDS)  # it is ending in order, and may have something to write
+        os._exit(status)  # llama.cpp may be in the middle of an answer, which nobody reads or could still stop
+
+    def _receive_all(self) -> None:
+        frames = FrameReader()
+        while data := self._read_some():
+            for body in frames.feed(data):
+                self._receive(decode_command(body))
+
+    def _read_some(self) -> bytes:
+        try:
+            return os.read(self._commands.fileno(), 65536)
+        except OSError as error:
+            log.info("the command pipe broke: %s", error)
+            return b""
+
+    def _receive(self, command: Command) -> None:
+        match command:
+            case Ping():
+                idle = time.monotonic() - self._engine.last_progress if self._busy else 0.0
+                self._send(Pong(busy=self._busy, seconds_since_progress=max(idle, 0.0)))
+            case ReadMemory():
+                self._send(MemoryRead(devices=devices(), own_bytes=self._own_bytes()))
+            case Cancel():
+                self._cancel()
+            case Quit():
+                self._quits = True
+                self._cancel()
+                self._enqueue(command)
+            case Forget():
+                if self._kept.files:
+                    self._kept.files.forget()  # at once: what the engine is computing may take long
+                self._enqueue(command)
+            case _:
+                self._enqueue(command)
+
+    def _own_bytes(self) -> int:
+        return max(private_bytes() - self._bytes_at_start - self._kept.held_bytes(), 0)
+
+    def _enqueue(self, command: Command) -> None:
+        self._received += 1
+        self._queue.put((self._received, command))
+
+    def _cancel(self) -> None:
+        self._cancelled = self._received
+        self._engine.cancel()
+
+    # ------------------------------------------------------------ the computing thread
+
+    def _carry_out(self, number: int, command: Command) -> None:
+        self._engine.ready()
+        if number <= self._cancelled:
+            self._engine.cancel()
+        self._engine.last_progress = time.monotonic()
+        match command:
+            case Load():
+                self._load(command)
+            case Generate():
+                self._generate(command)
+            case MeasurePlain():
+                self._measure(command.request, lambda: self._engine.measure_plain(command))
+            case ScoreTokens():
+                self._measure(command.request, lambda: self._engine.score_tokens(command))
+            case Forget():
+                self._engine.forget()
+                self._send(Forgotten())
+
+    def _load(self, command: Load) -> None:
+        try:
+            self._send(self._engine.load(command, self._send))
+        except Cancelled:
+            self._send(LoadFailed(request=command.request, message="Loading was cancelled.", cancelled=True))
+        except KnownError as error:
+            self._send(LoadFailed(request=command.request, message=str(error)))
+
+    def _generate(self, command: Generate) -> None:
+        rounds: list[Round] = []
+        flushed = -_FLUSH_SECONDS  # the first token is sent at once, however soon it comes
+        try:
+            for event in self._engine.generate(command):
+                if isinstance(event, Round):
+                    rounds.append(event)
+                    if event.time - flushed < _FLUSH_SECONDS:
+                        continue
+                    flushed = event.time
+                if rounds:
+                    self._send(RoundsReceived(request=command.request, rounds=rounds))
+                    rounds = []
+                if not isinstance(event, Round):
+                    self._send(event)
+        except KnownError as error:
+            if rounds:
+                self._send(RoundsReceived(request=command.request, rounds=rounds))
+            self._send(GenerationFailed(request=command.request, message=str(error)))
+
+    def _measure(self, request: int, measure: Callable[[], Event]) -> None:
+        """Answer a command that has one event for an answer."""
+        try:
+            self._send(measure())
+        except Cancelled:
+            self._send(GenerationFailed(request=request, message="The measurement was stopped."))
+        except KnownError as error:
+            self._send(GenerationFailed(request=request, message=str(error)))
+
+    def _send(self, event: Event) -> None:
+        frame = encode_frame(event)
+        try:
+            with self._write_lock:
+                self._events.write(frame)
+                self._events.flush()
+        except OSError as error:  # Windows has other names for a broken pipe
+            raise _WindowGoneError(str(error)) from error
+
+
+def run() -> int:
+    """The entry of the engine process."""
+    faulthandler.enable()
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(name)s: %(message)s")
+    _end_with_parent()
+    for interrupt in (signal.SIGINT, getattr(signal, "SIGBREAK", None)):
+        if interrupt is not None:
+            signal.signal(interrupt, signal.SIG_IGN)  # Ctrl+C goes to the window, which ends this process in order
+    events = _claim_stdout()
+    try:
+        try:
+            worker = Worker(sys.stdin.buffer, events)
+        except KnownError as error:
+            log.error("%s", error)
+            with contextlib.suppress(OSError):
+                events.write(encode_frame(StartFailed(message=str(error))))
+                events.flush()
+            return 1
+        worker.run()
+    except _WindowGoneError as error:
+        log.info("the event pipe broke: %s", error)
+    return 0
+
+
+def _claim_stdout() -> BinaryIO:
+    """Keep the real stdout for events; whatever a library prints goes to stderr."""
+    own = os.dup(1)
+    os.dup2(2, 1)
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.setmode(own, os.O_BINARY)
+        msvcrt.setmode(0, os.O_BINARY)
+    return os.fdopen(own, "wb")  # buffered: a raw file may write less than it was given
+
+
+def _end_with_parent() -> None:
+    """On Linux the kernel ends this process with its parent; elsewhere the end of stdin does."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,145 @@
+"""Experimental: a draft model cut from the target's own first layers, by llama.cpp's own quantization call.
+
+The embedding, the output norm and the head stay, so vocabulary and shape fit; nothing is trained afterwards. Layers are
+made to be followed by the others, so what comes out after a few of them is seldom close to the target's choice: measure
+it before using it.
+
+llama.cpp renames the layers and counts them anew, but leaves lists with one entry a layer as they are, and then cannot
+load the file: architectures whose files have such lists cannot be cut. Layers that predict further tokens (MTP) are at
+the end, so they are always cut off.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from app.engine.llama import context as llama
+from app.errors import KnownError
+from app.models.gguf import GgufHeader, check_loadable, read_header
+from app.models.gguf_parser import Array
+from app.models.pairing import compare
+from app.protocol.messages import Quantization
+
+_FULL_PRECISION = {"F32", "F16", "BF16"}
+_BITS: dict[Quantization, float] = {"q8_0": 8.5, "q4_k_m": 5.0, "q4_0": 4.6}
+"""A weight takes, to see whether the disk has room."""
+_SPARE_BYTES = 16 * 1024 * 1024
+_LAYER = re.compile(r"^blk\.(\d+)\.")
+_LONGEST_NAME = 127
+
+
+def layers_to_choose(target: Path) -> int:
+    """The most layers a draft of ``target`` can have. Raises `KnownError` where none can be cut from it."""
+    header = read_header(target)
+    check_loadable(header)
+    problem = _problem(header)
+    if problem:
+        raise KnownError(problem)
+    return _own_layers(header) - 1
+
+
+def cut(target: Path, layers: int, destination: Path, quantization: Quantization | None, threads: int) -> None:
+    """Write the first ``layers`` of ``target`` as a model of its own, checked to load and to fit ``target`` as a draft.
+
+    ``quantization`` of ``None`` leaves the weights as they are. Raises `KnownError`, and leaves nothing behind then.
+    """
+    most = layers_to_choose(target)
+    if not 1 <= layers <= most:
+        only = f"from 1 to {most}" if most > 1 else "1"
+        raise KnownError(f"{target.name} has {most + 1} layers, so a draft of it can have {only}, not {layers}.")
+    header = read_header(target)
+    _check_quantization(header, quantization)
+    check_destination(destination)
+    _check_room(header, layers, destination, quantization)
+    made = destination.with_name(f".{destination.name}")  # not yet: nobody shall open it before it was checked
+    try:
+        _write(header, layers, made, quantization, threads)
+        _check_result(header, layers, made)
+        made.replace(destination)
+    except OSError as error:
+        raise KnownError(f"{destination} cannot be written: {error.strerror or error}.") from error
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def _write(header: GgufHeader, layers: int, made: Path, quantization: Quantization | None, threads: int) -> None:
+    name = f"{header.name} (first {layers} layers)".encode()[:_LONGEST_NAME].decode("utf-8", "ignore")
+    metadata: dict[str, int | str] = {"general.name": name}
+    if header.mtp_layers:
+        metadata[f"{header.architecture}.nextn_predict_layers"] = 0
+    llama.start()
+    llama.quantize(
+        header.path,
+        made,
+        quantization,
+        threads,
+        without_layers=range(layers, header.layers),
+        metadata=metadata,
+    )
+
+
+def _own_layers(header: GgufHeader) -> int:
+    return header.layers - header.mtp_layers
+
+
+def _problem(header: GgufHeader) -> str | None:
+    """Why no draft can be cut from this model, for the user."""
+    verdict = compare(header, header)
+    if not verdict.fits:
+        return verdict.reason
+    if _own_layers(header) < 2:
+        return f"{header.path.name} has a single layer, so there is nothing to cut off."
+    for key, value in header.metadata.items():
+        if isinstance(value, Array) and value.count == header.layers and key.startswith(f"{header.architecture}."):
+            return (
+                f"Models of the architecture {header.architecture} cannot be cut: "
+                f"{header.path.name} describes each layer on its own ({key}), which llama.cpp does not shorten."
+            )
+    return None
+
+
+def _check_quantization(header: GgufHeader, quantization: Quantization | None) -> None:
+    if quantization and not {tensor.type for tensor in header.tensors} <= _FULL_PRECISION:
+        raise KnownError(
+            f"{header.path.name} is quantized already ({header.quantization}); doing it twice would cost more than it "
+            "saves. Leave --quantize out: the draft then keeps the quantization of the target."
+        )
+
+
+def check_destination(destination: Path) -> None:
+    """Raises `KnownError` where no new file can be made."""
+    if destination.exists():
+        raise KnownError(f"{destination} already exists. Name another file with --output, or remove it.")
+    if not destination.parent.is_dir():
+        raise KnownError(f"There is no folder {destination.parent}. Make it, or name another with --output.")
+
+
+def _check_room(header: GgufHeader, layers: int, destination: Path, quantization: Quantization | None) -> None:
+    kept = [tensor for tensor in header.tensors if not (m := _LAYER.match(tensor.name)) or int(m[1]) < layers]
+    needed = sum(tensor.size for tensor in kept)
+    if quantization:
+        needed = min(needed, int(sum(tensor.elements for tensor in kept) * _BITS[quantization] / 8))
+    needed += _SPARE_BYTES
+    free = shutil.disk_usage(destination.parent).free
+    if free < needed:
+        raise KnownError(
+            f"The draft takes about {needed / 1e6:,.0f} MB, but {destination.parent} has only {free / 1e6:,.0f} MB "
+            "left. Make room, or name a file elsewhere with --output."
+        )
+
+
+def _check_result(target: GgufHeader, layers: int, made: Path) -> None:
+    """llama.cpp does not notice a disk that fills up, and does not know which models it can cut."""
+    try:
+        header = read_header(made)
+        check_loadable(header)
+        llama.Model(made, 0, lambda _: True).close()
+    except KnownError as error:
+        full = shutil.disk_usage(made.parent).free < _SPARE_BYTES
+        why = f"{made.parent} is full" if full else str(error).replace(made.name, "the result")
+        raise KnownError(f"{target.path.name} could not be cut to its first {layers} layers: {why}") from error
+    verdict = compare(target, header)
+    if header.layers != layers or not verdict.fits:
+        raise KnownError(f"{target.path.name} could not be cut to its first {layers} layers. {verdict.reason}")

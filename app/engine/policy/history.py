@@ -1,0 +1,104 @@
+"""What drafting brought a pair in earlier answers on this machine, by kind of text: to be shown, and to begin with."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from app.engine.decoding.statistics import sums_by_kind
+from app.engine.policy.acceptance import AcceptancePrior, ArmPrior
+from app.protocol.messages import AcceptRule, KindFigures, TextKind
+from app.storage.keyed_file import KeyedFile
+
+log = logging.getLogger("slipstream.history")
+
+_HALVED_AT = 20_000
+"""Tokens of a kind after which its counters are halved: what was long ago counts less and less."""
+_KEEP_SECONDS = 30.0
+"""Not after every answer: a crash may cost so much of what was learnt, a file is not written all the time."""
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What is written down."""
+
+    kinds: list[KindFigures] = []
+    priors: dict[AcceptRule, dict[TextKind, AcceptancePrior]] = {}
+
+
+class PairHistory:
+    """Counters and acceptance of one pair."""
+
+    def __init__(self, store: KeyedFile[Remembered], key: str) -> None:
+        """Begins with what ``store`` has for ``key``."""
+        self._store = store
+        self._key = key
+        kept = store.get(key) or Remembered()
+        if not _is_sound(kept):
+            log.info("what is kept of a pair makes no sense and is not used")
+            kept = Remembered()
+        self._kinds: Sequence[KindFigures] = kept.kinds
+        self._priors: Mapping[AcceptRule, dict[TextKind, AcceptancePrior]] = kept.priors
+        self._is_kept = True
+        self._kept_at = -math.inf
+
+    def figures(self) -> list[KindFigures]:
+        """What drafting brought, by kind of text."""
+        return list(self._kinds)
+
+    def priors(self, rule: AcceptRule) -> Mapping[TextKind, AcceptancePrior]:
+        """How often guesses are accepted under ``rule``, by kind of text."""
+        return self._priors.get(rule, {})
+
+    def add(self, kinds: Iterable[KindFigures], rule: AcceptRule, priors: Mapping[TextKind, AcceptancePrior]) -> None:
+        """Count an answer that was drafted, and take over what the controller knows after it."""
+        self._kinds = [_halved(one) if one.tokens > _HALVED_AT else one for one in sums_by_kind(self._kinds, kinds)]
+        self._priors = {**self._priors, rule: dict(priors)}
+        self._is_kept = False
+
+    def keep_now_and_then(self) -> None:
+        """Write down what is known, unless that was done a moment ago."""
+        if time.monotonic() - self._kept_at >= _KEEP_SECONDS:
+            self.keep()
+
+    def keep(self) -> None:
+        """Write down what is known now."""
+        if not self._is_kept:
+            self._is_kept, self._kept_at = True, time.monotonic()
+            self._store.put(self._key, Remembered(list(self._kinds), dict(self._priors)))
+
+
+def _halved(figures: KindFigures) -> KindFigures:
+    return KindFigures(
+        kind=figures.kind,
+        tokens=figures.tokens // 2,
+        seconds=figures.seconds / 2,
+        tested=figures.tested // 2,
+        accepted=figures.accepted // 2,
+        verify_passes=figures.verify_passes // 2,
+    )
+
+
+def _is_sound(kept: Remembered) -> bool:
+    """A file can hold anything that is well formed; the controller takes logarithms of it."""
+    priors = [prior for by_kind in kept.priors.values() for prior in by_kind.values()]
+    arms = [arm for prior in priors for arm in prior.arms.values()]
+    return (
+        all(map(_is_sound_figures, kept.kinds))
+        and len({one.kind for one in kept.kinds}) == len(kept.kinds)
+        and all(map(_is_sound_arm, arms))
+        and all(-1.0 <= prior.greedy_lead <= 1.0 and prior.greedy_lead_weight >= 0.0 for prior in priors)
+    )
+
+
+def _is_sound_figures(one: KindFigures) -> bool:
+    counts = (one.tokens, one.tested, one.verify_passes)
+    return 0 <= one.accepted <= one.tested and min(counts) >= 0 and one.seconds >= 0.0
+
+
+def _is_sound_arm(arm: ArmPrior) -> bool:
+    pairs = [(arm.rate, arm.weight), *arm.calibration]
+    return arm.weight > 0.0 and all(0.0 <= rate <= 1.0 and weight >= 0.0 for rate, weight in pairs)

@@ -1,0 +1,145 @@
+"""Several drafters and the controller in the real loop: the text stays, and a failure costs no answer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from app.engine.decoding.sampling import Floats
+from app.engine.host.engine import Engine
+from app.engine.policy.costs import Costs
+from app.errors import KnownError
+from app.protocol.messages import DrafterChoice, PairLoaded, Propose, Sampling
+from tests.engine.host.test_engine import HOT, PENALISED, WARM
+from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
+from tests.support.gguf_files import CHATML_TEMPLATE, make_model
+
+Loader = Callable[..., PairLoaded]
+Pair = tuple[Path, Path]
+SAMPLINGS = pytest.mark.parametrize(
+    "sampling", [GREEDY, WARM, HOT, PENALISED], ids=["greedy", "warm", "hot", "penalised"]
+)
+ECHO = "one two three four five six seven eight nine ten " * 6
+
+
+def assert_drafters_close(answer: Answer) -> None:
+    draft = answer.finished.figures.draft
+    for counter in ("drafted", "tested", "accepted"):
+        assert sum(getattr(figures, counter) for figures in draft.drafters) == getattr(draft, counter)
+    for figures in draft.drafters:
+        pieces = [piece for piece in answer.pieces if piece.drafter == figures.name]
+        assert len(pieces) == figures.accepted
+        rounds = [r for r in answer.rounds if r.drafter == figures.name]
+        assert sum(r.tested > 0 for r in rounds) == figures.verify_passes
+
+
+@SAMPLINGS
+@pytest.mark.parametrize("drafter", ["model", "ngram", "chain", "auto"])
+def test_the_text_depends_on_neither_drafter_nor_length(
+    engine: Engine, load: Loader, random_pair: Pair, sampling: Sampling, drafter: DrafterChoice
+) -> None:
+    load(*random_pair)
+    plain = run(engine, ask(ECHO, sampling=sampling, draft_length=0, max_tokens=80))
+    for length in ("auto", 4):
+        command = ask(ECHO, sampling=sampling, draft_length=length, drafter=drafter, max_tokens=80)
+        drafted = run(engine, command)
+        assert_same(engine, command, drafted, plain)
+        assert_sums_close(drafted)
+        assert_drafters_close(drafted)
+
+
+@pytest.mark.parametrize("propose", ["coupled", "greedy", "auto"])
+def test_the_text_does_not_depend_on_the_way_of_proposing(
+    engine: Engine, load: Loader, random_pair: Pair, propose: Propose
+) -> None:
+    load(*random_pair)
+    plain = run(engine, ask("Tell me", sampling=WARM, draft_length=0, max_tokens=80))
+    drafted = run(engine, command := ask("Tell me", sampling=WARM, propose=propose, max_tokens=80))
+    assert_same(engine, command, drafted, plain)
+    assert drafted.finished.figures.draft.accepted > 0
+
+
+@pytest.mark.usefixtures("one_by_one")
+def test_ways_of_proposing_differ(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    """With the target's own noise its twin always agrees; with its likeliest token it does not."""
+    load(random_pair[0], random_pair[0])
+    rejected = {"coupled": 0, "greedy": 0}
+    for propose, seed in itertools.product(rejected, range(5)):
+        answer = run(engine, ask("x", sampling=HOT, propose=propose, seed=seed, max_tokens=60))
+        whole_rounds = [r for r in answer.rounds if r.tested][:-1]  # the last one may end inside its draft
+        rejected[propose] += sum(r.accepted < r.tested for r in whole_rounds)
+    assert rejected["coupled"] == 0 < rejected["greedy"]
+
+
+def test_ngrams_draft_without_a_draft_model(engine: Engine, load: Loader, guide_pair: Pair) -> None:
+    load(guide_pair[0])
+    question = "What is a draft model?"
+    first = run(engine, ask(question, sampling=GREEDY, drafter="auto", max_tokens=200))
+    again = run(engine, ask(f"{first.text}\n{question}", sampling=GREEDY, drafter="auto", max_tokens=200, raw=True))
+    assert {piece.drafter for piece in again.pieces} <= {None, "ngram"}
+    assert [figures.name for figures in again.finished.figures.draft.drafters] in ([], ["ngram"])
+    assert_drafters_close(again)
+
+
+def test_ngrams_copy_what_the_text_repeats(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    """A penalty that rewards repeating drives even random weights into a loop."""
+    load(random_pair[0])
+    sampling = Sampling(temperature=0, frequency_penalty=-10.0, penalty_window=64)
+    answer = run(engine, ask("x", sampling=sampling, drafter="auto", draft_length=8, max_tokens=120))
+    draft = answer.finished.figures.draft
+    assert [figures.name for figures in draft.drafters] == ["ngram"]
+    looping = [r for r in answer.rounds if r.tested][-6:-1]  # the last one may end inside its draft
+    assert [(r.tested, r.accepted) for r in looping] == [(8, 8)] * 5
+    assert_drafters_close(answer)
+
+
+def test_a_choice_of_drafter_is_obeyed(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    load(*random_pair)
+    sampling = Sampling(temperature=0, frequency_penalty=-10.0, penalty_window=64)
+    for choice, names in (("model", {"model"}), ("ngram", {"ngram"}), ("none", set())):
+        answer = run(engine, ask("x", sampling=sampling, drafter=choice, max_tokens=60))
+        assert {figures.name for figures in answer.finished.figures.draft.drafters} == names
+
+
+def test_after_a_failing_draft_model_ngrams_go_on(
+    engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(*random_pair)
+    sampling = Sampling(temperature=0, frequency_penalty=-10.0, penalty_window=64)
+    plain = run(engine, ask("x", sampling=sampling, draft_length=0, max_tokens=120))
+    assert engine._draft
+    cache = engine._draft.drafter._cache
+    decode, calls = cache.decode, itertools.count()
+
+    def fails_later(tokens: Sequence[int], outputs: int) -> Floats:
+        if next(calls) > 6:
+            raise KnownError("The draft ran out of memory.")
+        return decode(tokens, outputs)
+
+    monkeypatch.setattr(cache, "decode", fails_later)
+    answer = run(engine, command := ask("x", sampling=sampling, drafter="chain", max_tokens=120))
+    assert_same(engine, command, answer, plain)
+    if answer.finished.draft_failure:
+        assert answer.finished.draft_failure == "The draft ran out of memory."
+    assert any(piece.drafter == "ngram" for piece in answer.pieces)
+
+
+def test_a_worthless_draft_is_paused(engine: Engine, load: Loader, random_pair: Pair, tmp_path: Path) -> None:
+    stranger = make_model(tmp_path / "stranger.gguf", chat_template=CHATML_TEMPLATE, noise=3.0)
+    load(random_pair[0], stranger)
+    assert engine._costs
+    engine._costs.costs = Costs(verify={1: 1.0, 17: 17.0}, draft=0.5)  # whatever it takes on a busy machine
+    answer = run(engine, ask("x", sampling=HOT, draft_length="auto", max_tokens=400))
+    pauses = [round_.paused for round_ in answer.rounds if round_.paused]
+    assert pauses and pauses[-1].kept < 0.5
+
+
+def test_auto_drafts_as_far_as_a_perfect_draft_pays(engine: Engine, load: Loader, guide_pair: Pair) -> None:
+    load(guide_pair[0], guide_pair[1])
+    assert engine._costs
+    engine._costs.costs = Costs(verify={1: 1.0, 17: 1.1}, draft=0.001)  # as on a GPU: width is nearly free
+    answer = run(engine, ask("What is a draft model?", sampling=GREEDY, draft_length="auto", max_tokens=200))
+    assert max(round_.drafted for round_ in answer.rounds) == 16

@@ -1,0 +1,148 @@
+"""Models that compute what is no number: an answer ends with a sentence, a draft is left out, the engine goes on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.engine.decoding.accept_rules import best_of_all
+from app.engine.decoding.sampling import InvalidLogitsError
+from app.engine.host.engine import Engine
+from app.errors import KnownError
+from app.protocol.messages import (
+    AcceptRule,
+    Generate,
+    GenerationFinished,
+    MeasurePlain,
+    Message,
+    PairLoaded,
+    Round,
+    Sampling,
+    ScoreTokens,
+)
+from tests.support.gguf_files import CHATML_TEMPLATE, RandomWeights, Shape, Tensors, llama_weights, make_model
+
+Loading = Callable[..., PairLoaded]
+SAMPLERS = {
+    "greedy": Sampling(temperature=0),
+    "greedy, penalties": Sampling(temperature=0, repetition_penalty=1.2, presence_penalty=0.5),
+    "all": Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0),
+    "top-k": Sampling(),
+    "top-p": Sampling(top_k=0, min_p=0.0),
+    "min-p": Sampling(top_k=0, top_p=1.0),
+}
+RULES: tuple[AcceptRule, ...] = ("coupled", "rejection", "block")
+
+
+def damaged(rows: slice) -> Callable[[Shape, RandomWeights], Tensors]:
+    """A model without numbers in these rows of its embedding."""
+
+    def tensors(shape: Shape, random: RandomWeights) -> Tensors:
+        made = llama_weights(shape, random)
+        made["token_embd.weight"][rows] = np.nan
+        return made
+
+    return tensors
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A sound model, one without numbers, and one that has none for the token ``#``; each tiny."""
+    folder = tmp_path_factory.mktemp("models")
+    options = {"chat_template": CHATML_TEMPLATE, "width": 32, "layers": 1}
+    hash_token = slice(259 + 1 + ord("#") - 33, 259 + 2 + ord("#") - 33)
+    return {
+        "sound": make_model(folder / "sound.gguf", **options),  # type: ignore[arg-type]
+        "damaged": make_model(folder / "damaged.gguf", tensors=damaged(slice(None)), **options),  # type: ignore[arg-type]
+        "no hash": make_model(folder / "hash.gguf", tensors=damaged(hash_token), **options),  # type: ignore[arg-type]
+    }
+
+
+def answer(engine: Engine, text: str = "hi", **options: object) -> GenerationFinished:
+    command = Generate(
+        request=1,
+        messages=[Message(role="user", content=text)],
+        seed=1,
+        max_tokens=12,
+        **options,  # type: ignore[arg-type]
+    )
+    *_, finished = engine.generate(command)
+    assert isinstance(finished, GenerationFinished)
+    return finished
+
+
+def test_a_target_without_numbers_ends_the_answer_with_a_sentence(
+    engine: Engine, load: Loading, files: dict[str, Path]
+) -> None:
+    load(files["damaged"], files["sound"])
+    for sampling, rule, drafter in itertools.product(SAMPLERS.values(), RULES, ("none", "ngram", "auto")):
+        with pytest.raises(KnownError, match="no valid numbers"):
+            answer(engine, sampling=sampling, accept=rule, drafter=drafter)
+    message = [Message(role="user", content="hi")]
+    with pytest.raises(KnownError, match="no valid numbers"):
+        engine.measure_plain(MeasurePlain(request=1, messages=message))
+    with pytest.raises(KnownError, match="no valid numbers"):
+        engine.score_tokens(ScoreTokens(request=1, messages=message, answer=[300], candidates=[301]))
+    load(files["sound"])
+    assert answer(engine).figures.completion_tokens
+
+
+def test_a_draft_without_numbers_costs_the_answer_nothing(
+    engine: Engine, load: Loading, files: dict[str, Path]
+) -> None:
+    load(files["sound"], files["damaged"])
+    for name, rule in itertools.product(SAMPLERS, RULES):
+        answer(engine, sampling=SAMPLERS[name], accept=rule, draft_length=0)
+        plain = engine.token_ids
+        drafted = answer(engine, sampling=SAMPLERS[name], accept=rule, drafter="model", draft_length=4)
+        assert engine.token_ids == plain, (name, rule)
+        failure = drafted.draft_failure
+        assert failure is not None and failure.startswith("The draft model computes no valid"), (name, rule)
+
+
+def test_an_answer_after_one_that_was_no_number_is_the_same_as_ever(
+    engine: Engine, load: Loading, files: dict[str, Path]
+) -> None:
+    load(files["no hash"])
+    greedy = {"sampling": SAMPLERS["greedy"]}
+    answer(engine, "a question", **greedy)
+    expected = engine.token_ids
+    with pytest.raises(KnownError, match="no valid numbers"):
+        answer(engine, "a ##### question, and much more of it than before", **greedy)
+    assert engine._target is not None and engine._target.context.tokens == []
+    answer(engine, "a question", **greedy)
+    assert engine.token_ids == expected != []
+
+
+def test_what_was_written_before_it_stays_written(
+    engine: Engine, load: Loading, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(files["sound"])
+    context = engine._target.context  # type: ignore[union-attr]
+    decode, passes = context.decode, iter(range(100))
+
+    def failing_later(tokens: list[int], outputs: int) -> object:
+        logits = decode(tokens, outputs)
+        return np.full_like(logits, np.nan) if outputs and next(passes) == 3 else logits
+
+    monkeypatch.setattr(context, "decode", failing_later)
+    command = Generate(request=1, messages=[Message(role="user", content="hi")], seed=1, draft_length=0)
+    rounds = []
+    with pytest.raises(KnownError, match="no valid numbers"):
+        for event in engine.generate(command):
+            if isinstance(event, Round):
+                rounds.append(event)
+    assert sum(round_.tokens for round_ in rounds) == 3
+
+
+@pytest.mark.parametrize("size", [10, 5000, 300_000])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_the_best_of_scores_that_are_no_numbers(size: int, value: float) -> None:
+    scores = np.zeros(size, np.float32)
+    scores[size - 3] = value
+    with pytest.raises(InvalidLogitsError):
+        best_of_all(scores, 1, 7)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from app.engine.decoding.sampling import Floats, distributions, penalise, penalise_rows, top_candidates
+from app.errors import KnownError
+from app.protocol.messages import Sampling
+
+OPEN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+
+
+def logits(seed: int, size: int) -> Floats:
+    return np.random.default_rng(seed).normal(0, 4, size).astype(np.float32)
+
+
+def reference(row: Floats, sampling: Sampling) -> np.ndarray:
+    """The definition, step by step on the whole sorted vocabulary."""
+    order = np.lexsort((np.arange(len(row)), -row))
+    kept = order[: sampling.top_k] if sampling.top_k else order
+    scores = row[kept].astype(np.float64) / sampling.temperature
+    p = np.exp(scores - scores.max())
+    p /= p.sum()
+    before = np.concatenate([[0.0], np.cumsum(p)[:-1]])
+    p = np.where((before < sampling.top_p) | (np.arange(len(p)) == 0), p, 0.0)
+    p /= p.sum()
+    p = np.where(p >= sampling.min_p * p.max(), p, 0.0)
+    dense = np.zeros(len(row))
+    dense[kept] = p / p.sum()
+    return dense
+
+
+@pytest.mark.parametrize("size", [7, 361, 4096, 151_936])
+@pytest.mark.parametrize("k", [1, 5, 40, 300])
+def test_top_candidates_are_those_of_a_full_sort(size: int, k: int) -> None:
+    rows = np.stack([logits(size + k + row, size) for row in range(3)])
+    expected = [np.lexsort((np.arange(size), -row))[:k].tolist() for row in rows]
+    assert top_candidates(rows, k).tolist() == expected
+
+
+def test_top_candidates_with_many_equal_logits_take_the_lowest_ids() -> None:
+    row = np.zeros(150_000, np.float32)
+    row[140_000:] = 1.0
+    assert top_candidates(row[None, :], 5)[0].tolist() == [140_000, 140_001, 140_002, 140_003, 140_004]
+
+
+def test_top_candidates_survive_minus_infinity() -> None:
+    row = np.full(5000, -np.inf, np.float32)
+    row[[17, 4000]] = [1.0, 2.0]
+    assert top_candidates(row[None, :], 2)[0].tolist() == [4000, 17]
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(),
+        OPEN,
+        Sampling(temperature=1.4, top_k=0, top_p=0.9, min_p=0.0),
+        Sampling(temperature=3.0, top_k=0, top_p=0.97, min_p=0.0),
+        Sampling(temperature=1.4, top_k=0, top_p=0.9, min_p=0.05),
+        Sampling(temperature=1.4, top_k=0, top_p=1.0, min_p=0.05),
+        Sampling(temperature=0.5, top_k=12, top_p=1.0, min_p=0.1),
+        Sampling(temperature=2.0, top_k=3, top_p=0.1, min_p=0.9),
+    ],
+)
+def test_distributions_follow_the_definition(sampling: Sampling) -> None:
+    rows = np.stack([logits(seed, 2000) for seed in range(6)])
+    result = distributions(rows, sampling)
+    for i, row in enumerate(rows):
+        expected = reference(row, sampling)
+        assert result.dense(i, 2000) == pytest.approx(expected, abs=1e-6 if sampling is OPEN else 1e-9)
+        for token in (int(row.argmax()), 0, 2000):
+            assert result.probability(i, token) == result.dense(i, 2001)[token]
+
+
+def test_temperature_zero_leaves_the_most_likely_token() -> None:
+    rows = np.stack([logits(seed, 500) for seed in range(3)])
+    result = distributions(rows, Sampling(temperature=0))
+    assert result.ids[:, 0].tolist() == rows.argmax(axis=1).tolist()
+    assert result.probability(0, int(rows[0].argmax())) == 1.0
+    assert result.probability(0, int(rows[0].argmin())) == 0.0
+
+
+def test_penalties_follow_their_definitions() -> None:
+    row = np.array([2.0, -2.0, 1.0, 0.5], np.float32)
+    sampling = Sampling(repetition_penalty=2.0, frequency_penalty=0.5, presence_penalty=0.25, penalty_window=3)
+    penalised = penalise(row, [3, 0, 0, 1], sampling)  # the window leaves token 3 out
+    assert penalised.tolist() == [2.0 / 2 - 2 * 0.5 - 0.25, -2.0 * 2 - 0.5 - 0.25, 1.0, 0.5]
+    assert row.tolist() == [2.0, -2.0, 1.0, 0.5]
+
+
+def test_penalties_ignore_tokens_beyond_the_vocabulary_and_an_empty_window() -> None:
+    row = np.array([1.0, 1.0], np.float32)
+    assert penalise(row, [7], Sampling(presence_penalty=1.0)).tolist() == [1.0, 1.0]
+    assert penalise(row, [0], Sampling(presence_penalty=1.0, penalty_window=0)) is row
+
+
+def test_each_row_of_a_verify_pass_is_penalised_along_its_own_draft() -> None:
+    rows = np.ones((3, 4), np.float32)
+    penalised = penalise_rows(rows, [0], [1, 2], Sampling(presence_penalty=1.0))
+    assert penalised.tolist() == [[0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1]]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_logits_that_are_no_numbers_are_a_known_error(temperature: float, value: float) -> None:
+    logits = np.zeros((2, 5000), np.float32)
+    logits[1, 7] = value
+    with pytest.raises(KnownError, match="no valid numbers"):
+        distributions(logits, Sampling(temperature=temperature))
+
+
+def test_the_rows_of_a_verify_pass_are_penalised_like_single_ones_and_not_in_place() -> None:
+    random = np.random.default_rng(4)
+    rows = random.normal(size=(6, 50)).astype(np.float32)
+    before = rows.copy()
+    history, draft = random.integers(0, 60, 30).tolist(), random.integers(0, 60, 5).tolist()
+    for window in (1, 2, 8, 29, 30, 31, 34, 35, 40):
+        sampling = Sampling(repetition_penalty=1.3, frequency_penalty=0.1, presence_penalty=0.2, penalty_window=window)
+        penalised = penalise_rows(rows, history, draft, sampling)
+        expected = [penalise(row, [*history, *draft[:i]], sampling) for i, row in enumerate(rows)]
+        assert np.array_equal(penalised, expected) and np.array_equal(rows, before)

@@ -1,0 +1,277 @@
+"""Choices looked at again: against what the engine really chose, and against sums done by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from app.engine.decoding.accept_rules import gumbel
+from app.engine.decoding.sampling import Floats
+from app.engine.decoding.scoring import LEAST_ROUNDING, LOOKED_AT, Choice, logits_behind
+from app.engine.host.engine import Engine
+from app.engine.llama import context as llama
+from app.errors import Cancelled, KnownError
+from app.protocol.messages import Generate, PairLoaded, Sampling, ScoreTokens
+from tests.support.direct import direct_logits
+from tests.support.generation import GREEDY, ROUNDING, ask, assert_same, run
+
+Loader = Callable[..., PairLoaded]
+Pair = tuple[Path, Path]
+WARM = Sampling(temperature=0.8)
+OPEN = Sampling(temperature=1.3, top_k=0, top_p=1.0, min_p=0.0)
+PENALISED = Sampling(
+    temperature=0.9, repetition_penalty=1.3, frequency_penalty=0.4, presence_penalty=0.3, penalty_window=32
+)
+EVERY = list(range(512))
+
+
+def scoring(command: Generate, answer: list[int], candidates: list[int], seed: int | None = None) -> ScoreTokens:
+    return ScoreTokens(
+        request=7,
+        messages=command.messages,
+        answer=answer,
+        candidates=candidates,
+        sampling=command.sampling,
+        seed=command.seed or 0 if seed is None else seed,
+    )
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM, OPEN, PENALISED], ids=["greedy", "warm", "open", "penalised"])
+@pytest.mark.parametrize("draft_length", [0, 5])
+def test_the_engine_had_chosen_the_token_with_the_best_score(
+    engine: Engine, load: Loader, random_pair: Pair, sampling: Sampling, draft_length: int
+) -> None:
+    load(*random_pair)
+    command = ask("Tell me", sampling=sampling, draft_length=draft_length, max_tokens=60, seed=3)
+    answer = run(engine, command).token_ids
+    for index in (*range(0, len(answer), 17), len(answer) - 1):
+        candidates = EVERY if index == len(answer) - 1 else sorted({*EVERY[index::16], answer[index]})
+        scored = engine.score_tokens(scoring(command, answer[:index], candidates))
+        assert scored.request == 7
+        known = {token: score for token, score in zip(candidates, scored.scores, strict=True) if score is not None}
+        could_win = dict(zip(candidates, scored.could_win, strict=True))
+        best = max(known, key=known.__getitem__)
+        assert best == answer[index] or could_win[best], "another one only at a near-tie"
+        assert could_win[answer[index]]
+        assert sum(could_win.values()) < 4, "rounding hardly ever leaves a choice between many"
+        assert len(known) == {0.0: 1, 1.3: len(candidates)}.get(sampling.temperature, len(known))
+
+
+def test_another_seed_and_another_place_have_other_scores(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    load(*random_pair)
+    command = ask("Tell me", sampling=OPEN, max_tokens=40, seed=3)
+    answer = run(engine, command).token_ids
+    scores = [
+        engine.score_tokens(scoring(command, answer[:index], EVERY, seed)).scores
+        for index, seed in ((20, 3), (20, 4), (21, 3))
+    ]
+    assert scores[0] != scores[1] and scores[0] != scores[2]
+
+
+def test_logits_and_scores_are_those_of_a_direct_computation(engine: Engine, load: Loader, guide_pair: Pair) -> None:
+    """Token by token in a context of its own, then softmax and noise as the textbook has them."""
+    length = load(*guide_pair, threads=1).context_length
+    command = ask("What is a verify pass?", sampling=OPEN, max_tokens=50, seed=11)
+    answer = run(engine, command).token_ids[:37]
+    scored = engine.score_tokens(scoring(command, answer, [5, 100, 4000]))
+
+    logits, position = direct_logits(guide_pair[0], command.messages, answer, length=length)
+    log_p = logits / 1.3 - np.log(np.exp(logits / 1.3).sum())
+    noise = gumbel(11, [position], np.array([[5, 100, 4000]]))[0]
+    assert scored.logits == pytest.approx(logits[[5, 100, 4000]], abs=ROUNDING)
+    assert scored.scores == pytest.approx(log_p[[5, 100, 4000]] + noise, abs=ROUNDING)
+
+
+def test_the_chat_keeps_its_cache(
+    engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(*random_pair)
+    command = ask("Tell me something about the sea and its tides.", sampling=WARM, max_tokens=50)
+    first = run(engine, command)
+    fed: list[int] = []
+    decode = llama.Context.decode
+
+    def watched(context: llama.Context, tokens: Sequence[int], outputs: int) -> Floats:
+        fed.append(len(tokens))
+        return decode(context, tokens, outputs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(llama.Context, "decode", watched)
+        engine.score_tokens(scoring(command, first.token_ids[:40], [300, 301]))
+    assert fed == [16, 16, *[1] * LOOKED_AT], "the rest was in the cache"
+    again = run(engine, command)
+    assert again.started.cached_tokens == again.started.prompt_tokens - 1
+    assert_same(engine, command, again, first)
+
+
+@pytest.mark.parametrize("answer", [[], [300], [300] * 16, [300] * 40])
+def test_short_and_long_beginnings(engine: Engine, load: Loader, random_pair: Pair, answer: list[int]) -> None:
+    """``raw`` with one letter: a prompt of two or three tokens, shorter than what is looked at both ways."""
+    load(*random_pair)
+    command = msgspec.structs.replace(scoring(ask("x"), answer, [300, 301]), raw=True)
+    fresh = engine.score_tokens(command)
+    assert fresh.logits[0] != fresh.logits[1]
+    assert engine.score_tokens(command).logits == pytest.approx(fresh.logits, abs=ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("answer", "candidates"), [([512], [1]), ([-1], [1]), ([1], [512]), ([1], [-1]), ([1], [2**62])]
+)
+def test_ids_the_target_does_not_have(
+    engine: Engine, load: Loader, random_pair: Pair, answer: list[int], candidates: list[int]
+) -> None:
+    load(*random_pair)
+    with pytest.raises(KnownError, match="no token"):
+        engine.score_tokens(scoring(ask("x"), answer, candidates))
+
+
+def test_without_a_model_and_beyond_the_context(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    with pytest.raises(KnownError, match="No model"):
+        engine.score_tokens(scoring(ask("x"), [], [1]))
+    load(*random_pair, context_length=256)
+    with pytest.raises(KnownError, match="context"):
+        engine.score_tokens(scoring(ask("x"), [300] * 250, [1]))
+    assert engine.score_tokens(scoring(ask("x"), [300] * 5, [])).logits == []
+
+
+@pytest.mark.parametrize("length", [5, 200])
+def test_it_can_be_stopped(engine: Engine, load: Loader, random_pair: Pair, length: int) -> None:
+    load(*random_pair)
+    command = ask("Tell me", max_tokens=30)
+    before = run(engine, command)
+    engine.cancel()
+    with pytest.raises(Cancelled):
+        engine.score_tokens(scoring(command, [300] * length, [1]))
+    assert_same(engine, command, run(engine, command), before)
+
+
+# ---------------------------------------------------------------- rounding
+
+
+class WidthCache:
+    """A cache over 8 tokens whose logits are off by ``error`` in passes of more than one token."""
+
+    def __init__(self, error: float, can_cut: bool = True) -> None:
+        self.tokens: list[int] = []
+        self.length = 1000
+        self.chunk = 64
+        self.error = error
+        self.can_cut = can_cut
+        self.widths: list[int] = []
+
+    def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
+        self.tokens += tokens
+        self.widths.append(len(tokens))
+        error = self.error if len(tokens) > 1 else 0.0
+        ends = self.tokens[len(self.tokens) - outputs :] if outputs else []
+        return np.array([[end + i + error for i in range(8)] for end in ends], np.float32).reshape(-1, 8)
+
+    def roll_back(self, length: int) -> None:
+        if length < len(self.tokens):
+            keep = length if self.can_cut else 0
+            del self.tokens[keep:]
+
+    def hold(self, count: int) -> None:
+        pass
+
+    def remember(self) -> None:
+        pass
+
+    def aborting(self, should_stop: Callable[[], bool]) -> contextlib.nullcontext[None]:  # noqa: ARG002
+        return contextlib.nullcontext()
+
+    def close(self) -> None:
+        pass
+
+
+def test_rounding_is_what_passes_of_other_width_show() -> None:
+    tokens = [i % 8 for i in range(200)]
+    cache = WidthCache(0.1)
+    cache.tokens = tokens[:190]
+    logits, rounding = logits_behind(cache, tokens, lambda: False)
+    assert rounding == pytest.approx(0.15, abs=1e-5)
+    assert logits.tolist() == [tokens[-1] + i for i in range(8)], "of a pass of width 1"
+    assert cache.tokens == tokens
+    assert cache.widths == [16, 16, *[1] * LOOKED_AT], "nothing before is processed again"
+    assert logits_behind(WidthCache(0.0), tokens, lambda: False)[1] == LEAST_ROUNDING
+
+
+def test_tokens_that_can_never_come_do_not_hide_the_rounding() -> None:
+    class Masked(WidthCache):
+        def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
+            rows = super().decode(tokens, outputs)
+            rows[:, 7:] = -np.inf
+            return rows
+
+    logits, rounding = logits_behind(Masked(0.1), [i % 8 for i in range(50)], lambda: False)
+    assert rounding == pytest.approx(0.15, abs=1e-5) and logits[7] == -np.inf
+
+
+def test_a_cache_that_cannot_be_cut_is_fed_once_more() -> None:
+    tokens = [i % 8 for i in range(100)]
+    cache = WidthCache(0.1, can_cut=False)
+    cache.tokens = tokens[:90]
+    logits, rounding = logits_behind(cache, tokens, lambda: False)
+    assert cache.tokens == tokens and rounding == pytest.approx(0.15, abs=1e-5)
+    assert logits.tolist() == [tokens[-1] + i for i in range(8)]
+
+
+def choice(logits: Sequence[float], sampling: Sampling, seed: int = 0, history: Sequence[int] = ()) -> Choice:
+    return Choice(np.array(logits, np.float32), history, sampling, seed)
+
+
+def winners(found: Choice, rounding: float) -> set[int]:
+    return {token for token in range(len(found.logits)) if found.could_win(token, rounding)}
+
+
+def test_near_ties_of_the_logits() -> None:
+    assert winners(choice([5.0, 4.97, 4.0, 1.0], GREEDY), 0.02) == {0, 1}
+    assert winners(choice([5.0, 4.95, 4.0, 1.0], GREEDY), 0.02) == {0}
+    assert winners(choice([5.0, 4.95, 4.0, 1.0], GREEDY), 0.6) == {0, 1, 2}
+    masked = choice([5.0, 4.97, -np.inf], GREEDY)
+    assert winners(masked, 0.02) == {0, 1} and np.isfinite(masked.logit(2))
+
+
+def test_near_ties_under_penalties() -> None:
+    """The first token was just written: its logit of 6 counts as 5."""
+    penalised = Sampling(temperature=0, frequency_penalty=1.0)
+    assert winners(choice([6.0, 4.99, 3.0], penalised, history=[0]), 0.02) == {0, 1}
+    assert winners(choice([6.0, 4.99, 3.0], penalised), 0.02) == {0}
+
+
+SMALL = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+
+
+def seed_where(order: Sequence[int], logits: Sequence[float], margin: float) -> int:
+    """A seed whose noise puts the tokens into this order, each ``margin`` ahead of the next."""
+    for seed in range(100_000):
+        scores = np.array(logits) + gumbel(seed, [0], np.arange(len(logits))[None])[0]
+        if all(scores[a] > scores[b] + margin for a, b in itertools.pairwise(order)):
+            return seed
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("cut", "logits"),
+    [
+        # The best score belongs to a token at the edge of what is kept; 1 has the next, and wins where 2 is cut.
+        ({"top_k": 2}, [1.0, 3.0, 2.0, 1.99]),
+        ({"min_p": float(np.exp(-1.0)) * 1.001}, [0.0, 3.0, 2.005, 0.5]),
+        ({"top_p": 0.665}, [0.0, 2.0, 1.0, -3.0]),
+    ],
+    ids=["top-k", "min-p", "top-p"],
+)
+def test_near_ties_at_the_edges_of_what_the_sampler_keeps(cut: dict[str, float], logits: list[float]) -> None:
+    sampling = msgspec.structs.replace(SMALL, **cut)
+    seed = seed_where([2, 1, 0], logits, 0.5)
+    found = choice(logits, sampling, seed)
+    edge = winners(found, 0.02)
+    assert {1, 2} <= edge
+    assert winners(choice(logits, sampling, seed), 1e-6) == {found.token()}
+    assert 1 not in winners(choice(logits, SMALL, seed), 0.02), "without the edge it is clear"

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from app.engine.decoding.statistics import Statistics, acceptance_by_position, exported_acceptance_by_position
+from app.protocol.messages import Piece, Round, TextKind
+
+
+def a_round(tokens: int, tested: int, accepted: int, time: float, passes: int = 1) -> Round:
+    return Round(
+        index=1,
+        verify_passes=passes,
+        pieces=[Piece(text="x")] * tokens,
+        tokens=tokens,
+        drafted=tested,
+        tested=tested,
+        accepted=accepted,
+        draft_seconds=0.1,
+        verify_seconds=0.2,
+        other_seconds=0.3,
+        time=time,
+    )
+
+
+def test_figures_follow_their_definitions() -> None:
+    statistics = Statistics(prompt_tokens=30, cached_tokens=10, prompt_seconds=0.5)
+    for round_ in (
+        a_round(1, 0, 0, 1.0, passes=0),
+        a_round(4, 5, 3, 2.0),
+        a_round(1, 5, 0, 2.5),
+        a_round(6, 5, 5, 3.0),
+    ):
+        statistics.add(round_)
+    figures = statistics.figures(4.0)
+    draft = figures.draft
+    assert (draft.drafted, draft.tested, draft.accepted, draft.verify_passes) == (15, 15, 8, 3)
+    assert draft.acceptance_rate == 8 / 15
+    assert draft.mean_acceptance_length == 1 + 8 / 3
+    assert draft.accepted_per_position == [2, 2, 2, 1, 1]
+    assert draft.tested_per_position == [3, 3, 3, 3, 3]
+    assert exported_acceptance_by_position(draft) == [2 / 3, 2 / 3, 2 / 3, 1 / 3, 1 / 3]
+    assert statistics.own + draft.accepted == figures.completion_tokens == 12
+    assert statistics.rejected == 7
+    assert figures.time_to_first_token_s == 1.0
+    assert figures.decode_tokens_per_second == pytest.approx(11 / 2.0)
+    assert figures.prompt_tokens_per_second == 20 / 0.5
+    assert figures.total_s == 4.0
+
+
+def test_a_single_token_has_no_decode_speed_and_plain_decoding_no_acceptance() -> None:
+    statistics = Statistics()
+    statistics.add(a_round(1, 0, 0, 0.4, passes=0))
+    figures = statistics.figures(0.4)
+    assert figures.decode_tokens_per_second is None
+    assert figures.draft.acceptance_rate is None
+    assert figures.draft.mean_acceptance_length is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_acceptance_rate_lies_between_those_of_the_positions(seed: int) -> None:
+    """Whatever the drafts: "100 %" never stands above a bar of less, nor "0 %" above one of more."""
+    dice = random.Random(seed)
+    statistics = Statistics()
+    for _ in range(dice.randint(1, 12)):
+        tested = dice.randint(0, 6)
+        accepted = tested if dice.random() < 0.5 else dice.randint(0, tested)
+        statistics.add(a_round(accepted + 1, tested, accepted, 1.0))
+    draft = statistics.draft_figures()
+    shares = acceptance_by_position(draft.accepted_per_position, draft.tested_per_position)
+    assert len(shares) == len(draft.accepted_per_position)
+    if draft.acceptance_rate is not None:
+        assert min(shares) <= draft.acceptance_rate <= max(shares)
+        weighted = sum(share * tested for share, tested in zip(shares, draft.tested_per_position, strict=True))
+        assert weighted == pytest.approx(draft.accepted)
+
+
+def test_nothing_at_all() -> None:
+    figures = Statistics().figures(0.1)
+    assert figures.time_to_first_token_s is None
+    assert figures.completion_tokens == 0
+
+
+def test_the_sums_over_the_kinds_of_text_are_those_of_the_answer_without_its_first_token() -> None:
+    statistics = Statistics()
+    kinds: list[TextKind] = ["thinking", "thinking", "prose", "code", "code", "prose", "list"]
+    for number, kind in enumerate(kinds):
+        passes = 1 if number else 0
+        accepted = (0, 3, 1, 5, 2, 0, 1)[number]
+        round_ = a_round(accepted + 1, 5 * passes, accepted, 0.5 + 0.3 * number, passes)
+        statistics.add(msgspec.structs.replace(round_, kind=kind))
+    statistics.add(Round(index=9, verify_passes=0, time=9.0))  # text released at the end
+    figures = statistics.figures(9.0)
+    assert [one.kind for one in figures.kinds] == ["thinking", "prose", "code", "list"]
+    code = next(one for one in figures.kinds if one.kind == "code")
+    assert (code.tokens, code.tested, code.accepted, code.verify_passes) == (9, 10, 7, 2)
+    assert code.seconds == pytest.approx(0.6)
+    assert sum(one.tokens for one in figures.kinds) == figures.completion_tokens - 1
+    assert sum(one.tested for one in figures.kinds) == figures.draft.tested
+    assert sum(one.accepted for one in figures.kinds) == figures.draft.accepted
+    assert sum(one.verify_passes for one in figures.kinds) == figures.draft.verify_passes
+    seconds = sum(one.seconds for one in figures.kinds)
+    assert figures.decode_tokens_per_second == pytest.approx(sum(one.tokens for one in figures.kinds) / seconds)

@@ -1,0 +1,189 @@
+"""What an answer's text is at each place, however it is cut into tokens."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.engine.decoding.text_kind import TextKinds
+from app.engine.host.engine import Engine
+from app.protocol.messages import PairLoaded
+from tests.support.generation import GREEDY, ask, run
+from tests.support.gguf_files import CHATML_TEMPLATE, make_model
+
+FENCED = "Here is it:\n\n```python\nprint(1)\n\n- no list\n```\nThat was it."
+NESTED = "````markdown\n```python\nx = 1\n```\nstill code\n````\nprose again"
+TILDES = "~~~ sh\nls ``` -l\n```\n~~~\nprose"
+UNCLOSED = "```js\nlet a = 1;\n"
+LIST = "Three fruits:\n- apples\n- pears,\nyellow ones\n\n  also green ones\n* **plums**\n\nThat is all."
+NUMBERED = "1. First\n2) Second\n\n10. Tenth\n\n2024 was good"
+THINKING = "<think>\nOkay, a list:\n- one\n```\ncode\n```\n</think>\n\nThe answer:\n- one"
+JSON = '{\n  "a": [1, 2],\n  "b": {}\n}\n\nThat is the file.'
+JSON_LINES = '{"a": 1}\n{"a": 2}\nTwo lines.'
+IN_LIST = "1. Install:\n   ```bash\n   pip install x\n   ```\n2. Run it\n\nDone"
+INDENTED = "Type this:\n\n    ls -l\n\n    pwd\nand go on"
+DEEP_LIST = "- a\n    - b\n\n    still in the list\n\nprose"
+EVERYTHING = [
+    FENCED,
+    NESTED,
+    TILDES,
+    UNCLOSED,
+    LIST,
+    NUMBERED,
+    THINKING,
+    JSON,
+    JSON_LINES,
+    IN_LIST,
+    INDENTED,
+    DEEP_LIST,
+    "```not a fence``` but prose\n1 apple\n**bold**\n---\n# Heading\n| a | b |\n",
+    "[1] A source\n{name} and [a link](x)\n<thin line>\n``\n`code` first\n~5\n",
+]
+
+
+def kinds(text: str) -> list[str]:
+    """The kind behind each character."""
+    tracker = TextKinds()
+    found: list[str] = []
+    for letter in text:
+        tracker.add(letter)
+        found.append(tracker.kind)
+    return found
+
+
+def kind_behind(text: str, words: str) -> str:
+    return kinds(text)[text.index(words) + len(words) - 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (FENCED, {"Here is": "prose", "```p": "code", "print": "code", "- no": "code", "That": "prose"}),
+        (NESTED, {"x = 1": "code", "still": "code", "prose": "prose"}),
+        (TILDES, {"~~~": "code", "-l": "code", "prose": "prose"}),
+        (UNCLOSED, {"let a": "code", "1;\n": "code"}),
+        (
+            LIST,
+            {
+                "Three": "prose",
+                "- ": "list",
+                "yellow": "list",
+                "also": "list",
+                "* **p": "list",
+                "T": "prose",
+                "That": "prose",
+            },
+        ),
+        (NUMBERED, {"1. ": "list", "2) S": "list", "10. T": "list", "2024 w": "prose"}),
+        (THINKING, {"<think>": "thinking", "- one\n`": "thinking", "</think>": "prose", "The": "prose"}),
+        (JSON, {"{\n": "code", '"b"': "code", "That": "prose"}),
+        (JSON_LINES, {'{"a": 1': "code", '{"a": 2': "code", "Two": "prose"}),
+        (IN_LIST, {"Install": "list", "pip": "code", "2. ": "list", "Run": "list", "Done": "prose"}),
+        (INDENTED, {"Type": "prose", "ls": "code", "pwd": "code", "and": "prose"}),
+        (DEEP_LIST, {"b": "list", "still": "list", "prose": "prose"}),
+    ],
+)
+def test_kinds_of_text(text: str, expected: dict[str, str]) -> None:
+    assert {words: kind_behind(text, words) for words in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "```not a fence``` but prose",
+        "1 apple",
+        "3.14 is enough",
+        "**bold** words",
+        "-5 degrees",
+        "`code` in a sentence",
+        "[1] says so",
+        "[a link](x) and more",
+        "{name}",
+        "<thin line>",
+        "# Heading",
+        "| a | b |",
+        "~5 apples",
+    ],
+)
+def test_lines_that_only_look_like_something_else(line: str) -> None:
+    assert kinds(f"{line}\nx")[len(line) :] == ["prose", "prose"]
+
+
+def test_text_behind_a_list_that_closed_the_thinking() -> None:
+    assert kind_behind(THINKING, "answer:\n- one") == "list"
+
+
+def test_a_prompt_may_begin_the_thinking() -> None:
+    tracker = TextKinds("<|im_start|>assistant\n<think>\n")
+    found: list[str] = [tracker.kind]
+    for text in ("Hm. </thi", "nk>Yes"):
+        tracker.add(text)
+        found.append(tracker.kind)
+    assert found == ["thinking", "thinking", "prose"]
+    assert TextKinds("<think>\n\n</think>\n\n").kind == "prose"
+
+
+def test_other_tags_of_thinking_and_none_in_the_middle_of_a_line() -> None:
+    assert kind_behind("[THINK]so[/THINK]yes", "so") == "thinking"
+    assert kind_behind("[THINK]so[/THINK]yes", "yes") == "prose"
+    assert kind_behind("◁think▷so</think>", "</think>") == "thinking"
+    assert kind_behind("The tag <think> begins it", "begins") == "prose"
+    assert kind_behind("```\n<think>\n```\nx", "<think>\n") == "code"
+
+
+@pytest.mark.parametrize("text", EVERYTHING)
+def test_tokens_may_be_cut_anywhere(text: str) -> None:
+    by_letter = kinds(text)
+    rng = random.Random(text)
+    for _ in range(30):
+        tracker, at = TextKinds(), 0
+        while at < len(text):
+            size = rng.choice((1, 2, 3, 5, 8, 60))
+            tracker.add(text[at : at + size])
+            at = min(at + size, len(text))
+            assert tracker.kind == by_letter[at - 1], text[:at]
+
+
+def test_an_endless_line_is_decided_once_and_not_kept() -> None:
+    for beginning in (" ", "9", "`", "```", "x", "<think>"):
+        tracker = TextKinds()
+        for _ in range(5000):
+            tracker.add(beginning)
+        assert len(tracker._line or "") <= 160 + len(beginning)
+        assert len(tracker._tail) < 40
+
+
+def test_a_random_text_never_breaks_it() -> None:
+    rng = random.Random(5)
+    signs = ["`", "```", "~", "\n", "\n\n", "- ", "1", ". ", "{", "}", '"', "<think>", "</think>", "x", " ", "    "]
+    for _ in range(200):
+        text = "".join(rng.choices(signs, k=80))
+        assert set(kinds(text)) <= {"prose", "code", "list", "thinking"}
+
+
+@pytest.mark.parametrize("stop", [[], ["`"], ["It prints", "\n    return"]])
+def test_each_round_of_an_answer_says_what_the_text_was_when_it_began(
+    engine: Engine, load: Callable[..., PairLoaded], guide_pair: tuple[Path, Path], stop: list[str]
+) -> None:
+    load(*guide_pair)
+    question = "Write a Python function that reverses a string"
+    answer = run(engine, ask(question, draft_length=4, sampling=GREEDY, stop=stop))
+    tracker = TextKinds()
+    for round_ in answer.rounds:
+        assert round_.kind == tracker.kind or not round_.tokens
+        for piece in round_.pieces:
+            tracker.add(piece.text)
+    kinds = {figures.kind for figures in answer.finished.figures.kinds}
+    assert kinds == ({"prose"} if stop == ["`"] else {"prose", "code"})
+    assert engine._history and set(engine._history.priors("coupled")) == kinds  # the controller was told
+
+
+def test_thinking_that_the_template_begins(engine: Engine, load: Callable[..., PairLoaded], tmp_path: Path) -> None:
+    thinks = CHATML_TEMPLATE.replace("<|im_start|>assistant\n", "<|im_start|>assistant\n<think>\n")
+    assert thinks != CHATML_TEMPLATE
+    load(make_model(tmp_path / "target.gguf", chat_template=thinks))
+    answer = run(engine, ask("x", max_tokens=5))
+    assert {round_.kind for round_ in answer.rounds} == {"thinking"}

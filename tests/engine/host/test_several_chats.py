@@ -1,0 +1,336 @@
+"""Several chats on one engine: going back to one costs little and changes no word."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from app.engine.host.chat_cache import KeptCaches
+from app.engine.host.chat_cache_files import KeptFiles
+from app.engine.host.engine import Engine
+from app.protocol.messages import Generate, Load, LoadSettings, MeasurePlain, Message, Sampling
+from tests.support.eager_engine import EAGER
+from tests.support.generation import Answer, ask, run
+
+Pair = tuple[Path, Path]
+WARM = Sampling(temperature=0.8)
+MIB = 1024 * 1024
+WORDS = ("time", "year", "people", "way", "day", "man", "thing", "woman", "life", "child", "world", "school")
+
+
+def words(seed: int, count: int) -> str:
+    return " ".join(random.Random(seed).choices(WORDS, k=count))
+
+
+@pytest.fixture
+def new_engine(random_pair: Pair, tmp_path: Path) -> Iterator[Callable[..., Engine]]:
+    """Engines that keep every cache; ``on_disk`` all in the same folder."""
+    engines = []
+
+    def new(pair: Pair = random_pair, on_disk: bool = False, **settings: object) -> Engine:
+        engine = Engine(KeptCaches(KeptFiles(tmp_path / "kept") if on_disk else None, EAGER))
+        options = {"context_length": 1024, "kept_cache_mib": 64, **settings}
+        load = LoadSettings(**options)  # type: ignore[arg-type]
+        engine.load(Load(request=1, target=str(pair[0]), draft=str(pair[1]), settings=load), lambda _: None)
+        engines.append(engine)
+        return engine
+
+    yield new
+    for engine in engines:
+        engine.unload()
+
+
+@dataclass
+class Chat:
+    """A chat that grows by a question and an answer at a time."""
+
+    engine: Engine
+    messages: list[Message] = field(default_factory=list)
+    raw: str = ""
+
+    def ask(self, text: str, cancel_after: int | None = None, **options: object) -> Answer:
+        self.messages.append(Message(role="user", content=text))
+        return self.answer(cancel_after, **options)
+
+    def answer(self, cancel_after: int | None = None, **options: object) -> Answer:
+        """Write an answer, another one where there is one already."""
+        if self.messages[-1].role == "assistant":
+            self.messages.pop()
+        options = {"sampling": WARM, "max_tokens": 40, **options}
+        answer = run(self.engine, ask("", messages=list(self.messages), **options), cancel_after)
+        self.messages.append(Message(role="assistant", content=answer.text))
+        return answer
+
+    def go_on(self, text: str) -> Answer:
+        """Without a template: the prompt is all there was, and ``text``."""
+        self.raw += text
+        answer = run(self.engine, ask(self.raw, raw=True, sampling=WARM, max_tokens=16))
+        self.raw += answer.text
+        return answer
+
+
+def processed(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> list[int]:
+    """The lengths of the pieces of prompts that the draft model processes from now on."""
+    lengths: list[int] = []
+    assert engine._draft is not None
+    decode = engine._draft.context.decode
+
+    def counting(tokens: list[int], outputs: int) -> object:
+        if outputs == 0:
+            lengths.append(len(tokens))
+        return decode(tokens, outputs)
+
+    monkeypatch.setattr(engine._draft.context, "decode", counting)
+    return lengths
+
+
+@pytest.mark.usefixtures("one_by_one")
+@pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "disk"])
+def test_chats_in_turn_say_what_each_says_alone(new_engine: Callable[..., Engine], on_disk: bool) -> None:
+    """And their draft model guesses as well, so its cache is its own chat's too."""
+    engine = new_engine(on_disk=on_disk)
+    together = [Chat(engine) for _ in range(3)]
+    alone = [Chat(new_engine()) for _ in together]
+    order = random.Random(3)
+    accepted = {"together": 0, "alone": 0}
+    for step in range(15):
+        number = order.randrange(len(together))
+        if on_disk and step % 5 == 4:
+            engine.unload()
+            engine = new_engine(on_disk=True)
+            for chat in together:
+                chat.engine = engine
+        question = f"{number}: {words(step, 12)}"
+        # Under `rejection` the draft model drafts in every round; under `coupled` when it drafts depends on timing.
+        rule = "rejection" if step % 2 else "coupled"
+        with_others = together[number].ask(question, seed=step, accept=rule)
+        by_itself = alone[number].ask(question, seed=step, accept=rule)
+        assert with_others.started.cached_tokens >= by_itself.started.cached_tokens
+        assert with_others.token_ids == by_itself.token_ids
+        if rule == "rejection":
+            accepted["together"] += with_others.finished.figures.draft.accepted
+            accepted["alone"] += by_itself.finished.figures.draft.accepted
+    assert accepted["together"] == accepted["alone"] > 0
+
+
+@pytest.mark.usefixtures("one_by_one")
+def test_chats_of_the_guide_pair_in_turn(new_engine: Callable[..., Engine], guide_pair: Pair) -> None:
+    together = [Chat(engine := new_engine(guide_pair)), Chat(engine)]
+    alone = [Chat(new_engine(guide_pair)) for _ in together]
+    for step in range(4):
+        answers = [chats[step % 2].go_on(" " + words(step, 12)) for chats in (together, alone)]
+        assert answers[0].text == answers[1].text
+
+
+def test_going_back_processes_only_what_is_new(
+    new_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = new_engine()
+    one, other = Chat(engine), Chat(engine)
+    first = one.ask(words(1, 100))
+    other.ask(words(2, 100))
+    lengths = processed(monkeypatch, engine)
+    second = one.ask("And then?")
+    assert second.started.cached_tokens >= first.started.prompt_tokens
+    new = second.started.prompt_tokens - second.started.cached_tokens
+    assert new < 80 and sum(lengths) < 80
+    assert second.finished.figures.cached_tokens == second.started.cached_tokens
+
+
+def test_an_answer_written_again_processes_one_token(
+    new_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = Chat(engine := new_engine())
+    chat.ask(words(1, 100))
+    lengths = processed(monkeypatch, engine)
+    again = chat.answer(seed=2)
+    assert again.started.cached_tokens == again.started.prompt_tokens - 1
+    assert sum(lengths) == 0
+
+
+def test_an_edited_last_message_shares_all_before_it(
+    new_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = Chat(engine := new_engine())
+    first = chat.ask(words(1, 100))
+    chat.ask("What is that?")
+    del chat.messages[-2:]
+    lengths = processed(monkeypatch, engine)
+    edited = chat.ask("No, what is this?")
+    assert edited.started.cached_tokens >= first.started.prompt_tokens
+    assert sum(lengths) <= edited.started.prompt_tokens - edited.started.cached_tokens + 1
+
+
+def test_a_stopped_answer_is_gone_on_from(new_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = Chat(engine := new_engine()), Chat(engine)
+    stopped = one.ask(words(1, 100), cancel_after=20)  # the draft model has caught up by then
+    assert stopped.finished.finish_reason == "cancelled"
+    other.ask(words(2, 100), cancel_after=3)
+    lengths = processed(monkeypatch, engine)
+    after = one.ask("Go on.")
+    assert after.started.cached_tokens >= stopped.started.prompt_tokens
+    assert sum(lengths) < 80
+
+
+def test_a_chat_that_lost_its_oldest_messages_is_gone_back_to(new_engine: Callable[..., Engine]) -> None:
+    """Each chat goes on where its own last prompt began, though another one lost messages in between."""
+    engine = new_engine(context_length=512)
+    one, other = Chat(engine), Chat(engine)
+    for turn in range(8):
+        for number, chat in enumerate((one, other)):
+            answer = chat.ask(f"{turn} {number} {words(turn, 12)}", max_tokens=8)
+    dropped = answer.started.dropped_messages
+    assert dropped > 0
+    for turn in range(8, 11):
+        for number, chat in enumerate((one, other)):
+            before = answer.started.prompt_tokens
+            answer = chat.ask(f"{turn} {number}", max_tokens=8)
+            assert answer.started.cached_tokens > before - 150 or answer.started.dropped_messages > dropped
+            assert answer.started.cached_tokens > 0
+
+
+@pytest.mark.parametrize("own_question", [True, False], ids=["its question", "another question"])
+def test_measuring_in_between_costs_the_chat_nothing(new_engine: Callable[..., Engine], own_question: bool) -> None:
+    chat = Chat(engine := new_engine())
+    chat.ask(words(1, 100))
+    last = chat.ask(words(2, 30))
+    question = chat.messages[:1] if own_question else [Message(role="user", content=words(3, 50))]
+    engine.measure_plain(MeasurePlain(request=5, messages=question, sampling=WARM, max_tokens=20))
+    after = chat.ask("And then?")
+    assert after.started.cached_tokens >= last.started.prompt_tokens
+
+
+def test_comparing_an_earlier_answer_costs_the_chat_nothing(new_engine: Callable[..., Engine]) -> None:
+    """Compare writes an answer again, plain and drafted, from the chat up to its question."""
+    chat = Chat(engine := new_engine())
+    chat.ask(words(1, 30))
+    question = chat.messages[:1]
+    last = chat.ask(words(2, 100))
+    for draft_length in (0, 5):
+        run(engine, ask("", messages=question, sampling=WARM, draft_length=draft_length, max_tokens=40))
+    after = chat.ask("And then?")
+    assert after.started.cached_tokens >= last.started.prompt_tokens
+
+
+def test_another_draft_model_costs_the_chat_nothing(new_engine: Callable[..., Engine], random_pair: Pair) -> None:
+    """What passes cost is measured then, with the target's cache."""
+    chat = Chat(engine := new_engine())
+    first = chat.ask(words(1, 100))
+    settings = LoadSettings(context_length=1024, kept_cache_mib=64)
+    engine.load(Load(request=2, target=str(random_pair[0]), settings=settings), lambda _: None)
+    assert chat.ask("And then?").started.cached_tokens >= first.started.prompt_tokens
+
+
+def test_the_limit_can_be_changed_without_loading_again(new_engine: Callable[..., Engine], random_pair: Pair) -> None:
+    engine = new_engine()
+    target = engine._target
+    for mib in (0, 32):
+        settings = LoadSettings(context_length=1024, kept_cache_mib=mib)
+        engine.load(Load(request=2, target=str(random_pair[0]), settings=settings), lambda _: None)
+        assert engine._target is target and engine.kept.limit == mib * MIB
+
+
+def test_a_restarted_engine_goes_on_from_the_disk(
+    new_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = Chat(engine := new_engine(on_disk=True))
+    first = chat.ask(words(1, 100))
+    engine.unload()
+    chat.engine = new_engine(on_disk=True)
+    lengths = processed(monkeypatch, chat.engine)
+    assert chat.ask("And then?").started.cached_tokens >= first.started.prompt_tokens
+    assert sum(lengths) < 80
+
+
+def test_other_settings_take_nothing_from_the_disk(new_engine: Callable[..., Engine]) -> None:
+    chat = Chat(engine := new_engine(on_disk=True))
+    chat.ask(words(1, 100))
+    engine.unload()
+    for settings in ({"kv_type": "q8_0"}, {"context_length": 768}, {"micro_batch_size": 64}):
+        chat.engine = new_engine(on_disk=True, **settings)
+        assert chat.answer().started.cached_tokens == 0
+        chat.engine.forget()
+
+
+def test_another_file_of_the_same_size_and_time_takes_nothing_from_the_disk(
+    new_engine: Callable[..., Engine], random_pair: Pair
+) -> None:
+    chat = Chat(engine := new_engine(on_disk=True))
+    chat.ask(words(1, 100))
+    engine.unload()
+    target = random_pair[0]
+    status, content = target.stat(), target.read_bytes()
+    try:
+        target.write_bytes(content[:-4000] + bytes(4000))
+        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+        chat.engine = new_engine(on_disk=True)
+        assert chat.answer().started.cached_tokens == 0
+    finally:
+        target.write_bytes(content)
+        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_nothing_is_left_after_forgetting(new_engine: Callable[..., Engine], tmp_path: Path) -> None:
+    engine = new_engine(on_disk=True)
+    one, other = Chat(engine), Chat(engine)
+    one.ask(words(1, 100))
+    engine.kept.set_limit(MIB)
+    other.ask(words(2, 100))
+    engine.unload()
+    assert list((tmp_path / "kept").iterdir())
+    engine = one.engine = other.engine = new_engine(on_disk=True)
+    one.ask("And then?")
+    other.ask("And then?")
+    engine.forget()
+    assert list((tmp_path / "kept").iterdir()) == []
+    assert engine.token_ids == []
+    assert other.answer().started.cached_tokens == 0
+    assert one.answer().started.cached_tokens < 20  # the words all chats begin with
+    engine.forget()
+    engine.unload()
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_the_command_lines_engine_writes_nothing(random_pair: Pair, home: Path) -> None:
+    engine = Engine()
+    engine.load(Load(request=1, target=str(random_pair[0])), lambda _: None)
+    Chat(engine).ask(words(1, 50))
+    engine.unload()
+    assert not list(home.rglob("*.kept"))
+
+
+def test_no_token_of_a_chat_is_held_after_forgetting(new_engine: Callable[..., Engine]) -> None:
+    """Looked for in all lists there are, whoever has them."""
+    engine = new_engine()
+    command = Generate(
+        request=1,
+        messages=[Message(role="user", content="qzv kwy xjq")],
+        seed=3,
+        max_tokens=40,
+        drafter="model",
+        draft_length=4,
+    )
+    for _ in engine.generate(command):
+        pass
+    assert engine._target is not None and engine._draft is not None
+    spoken = engine._target.prompts.chat(command.messages).tokens[5:12]
+    written = engine.token_ids[:7]
+
+    def holders(run: list[int]) -> list[object]:
+        lists = (
+            one for one in gc.get_objects() if type(one) is list and one is not run and type((one or [""])[0]) is int
+        )
+        return [one for one in lists if any(one[i : i + len(run)] == run for i in range(len(one)))]
+
+    assert holders(spoken) and holders(written)
+    fed = engine._target.context._views[0]
+    assert fed.any()
+    engine.forget()
+    assert not holders(spoken) and not holders(written)
+    assert not fed.any()

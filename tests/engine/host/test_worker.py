@@ -1,0 +1,307 @@
+"""The engine as a real child process."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.engine.host.engine import Engine
+from app.engine.host.worker import Worker
+from app.errors import KnownError
+from app.protocol.frames import FrameReader
+from app.protocol.framing import decode_event
+from app.protocol.messages import (
+    PROTOCOL_VERSION,
+    Cancel,
+    Forget,
+    Forgotten,
+    Generate,
+    GenerationFailed,
+    GenerationFinished,
+    GenerationStarted,
+    Hello,
+    Load,
+    LoadFailed,
+    LoadSettings,
+    MeasurePlain,
+    MemoryRead,
+    Message,
+    PairLoaded,
+    Ping,
+    PlainMeasured,
+    Pong,
+    Quit,
+    ReadMemory,
+    Round,
+    RoundsReceived,
+    Sampling,
+    ScoreTokens,
+    StartFailed,
+    TokensScored,
+)
+from tests.support.engine_process import ROOT, EngineProcess
+
+Pair = tuple[Path, Path]
+GREEDY = Sampling(temperature=0)
+HOT = Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0)
+
+
+@pytest.fixture
+def process() -> Iterator[EngineProcess]:
+    with EngineProcess() as process:
+        yield process
+
+
+def load(pair: Pair, context_length: int = 0) -> Load:
+    settings = LoadSettings(context_length=context_length)
+    return Load(request=1, target=str(pair[0]), draft=str(pair[1]), settings=settings)
+
+
+def ask(request: int = 2, **options: object) -> Generate:
+    return Generate(request=request, messages=[Message(role="user", content="hi")], seed=1, **options)  # type: ignore[arg-type]
+
+
+def test_a_whole_conversation(process: EngineProcess, random_pair: Pair) -> None:
+    hello = process.next()
+    assert isinstance(hello, Hello) and hello.protocol == PROTOCOL_VERSION and "llama.cpp" in hello.engine
+    process.send(load(random_pair))
+    pair = process.until(PairLoaded)
+    assert pair.draft is not None and pair.request == 1
+    process.send(ask(max_tokens=30))
+    started = process.until(GenerationStarted)
+    rounds = []
+    while isinstance(event := process.next(), RoundsReceived):
+        rounds += event.rounds
+    assert isinstance(event, GenerationFinished)
+    assert started.request == event.request == 2
+    assert sum(r.tokens for r in rounds) == event.figures.completion_tokens == 30
+    process.send(MeasurePlain(request=3, messages=[Message(role="user", content="hi")], sampling=HOT, max_tokens=20))
+    assert process.until(PlainMeasured).decode_tokens_per_second > 0
+    process.send(Quit())
+    assert process.wait() == 0
+
+
+def test_without_a_model_there_is_one_sentence(process: EngineProcess) -> None:
+    process.send(ask(5))
+    failed = process.until(GenerationFailed)
+    assert failed.request == 5 and "No model" in failed.message
+
+
+def test_candidates_are_scored(process: EngineProcess, random_pair: Pair) -> None:
+    messages = [Message(role="user", content="hi")]
+    sound = ScoreTokens(request=4, messages=messages, answer=[300, 301], candidates=[302, 303], seed=1, sampling=HOT)
+    process.send(load(random_pair), sound)
+    scored = process.until(TokensScored)
+    assert scored.request == 4 and len(scored.logits) == len(scored.scores) == len(scored.could_win) == 2
+    assert scored.rounding > 0
+    process.send(ScoreTokens(request=5, messages=messages, answer=[], candidates=[999_999]))
+    failed = process.until(GenerationFailed)
+    assert failed.request == 5 and "no token 999999" in failed.message
+    process.send(ask(6, max_tokens=3))
+    assert process.until(GenerationFinished).request == 6
+
+
+def test_cancel_and_ping_are_answered_while_it_computes(process: EngineProcess, random_pair: Pair) -> None:
+    process.send(load(random_pair, context_length=8192), ask(sampling=HOT))
+    process.until(RoundsReceived)
+    process.send(Ping())
+    pong = process.until(Pong)
+    assert pong.busy and pong.seconds_since_progress < 30
+    process.send(Cancel())
+    finished = process.until(GenerationFinished)
+    assert finished.finish_reason == "cancelled"
+    process.send(Ping())
+    while process.until(Pong).busy:  # the last event leaves a moment before the computing thread is free
+        process.send(Ping())
+
+
+def test_memory_is_told_at_once_also_while_it_computes(process: EngineProcess, random_pair: Pair) -> None:
+    hello = process.next()
+    process.send(ReadMemory())
+    before = process.until(MemoryRead)
+    assert isinstance(hello, Hello) and [device.name for device in before.devices] == [d.name for d in hello.devices]
+    process.send(load(random_pair, context_length=8192), ask(sampling=HOT))
+    process.until(RoundsReceived)
+    process.send(ReadMemory())
+    held = process.until(MemoryRead).own_bytes
+    assert before.own_bytes < 8 * 1024 * 1024 < held < 256 * 1024 * 1024
+    process.send(Cancel())
+    assert process.until(GenerationFinished).finish_reason == "cancelled"
+
+
+def test_quit_does_not_wait_for_what_is_queued(process: EngineProcess, random_pair: Pair) -> None:
+    process.send(load(random_pair, context_length=8192))
+    process.until(PairLoaded)
+    process.send(ask(2, sampling=GREEDY, max_tokens=2000), ask(3, sampling=GREEDY, max_tokens=2000), Quit())
+    assert [process.until(GenerationFinished).finish_reason for _ in range(2)] == ["cancelled", "cancelled"]
+    assert process.wait() == 0
+
+
+def test_what_was_written_before_a_failure_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_engine: Engine, _command: Generate) -> Iterator[Round]:
+        yield Round(index=0, verify_passes=0, tokens=1, time=0.001)
+        raise KnownError("no more")
+
+    monkeypatch.setattr(Engine, "generate", failing)
+    events = io.BytesIO()
+    Worker(io.BytesIO(), events)._carry_out(1, ask())
+    received, failed = map(decode_event, FrameReader().feed(events.getvalue()))
+    assert isinstance(received, RoundsReceived) and len(received.rounds) == 1
+    assert isinstance(failed, GenerationFailed) and failed.message == "no more"
+
+
+def test_errors_are_sentences_and_the_process_goes_on(
+    process: EngineProcess, random_pair: Pair, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(random_pair[0].read_bytes()[:5000])
+    process.send(Load(request=1, target=str(broken)))
+    failed = process.until(LoadFailed)
+    assert "broken.gguf" in failed.message and not failed.cancelled
+    process.send(load(random_pair))
+    assert process.until(PairLoaded).target.name
+
+
+EAGER = "tests.support.eager_engine"
+QUESTION = Message(role="user", content="What is the way of the world? " * 8)
+
+
+def kept(home: Path) -> list[Path]:
+    folder = home / "cache" / "chats"
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def cached_tokens(process: EngineProcess, pair: Pair) -> int:
+    process.send(load(pair))
+    process.until(PairLoaded)
+    process.send(Generate(request=2, messages=[QUESTION], seed=1, max_tokens=20))
+    started = process.until(GenerationStarted)
+    process.until(GenerationFinished)
+    return started.cached_tokens
+
+
+def end_as_the_window_does(process: EngineProcess) -> int:
+    """Quit and the end of the input at once."""
+    process.send(Quit())
+    assert process.process.stdin is not None
+    process.process.stdin.close()
+    return process.wait()
+
+
+def test_what_a_quitting_engine_held_is_there_for_the_next_one(random_pair: Pair, home: Path) -> None:
+    for expected in (False, True):
+        with EngineProcess(EAGER) as process:
+            assert (cached_tokens(process, random_pair) > 0) is expected
+            assert end_as_the_window_does(process) == 0
+        assert {path.suffix for path in kept(home)} == {".kept"}
+
+
+def test_an_engine_killed_while_it_writes_leaves_nothing_that_is_read(random_pair: Pair, home: Path) -> None:
+    with EngineProcess(EAGER, "dies") as process:
+        assert cached_tokens(process, random_pair) == 0
+        assert end_as_the_window_does(process) == -signal.SIGKILL
+    assert [path.suffix for path in kept(home)] == [".part"]
+    with EngineProcess(EAGER) as process:
+        assert cached_tokens(process, random_pair) == 0
+        process.send(Forget())
+        process.until(Forgotten)
+        assert end_as_the_window_does(process) == 0
+    assert kept(home) == []
+
+
+def test_forgetting_erases_what_is_on_disk_at_once(random_pair: Pair, home: Path) -> None:
+    with EngineProcess(EAGER) as process:
+        cached_tokens(process, random_pair)
+        end_as_the_window_does(process)
+    assert kept(home)
+    with EngineProcess() as process:
+        process.send(load(random_pair, context_length=8192), ask(3, sampling=HOT))
+        process.until(RoundsReceived)
+        process.send(Forget(), Ping())
+        assert process.until(Pong).busy
+        assert kept(home) == []
+        process.send(Cancel())
+        process.until(GenerationFinished)
+        process.until(Forgotten)  # what it computed with is gone now too
+
+
+def test_it_ends_when_the_window_is_gone(process: EngineProcess, random_pair: Pair) -> None:
+    process.send(load(random_pair, context_length=8192), ask(sampling=HOT))
+    process.until(RoundsReceived)
+    assert process.process.stdin is not None
+    process.process.stdin.close()
+    assert process.wait() == 0
+
+
+def test_where_nothing_runs_on_the_processor_it_says_so_and_ends() -> None:
+    script = (
+        "import sys; from app.engine.llama import devices; from app.engine.host import worker\n"
+        "devices._handles = lambda *kinds: []\n"
+        "sys.exit(worker.run())"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, timeout=60, check=False)
+    [event] = map(decode_event, FrameReader().feed(ended.stdout))
+    assert isinstance(event, StartFailed) and "processor" in event.message
+    assert ended.returncode == 1 and event.message in ended.stderr.decode()
+
+
+def test_ctrl_c_is_left_to_the_window(process: EngineProcess) -> None:
+    process.until(Hello)
+    process.process.send_signal(signal.SIGINT)
+    process.send(Ping())
+    assert isinstance(process.until(Pong), Pong)
+
+
+def test_what_libraries_print_does_not_reach_the_events(process: EngineProcess, random_pair: Pair) -> None:
+    process.until(Hello)
+    process.send(load(random_pair))
+    process.until(PairLoaded)
+    process.send(Quit())
+    assert process.wait() == 0
+    assert process.process.stderr is not None
+    assert b"loading target" in process.process.stderr.read()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
+def test_no_orphan_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
+    """The parent hands its pipe end to a third process, so that only the kernel can tell the engine."""
+    script = (
+        "import os, subprocess, sys, time\n"
+        "engine = subprocess.Popen([sys.executable, '-m', 'app', '--role=engine'], stdin=subprocess.PIPE,"
+        " stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)\n"
+        "os.set_inheritable(engine.stdin.fileno(), True)\n"
+        "keeper = subprocess.Popen(['sleep', '60'], close_fds=False)\n"
+        "engine.stdout.read(4)\n"
+        "print(engine.pid, keeper.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    root = Path(__file__).parents[3]
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=root)
+    assert parent.stdout is not None
+    engine, keeper = map(int, parent.stdout.readline().split())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    try:
+        deadline = time.monotonic() + 20
+        while _runs(engine):
+            assert time.monotonic() < deadline, "the engine outlived its parent"
+            os.sched_yield()
+    finally:
+        os.kill(keeper, signal.SIGKILL)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

@@ -1,0 +1,260 @@
+"""What a memory holds after roll-backs is what it is said to hold: compared with one that was never rolled back."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import llama_cpp
+import numpy as np
+import pytest
+
+from app.engine.host import loading
+from app.engine.llama import context as llama
+from app.engine.llama import rolling_back
+from app.engine.llama.context import Context, Model
+from app.engine.llama.memory import Memory
+from app.engine.llama.rolling_back import try_out
+from app.errors import KnownError
+from app.protocol.messages import MAX_DRAFT_LENGTH, LoadSettings
+from tests.support.architectures import WINDOW, Architecture, make
+
+ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3", "llama")
+WITH_SNAPSHOTS: tuple[Architecture, ...] = ("qwen35", "lfm2")
+_LARGEST_ERROR = 1e-3
+"""Rounding makes up to 3e-5 here, a lost token of a sliding window 0.1, a wrong running state 1 and more."""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[Architecture, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    return {name: make(folder / f"{name}.gguf", name) for name in ALL}
+
+
+@pytest.fixture
+def model(request: pytest.FixtureRequest, files: dict[Architecture, Path]) -> Iterator[Model]:
+    llama.start()
+    model = Model(files[request.param], 0, lambda _: True)
+    yield model
+    model.close()
+
+
+def new_context(model: Model, snapshots: int = 0) -> Context:
+    return Context(
+        model, length=2048, batch_size=64, micro_batch_size=64, threads=1, kv_type="f16", snapshots=snapshots
+    )
+
+
+def error_against_fresh(context: Context, fresh: Context, token: int) -> float:
+    """How far the logits behind ``token`` are from those of a memory that was only ever fed what ``context`` holds."""
+    tokens = list(context.tokens)
+    fresh.clear()
+    for start in range(0, len(tokens), fresh.chunk):
+        fresh.decode(tokens[start : start + fresh.chunk], 0)
+    return rolling_back._error(context.decode([token], 1)[0], fresh.decode([token], 1)[0])
+
+
+@pytest.mark.parametrize(
+    ("model", "snapshots"),
+    [*((name, 0) for name in ALL), *((name, count) for name in WITH_SNAPSHOTS for count in (3, 16))],
+    indirect=["model"],
+)
+def test_whatever_is_fed_and_taken_back(model: Model, snapshots: int) -> None:
+    context, fresh, dice = new_context(model, snapshots), new_context(model), random.Random(snapshots)
+    assert context.rolling_back.snapshots == snapshots
+    exact = 0
+
+    def draw(count: int) -> list[int]:
+        return [dice.randrange(3, 500) for _ in range(count)]
+
+    for _ in range(400):
+        length = len(context.tokens)
+        match dice.choice(["feed", "guess", "guess", "cut", "jump", "mark"]) if length < 1200 else "jump":
+            case "feed":
+                context.decode(draw(dice.choice([1, 2, 30, 64])), 0)
+            case "guess":  # a verify pass, or a draft and what was right of it
+                guesses = dice.randrange(MAX_DRAFT_LENGTH + 1)
+                context.hold(guesses)
+                context.decode(draw(guesses + 1), guesses + 1)
+                kept = length + 1 + dice.randrange(guesses + 1)
+                context.roll_back(kept)
+                assert length <= len(context.tokens) <= kept
+                exact += len(context.tokens) == kept
+            case "cut":
+                context.roll_back(max(length - dice.randrange(6), 0))
+            case "jump":
+                context.roll_back(dice.randrange(length + 1))
+            case _:
+                context.remember()
+        if context.tokens and dice.random() < 0.2:
+            assert error_against_fresh(context, fresh, dice.randrange(3, 500)) < _LARGEST_ERROR
+    assert exact > (50 if snapshots or not model.has_running_state else 5)
+    context.close()
+    fresh.close()
+
+
+@pytest.mark.parametrize("model", WITH_SNAPSHOTS, indirect=True)
+def test_llama_cpp_reports_success_where_it_has_no_snapshot_and_that_is_not_believed(model: Model) -> None:
+    context, fresh = new_context(model, 8), new_context(model)
+    for step in range(20):
+        context.decode([100 + step], 0)  # one snapshot a pass: none of the states further back is there
+    assert context._memory.cut(15)
+    context.tokens = context.tokens[:15]
+    assert error_against_fresh(context, fresh, 7) > 0.1
+    context.clear()
+    context.decode(list(range(100, 110)), 0)
+    context.remember()
+    for step in range(10):
+        context.decode([110 + step], 0)
+    context.roll_back(15)
+    assert len(context.tokens) == 10
+    assert error_against_fresh(context, fresh, 7) < _LARGEST_ERROR
+    context.close()
+    fresh.close()
+
+
+@pytest.mark.parametrize("model", ["gemma3"], indirect=True)
+def test_llama_cpp_reports_success_where_the_window_is_gone_and_that_is_not_believed(model: Model) -> None:
+    context, fresh = new_context(model), new_context(model)
+    assert context.rolling_back.remembers(WINDOW + 1) and not context.rolling_back.remembers(WINDOW)
+    text = [3 + step * 7 % 490 for step in range(800)]
+    for start in range(0, 800, 50):
+        context.decode(text[start : start + 50], 0)
+        if start in (150, 350):
+            context.remember()  # at 200 the window is still there by itself
+    assert context._memory.oldest() > 500
+    assert [mark.length for mark in context.rolling_back._kept] == [400]
+    context.roll_back(500)
+    assert len(context.tokens) == 400
+    assert error_against_fresh(context, fresh, 7) < _LARGEST_ERROR
+    context.roll_back(400)
+    for start in range(400, 800, 50):
+        context.decode(text[start : start + 50], 0)
+    assert context._memory.cut(500)
+    context.tokens = context.tokens[:500]
+    assert error_against_fresh(context, fresh, 7) > 0.01
+    context.close()
+    fresh.close()
+
+
+@pytest.mark.parametrize("model", [name for name in ALL if name != "llama"], indirect=True)
+@pytest.mark.parametrize("snapshots", [0, 3])
+def test_every_memory_can_take_the_longest_draft_back(model: Model, snapshots: int) -> None:
+    context = new_context(model, snapshots)
+    assert try_out(context, model.vocabulary_size).longest_draft == MAX_DRAFT_LENGTH
+    assert context.tokens == [] and context.rolling_back.marks and context.rolling_back.cuts
+    context.close()
+
+
+def cut_deeper(memory: Memory, length: int) -> bool:
+    """Succeeds and leaves a state from before."""
+    return bool(llama_cpp.llama_memory_seq_rm(memory._memory, 0, max(length - 1, 0), -1))
+
+
+def read_nothing_new(memory: Memory, into: rolling_back.Bytes) -> bool:
+    """Every mark is the first one."""
+    if not hasattr(memory, "first"):
+        assert real_read_mark(memory, into)
+        memory.first = into.copy()  # type: ignore[attr-defined]
+    into[:] = memory.first  # type: ignore[attr-defined]
+    return True
+
+
+real_read_mark = Memory.read_mark
+
+
+@pytest.mark.parametrize("model", ["mamba", "granitehybrid"], indirect=True)
+def test_marks_that_do_not_work_are_found_out(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = new_context(model)
+    context.decode([1, 2], 0)
+    monkeypatch.setattr(Memory, "read_mark", read_nothing_new)
+    context.remember()
+    context.clear()
+    assert try_out(context, model.vocabulary_size).longest_draft == 0
+    monkeypatch.undo()
+    context.decode([1, 2, 3, 4], 0)
+    context.hold(4)
+    context.remember()
+    context.decode([5, 6], 0)
+    context.roll_back(5)
+    assert context.tokens == []  # nothing is believed any more
+    context.close()
+
+
+@pytest.mark.parametrize("model", WITH_SNAPSHOTS, indirect=True)
+def test_snapshots_are_enough_for_short_drafts(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = new_context(model, 5)
+    monkeypatch.setattr(Memory, "write_mark", lambda *_: False)
+    assert try_out(context, model.vocabulary_size).longest_draft == 5
+    context.close()
+
+
+@pytest.mark.parametrize("model", ["qwen35", "lfm2", "gemma3"], indirect=True)
+def test_cuts_that_leave_another_state_are_found_out(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = new_context(model, 5)
+    monkeypatch.setattr(Memory, "cut", cut_deeper)
+    assert try_out(context, model.vocabulary_size).longest_draft == 0
+    context.close()
+
+
+@pytest.mark.parametrize("model", ["mamba"], indirect=True)
+def test_marks_take_a_bounded_amount_of_memory(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = new_context(model)
+    context.decode([1, 2], 0)
+    size = context.rolling_back.mark_size()
+    monkeypatch.setattr(rolling_back, "_KEPT_BYTES", 3 * size)
+    for step in range(10):
+        context.remember()
+        context.decode([step], 0)
+    assert [mark.length for mark in context.rolling_back._kept] == [9, 10, 11]
+    monkeypatch.setattr(rolling_back, "_KEPT_BYTES", size - 1)
+    context.remember()
+    assert len(context.rolling_back._kept) == 3
+    context.close()
+
+
+@pytest.mark.parametrize("model", WITH_SNAPSHOTS, indirect=True)
+def test_snapshots_give_way_where_memory_is_short(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def short_of_memory(*_arguments: object, snapshots: int = 0, **_options: object) -> Context:
+        asked.append(snapshots)
+        if snapshots:
+            raise KnownError("There is not enough memory.")
+        return new_context(model)
+
+    monkeypatch.setattr(loading, "_affordable_snapshots", lambda *_: 8)
+    monkeypatch.setattr(llama, "Context", short_of_memory)
+    loading._target_context(model, LoadSettings(), 512, 1).close()
+    assert asked == [8, 4, 2, 0]
+
+
+@pytest.mark.parametrize("model", ALL, indirect=True)
+def test_snapshots_are_asked_for_where_they_exist_and_are_small_against_the_model(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_snapshots = model.path.stem in WITH_SNAPSHOTS
+    model.size_bytes = 10**9
+    assert loading._affordable_snapshots(model, LoadSettings(), 1) == (8 if has_snapshots else 0)
+    model.size_bytes = 10**3
+    assert loading._affordable_snapshots(model, LoadSettings(), 1) == 0
+
+
+@pytest.mark.parametrize("model", ALL, indirect=True)
+def test_a_pass_that_fails_leaves_what_was_there_or_nothing_of_it(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, fresh = new_context(model, 3), new_context(model)
+    context.decode(list(range(20, 70)), 0)
+    context.remember()
+    context.decode(list(range(70, 80)), 0)
+    with monkeypatch.context() as failing:
+        decode = llama_cpp.llama_decode
+        failing.setattr(llama_cpp, "llama_decode", lambda *arguments: decode(*arguments) or 3)
+        with pytest.raises(KnownError):
+            context.decode([5] * 4, 1)
+    assert context.tokens == list(range(20, 80))[: 50 if model.has_running_state else 60]
+    assert np.isfinite(error := error_against_fresh(context, fresh, 7)) and error < _LARGEST_ERROR
+    context.close()
+    fresh.close()

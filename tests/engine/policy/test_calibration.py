@@ -1,0 +1,405 @@
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.engine.decoding.sampling import Floats
+from app.engine.host.engine import Engine
+from app.engine.llama import context as llama
+from app.engine.policy import calibration
+from app.engine.policy.calibration import METHOD, Build, KeptCosts, is_sound, measure, up_to_date
+from app.engine.policy.costs import CostModel, Costs
+from app.errors import Cancelled
+from app.protocol.messages import KvType, PairLoaded
+from app.storage.keyed_file import KeyedFile, cache_file
+from tests.support.architectures import Architecture
+from tests.support.architectures import make as make_architecture
+from tests.support.generation import ask, run
+
+
+@pytest.fixture
+def loaded(engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]) -> Engine:
+    load(*random_pair)
+    return engine
+
+
+def test_costs_are_measured_and_the_caches_are_empty_again(loaded: Engine) -> None:
+    target, draft = loaded._target, loaded._draft
+    assert target and draft
+    costs = measure(target.context, draft.context, lambda: False, budget=0.0)
+    assert set(costs.verify) == {1, 2, 6, 17}
+    assert all(seconds > 0 for seconds in costs.verify.values())
+    assert costs.draft is not None and costs.draft > 0
+    assert costs.catch_up is not None and costs.catch_up > 0
+    assert target.context.tokens == [] and draft.context.tokens == []
+    assert measure(target.context, None, lambda: False, budget=0.0).draft is None
+
+
+def test_measuring_can_be_cancelled(loaded: Engine) -> None:
+    assert loaded._target
+    with pytest.raises(Cancelled):
+        measure(loaded._target.context, None, lambda: True)
+
+
+def test_a_second_load_does_not_measure_again(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair)
+    assert engine._costs
+    first = engine._costs.costs
+    engine.unload()
+    load(*random_pair)
+    assert engine._costs and engine._costs.costs == first
+
+
+def test_what_an_answer_taught_is_kept(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair)
+    assert engine._costs
+    before = engine._costs.costs
+    run(engine, ask("x", draft_length="auto", max_tokens=60))
+    learnt = engine._costs.costs
+    assert learnt != before
+    engine.unload()
+    load(*random_pair)
+    assert engine._costs and engine._costs.costs == learnt
+
+
+@pytest.mark.parametrize("costs", [Costs({2: 0.1}, None), Costs({1: 0.0}, None), Costs({1: -1.0}, 0.1)])
+def test_costs_that_make_no_sense_are_told(costs: Costs) -> None:
+    assert is_sound(KeptCosts(Costs({1: 0.1}, None), OLD, 0.1))
+    assert not is_sound(KeptCosts(costs, OLD, 0.1))
+    assert not is_sound(KeptCosts(Costs({1: 0.1}, 0.0), OLD, 0.1))
+    assert not is_sound(KeptCosts(Costs({1: 0.1}, None), OLD, 0.0))
+
+
+def test_kept_costs_that_make_no_sense_are_measured_again(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair)
+    assert engine._costs
+    store, key, kept = engine._costs.store, engine._costs.key, engine._costs.kept
+    engine.unload()
+    store.put(key, replace(kept, costs=Costs({1: 0.0}, None)))
+    load(*random_pair)
+    assert engine._costs and engine._costs.costs.verify[1] > 0.0
+
+
+# ------------------------------------------------------------ another engine, another driver
+
+OLD, NEW = Build("llama-cpp-python 0.3.36"), Build("llama-cpp-python 0.3.37")
+
+
+def kept_costs(plain: float, lately: float | None = None, build: Build = OLD) -> KeptCosts:
+    return KeptCosts(Costs({1: plain if lately is None else lately, 2: 0.9}, 0.01), build, plain, METHOD)
+
+
+class Bench:
+    """Measures what it was told to."""
+
+    def __init__(self, *plain: float) -> None:
+        self.left = [Costs({1: seconds, 2: 0.5 + i}, 0.02 - 0.01 * i) for i, seconds in enumerate(plain)]
+
+    def __call__(self) -> Costs:
+        return self.left.pop(0)
+
+
+def test_the_same_build_measures_nothing() -> None:
+    kept = kept_costs(0.1)
+    assert up_to_date(kept, OLD, Bench()) == (kept, None)
+
+
+def test_nothing_kept_is_measured_once() -> None:
+    latest, slower = up_to_date(None, NEW, Bench(0.2))
+    assert (latest.plain, latest.build, latest.costs.verify[1], slower) == (0.2, NEW, 0.2, None)
+
+
+@pytest.mark.parametrize("now", [0.05, 0.1, 0.109])
+def test_another_build_that_is_about_as_quick_says_nothing(now: float) -> None:
+    latest, slower = up_to_date(kept_costs(0.1), NEW, Bench(now))
+    assert (latest.plain, latest.build, slower) == (now, NEW, None)
+
+
+def test_a_pair_that_got_slower_is_told_with_both_builds() -> None:
+    latest, slower = up_to_date(kept_costs(0.1), NEW, Bench(0.14, 0.13))
+    assert slower is not None
+    assert (slower.before, slower.now) == (OLD.engine, NEW.engine)
+    assert slower.times == pytest.approx(1.3)
+    assert latest.costs == Costs({1: 0.13, 2: 0.5}, 0.01)  # the quicker of each
+    assert latest.plain == 0.13
+    assert up_to_date(latest, NEW, Bench()) == (latest, None)  # once
+
+
+def test_what_only_looked_slower_once_is_noise() -> None:
+    latest, slower = up_to_date(kept_costs(0.1), NEW, Bench(0.3, 0.105))
+    assert (latest.plain, slower) == (0.105, None)
+
+
+def test_slower_than_it_was_measured_but_not_than_lately_says_nothing() -> None:
+    assert up_to_date(kept_costs(0.1, lately=0.13), NEW, Bench(0.14, 0.14))[1] is None
+    assert up_to_date(kept_costs(0.1, lately=0.08), NEW, Bench(0.105, 0.105))[1] is None
+
+
+def test_only_what_changed_is_named() -> None:
+    def change(before: Build, now: Build) -> tuple[str, str]:
+        slower = up_to_date(kept_costs(0.1, build=before), now, Bench(0.2, 0.2))[1]
+        assert slower is not None
+        return slower.before, slower.now
+
+    driver = Build(OLD.engine, "NVIDIA driver 550.54")
+    assert change(driver, Build(OLD.engine, "NVIDIA driver 560.1")) == ("NVIDIA driver 550.54", "NVIDIA driver 560.1")
+    both = Build(NEW.engine, "NVIDIA driver 560.1")
+    assert change(driver, both) == (f"{OLD.engine} and NVIDIA driver 550.54", f"{NEW.engine} and NVIDIA driver 560.1")
+    assert change(driver, OLD) == ("NVIDIA driver 550.54", "no GPU driver")
+
+
+def test_an_update_of_the_engine_measures_anew_and_says_what_got_slower(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    assert load(*random_pair).slower is None
+    assert engine._costs
+    store, key, kept = engine._costs.store, engine._costs.key, engine._costs.kept
+    engine.unload()
+    impossible = Costs({1: 2e-7, 2: 4e-7}, 2e-7)
+    store.put(key, KeptCosts(impossible, Build("an older engine", kept.build.driver), 2e-7))
+    slower = load(*random_pair).slower
+    assert slower is not None and slower.times > 2 and slower.before == "an older engine"
+    assert engine._costs.kept.build == kept.build
+    assert engine._costs.costs.verify[1] > 1e-5
+    engine.unload()
+    assert load(*random_pair).slower is None
+
+
+def test_the_memory_for_other_chats_changes_no_cost(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair, kept_cache_mib=0)
+    assert engine._costs
+    first = engine._costs.costs
+    load(*random_pair, kept_cache_mib=64)
+    assert engine._costs.costs == first
+    load(*random_pair, context_length=512)
+    assert engine._costs.costs != first
+
+
+# ------------------------------------------------------------ what is run
+
+
+class Driver:
+    """A cache on a GPU of its own clock: the first pass of each width takes a hundred times as long."""
+
+    def __init__(
+        self,
+        seconds: Callable[[int], float],
+        saving: float = 0.0,
+        growth: Callable[[int], float] | None = None,
+        length: int = 512,
+    ) -> None:
+        """``growth``: seconds a pass over a width takes more for each token of the context; None: it cannot be long."""
+        self.now = 0.0
+        self.tokens: list[int] = []
+        self.length, self.chunk = length, 512
+        self.longest = self.before = 0
+        """Tokens of the longest context, and of the one that is there without being fed."""
+        self.passes: list[int] = []
+        self.held: list[int] = []
+        self._seconds, self._saving, self._growth = seconds, saving, growth
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
+        width = len(tokens)
+        self.now += self._seconds(width) * (1 if width in self.passes else 100)
+        self.now += self.before * self._growth(width) if self._growth else 0.0
+        self.passes.append(width)
+        self.tokens += tokens
+        return np.zeros((outputs, 4), np.float32)
+
+    def hold(self, count: int) -> None:
+        self.held.append(count)
+        self.now += self._saving if self.tokens and count > 8 else 0.0  # the rest are snapshots
+
+    def roll_back(self, length: int) -> None:
+        del self.tokens[length:]
+        self.before = self.before if length else 0
+
+    def lengthen(self, length: int) -> bool:
+        assert len(self.tokens) == 1 and length < self.length
+        if self._growth is None:
+            self.tokens.clear()
+            return False
+        self.before, self.longest = length, max(length, self.longest)
+        return True
+
+    def remember(self) -> None:
+        pass
+
+    def aborting(self, _should_stop: Callable[[], bool]) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("budget", [0.0, 1e6])
+@pytest.mark.parametrize("plain", [0.0001, 0.01, 0.3])
+def test_the_first_pass_of_a_width_is_never_taken_for_its_cost(
+    monkeypatch: pytest.MonkeyPatch, plain: float, budget: float
+) -> None:
+    target = Driver(lambda width: plain * (1 + width / 10))
+    draft = Driver(lambda width: plain / 10 * width**0.5)
+    monkeypatch.setattr(calibration, "time", target)
+    costs = measure(target, None, lambda: False, budget)
+    assert costs.verify == pytest.approx({width: plain * (1 + width / 10) for width in costs.verify})
+    assert set(costs.verify) >= {1, 2, 6, 17} and (budget == 0.0) == (len(costs.verify) == 4)
+    assert all(target.passes.count(width) >= 3 for width in (2, 6, 17))
+    monkeypatch.setattr(calibration, "time", draft)
+    catch_up = measure(draft, draft, lambda: False, 0.0).catch_up
+    assert catch_up == pytest.approx(plain / 10 * 64**0.5 / 64)
+
+
+def test_the_copy_of_a_running_state_is_measured_with_the_widths_that_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Driver(lambda width: 1.0 + width / 10, saving=5.0)
+    monkeypatch.setattr(calibration, "time", target)
+    costs = measure(target, None, lambda: False, 0.0)
+    assert costs.verify == pytest.approx({1: 1.1, 2: 1.2, 6: 1.6, 17: 2.7 + 5.0})
+    assert set(target.held) == {0, 1, 5, 16}
+
+
+# ------------------------------------------------------------ behind a long context
+
+
+def table_at(costs: Costs, length: int) -> list[float]:
+    model = CostModel(costs, 16)
+    model.length = length
+    return model.table()[1:]
+
+
+@pytest.mark.parametrize(("plain", "measured_at"), [(0.001, 8000), (0.05, 2000)])
+def test_what_a_long_context_adds_is_measured(monkeypatch: pytest.MonkeyPatch, plain: float, measured_at: int) -> None:
+    def growth(width: int) -> float:
+        return plain / 8000 * (0.5 + 0.5 * width)
+
+    target = Driver(lambda width: plain * (1 + width / 10), growth=growth, length=9000)
+    monkeypatch.setattr(calibration, "time", target)
+    costs = measure(target, None, lambda: False, budget=0.0)
+    for length in (0, 8000):
+        wanted = [plain * (1 + width / 10) + length * growth(width) for width in range(1, 17)]
+        assert table_at(costs, length) == pytest.approx(wanted)
+    assert (target.longest, target.before, target.tokens) == (measured_at, 0, [])
+
+
+def test_what_a_long_context_adds_to_the_draft_model_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    draft = Driver(lambda width: 0.001 * width**0.5, growth=lambda width: 1e-7 * width, length=9000)
+    monkeypatch.setattr(calibration, "time", draft)
+    costs = measure(draft, draft, lambda: False, budget=0.0)
+    model = CostModel(costs, 16)
+    assert model.draft == pytest.approx(0.001, rel=0.01)
+    model.length = 8000
+    assert model.draft == pytest.approx(0.001 + 8000e-7, rel=0.01)
+    assert draft.tokens == [] and not draft.before
+
+
+def test_a_context_that_is_as_quick_when_long_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with running states and sliding windows."""
+    target = Driver(lambda width: 0.01 * width, growth=lambda _: 0.0, length=9000)
+    monkeypatch.setattr(calibration, "time", target)
+    costs = measure(target, None, lambda: False, budget=0.0)
+    assert table_at(costs, 8000) == pytest.approx(table_at(costs, 0))
+
+
+@pytest.mark.parametrize("length", [512, 1000, 2048])
+def test_a_short_context_is_measured_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+    target = Driver(lambda width: 0.001 * width, growth=lambda width: 1e-6 * width, length=length)
+    monkeypatch.setattr(calibration, "time", target)
+    costs = measure(target, None, lambda: False, budget=0.0)
+    assert bool(costs.growth) == (length == 2048)
+    assert target.longest < length and target.tokens == []
+
+
+def test_where_no_long_context_can_be_had_the_rest_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Driver(lambda width: 0.001 * width, length=9000)
+    monkeypatch.setattr(calibration, "time", target)
+    costs = measure(target, target, lambda: False, budget=0.0)
+    assert (costs.growth, costs.draft_growth) == ({}, 0.0)
+    assert costs.verify[17] == pytest.approx(0.017) and target.tokens == []
+
+
+def test_measuring_behind_a_long_context_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Driver(lambda width: 0.001 * width, growth=lambda width: 1e-6 * width, length=9000)
+    monkeypatch.setattr(calibration, "time", target)
+    with pytest.raises(Cancelled):
+        measure(target, None, lambda: target.before > 0, budget=0.0)
+    assert target.longest == 8000 and target.tokens == [] and not target.before
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "q8_0"])
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen35", "lfm2", "granitehybrid", "mamba"])
+def test_a_lengthened_memory_goes_on_and_is_empty_afterwards(
+    tmp_path: Path, architecture: Architecture, kv_type: KvType
+) -> None:
+    llama.start()
+    model = llama.Model(make_architecture(tmp_path / "model.gguf", architecture), 0, lambda _: True)
+    context = llama.Context(
+        model, length=2048, batch_size=64, micro_batch_size=64, threads=1, kv_type=kv_type, snapshots=2
+    )
+    try:
+        prompt = [1, 2, 3, 4, 5]
+        wanted = context.decode(prompt, 1).copy()
+        context.roll_back(0)
+        context.decode([0], 1)
+        assert context.lengthen(1500) == (architecture != "mamba")
+        assert context.tokens == ([] if architecture == "mamba" else [0])
+        if context.tokens:
+            state = context.state_size()
+            assert state > 1500 * 8
+            for width in (1, 2, 6, 17):
+                before = len(context.tokens)
+                context.hold(width - 1)
+                context.decode([0] * width, width)
+                context.roll_back(before + 1)
+                assert before <= len(context.tokens) <= before + 1 and context.state_size() >= state
+        context.roll_back(0)
+        assert context.tokens == [] and context._memory.newest() == -1
+        assert np.array_equal(context.decode(prompt, 1), wanted)
+    finally:
+        context.close()
+        model.close()
+
+
+@dataclass(frozen=True)
+class CostsOfOld:
+    """As version 0.9 wrote them."""
+
+    verify: dict[int, float]
+    draft: float | None
+    since_plain: float = 0.0
+
+
+@dataclass(frozen=True)
+class KeptCostsOfOld:
+    costs: CostsOfOld
+    build: Build
+    plain: float
+
+
+def test_what_an_older_version_measured_is_measured_anew(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair)
+    assert engine._costs
+    key, kept = engine._costs.key, engine._costs.kept
+    engine.unload()
+    old = KeptCostsOfOld(CostsOfOld({1: 5.0, 2: 6.0, 6: 7.0}, 1.0), kept.build, 5.0)
+    KeyedFile(cache_file("costs.json"), KeptCostsOfOld).put(key, old)
+    loaded = load(*random_pair)
+    assert loaded.slower is None
+    assert 17 in engine._costs.costs.verify and engine._costs.costs.verify[1] < 5.0
+    assert engine._costs.kept.method == METHOD

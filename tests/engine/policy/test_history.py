@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from app.engine.host.engine import Engine
+from app.engine.policy.acceptance import AcceptancePrior, ArmPrior
+from app.engine.policy.history import PairHistory, Remembered
+from app.protocol.messages import KindFigures, MeasurePlain, Message, PairLoaded, TextKind
+from app.storage.keyed_file import KeyedFile
+from tests.support.generation import GREEDY, ask, run
+
+PRIORS: dict[TextKind, AcceptancePrior] = {
+    "code": AcceptancePrior({"coupled": ArmPrior(0.9, 300.0, ((0.5, 8.0), (0.75, 4.0)))}, 0.125)
+}
+
+
+def code(tokens: int = 100, seconds: float = 2.0, tested: int = 90, accepted: int = 60) -> KindFigures:
+    return KindFigures(
+        kind="code", tokens=tokens, seconds=seconds, tested=tested, accepted=accepted, verify_passes=tokens - accepted
+    )
+
+
+def a_history(path: Path | None, key: str = "pair") -> PairHistory:
+    return PairHistory(KeyedFile(path, Remembered), key)
+
+
+def test_a_new_pair_has_none(tmp_path: Path) -> None:
+    history = a_history(tmp_path / "history.json")
+    assert history.figures() == []
+    assert history.priors("coupled") == {}
+
+
+def test_answers_add_up_and_are_there_the_next_time(tmp_path: Path) -> None:
+    path = tmp_path / "history.json"
+    history = a_history(path)
+    history.add([code()], "coupled", PRIORS)
+    history.add([code(), KindFigures(kind="prose", tokens=5, seconds=0.5)], "rejection", {})
+    history.keep()
+    again = a_history(path)
+    assert again.figures() == history.figures()
+    assert again.figures() == [code(200, 4.0, 180, 120), KindFigures(kind="prose", tokens=5, seconds=0.5)]
+    assert again.priors("coupled") == PRIORS
+    assert a_history(path, "another pair").figures() == []
+
+
+def test_old_answers_fade(tmp_path: Path) -> None:
+    history = a_history(None)
+    for _ in range(300):
+        history.add([code()], "coupled", {})
+    for _ in range(300):
+        history.add([code(accepted=0)], "coupled", {})
+    (figures,) = history.figures()
+    assert 10_000 <= figures.tokens <= 20_000
+    assert figures.accepted / figures.tested < 0.12  # of all answers it is 0.33
+    assert figures.tokens / figures.seconds == pytest.approx(50.0, rel=1e-3)
+
+
+def test_it_is_written_down_now_and_then_and_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "history.json"
+    history = a_history(path)
+    history.keep_now_and_then()
+    assert not path.exists()  # nothing to keep
+    history.add([code()], "coupled", PRIORS)
+    history.keep_now_and_then()
+    history.add([code()], "coupled", PRIORS)
+    history.keep_now_and_then()  # too soon
+    assert a_history(path).figures() == [code()]
+    history.keep()
+    assert a_history(path).figures() == [code(200, 4.0, 180, 120)]
+
+
+BROKEN = [
+    {"kinds": [{"kind": "code", "tested": 3, "accepted": 4}]},
+    {"kinds": [{"kind": "code", "tokens": -3}]},
+    {"kinds": [{"kind": "code"}, {"kind": "code"}]},
+    {"kinds": [{"kind": "poem"}]},
+    {"priors": {"coupled": {"code": {"arms": {"coupled": {"rate": 5.0, "weight": 9.0}}}}}},
+    {"priors": {"coupled": {"code": {"arms": {"coupled": {"rate": 0.5, "weight": 0.0}}}}}},
+    {"priors": {"coupled": {"code": {"arms": {"coupled": {"rate": 0.5, "weight": 9.0, "calibration": [[2.0, 1.0]]}}}}}},
+    {"priors": {"coupled": {"code": {"arms": {}, "greedy_lead": 7.0}}}},
+    {"priors": {"coupled": {"code": {"arms": {}, "greedy_lead_weight": -1.0}}}},
+    {"priors": {"magic": {}}},
+    {"kinds": 3},
+]
+
+
+@pytest.mark.parametrize("content", BROKEN)
+def test_what_makes_no_sense_is_not_used(tmp_path: Path, content: object) -> None:
+    path = tmp_path / "history.json"
+    path.write_bytes(msgspec.json.encode({"pair": content}))
+    history = a_history(path)
+    assert history.figures() == []
+    assert history.priors("coupled") == {}
+    history.add([code()], "coupled", PRIORS)
+    history.keep()
+    assert a_history(path).figures() == [code()]
+
+
+# ------------------------------------------------------------ of a real pair
+
+
+def test_a_pair_remembers_what_drafting_brought(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    assert load(*random_pair).history == []
+    answers = [run(engine, ask("x", draft_length=length, sampling=GREEDY, max_tokens=60)) for length in ("auto", 4)]
+    figures = [answer.finished.figures for answer in answers]
+    engine.unload()
+    loaded = load(*random_pair, context_length=512)  # another context length is no other pair
+    (kept,) = loaded.history
+    assert kept.kind == "prose"
+    assert kept.tokens == sum(one.completion_tokens - 1 for one in figures)
+    assert (kept.tested, kept.accepted) == (
+        sum(one.draft.tested for one in figures),
+        sum(one.draft.accepted for one in figures),
+    )
+    assert kept.tested > 0
+    assert engine._history and engine._history.priors("coupled")["prose"].arms["coupled"].weight > 20
+    assert load(random_pair[0]).history == []  # without the draft it is another
+
+
+def test_what_is_not_drafted_does_not_count(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair)
+    plain = run(engine, ask("x", draft_length=0, max_tokens=20)).finished
+    none = run(engine, ask("x", drafter="none", max_tokens=20)).finished
+    engine.measure_plain(MeasurePlain(request=3, messages=[Message(role="user", content="x")], max_tokens=20))
+    assert plain.figures.kinds and plain.curve == none.curve == []
+    engine.unload()
+    assert load(*random_pair).history == []
+
+
+def test_the_next_start_begins_with_what_was_learnt(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair)
+    run(engine, ask("x", draft_length=6, max_tokens=120))
+    assert engine._history
+    learnt = engine._history.priors("coupled")
+    engine.unload()
+    load(*random_pair)
+    drafters = engine._drafters(engine._loaded(), ask("x", draft_length="auto"), 1)
+    controller = engine._controller(ask("x", draft_length="auto"), drafters)
+    assert controller is not None
+    assert controller.snapshot() == learnt
+    rate = controller._arms.coupled.rate
+    assert rate == pytest.approx(learnt["prose"].arms["coupled"].rate, abs=0.01)
+    assert engine._controller(ask("x", draft_length="auto", accept="rejection"), drafters) is not None
+
+
+def test_an_answer_brings_a_curve_by_draft_length(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair)
+    finished = run(engine, ask("x", draft_length=5, sampling=GREEDY, max_tokens=120)).finished
+    assert len(finished.curve) == 17
+    assert min(finished.curve) > 0

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from app.engine.policy.stopping import count_worth_testing
+
+FLAT = [1.0 + 0.01 * n for n in range(17)]
+STEEP = [1.0, 2.4, 3.0, 3.6, 4.2, 4.8, 5.4, 6.0, 6.6]
+"""Where verifying two tokens costs more than two plain passes, as with quantized targets on a CPU."""
+
+
+def test_all_is_tested_where_that_costs_nothing() -> None:
+    assert count_worth_testing([0.9, 0.5, 0.1], 1.0, FLAT, 0.0) == 3
+    assert count_worth_testing([], 1.0, FLAT, 0.0) == 0
+
+
+def test_a_doubtful_token_is_left_to_the_target() -> None:
+    assert count_worth_testing([0.99, 0.99, 0.01], 1.0, [1.0, 1.1, 1.2, 3.0], 0.0) == 2
+    assert count_worth_testing([0.01], 1.0, STEEP, 0.0) == 0
+
+
+def test_sure_tokens_before_a_doubtful_one_are_not_passed_one_by_one() -> None:
+    """The plain pass looks best for the moment, but as often as it is run the doubtful token is still ahead."""
+    sure, doubtful, rate = 0.99, 0.05, 1.5
+    chances = [sure] * 6 + [doubtful]
+    now = [sum(sure**i for i in range(n + 1)) - rate * STEEP[n] for n in range(7)]
+    assert max(range(7), key=now.__getitem__) == 0
+    assert count_worth_testing(chances, rate, STEEP, 0.05) == 6
+
+
+def test_one_sure_token_before_a_doubtful_one_is_cheaper_passed_plain() -> None:
+    assert count_worth_testing([0.99, 0.05], 1.5, STEEP, 0.05) == 0
+
+
+def simulated(chances: list[float], rate: float, seconds: list[float], draft: float, first: int) -> float:
+    """What testing ``first`` now and then whatever is best is worth: each way is followed to its end."""
+
+    def worth(start: int, chosen: int | None) -> float:
+        left = chances[start:]
+        values = []
+        for count in range(len(left) + 1) if chosen is None else [chosen]:
+            survival = total = 1.0
+            for chance in left[:count]:
+                survival *= chance
+                total += survival
+            value = total - rate * seconds[count]
+            if count + 1 < len(left):
+                again = worth(start + count + 1, None) - rate * draft * (len(left) - count - 1)
+                value += survival * left[count] * min(again, 0.0)
+            values.append(value)
+        return max(values)
+
+    return worth(0, first)
+
+
+def test_nothing_else_is_worth_more() -> None:
+    rng = random.Random(4)
+    for _ in range(300):
+        chances = [rng.choice([0.05, 0.5, 0.9, 0.99, 1.0]) for _ in range(rng.randint(1, 7))]
+        steps = [rng.choice([0.0, 0.1, 0.6, 1.5]) for _ in range(8)]
+        seconds = [1.0, *(1.0 + sum for sum in itertools.accumulate(steps))]
+        rate, draft = rng.uniform(1.0, 3.0), rng.choice([0.0, 0.05, 0.3])
+        chosen = count_worth_testing(chances, rate, seconds, draft)
+        values = [simulated(chances, rate, seconds, draft, count) for count in range(len(chances) + 1)]
+        assert values[chosen] == pytest.approx(max(values))

@@ -1,0 +1,136 @@
+"""What it brings the controller to know the kind of text, and the curve it hands out. Simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from app.engine.drafters import Proposal
+from app.engine.policy.acceptance import AcceptancePrior, ArmPrior
+from app.engine.policy.controller import Controller, Plan
+from app.engine.policy.costs import Costs
+from app.protocol.messages import TextKind
+from tests.support.simulator import LIMIT, TRACES, Trace, curves, run_controller, run_fixed, trace, with_kinds
+
+CURVES = curves()
+Known = Mapping[TextKind, AcceptancePrior]
+
+
+def a_controller(costs: Costs, start: Known | None = None) -> Controller:
+    return Controller(costs, drafters=["model"], propose="coupled", start=start)
+
+
+def speed(costs: Costs, text: Trace, start: Known | None = None) -> float:
+    return run_controller(a_controller(costs, start), costs, text).speed
+
+
+def learnt(costs: Costs, text: Trace) -> dict[TextKind, AcceptancePrior]:
+    teacher = a_controller(costs)
+    run_controller(teacher, costs, text, seed=3)
+    return teacher.snapshot()
+
+
+def plan_of(controller: Controller) -> Plan:
+    return controller.plan(Proposal(), LIMIT)
+
+
+# ------------------------------------------------------------ kinds
+
+
+@pytest.mark.parametrize(("curve", "least"), [("27 M Q8_0", 1.05), ("600 M Q8_0", 1.0), ("flat", 1.03)])
+def test_knowing_where_code_begins_helps(curve: str, least: float) -> None:
+    """Confidence tells nothing here, so that all there is to go by is the past, and the kind."""
+    text = trace(TRACES["code/prose"], informative=False)
+    known = with_kinds(text, "code", "prose")
+    costs = CURVES[curve]
+    assert speed(costs, known) >= least * speed(costs, text)
+
+
+@pytest.mark.parametrize("curve", ["27 M F16", "600 M Q4_K_M", "flat"])
+def test_what_earlier_answers_taught_of_the_kinds_helps_short_ones(curve: str) -> None:
+    costs = CURVES[curve]
+    earlier = trace(TRACES["code/prose"], informative=False, seed=50)
+    kinds = learnt(costs, with_kinds(earlier, "code", "prose"))
+    mixed = learnt(costs, earlier)
+    gain = 1.0
+    for seed in range(6):
+        text = trace(TRACES["code/prose"], length=200, informative=False, seed=seed)
+        gain *= speed(costs, with_kinds(text, "code", "prose"), kinds) / speed(costs, text, mixed)
+    assert gain ** (1 / 6) > 1.01
+
+
+@pytest.mark.parametrize("kind", ["0.5", "0.9"])
+@pytest.mark.parametrize("curve", ["27 M F16", "600 M F16", "flat"])
+def test_kinds_that_say_nothing_hardly_hurt(curve: str, kind: str) -> None:
+    costs, ratio = CURVES[curve], 1.0
+    for seed in range(3):
+        text = trace(TRACES[kind], length=2000, seed=seed)
+        ratio *= speed(costs, with_kinds(text, "code", "prose", "list")) / speed(costs, text)
+    assert ratio ** (1 / 3) > 0.97
+
+
+def test_the_expectation_changes_at_once_with_the_kind() -> None:
+    controller = a_controller(CURVES["flat"], learnt_of({"prose": 0.02, "code": 0.95}))
+    assert plan_of(controller).paused is not None
+    controller.enter("code")
+    assert plan_of(controller).paused is None
+    controller.enter("prose")
+    assert plan_of(controller).paused is not None
+
+
+def learnt_of(rates: Mapping[TextKind, float]) -> dict[TextKind, AcceptancePrior]:
+    return {kind: AcceptancePrior({"coupled": ArmPrior(rate, 300.0)}) for kind, rate in rates.items()}
+
+
+def test_a_kind_nothing_is_known_of_begins_like_the_text_before_it() -> None:
+    costs = CURVES["flat"]
+    controller = a_controller(costs, learnt_of({"prose": 0.2}))
+    before = controller._arms.coupled.rate
+    controller.enter("list")
+    assert controller._arms.coupled.rate == before
+    run_controller(controller, costs, with_kinds(trace((0.95,), length=100), "list"))
+    assert controller._arms.coupled.rate > before + 0.2
+    controller.enter("prose")
+    assert controller._arms.coupled.rate == before
+
+
+def test_an_answer_that_begins_with_a_new_kind_goes_by_what_is_known_of_others() -> None:
+    assert a_controller(CURVES["flat"], learnt_of({"code": 0.02}))._arms.coupled.rate < 0.1
+
+
+def test_each_kind_learns_for_itself() -> None:
+    costs = CURVES["flat"]
+    known = learnt(costs, with_kinds(trace(TRACES["code/prose"]), "code", "prose"))
+    assert set(known) == {"code", "prose"}
+    rates = {kind: prior.arms["coupled"].rate for kind, prior in known.items()}
+    assert rates["code"] > rates["prose"] + 0.3
+
+
+# ------------------------------------------------------------ the curve
+
+
+@pytest.mark.parametrize("kind", TRACES)
+@pytest.mark.parametrize("curve", ["27 M F16", "600 M Q8_0", "flat"])
+def test_the_curve_is_what_fixed_lengths_really_bring(curve: str, kind: str) -> None:
+    costs = CURVES[curve]
+    text = trace(TRACES[kind])
+    controller = a_controller(costs)
+    run_controller(controller, costs, with_kinds(text, "code", "prose"))
+    speeds = controller.curve()
+    assert len(speeds) == LIMIT + 1
+    for length, expected in enumerate(speeds):
+        assert expected == pytest.approx(run_fixed(costs, text, length), rel=0.12), length
+
+
+def test_there_is_no_curve_without_a_draft_model_or_before_anything_was_judged() -> None:
+    costs = CURVES["flat"]
+    assert a_controller(costs).curve() == []
+    assert Controller(Costs(costs.verify, None), drafters=["ngram"]).curve() == []
+    few = a_controller(costs)
+    run_controller(few, costs, trace((0.02,), length=3))
+    assert few.curve() == []
+    failed = a_controller(costs)
+    run_controller(failed, costs, trace((0.7,), length=300))
+    failed.leave_out("model")
+    assert failed.curve() == []
