@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_helper()
     is_file = len(arguments) == 1 and names_file(arguments[0])
     if not arguments or is_file or arguments[0] == "--window":
-        from app.ui.application import run as run_window
+        from app.ui.shell.application import run as run_window
 
         return run_window(arguments if is_file else arguments[1:])
     from app.cli import run as run_command

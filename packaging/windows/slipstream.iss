@@ -6,7 +6,7 @@
 ;   Sign      defined if a sign tool named "slipstream" is configured
 
 #define Id "app.slipstream.Slipstream"
-; Named by the running window too: RUNNING_MUTEX in app/ui/single_instance.py.
+; Named by the running window too: RUNNING_MUTEX in app/ui/shell/single_instance.py.
 #define RunningMutex "app.slipstream.Slipstream.Running"
 
 [Setup]

@@ -29,11 +29,11 @@ from PySide6.QtWidgets import QApplication
 
 from app.helper.highlighting import languages
 from app.protocol.messages import DrafterName, Piece
-from app.ui import theme
-from app.ui.answer import Finished
-from app.ui.chat.highlight import highlighter
+from app.ui.chat.answer import Finished
+from app.ui.chat.markdown.highlight import highlighter
 from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.transcript import Transcript
+from app.ui.widgets import theme
 
 HANG_SECONDS = 20.0
 _PER_CHAT = 20

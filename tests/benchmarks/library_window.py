@@ -26,10 +26,10 @@ from PySide6.QtCore import QCoreApplication, QElapsedTimer, Qt, QTimer, SignalIn
 
 from app.models.machine import machine_now
 from app.settings import Settings
-from app.ui import theme
-from app.ui.models.desk import ModelsDesk
-from app.ui.models.library_access import LibraryAccess
-from app.ui.qt_application import make_application
+from app.ui.models.library_service import LibraryAccess
+from app.ui.models.presenter import ModelsDesk
+from app.ui.shell.qt_application import make_application
+from app.ui.widgets import theme
 from tests.benchmarks.library import FILES, make_files
 
 TARGET_MS = 16.0

@@ -26,14 +26,14 @@ from PySide6.QtWidgets import QApplication
 from app.chats.provenance import pack
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.ui import theme
 from app.ui.chat.messages import MessageWidget
+from app.ui.chat.session import ChatSession
+from app.ui.chat.stored_chats import ChatAccess
 from app.ui.chat.transcript import Transcript
-from app.ui.chat_access import ChatAccess
-from app.ui.local_engine import LocalEngine
-from app.ui.notices import NoticeBoard
-from app.ui.pair import LoadingMarker, PairKeeper
-from app.ui.session import ChatSession
+from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.pair import LoadingMarker, PairKeeper
+from app.ui.shell.notices import NoticeBoard
+from app.ui.widgets import theme
 from tests.benchmarks.transcript import tokens
 
 TOKENS = 220

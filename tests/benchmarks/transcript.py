@@ -23,9 +23,9 @@ from PySide6.QtCore import QCoreApplication, QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.protocol.messages import Piece
-from app.ui import theme
-from app.ui.answer import Finished
+from app.ui.chat.answer import Finished
 from app.ui.chat.transcript import Transcript
+from app.ui.widgets import theme
 
 SECTION = """## {n}. Where the time of a round goes
 

@@ -13,8 +13,8 @@ from installer import windows
 from app import __version__
 from app.models.hub.tokens import SERVICE
 from app.paths import NAME
-from app.ui.engine_process import engine_command
-from app.ui.single_instance import RUNNING_MUTEX, announce_running
+from app.ui.engine.process import engine_command
+from app.ui.shell.single_instance import RUNNING_MUTEX, announce_running
 
 SCRIPT = windows.SCRIPT.read_text(encoding="ascii")
 """ASCII, because Inno Setup takes anything else without a byte order mark for the builder's own code page."""

@@ -13,10 +13,10 @@ from app import paths
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.settings import SettingsFile
-from app.ui.controller import Controller
-from app.ui.local_engine import LocalEngine
-from app.ui.main_window import MainWindow
-from app.ui.qt_application import make_application
+from app.ui.engine.local_engine import LocalEngine
+from app.ui.shell.controller import Controller
+from app.ui.shell.main_window import MainWindow
+from app.ui.shell.qt_application import make_application
 
 
 def answered_so_far(store: ChatStore) -> str:

@@ -11,10 +11,10 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.ui import theme
+from app.ui.widgets import theme
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring
-from tests.ui.rooms import Pages, Rooms
+from tests.ui.models.windows import Pages, Rooms
 
 _VARIABLES = (
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),

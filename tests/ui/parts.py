@@ -13,12 +13,12 @@ from pytestqt.qtbot import QtBot
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.protocol.messages import Piece
-from app.ui.answer import Finished
-from app.ui.chat_access import ChatAccess
-from app.ui.local_engine import LocalEngine, Timings
-from app.ui.notices import NoticeBoard
-from app.ui.pair import LoadingMarker, PairFiles, PairKeeper
-from app.ui.session import ChatSession
+from app.ui.chat.answer import Finished
+from app.ui.chat.session import ChatSession
+from app.ui.chat.stored_chats import ChatAccess
+from app.ui.engine.local_engine import LocalEngine, Timings
+from app.ui.engine.pair import LoadingMarker, PairFiles, PairKeeper
+from app.ui.shell.notices import NoticeBoard
 
 WAIT_MS = 20_000
 T = TypeVar("T")

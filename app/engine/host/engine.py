@@ -52,7 +52,7 @@ from app.protocol.messages import (
 log = logging.getLogger("slipstream.engine")
 
 _PUT_AWAY_SECONDS = 1.0
-"""The window waits two for the engine to end (`app.ui.local_engine.Timings.quit`)."""
+"""The window waits two for the engine to end (`app.ui.engine.local_engine.Timings.quit`)."""
 
 GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinished
 

@@ -6,12 +6,12 @@ from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QResizeEvent, QTextOption
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
-from app.ui import icons
-from app.ui import theme as themes
-from app.ui.chat.column import prose_margin
 from app.ui.chat.parts import is_composing
-from app.ui.theme import SPACING
-from app.ui.widgets import label
+from app.ui.widgets import icons
+from app.ui.widgets import theme as themes
+from app.ui.widgets.column import prose_margin
+from app.ui.widgets.controls import label
+from app.ui.widgets.theme import SPACING
 
 MAX_LINES = 8
 PLACEHOLDER = "Ask anything…"

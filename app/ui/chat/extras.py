@@ -6,10 +6,10 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from app.ui import theme as themes
-from app.ui.chat.column import Widths
-from app.ui.theme import SPACING
-from app.ui.widgets import label
+from app.ui.widgets import theme as themes
+from app.ui.widgets.column import Widths
+from app.ui.widgets.controls import label
+from app.ui.widgets.theme import SPACING
 
 EXAMPLES = ("What is speculative decoding?", "Write a JSON settings file", "Tell me a short story")
 GUIDE_TEXT = "You are talking to a small guide that knows this app."

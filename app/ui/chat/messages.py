@@ -7,12 +7,12 @@ from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
 from app.protocol.messages import Piece
-from app.ui import theme as themes
-from app.ui.chat.column import Widths
-from app.ui.chat.markdown_view import MarkdownView
+from app.ui.chat.footer import HELP
+from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.parts import VersionSwitch, copy_text, height_of, icon_button, is_composing
-from app.ui.footer import HELP
-from app.ui.widgets import explain, label
+from app.ui.widgets import theme as themes
+from app.ui.widgets.column import Widths
+from app.ui.widgets.controls import explain, label
 
 _PADDING = 12
 

@@ -6,9 +6,9 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QPlainTextEdit, QToolButton, QWidget
 
-from app.ui import icons
-from app.ui import theme as themes
-from app.ui.widgets import label
+from app.ui.widgets import icons
+from app.ui.widgets import theme as themes
+from app.ui.widgets.controls import label
 
 _COPIED_MILLISECONDS = 1500
 

@@ -10,12 +10,12 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from app.protocol.messages import Piece
-from app.ui import theme as themes
-from app.ui.answer import Finished
-from app.ui.chat.column import Column, Entry
+from app.ui.chat.answer import Finished
 from app.ui.chat.extras import ContextLine, Welcome
 from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
-from app.ui.icons import set_icon
+from app.ui.widgets import theme as themes
+from app.ui.widgets.column import Column, Entry
+from app.ui.widgets.icons import set_icon
 
 PROGRESS_DELAY = 0.4
 """Seconds of prompt processing before its progress is worth showing."""

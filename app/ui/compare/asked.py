@@ -10,11 +10,11 @@ import msgspec
 from app.chats.model import StoredMessage
 from app.compare.prompts import Prompt
 from app.protocol.messages import PairLoaded
-from app.ui import drafters
+from app.ui.chat.conversation import AnswerSettings, conversation
+from app.ui.chat.footer import figures_of
 from app.ui.compare.runner import Task
-from app.ui.conversation import AnswerSettings, conversation
-from app.ui.footer import figures_of
-from app.ui.naming import speaker
+from app.ui.engine import drafters
+from app.ui.engine.pair_names import speaker
 
 KIND = "chat"
 """Of a prompt that is a chat of the user's."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QPainterPath, QPen
 
-from app.ui import theme as themes
-from app.ui import units
-from app.ui.theme import Theme
+from app.ui.widgets import theme as themes
+from app.ui.widgets import units
+from app.ui.widgets.theme import Theme
 
 _POINT = 5.0
 _MEDIAN = 7.5

@@ -9,10 +9,10 @@ from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.compare.results import Comparison, Summary, summarise
-from app.ui import theme, units
 from app.ui.compare.chart import Chart, ChartDrawing, Point
-from app.ui.units import NO_BREAK
-from app.ui.widgets import plain_tooltip
+from app.ui.widgets import theme, units
+from app.ui.widgets.controls import plain_tooltip
+from app.ui.widgets.units import NO_BREAK
 
 EMPTY = (
     "Each prompt is answered twice with the same seed, plain and with draft, one run after the other.\n"

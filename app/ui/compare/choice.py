@@ -23,8 +23,8 @@ from PySide6.QtWidgets import (
 from app.compare import prompts
 from app.compare.prompts import Prompt
 from app.errors import KnownError
-from app.ui.theme import SPACING
-from app.ui.widgets import ElidedLabel, explain, label
+from app.ui.widgets.controls import ElidedLabel, explain, label
+from app.ui.widgets.theme import SPACING
 
 MOST_KINDS = 16
 """With more kinds than this in a file all of them are taken."""

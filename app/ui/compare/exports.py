@@ -18,8 +18,8 @@ from app.protocol.messages import PairLoaded
 from app.storage.files import write_export
 from app.ui.compare.parts import FORMATS
 from app.ui.compare.picture import png
-from app.ui.questions import ask_where_to_save
-from app.ui.tasks import BUG, Lane
+from app.ui.widgets.questions import ask_where_to_save
+from app.ui.widgets.tasks import BUG, Lane
 
 _PATIENCE_S = 5.0
 

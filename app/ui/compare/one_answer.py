@@ -12,14 +12,14 @@ from PySide6.QtWidgets import QBoxLayout, QFrame, QPushButton, QStackedWidget, Q
 
 from app.compare.results import Comparison, Difference, Run
 from app.protocol.messages import Round
-from app.ui import theme, units
 from app.ui.compare import wording
 from app.ui.compare.pane import AnswerPane
 from app.ui.compare.parts import Footer, VerdictLine, line
 from app.ui.compare.runner import Compared, End, Task
 from app.ui.compare.wording import Verdict
-from app.ui.theme import SPACING
-from app.ui.widgets import label
+from app.ui.widgets import theme, units
+from app.ui.widgets.controls import label
+from app.ui.widgets.theme import SPACING
 
 TICK_MS = 100
 STACK_BELOW = 720

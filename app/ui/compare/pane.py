@@ -9,12 +9,12 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.protocol.messages import Figures, Piece, Round
-from app.ui import theme, units
-from app.ui.chat.column import Column, Entry, Widths, prose_margin
-from app.ui.chat.markdown_view import MarkdownView
+from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.parts import height_of
-from app.ui.theme import SPACING
-from app.ui.widgets import explain, label
+from app.ui.widgets import theme, units
+from app.ui.widgets.column import Column, Entry, Widths, prose_margin
+from app.ui.widgets.controls import explain, label
+from app.ui.widgets.theme import SPACING
 
 CLOCK_HELP = (
     "Seconds since this run began, up to its last token. The prompt was read before the first of the two, so that "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from PySide6.QtCore import QPoint, Qt, Signal, Slot
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
 
-from app.ui import theme
 from app.ui.compare.wording import Verdict
-from app.ui.theme import SPACING
-from app.ui.widgets import ElidedLabel, label, plain_tooltip
+from app.ui.widgets import theme
+from app.ui.widgets.controls import ElidedLabel, label, plain_tooltip
+from app.ui.widgets.theme import SPACING
 
 FORMATS = {"Markdown": ".md", "CSV": ".csv", "JSON": ".json", "PNG": ".png"}
 """Name and suffix."""

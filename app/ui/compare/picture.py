@@ -9,12 +9,12 @@ from PySide6.QtGui import QFont, QFontMetricsF, QGuiApplication, QImage, QImageW
 
 from app.compare.results import Report, summarise
 from app.compare.wording import facts
-from app.ui import theme as themes
 from app.ui.compare import wording
 from app.ui.compare.chart import ChartDrawing
 from app.ui.compare.chart_view import chart_of
 from app.ui.compare.table import ALL, COLUMNS
-from app.ui.theme import LIGHT
+from app.ui.widgets import theme as themes
+from app.ui.widgets.theme import LIGHT
 
 SCALE = 2
 WIDTH = 960

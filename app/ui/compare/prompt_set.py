@@ -19,8 +19,8 @@ from app.ui.compare.parts import Footer, VerdictLine, line
 from app.ui.compare.runner import Compared, End
 from app.ui.compare.table import ResultTable
 from app.ui.compare.wording import Verdict
-from app.ui.theme import SPACING
-from app.ui.widgets import label
+from app.ui.widgets.controls import label
+from app.ui.widgets.theme import SPACING
 
 TICK_MS = 1000
 TABLE_HEIGHT = 224

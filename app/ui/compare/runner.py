@@ -24,8 +24,8 @@ from app.protocol.messages import (
     Round,
     TokensScored,
 )
-from app.ui.conversation import AnswerSettings
-from app.ui.engine_client import Engine, EngineState
+from app.ui.chat.conversation import AnswerSettings
+from app.ui.engine.interface import Engine, EngineState
 
 WARM_UP_TOKENS = 32
 ENGINE_LOST = "The engine ended, so the comparison ended too. The main window says why, and restarts it."

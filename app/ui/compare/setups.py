@@ -7,8 +7,8 @@ from app.compare.setup import setup_of
 from app.protocol.messages import Generate, LoadSettings, PairLoaded
 from app.ui.compare.choice import SetChoice
 from app.ui.compare.runner import Task
-from app.ui.engine_client import Engine
-from app.ui.pair import PairKeeper
+from app.ui.engine.interface import Engine
+from app.ui.engine.pair import PairKeeper
 
 
 class Snapshot:

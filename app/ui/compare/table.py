@@ -9,9 +9,9 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
 
 from app.compare.results import Comparison, Row, Summary
-from app.ui import theme, units
 from app.ui.compare import wording
-from app.ui.widgets import plain_tooltip
+from app.ui.widgets import theme, units
+from app.ui.widgets.controls import plain_tooltip
 
 COLUMNS = ("Kind", "Prompts", "Plain", "With draft", "Speed-up", "Kept", "A pass", "Same text")
 HELP = (

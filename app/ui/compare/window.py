@@ -6,9 +6,9 @@ from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QTabWidget, QVBoxLayout, QWidget
 
-from app.ui import icons, theme
 from app.ui.compare.one_answer import OneAnswer
 from app.ui.compare.prompt_set import PromptSet
+from app.ui.widgets import icons, theme
 
 FIRST_SIZE = QSize(960, 760)
 MINIMUM_SIZE = QSize(480, 420)

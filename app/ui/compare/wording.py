@@ -8,9 +8,9 @@ from typing import Literal
 
 from app.compare.results import Comparison, Difference, Row, Skipped
 from app.models.text import shortened, visible
-from app.ui import units
-from app.ui.conversation import AnswerSettings
-from app.ui.units import NO_BREAK
+from app.ui.chat.conversation import AnswerSettings
+from app.ui.widgets import units
+from app.ui.widgets.units import NO_BREAK
 
 Mood = Literal["good", "plain", "warning", "bad"]
 _LONGEST_TOKEN = 40

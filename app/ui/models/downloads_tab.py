@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QV
 from app.models.downloads import wording
 from app.models.downloads.item import ItemProgress, ItemState
 from app.models.text import printable
-from app.ui import theme
-from app.ui.theme import SPACING
-from app.ui.widgets import label, scrolling, small_button
+from app.ui.widgets import theme
+from app.ui.widgets.controls import label, scrolling, small_button
+from app.ui.widgets.theme import SPACING
 
 _STEPS = 1000
 _CAN_PAUSE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)

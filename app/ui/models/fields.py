@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QButtonGroup, QCheckBox, QPlainTextEdit, QRadioBut
 
 from app.protocol.messages import MAX_CONTEXT_LENGTH, MAX_THREADS, AcceptRule, KvType, LoadSettings, Sampling
 from app.ui.models.choice import OpenModelsChoice, stop_strings_as_text, stop_strings_from
-from app.ui.models.inputs import FIELD_WIDTH, Decimal, Digits, FieldTable, OneOf, Whole
-from app.ui.theme import SPACING
-from app.ui.widgets import explain, label
+from app.ui.widgets.controls import explain, label
+from app.ui.widgets.number_fields import FIELD_WIDTH, Decimal, Digits, FieldTable, OneOf, Whole
+from app.ui.widgets.theme import SPACING
 
 _LONGEST = 2**30
 _HIGHEST_SEED = 2**63 - 1

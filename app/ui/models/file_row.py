@@ -9,11 +9,11 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QPushButton, QToolButton, QVBoxLayout, QWidget
 
 from app.models.text import visible
-from app.ui import icons
-from app.ui.file_dialogs import open_in_folder
 from app.ui.models.picker import ModelPicker
-from app.ui.theme import SPACING
-from app.ui.widgets import explain, label
+from app.ui.widgets import icons
+from app.ui.widgets.controls import explain, label
+from app.ui.widgets.file_dialogs import open_in_folder
+from app.ui.widgets.theme import SPACING
 
 FILE_FILTER = "GGUF models (*.gguf)"
 _TYPING_MS = 300

@@ -14,7 +14,7 @@ from app.models.header_cache import AT_ONCE, Headers
 from app.models.memory import ModelShape, shape_of
 from app.models.pairing import compare
 from app.models.text import count_text, printable, size_text
-from app.ui.tasks import Lane
+from app.ui.widgets.tasks import Lane
 
 Mood = Literal["plain", "good", "warning", "bad"]
 

@@ -18,10 +18,10 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QBrush
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTreeView, QWidget
 
-from app.ui import theme
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
-from app.ui.theme import SPACING
-from app.ui.widgets import plain_tooltip
+from app.ui.widgets import theme
+from app.ui.widgets.controls import plain_tooltip
+from app.ui.widgets.theme import SPACING
 
 COLUMNS = ("Model", "Quantization", "Size", "Context", "Last used", "Fits")
 _LEAST_WIDTHS = {1: 460, 3: 620, 4: 540, 5: 380}

@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QSplitter, QVBoxLayout, QW
 
 from app.ui.models.library_list import LibraryList, LibraryRow
 from app.ui.models.model_page import ModelPage
-from app.ui.theme import SPACING
-from app.ui.widgets import label, small_button
+from app.ui.widgets.controls import label, small_button
+from app.ui.widgets.theme import SPACING
 
 
 class LibraryTab(QWidget):

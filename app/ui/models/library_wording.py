@@ -10,10 +10,10 @@ from app.models.library.folders import ModelFolder
 from app.models.ranking import RankedDraft
 from app.models.text import count_text, printable, size_text
 from app.models.trials import Trial
-from app.ui import units
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
 from app.ui.models.library_list import LibraryRow
 from app.ui.models.model_page import DraftRow, ModelDetails
+from app.ui.widgets import units
 
 _DAY_S = 24 * 3600
 

@@ -10,8 +10,8 @@ from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.models.text import size_text
-from app.ui import theme
-from app.ui.theme import SPACING
+from app.ui.widgets import theme
+from app.ui.widgets.theme import SPACING
 
 _BAR = 14
 _GAP = 1

@@ -13,10 +13,10 @@ from app.models.memory import Parts
 from app.models.plan import Plan
 from app.models.shape import ModelShape
 from app.models.text import printable, size_text
-from app.ui import theme
 from app.ui.models.memory_bar import MemoryBar, Segment
-from app.ui.theme import SPACING
-from app.ui.widgets import clear_layout, explain, label, small_button
+from app.ui.widgets import theme
+from app.ui.widgets.controls import clear_layout, explain, label, small_button
+from app.ui.widgets.theme import SPACING
 
 LEAST_CONTEXT = 1024
 _STEPS = 64

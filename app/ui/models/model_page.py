@@ -19,9 +19,9 @@ from PySide6.QtWidgets import (
 )
 
 from app.models.text import visible
-from app.ui import theme
-from app.ui.theme import SPACING
-from app.ui.widgets import clear_layout, label, plain_tooltip, scrolling, small_button
+from app.ui.widgets import theme
+from app.ui.widgets.controls import clear_layout, label, plain_tooltip, scrolling, small_button
+from app.ui.widgets.theme import SPACING
 
 _NOTHING = "Choose a model to see what it is and which drafts fit it."
 _ROWS_AT_ONCE = 3

@@ -25,21 +25,21 @@ from app.models.ranking import RankedDraft
 from app.models.text import visible
 from app.protocol.messages import Sampling
 from app.settings import Pair
-from app.ui import theme
+from app.ui.engine.load_planner import wishes_of
+from app.ui.engine.memory_watch import MemoryWatch
+from app.ui.engine.pair_names import recent_title
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fields import AcceptRuleFields, MemoryFields, SamplingFields, SystemPromptField
 from app.ui.models.file_row import FileRow, dropped_files
 from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker
-from app.ui.models.library_access import LibraryAccess
-from app.ui.models.load_planner import wishes_of
+from app.ui.models.library_service import LibraryAccess
 from app.ui.models.memory_part import MemoryPart
-from app.ui.models.memory_watch import MemoryWatch
 from app.ui.models.pair_picks import PairPicks
-from app.ui.models.section import Section
-from app.ui.naming import recent_title
-from app.ui.tasks import Lane
-from app.ui.theme import SPACING
-from app.ui.widgets import label, plain_tooltip
+from app.ui.widgets import theme
+from app.ui.widgets.controls import label, plain_tooltip
+from app.ui.widgets.section import Section
+from app.ui.widgets.tasks import Lane
+from app.ui.widgets.theme import SPACING
 
 _TARGET_HELP = "The model whose answers you read. Any text model in the GGUF format."
 _DRAFT_HELP = "A much smaller model of the same family that guesses ahead. It changes the speed, never the answers."

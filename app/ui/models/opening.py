@@ -9,14 +9,15 @@ from PySide6.QtCore import QObject, Signal, Slot
 from app.errors import KnownError
 from app.models.opened_file import path_of
 from app.settings import Settings
-from app.ui import notices, settings_in_use
-from app.ui.commands import open_dialog
-from app.ui.engine_client import Engine
-from app.ui.main_window import MainWindow
+from app.ui.engine.interface import Engine
+from app.ui.engine.pair import PairFiles, PairKeeper
 from app.ui.models.choice import OpenModelsChoice
-from app.ui.models.in_window import ModelsInWindow
-from app.ui.notices import NoticeBoard
-from app.ui.pair import PairFiles, PairKeeper
+from app.ui.models.coordinator import ModelsInWindow
+from app.ui.settings import in_use
+from app.ui.shell import notices
+from app.ui.shell.actions import open_dialog
+from app.ui.shell.main_window import MainWindow
+from app.ui.shell.notices import NoticeBoard
 
 if TYPE_CHECKING:
     from app.ui.models.fit import PairCheck, PairChecker
@@ -113,11 +114,11 @@ class OpenModels(QObject):
 
         pair = self._keeper.pair()
         self._dialog = dialog = OpenModelsDialog(
-            settings_in_use.choice_in_use(self._values, files, pair),
+            in_use.choice_in_use(self._values, files, pair),
             self._values.recent_pairs,
             has_gpu=bool(self._engine.devices()),
             is_loaded=is_loaded and pair is not None,
-            own_sampling=settings_in_use.own_sampling(pair),
+            own_sampling=in_use.own_sampling(pair),
             library=self._models.door.library(),
             memory=self._models.memory,
             parent=self._window,
@@ -137,7 +138,7 @@ class OpenModels(QObject):
         self._dialog = None
 
     def _use(self, choice: OpenModelsChoice, *, reload: bool, anyway: bool) -> None:
-        files = settings_in_use.keep_choice(self._values, choice, self._keeper.pair())
+        files = in_use.keep_choice(self._values, choice, self._keeper.pair())
         self.settings_changed.emit()
         if reload:
             self._keeper.load(files, anyway=anyway)

@@ -11,9 +11,9 @@ from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
 from app.models.ranking import RankedDraft
 from app.models.text import printable, size_text
-from app.ui import units
-from app.ui.models.library_access import LibraryAccess
+from app.ui.models.library_service import LibraryAccess
 from app.ui.models.picker import ModelPicker, Pick
+from app.ui.widgets import units
 
 _NO_TARGET = "Choose a target first."
 _NO_MODELS = "No models in the library yet."

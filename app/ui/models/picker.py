@@ -9,7 +9,7 @@ from functools import partial
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QMenu, QPushButton, QWidget
 
-from app.ui.widgets import plain_tooltip
+from app.ui.widgets.controls import plain_tooltip
 
 MOST, MOST_GREY = 30, 12
 """Entries that can be chosen and that cannot; more would fill the screen, or hide those that can."""

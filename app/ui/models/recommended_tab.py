@@ -9,10 +9,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.models.text import size_text
-from app.ui import theme
 from app.ui.models.fit_badge import FitBadge
-from app.ui.theme import SPACING
-from app.ui.widgets import clear_layout, label, scrolling, small_button
+from app.ui.widgets import theme
+from app.ui.widgets.controls import clear_layout, label, scrolling, small_button
+from app.ui.widgets.theme import SPACING
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from PySide6.QtWidgets import (
 from app.models.hub.drafts import DraftCandidate
 from app.models.hub.repository import RemoteModel, Repository
 from app.models.text import printable, size_text
-from app.ui import theme
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
-from app.ui.theme import SPACING
-from app.ui.widgets import label, plain_tooltip, small_button
+from app.ui.widgets import theme
+from app.ui.widgets.controls import label, plain_tooltip, small_button
+from app.ui.widgets.theme import SPACING
 
 _MODEL = Qt.ItemDataRole.UserRole
 _ROW = Qt.ItemDataRole.UserRole + 1

@@ -11,7 +11,7 @@ from PySide6.QtCore import QProcess, QUrl
 from PySide6.QtGui import QDesktopServices
 
 from app.program import windows_program
-from app.ui.models.library_access import LibraryAccess
+from app.ui.models.library_service import LibraryAccess
 
 
 def reveal(path: Path, library: LibraryAccess) -> None:

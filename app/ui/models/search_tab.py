@@ -23,11 +23,11 @@ from PySide6.QtWidgets import (
 
 from app.models.hub.repository import RemoteModel, Repository
 from app.models.text import count_text, printable
-from app.ui import theme
 from app.ui.models.fit_badge import FitBadge
 from app.ui.models.repository_page import RepositoryPage
-from app.ui.theme import SPACING
-from app.ui.widgets import label, plain_tooltip
+from app.ui.widgets import theme
+from app.ui.widgets.controls import label, plain_tooltip
+from app.ui.widgets.theme import SPACING
 
 SORTS = (
     ("trending", "Trending"),

@@ -6,8 +6,8 @@ from PySide6.QtCore import QUrl, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
-from app.ui.theme import SPACING
-from app.ui.widgets import label
+from app.ui.widgets.controls import label
+from app.ui.widgets.theme import SPACING
 
 _TEXT = (
     "Some repositories are gated: their terms must be accepted on their page, and a download needs an access token of "

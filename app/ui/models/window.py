@@ -6,11 +6,11 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QTabWidget, QVBoxLayout, QWidget
 
-from app.ui import icons, theme
 from app.ui.models.downloads_tab import DownloadsTab
 from app.ui.models.library_tab import LibraryTab
 from app.ui.models.recommended_tab import RecommendedTab
 from app.ui.models.search_tab import SearchTab
+from app.ui.widgets import icons, theme
 
 FIRST_SIZE = QSize(1040, 700)
 MINIMUM_SIZE = QSize(620, 420)

@@ -9,9 +9,9 @@ from PySide6.QtCore import Qt, Signal, SignalInstance, Slot
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.models.text import printable
-from app.ui.file_dialogs import open_in_folder
-from app.ui.theme import SPACING
-from app.ui.widgets import clear_layout, label, plain_tooltip, small_button
+from app.ui.widgets.controls import clear_layout, label, plain_tooltip, small_button
+from app.ui.widgets.file_dialogs import open_in_folder
+from app.ui.widgets.theme import SPACING
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from PySide6.QtWidgets import (
 
 from app.models.text import printable, size_text
 from app.settings import Settings
-from app.ui import theme
-from app.ui.models.inputs import FieldTable, Whole
-from app.ui.theme import SPACING
-from app.ui.widgets import explain, label
+from app.ui.widgets import theme
+from app.ui.widgets.controls import explain, label
+from app.ui.widgets.number_fields import FieldTable, Whole
+from app.ui.widgets.theme import SPACING
 
 PURPOSES = (
     ("Search", "sends the words you typed and the sort order"),

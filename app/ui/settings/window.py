@@ -6,10 +6,10 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QTabWidget, QVBoxLayout, QWidget
 
-from app.ui import icons, theme
 from app.ui.settings.models_page import ModelsPage
 from app.ui.settings.network_page import NetworkPage
-from app.ui.widgets import scrolling
+from app.ui.widgets import icons, theme
+from app.ui.widgets.controls import scrolling
 
 FIRST_SIZE = QSize(640, 720)
 MINIMUM_SIZE = QSize(440, 360)

@@ -7,11 +7,12 @@ from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QSizePolicy, QSlider, QVBoxLayout, QWidget
 
 from app.protocol.messages import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH, DrafterChoice, DraftLength, PairLoaded
-from app.ui import drafters, theme, units
+from app.ui.engine import drafters
 from app.ui.speed import wording
 from app.ui.speed.parts import Heading
-from app.ui.theme import SPACING
-from app.ui.widgets import explain, label
+from app.ui.widgets import theme, units
+from app.ui.widgets.controls import explain, label
+from app.ui.widgets.theme import SPACING
 
 
 class _WheelGuard(QObject):

@@ -19,15 +19,16 @@ from app.protocol.messages import (
     PairLoaded,
     Round,
 )
-from app.ui import drafters, theme, units
+from app.ui.engine import drafters
 from app.ui.speed import wording
 from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted
 from app.ui.speed.drawings import PositionBars, RoundBar
 from app.ui.speed.meter import Meter
 from app.ui.speed.parts import Heading, LiveFigure, PlainSpeed, StatusLines
 from app.ui.speed.sections import CurveSection, KindsSection
-from app.ui.theme import SPACING
-from app.ui.widgets import explain, stacked
+from app.ui.widgets import theme, units
+from app.ui.widgets.controls import explain, stacked
+from app.ui.widgets.theme import SPACING
 
 REFRESH_MS = 100
 """The panel redraws at most ten times a second, and not at all while it is hidden or nothing changed."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QToolButton, QToolTip, QVBoxLayout, QWidget
 
-from app.ui import icons, theme, units
 from app.ui.speed import wording
 from app.ui.speed.drawings import Sparkline
-from app.ui.theme import SPACING
-from app.ui.widgets import explain, label
+from app.ui.widgets import icons, theme, units
+from app.ui.widgets.controls import explain, label
+from app.ui.widgets.theme import SPACING
 
 _HEADING_ROLES: dict[wording.Mood, str] = {
     "good": "heading-accent",

@@ -12,12 +12,12 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QVBoxLayout, QWidget
 
 from app.engine.decoding.statistics import acceptance_rate, kind_speed
 from app.protocol.messages import DraftLength, KindFigures, TextKind
-from app.ui import theme, units
 from app.ui.speed import wording
 from app.ui.speed.drawings import LengthCurve
 from app.ui.speed.parts import Heading
-from app.ui.theme import SPACING
-from app.ui.widgets import explain, label
+from app.ui.widgets import theme, units
+from app.ui.widgets.controls import explain, label
+from app.ui.widgets.theme import SPACING
 
 _LEAST_TOKENS = 20
 """With fewer the figures of a kind of text are luck."""

@@ -16,8 +16,9 @@ from app.protocol.messages import (
     Pause,
     TextKind,
 )
-from app.ui import drafters, units
-from app.ui.units import NO_BREAK
+from app.ui.engine import drafters
+from app.ui.widgets import units
+from app.ui.widgets.units import NO_BREAK
 
 Mood = Literal["good", "plain", "warning", "bad"]
 

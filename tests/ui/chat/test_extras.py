@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.ui.chat.column import Widths
 from app.ui.chat.extras import Welcome
+from app.ui.widgets.column import Widths
 
 
 @pytest.mark.parametrize("width", [250, 312, 600])

@@ -10,12 +10,12 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QPlainTextE
 from pytestqt.qtbot import QtBot
 
 from app.protocol.messages import Piece
-from app.ui import theme
-from app.ui.answer import Finished
-from app.ui.chat.code_header import CodeHeader
+from app.ui.chat.answer import Finished
 from app.ui.chat.extras import CONTEXT_TEXT, EXAMPLES
+from app.ui.chat.markdown.code_header import CodeHeader
 from app.ui.chat.messages import AnswerMessage, UserMessage
 from app.ui.chat.transcript import Transcript
+from app.ui.widgets import theme
 
 FOOTER = "74 tok/s · 214 tokens · 0.12 s to first token · 68 % kept"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Difference, Machine, ModelFile, Report, Run, Setup, first_difference
 from app.protocol.messages import DraftFigures, Figures, Message, Piece
+from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare.runner import Compared, Task
-from app.ui.conversation import AnswerSettings
 
 WORDS = ("One", " small", " draft", " and", " a", " large", " target", ".")
 

@@ -10,8 +10,8 @@ import pytest
 
 from app.chats.model import Role, StoredMessage
 from app.protocol.messages import ModelInfo, PairLoaded, Sampling
+from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare.asked import asked
-from app.ui.conversation import AnswerSettings
 
 PAIR = PairLoaded(
     request=1, target=ModelInfo(path="/m/t.gguf", name="Target"), draft=ModelInfo(path="/m/d.gguf", name="Draft")

@@ -25,7 +25,7 @@ from app.protocol.messages import ModelInfo, PairLoaded
 from app.ui.compare.exports import Exporter
 from app.ui.compare.parts import FORMATS
 from app.ui.compare.picture import SCALE, WIDTH, draw
-from app.ui.theme import LIGHT
+from app.ui.widgets.theme import LIGHT
 from tests.ui.compare.samples import comparison, report
 from tests.ui.parts import WAIT_MS
 

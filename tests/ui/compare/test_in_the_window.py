@@ -15,10 +15,10 @@ from shiboken6 import isValid
 
 from app.protocol.messages import Sampling
 from app.ui.chat.messages import AnswerMessage
-from app.ui.compare.desk import CompareDesk
+from app.ui.compare.presenter import CompareDesk
 from app.ui.compare.window import CompareWindow
-from app.ui.engine_client import EngineState
-from tests.ui.test_main_window import WAIT_MS, Running
+from app.ui.engine.interface import EngineState
+from tests.ui.shell.test_main_window import WAIT_MS, Running
 
 pytestmark = pytest.mark.usefixtures("guide_pair", "dressed")
 

@@ -13,11 +13,11 @@ from pytestqt.qtbot import QtBot
 
 from app.compare.results import Run, first_difference
 from app.protocol.messages import Piece, Round, Sampling
+from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer, Shown, marked, settings_line
 from app.ui.compare.pane import AnswerPane, DecodeSpeed
 from app.ui.compare.runner import End, Task
-from app.ui.conversation import AnswerSettings
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt
 from tests.ui.parts import WAIT_MS
 

@@ -14,9 +14,9 @@ from pytestqt.qtbot import QtBot
 from app.compare.prompts import Prompt
 from app.compare.results import Skipped
 from app.protocol.messages import Message
+from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare.runner import DIED, ENGINE_LOST, NO_PAIR, PAIR_GIVEN_UP, Compared, End, Runner, Task
-from app.ui.conversation import AnswerSettings
-from app.ui.engine_client import EngineState
+from app.ui.engine.interface import EngineState
 from tests.ui.compare.conftest import MakeDesk
 from tests.ui.parts import WAIT_MS, Desk
 from tests.ui.scripted_engine import OTHER_WORDS, PLAIN_WORDS

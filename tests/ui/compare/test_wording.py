@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from app.compare.results import Comparison, Skipped, summarise
 from app.protocol.messages import AcceptRule, Sampling
+from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare import wording
-from app.ui.conversation import AnswerSettings
 from tests.ui.compare.samples import WORDS, comparison, prompt
 
 NO_BREAK = "\u00a0"

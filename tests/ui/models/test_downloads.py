@@ -15,7 +15,7 @@ from app.settings import Pair
 from app.ui.models.token_dialog import TokenDialog
 from tests.support.hub_faults import Fault
 from tests.support.library_parts import small_model
-from tests.ui.rooms import WAIT_MS, Pages, Rooms, button, buttons, open_dialog, question, texts
+from tests.ui.models.windows import WAIT_MS, Pages, Rooms, button, buttons, open_dialog, question, texts
 
 NAME, PATH, SIZE = "owner/some-GGUF", "some-Q4_0.gguf", 1_000_000
 ANOTHER_QUEUE = """

@@ -15,15 +15,16 @@ from pytestqt.qtbot import QtBot
 from app.chats.model import Chat
 from app.protocol.messages import ModelInfo, PairLoaded
 from app.settings import Pair
-from app.ui import naming, notices
-from app.ui.chat_list import ChatList
+from app.ui.chat.chat_list import ChatList
+from app.ui.engine import pair_names
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fit import NO_TARGET, READING
 from app.ui.models.open_dialog import OpenModelsDialog
-from app.ui.undo_bar import UndoBar
+from app.ui.shell import notices
+from app.ui.shell.undo_bar import UndoBar
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model
-from tests.ui.rooms import WAIT_MS, Rooms
+from tests.ui.models.windows import WAIT_MS, Rooms
 
 HOSTILE = "\x1b[2J\u202egnp.\u2066\u200b\u2028\x85"
 posix = pytest.mark.skipif(sys.platform == "win32", reason="names that Windows does not allow")
@@ -86,8 +87,8 @@ def test_names_of_models() -> None:
     target = ModelInfo(path=f"/models/x{HOSTILE}.gguf", name=f"Big {HOSTILE}", quantization=HOSTILE)
     draft = ModelInfo(path=f"/models/y{HOSTILE}.gguf", name="")
     pair = PairLoaded(request=1, target=target, draft=draft, context_length=512)
-    said = [naming.pair_title(pair), naming.pair_details(pair), naming.speaker(pair)]
-    said.append(naming.recent_title(Pair(target.path, draft.path)))
+    said = [pair_names.pair_title(pair), pair_names.pair_details(pair), pair_names.speaker(pair)]
+    said.append(pair_names.recent_title(Pair(target.path, draft.path)))
     said.append(notices.load_failed(f"The template is broken: {HOSTILE}").text)
     assert all("\\u202e" in text for text in said)
     assert [text for text in said if obeyed(text)] == []

@@ -16,12 +16,12 @@ from app.models.library.folders import FolderKind, ModelFolder
 from app.models.origins import Origin
 from app.models.text import size_text
 from app.models.trials import FileKey, Trial
-from app.ui import theme
 from app.ui.models import library_wording as wording
 from app.ui.models.library_list import COLUMNS
 from app.ui.models.model_page import FIRST_DRAFTS
+from app.ui.widgets import theme
 from tests.support.library_parts import small_model
-from tests.ui.rooms import WAIT_MS, Rooms, button, buttons, column, question, texts
+from tests.ui.models.windows import WAIT_MS, Rooms, button, buttons, column, question, texts
 
 NOTHING = "Choose a model to see what it is and which drafts fit it."
 

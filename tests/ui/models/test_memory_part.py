@@ -15,10 +15,10 @@ from app.models.machine import Device, Machine
 from app.models.memory import shape_of
 from app.models.plan import Wishes, make_plan
 from app.protocol.messages import LoadSettings
-from app.ui import theme
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.memory_bar import MemoryBar, Segment
 from app.ui.models.open_dialog import OpenModelsDialog
+from app.ui.widgets import theme
 from tests.support.gguf_files import make_model
 
 GIB = 2**30

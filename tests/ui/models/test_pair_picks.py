@@ -12,11 +12,11 @@ from pytestqt.qtbot import QtBot
 
 from app.models.trials import FileKey, Trial
 from app.settings import Settings
-from app.ui.models.library_access import LibraryAccess
+from app.ui.models.library_service import LibraryAccess
 from app.ui.models.pair_picks import PairPicks
 from app.ui.models.picker import MOST_GREY, ModelPicker, Pick
 from tests.support.library_parts import small_model
-from tests.ui.rooms import MACHINE
+from tests.ui.models.windows import MACHINE
 
 WAIT_MS = 20_000
 

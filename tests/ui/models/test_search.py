@@ -12,11 +12,11 @@ from pytestqt.qtbot import QtBot
 
 from app.models.hub.catalog import CatalogPair, load_catalog
 from app.models.machine import Machine
-from app.ui import theme
+from app.ui.widgets import theme
 from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
 from tests.support.library_parts import small_model
-from tests.ui.rooms import GB, Pages, Rooms, button, buttons, cell, rows, texts, tree
+from tests.ui.models.windows import GB, Pages, Rooms, button, buttons, cell, rows, texts, tree
 
 TARGET, DRAFT, OTHER = "owner/Mistral-Small-24B-GGUF", "owner/Mistral-Small-DRAFT-GGUF", "b/Mistral-Small-DRAFT-B"
 TARGET_FILE, LARGE_FILE = "Mistral-Small-24B-Q4_K_M.gguf", "Mistral-Small-24B-Q8_0.gguf"

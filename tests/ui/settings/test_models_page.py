@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFileDialog, QLineEdit
 from app.ui.settings.models_page import ModelsPage
 from tests.support.hub_faults import Fault
 from tests.support.library_parts import small_model
-from tests.ui.rooms import WAIT_MS, Pages, Rooms, button, buttons, question, texts
+from tests.ui.models.windows import WAIT_MS, Pages, Rooms, button, buttons, question, texts
 
 
 @pytest.fixture

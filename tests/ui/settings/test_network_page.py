@@ -12,7 +12,7 @@ from app.ui.models.token_dialog import TokenDialog
 from app.ui.settings.network_page import PURPOSES, NetworkPage
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring
-from tests.ui.rooms import Pages, Rooms, button, buttons, cell, open_dialog, rows, texts, tree
+from tests.ui.models.windows import Pages, Rooms, button, buttons, cell, open_dialog, rows, texts, tree
 
 HOST, SECRET = "127.0.0.1", "hf_aSecret"
 

@@ -15,9 +15,9 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from app.ui import theme
 from app.ui.speed.drawings import PositionBars
 from app.ui.speed.panel import SpeedPanel
+from app.ui.widgets import theme
 from tests.ui.speed.parts import ALONE, FIGURES, OFF, PAIR, PAUSE, PAUSED, box, button, of_kind, texts
 from tests.ui.speed.rounds import paused_rounds, steady
 

@@ -17,9 +17,9 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app.protocol.messages import PairLoaded
-from app.ui import theme
 from app.ui.speed.drawings import LengthCurve, PositionBars, RoundBar, Sparkline
 from app.ui.speed.panel import SpeedPanel
+from app.ui.widgets import theme
 from tests.ui.speed.parts import ALONE, CURVE, FIGURES, HISTORY, PAIR, PAUSE, box, button, of_kind, texts
 from tests.ui.speed.rounds import paused_rounds, steady
 

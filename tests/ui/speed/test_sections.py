@@ -9,11 +9,11 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.protocol.messages import DrafterFigures, Figures, KindFigures, PairLoaded
-from app.ui import theme
 from app.ui.speed import wording
 from app.ui.speed.drawings import LengthCurve, PositionBars
 from app.ui.speed.panel import SpeedPanel
 from app.ui.speed.sections import CurveSection, KindsSection
+from app.ui.widgets import theme
 from tests.ui.speed.parts import ALONE, CURVE, FIGURES, HISTORY, PAIR, box, of_kind
 from tests.ui.speed.rounds import steady
 

@@ -1,0 +1,109 @@
+"""The line under an answer: its figures and why it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from app.chats.model import StoredMessage
+from app.models.text import shortened
+from app.protocol.messages import DrafterFigures, Figures, KindFigures
+from app.ui.engine import drafters
+from app.ui.widgets import units
+
+HELP = (
+    "Decode speed: tokens after the first ÷ time from the first to the last. Tokens of the answer. Time from Send to "
+    "the first token. Kept is the acceptance rate: accepted ÷ tested guesses. Tokens a pass is the mean acceptance "
+    "length: 1 + accepted ÷ verify passes. And why the answer ended."
+)
+_LONGEST_STOP = 20
+_ENDS = {
+    "end": "stopped at the end of the answer",
+    "stop_string": "stopped at a stop string",
+    "length": "cut at the longest answer set",
+    "context": "cut because the context is full",
+    "cancelled": "stopped by you",
+}
+
+
+def figures_of(stored: Mapping[str, object]) -> Figures:
+    """The figures kept with an answer; empty ones where they cannot be read.
+
+    Drafters and kinds of text that are not known are left out.
+    """
+    figures, draft = dict(stored), stored.get("draft")
+    if isinstance(draft, dict) and isinstance(draft.get("drafters"), list):
+        figures["draft"] = {**draft, "drafters": _readable(draft["drafters"], DrafterFigures)}
+    if isinstance(kinds := stored.get("kinds"), list):
+        figures["kinds"] = _readable(kinds, KindFigures)
+    try:
+        return msgspec.convert(figures, Figures)
+    except msgspec.ValidationError:
+        return Figures()
+
+
+def _readable(entries: list[object], kind: type) -> list[object]:
+    return [entry for entry in entries if _is_readable(entry, kind)]
+
+
+def _is_readable(entry: object, kind: type) -> bool:
+    try:
+        msgspec.convert(entry, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def footer_of(message: StoredMessage) -> str:
+    """The footer of a finished answer; what was not measured is left out."""
+    figures = figures_of(message.figures)
+    parts = []
+    if figures.decode_tokens_per_second:
+        parts.append(units.speed(figures.decode_tokens_per_second))
+    if figures.completion_tokens:
+        parts.append(units.tokens(figures.completion_tokens))
+    if figures.time_to_first_token_s is not None:
+        parts.append(f"{units.seconds(figures.time_to_first_token_s)} to first token")
+    if figures.draft.tested and figures.draft.acceptance_rate is not None:
+        parts.append(units.kept(figures.draft.acceptance_rate))
+        if figures.draft.mean_acceptance_length is not None:
+            parts.append(units.tokens_a_pass(figures.draft.mean_acceptance_length))
+    parts.append(_end(message))
+    if message.settings.get("template") == "chatml":
+        parts.append("ChatML template")
+    return " · ".join(part for part in parts if part)
+
+
+def details_of(message: StoredMessage) -> str:
+    """What each drafter did, one a line, where more than one helped; empty otherwise."""
+    helped = [one for one in figures_of(message.figures).draft.drafters if one.tested]
+    return "\n".join(_drafter_line(one) for one in helped) if len(helped) > 1 else ""
+
+
+def _drafter_line(figures: DrafterFigures) -> str:
+    """``Draft model: 120 of 160 guesses kept (75 %), in 40 passes``."""
+    passes = f"{figures.verify_passes:,}{units.NO_BREAK}{'pass' if figures.verify_passes == 1 else 'passes'}"
+    kept = f"{figures.accepted:,} of {units.guesses(figures.tested)} kept ({units.share(figures.acceptance_rate)})"
+    return f"{drafters.TITLES[figures.name]}: {kept}, in {passes}"
+
+
+def _end(message: StoredMessage) -> str:
+    if message.status in ("interrupted", "failed"):
+        return ""
+    stop = message.figures.get("stop_string")
+    if message.finish_reason == "stop_string" and isinstance(stop, str):
+        return f"stopped at “{shortened(stop, _LONGEST_STOP)}”"
+    return _ENDS.get(message.finish_reason or "", "")
+
+
+def note_of(message: StoredMessage) -> str | None:
+    """A sentence under an answer that did not end by itself."""
+    failure = message.figures.get("failure")
+    if isinstance(failure, str):
+        return failure
+    if message.status == "interrupted":
+        return "Slipstream ended while this was written. What had arrived is kept."
+    if message.status == "failed":
+        return "This answer could not be written."
+    return None

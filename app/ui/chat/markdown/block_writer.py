@@ -1,0 +1,391 @@
+"""Write blocks of Markdown at the end of a document.
+
+Qt parses each block on its own in a scratch document; what comes out is written into the real one in the app's own
+formats. So nothing but text, known formats and checked links can get there, whatever a model writes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+from PySide6.QtCore import QUrl
+from PySide6.QtGui import (
+    QTextBlock,
+    QTextBlockFormat,
+    QTextCharFormat,
+    QTextCursor,
+    QTextDocument,
+    QTextFormat,
+    QTextList,
+    QTextTable,
+)
+
+from app.ui.chat.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind, close_inline
+from app.ui.chat.markdown.formats import CODE, CONTINUED, DEPTH, INDENT, QUOTE, QUOTE_INDENT, ROLE, Formats, Look
+
+FEATURES = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
+ALLOWED_SCHEMES = frozenset({"http", "https", "mailto"})
+
+_Property = QTextFormat.Property
+_DEEP_INDENT = re.compile(r"^ {25,}", re.MULTILINE)
+_NUMBER = re.compile(r"\d+")
+_LEADING_SPACE = re.compile(r"^[ \t]+", re.MULTILINE)
+_DEFINITION = re.compile(r"^( {0,3})\[(?=[^\]\n]+\]:)", re.MULTILINE)
+_MAX_QUOTES = 8
+
+
+def checked_link(target: str) -> str:
+    """The address if it may become a link, else nothing."""
+    url = QUrl(target, QUrl.ParsingMode.StrictMode)
+    scheme = url.scheme().lower()
+    if not url.isValid() or scheme not in ALLOWED_SCHEMES or url.userInfo():
+        return ""
+    return url.toString() if scheme == "mailto" or url.host() else ""
+
+
+@dataclass(slots=True)
+class CodeRun:
+    """A code block in the document: positions inside its first and its last line."""
+
+    start: int
+    end: int
+    language: str
+    left: float = 0.0
+    columns: int = 0
+    """Length of its longest line in characters."""
+    is_closed: bool = False
+    text: list[str] = field(default_factory=list)
+    """Its finished lines, in parts, as long as somebody may want to highlight them."""
+    size: int = 0
+    """Characters in ``text``."""
+    blocks: list[int] = field(default_factory=list)
+    """At which block of the document, counted from its first, each of its lines begins."""
+    written: int = 0
+    """So many blocks its finished lines take."""
+    asked: int = 0
+    """So many characters of it were highlighted, or are being so."""
+    colors: list[list[int]] = field(default_factory=list)
+    """The colors its lines have (`app.helper.messages.Highlighted`)."""
+    rests_until: float = 0.0
+    is_plain: bool = False
+    """Highlighting it took too long."""
+
+    def add(self, text: str, *, joined: bool) -> None:
+        """One more finished line; ``joined``: a part of the one before."""
+        if not joined:
+            self.blocks.append(self.written)
+            if self.written:
+                self.text.append("\n")
+                self.size += 1
+        self.written += 1
+        self.text.append(text)
+        self.size += len(text)
+
+    def forget_text(self) -> None:
+        """It has its colors, or gets none."""
+        self.text, self.colors, self.blocks = [], [], []
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A state to go back to."""
+
+    position: int
+    next_position: int
+    is_free: bool
+    format: QTextBlockFormat
+    code_runs: int
+
+
+class _ScratchDocument(QTextDocument):
+    def loadResource(self, _type: int, _name: QUrl | str) -> object:
+        return None
+
+
+class BlockWriter:
+    """Writes at the end of a document. ``margin``: how much narrower prose is than code, in pixels."""
+
+    def __init__(self, cursor: QTextCursor, formats: Formats, margin: float) -> None:
+        self.code_runs: list[CodeRun] = []
+        self.formats = formats
+        self.margin = margin
+        self._cursor = cursor
+        self._is_free = True
+        self._scratch = _ScratchDocument()
+        self._lists: dict[int, QTextList] = {}
+
+    # -- where
+
+    @property
+    def position(self) -> int:
+        """The end of what is written."""
+        return self._cursor.position()
+
+    @property
+    def next_position(self) -> int:
+        """Where the text of the next block will begin."""
+        return self._cursor.position() + (0 if self._is_free else 1)
+
+    def save(self) -> Mark:
+        """The present state, for `restore`."""
+        return Mark(self.position, self.next_position, self._is_free, self._cursor.blockFormat(), len(self.code_runs))
+
+    def restore(self, mark: Mark) -> None:
+        """Remove everything that was written since."""
+        self._cursor.setPosition(mark.position)
+        self._cursor.movePosition(QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor)
+        self._cursor.removeSelectedText()
+        if self._cursor.block().length() <= 1:
+            # Qt gives an emptied block the format of what was removed behind it.
+            self._cursor.setBlockFormat(mark.format)
+        self._is_free = mark.is_free
+        del self.code_runs[mark.code_runs :]
+
+    def _begin(self, block: QTextBlockFormat, characters: QTextCharFormat) -> None:
+        if not self._is_free:
+            self._cursor.insertBlock(block, characters)
+            return
+        if self._cursor.position() == 0:
+            self._make_room_above(block)
+        self._cursor.setBlockFormat(block)
+        present = self._cursor.blockCharFormat()
+        present.clearProperty(_Property.ObjectIndex.value)  # that of the table before
+        if present != characters:
+            # Only then: it makes Qt lay out a table before it again.
+            self._cursor.setBlockCharFormat(characters)
+        self._is_free = False
+
+    def _make_room_above(self, first: QTextBlockFormat) -> None:
+        """Qt ignores the space above the first block; a code block needs it for its header."""
+        room = self.formats.code_header if first.intProperty(ROLE) == CODE else 0.0
+        frame = self._cursor.document().rootFrame()
+        form = frame.frameFormat()
+        if form.topMargin() != room:
+            form.setTopMargin(room)
+            frame.setFrameFormat(form)
+
+    # -- blocks
+
+    def write(self, block: Block) -> None:
+        """Write a finished block (not fenced code)."""
+        if block.continued and self._cursor.position() > 0:
+            self._close_gap()
+        if block.kind is Kind.RULE:
+            self._begin(self.formats.rule(self.margin), self.formats.characters(Look()))
+        elif block.kind is Kind.PLAIN or (block.kind is Kind.TABLE and _columns(block) > MAX_TABLE_COLUMNS):
+            self._write_plain(block)
+        else:
+            self._write_markdown(block, _source(block))
+
+    def write_unfinished(self, block: Block) -> None:
+        """Write a block that is still growing."""
+        if block.kind is Kind.CODE:
+            self.end_code(self.begin_code(block.language))
+        elif block.closed or block.kind in (Kind.TABLE, Kind.PLAIN, Kind.INDENTED) or block.fence:
+            self.write(block)
+        else:
+            self.write(replace(block, text=close_inline(block.text.rstrip("\n"))))
+
+    def _close_gap(self) -> None:
+        form = self._cursor.blockFormat()
+        if form.bottomMargin():
+            form.setBottomMargin(0)
+            self._cursor.setBlockFormat(form)
+
+    def _write_plain(self, block: Block) -> None:
+        form = self.formats.prose(self.margin, gap=0.0)
+        characters = self.formats.characters(Look())
+        for index, line in enumerate(block.text.split("\n")):
+            if index and not line and block.text.endswith("\n"):
+                break
+            if not index and block.joined:
+                joined = QTextBlockFormat(form)
+                joined.setProperty(CONTINUED, True)
+                self._begin(joined, characters)
+            else:
+                self._begin(form, characters)
+            self._cursor.insertText(line, characters)
+
+    def _write_markdown(self, block: Block, source: str) -> None:
+        self._scratch.setMarkdown(source, FEATURES)
+        self._lists.clear()
+        has_table = "|" in source
+        table_end = -1
+        part = self._scratch.begin()
+        first = True
+        while part.isValid():
+            if part.position() <= table_end:
+                part = part.next()
+                continue
+            table = QTextCursor(part).currentTable() if has_table else None
+            if table is not None:
+                table_end = table.lastPosition()
+                self._write_table(table)
+            elif _is_code(part):
+                part = self._write_code_lines(part)
+            else:
+                self._write_part(part, block, first=first)
+            first = False
+            part = part.next()
+
+    def _write_part(self, part: QTextBlock, block: Block, *, first: bool) -> None:
+        origin = part.blockFormat()
+        items: QTextList | None = part.textList()  # PySide's stubs deny the None
+        characters = self.formats.characters(Look())
+        if origin.hasProperty(_Property.BlockTrailingHorizontalRulerWidth.value):
+            self._begin(self.formats.rule(self.margin), characters)
+            return
+        if part.length() <= 1 and items is None:
+            return
+        level = origin.headingLevel()
+        form = self._block_format(origin, level, in_list=items is not None)
+        if block.continued and first:
+            form.setTopMargin(0)
+            if block.joined:
+                form.setProperty(CONTINUED, True)
+        self._begin(form, self.formats.characters(Look(heading=level)))
+        if items is not None:
+            key = origin.objectIndex()
+            if key in self._lists:
+                self._lists[key].add(self._cursor.block())
+            else:
+                number = block.number if items.format().indent() <= 1 else None
+                self._lists[key] = self._cursor.createList(self.formats.list(items.format(), number))
+        self._write_inline(part, level)
+
+    def _block_format(self, origin: QTextBlockFormat, level: int, *, in_list: bool) -> QTextBlockFormat:
+        quotes = min(origin.intProperty(_Property.BlockQuoteLevel.value), _MAX_QUOTES)
+        if level:
+            form = self.formats.heading(self.margin, level)
+        elif in_list:
+            form = self.formats.prose(self.margin, gap=3.0)
+            form.setMarker(origin.marker())
+        else:
+            form = self.formats.prose(self.margin)
+            form.setIndent(origin.indent())
+        if quotes:
+            form.setLeftMargin(quotes * QUOTE_INDENT)
+            form.setProperty(ROLE, QUOTE)
+            form.setProperty(DEPTH, quotes)
+        return form
+
+    def _write_inline(self, part: QTextBlock, level: int, *, bold: bool = False) -> None:
+        piece = part.begin()
+        image, alt = "", ""
+        while not piece.atEnd():
+            fragment = piece.fragment()
+            text, origin = fragment.text(), fragment.charFormat()
+            name = origin.toImageFormat().name() if origin.isImageFormat() else ""
+            if alt and name != image:
+                self._write_alternative(alt)
+                alt = ""
+            if origin.isImageFormat():
+                # Qt makes several images of one whose text has mark-up.
+                image, alt = name, alt + str(origin.property(_Property.ImageAltText.value) or "")
+            else:
+                look = Look(
+                    bold=bold or origin.fontWeight() > 500,
+                    italic=origin.fontItalic(),
+                    struck=origin.fontStrikeOut(),
+                    code=origin.fontFixedPitch(),
+                    heading=level,
+                    link=checked_link(origin.anchorHref()) if origin.isAnchor() else "",
+                )
+                self._cursor.insertText(text, self.formats.characters(look))
+            piece += 1
+        if alt:
+            self._write_alternative(alt)
+
+    def _write_alternative(self, alt: str) -> None:
+        """What stands for an image: its description."""
+        self._cursor.insertText(f"[{alt.strip()}]", self.formats.characters(Look(italic=True, quiet=True)))
+
+    # -- tables
+
+    def _write_table(self, origin: QTextTable) -> None:
+        if self._is_free:
+            self._begin(self.formats.nothing, self.formats.tiny)
+        rows, columns = origin.rows(), origin.columns()
+        table = self._cursor.insertTable(rows, columns, self.formats.table())
+        for row in range(rows):
+            for column in range(columns):
+                source = origin.cellAt(row, column).firstCursorPosition()
+                cell = table.cellAt(row, column)
+                cell.setFormat(self.formats.cell(header=row == 0, last=row == rows - 1))
+                self._cursor.setPosition(cell.firstPosition())
+                self._cursor.setBlockFormat(self.formats.cell_block(source.blockFormat().alignment()))
+                self._write_inline(source.block(), 0, bold=row == 0)
+        self._cursor.movePosition(QTextCursor.MoveOperation.End)
+        self._cursor.setBlockFormat(self.formats.nothing)
+        self._cursor.setBlockCharFormat(self.formats.tiny)
+        self._is_free = True
+
+    # -- code
+
+    def begin_code(self, language: str, left: float = 0.0) -> CodeRun:
+        """A new code block; its lines follow through `code_line`."""
+        position = self.next_position
+        run = CodeRun(position, position, language, left)
+        self.code_runs.append(run)
+        return run
+
+    def code_line(self, run: CodeRun, text: str, *, first: bool, joined: bool = False, partial: bool = False) -> None:
+        """Write one line of code. ``joined``: it goes on with the line before it; ``partial``: it is still growing."""
+        form = self.formats.code_line(first=first, last=False, left=run.left)
+        if joined:
+            form.setProperty(CONTINUED, True)
+        plain = self.formats.code_characters()
+        self._begin(form, plain)
+        self._cursor.insertText(text, plain)
+        run.end = self._cursor.position()
+        run.columns = max(run.columns, len(text))
+        if not partial:
+            run.add(text, joined=joined)
+
+    def end_code(self, run: CodeRun) -> None:
+        """The code block is complete."""
+        run.is_closed = True
+        if self.next_position == run.start:
+            self.code_line(run, "", first=True)
+        form = self._cursor.blockFormat()
+        first = form.topMargin() > 0
+        self._cursor.setBlockFormat(self.formats.code_line(first=first, last=True, left=run.left))
+
+    def _write_code_lines(self, part: QTextBlock) -> QTextBlock:
+        """Write a code block that stands inside an item or a quote; gives back its last line."""
+        origin = part.blockFormat()
+        language = str(origin.property(_Property.BlockCodeLanguage.value) or "")
+        quotes = min(origin.intProperty(_Property.BlockQuoteLevel.value), _MAX_QUOTES)
+        run = self.begin_code(language, origin.indent() * INDENT + quotes * QUOTE_INDENT)
+        first = True
+        while True:
+            self.code_line(run, part.text(), first=first)
+            first = False
+            following = part.next()
+            if not following.isValid() or not _is_code(following):
+                self.end_code(run)
+                return part
+            part = following
+
+
+def _is_code(block: QTextBlock) -> bool:
+    form = block.blockFormat()
+    return form.hasProperty(_Property.BlockCodeLanguage.value) or form.hasProperty(_Property.BlockCodeFence.value)
+
+
+def _columns(block: Block) -> int:
+    return (block.prefix or block.text).split("\n", 1)[0].count("|")
+
+
+def _source(block: Block) -> str:
+    """What Qt shall parse for a block."""
+    text = block.prefix + _DEEP_INDENT.sub(" " * 24, block.text)
+    if block.kind is Kind.PARAGRAPH:
+        # Blocks are parsed one by one, so a link's definition would vanish and serve nobody.
+        text = _DEFINITION.sub(r"\g<1>\\[", text)
+        if block.continued:
+            text = _LEADING_SPACE.sub("", text)
+    if block.number is not None:
+        text = _NUMBER.sub(str(block.number), text, count=1)
+    return text

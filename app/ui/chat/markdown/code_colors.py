@@ -1,0 +1,159 @@
+"""Colors for the code blocks of one document, some time after their text.
+
+They lie over the text, in the layouts of its lines, so the document stays as it was written. A block that is still
+being written is highlighted again and again, at most for a small share of the time, and once more when it is complete.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from PySide6.QtCore import QTimer
+from PySide6.QtGui import QTextDocument, QTextLayout
+from shiboken6 import isValid
+
+from app.helper.messages import ROLES, Highlight
+from app.ui.chat.markdown.block_writer import CodeRun
+from app.ui.chat.markdown.formats import Formats
+from app.ui.chat.markdown.highlight import Answered, highlighter
+
+MAX_CHARACTERS = 64 * 1024
+"""Of a code block; what goes beyond stays plain."""
+_PAUSE = 15.0
+"""A block that is being written rests so many times as long as it took to highlight it."""
+_MAX_REST = 3.0
+"""Seconds it rests at most: the first time the start of the process is in what it took."""
+_BUDGET = 0.004
+"""Seconds one update may set colors."""
+_CHARACTERS_PER_UPDATE = 4000
+"""Laying out comes after it and is not in that time."""
+
+
+class CodeColors:
+    """Has the code blocks of a document highlighted and sets their colors."""
+
+    def __init__(
+        self,
+        document: QTextDocument,
+        formats: Formats,
+        runs: Callable[[], list[CodeRun]],
+        changed: Callable[[int, int], None],
+    ) -> None:
+        """``runs``: the code blocks that are there to stay. ``changed`` is told where colors were set."""
+        self._document = document
+        self._formats = formats
+        self._runs = runs
+        self._changed = changed
+        self._settled = 0
+        """So many of the blocks want nothing any more."""
+        self._asked: CodeRun | None = None
+        """What the helper process has at the moment."""
+        self._coloring: CodeRun | None = None
+        self._found: list[list[int]] = []
+        self._next_line = 0
+        self._is_closed = False
+        self._timer = QTimer(document, singleShot=True, interval=0)
+        self._timer.timeout.connect(self._on_turn)
+        self._rest = QTimer(document, singleShot=True)
+        self._rest.timeout.connect(self.update)
+
+    def update(self) -> None:
+        """More text was written, or a block has rested."""
+        if self._wanting() is not None:
+            highlighter().want(self)
+        elif self._asked is None and self._coloring is None and self._is_alive():
+            # What came meanwhile must not wait for more text.
+            rests = [run.rests_until for run in self._runs()[self._settled :] if run.asked != run.size]
+            if rests and not self._rest.isActive():
+                self._rest.start(max(1, round((min(rests) - time.monotonic()) * 1000)))
+
+    def close(self) -> None:
+        """The document is written anew: nothing that comes is for it."""
+        self._is_closed = True
+
+    def _is_alive(self) -> bool:
+        return not self._is_closed and isValid(self._document)
+
+    # -- asking
+
+    def _wanting(self) -> CodeRun | None:
+        """The first block with something to highlight now."""
+        if self._asked is not None or self._coloring is not None or not self._is_alive():
+            return None
+        runs = self._runs()
+        while self._settled < len(runs) and _is_settled(runs[self._settled]):
+            runs[self._settled].forget_text()
+            self._settled += 1
+        now = time.monotonic()
+        return next((run for run in runs[self._settled :] if _wants(run, now)), None)
+
+    def next_request(self) -> Highlight | None:
+        """See `CodeSource`."""
+        run = self._wanting()
+        if run is None:
+            return None
+        self._asked = run
+        run.asked = run.size
+        return Highlight(run.language, "".join(run.text))
+
+    def take_colors(self, answered: Answered) -> None:
+        """See `CodeSource`."""
+        run, self._asked = self._asked, None
+        if run is None or not self._is_alive():
+            return
+        if answered.lines is None:
+            run.is_plain = True
+            self.update()
+            return
+        run.rests_until = time.monotonic() + min(_PAUSE * answered.seconds, _MAX_REST)
+        self._coloring, self._found, self._next_line = run, answered.lines, 0
+        self._on_turn()
+
+    # -- coloring
+
+    def _on_turn(self) -> None:
+        run = self._coloring
+        if run is None or not self._is_alive():
+            return
+        number = self._document.findBlock(run.start).blockNumber()
+        deadline = time.perf_counter() + _BUDGET
+        first = last = -1
+        characters = 0
+        while self._next_line < len(self._found) and characters < _CHARACTERS_PER_UPDATE:
+            line, self._next_line = self._next_line, self._next_line + 1
+            if line < len(run.colors) and run.colors[line] == self._found[line]:
+                continue
+            block = self._document.findBlockByNumber(number + run.blocks[line])
+            block.layout().setFormats(self._ranges(self._found[line]))
+            first = block.position() if first < 0 else first
+            last = block.position() + block.length()
+            characters += block.length()
+            if time.perf_counter() > deadline:
+                break
+        if first >= 0:
+            self._document.markContentsDirty(first, last - first)
+            self._changed(first, last)
+        if self._next_line < len(self._found):
+            self._timer.start()
+            return
+        run.colors, self._found, self._coloring = self._found, [], None
+        self.update()
+
+    def _ranges(self, parts: list[int]) -> list[QTextLayout.FormatRange]:
+        ranges = []
+        for at in range(0, len(parts) - 2, 3):
+            part = QTextLayout.FormatRange()
+            part.start, part.length = parts[at], parts[at + 1]
+            part.format = self._formats.code_characters(ROLES[parts[at + 2]])
+            ranges.append(part)
+        return ranges
+
+
+def _is_settled(run: CodeRun) -> bool:
+    """Whether nothing more can be found in this block."""
+    return run.is_plain or not run.language or run.size > MAX_CHARACTERS or (run.is_closed and run.asked == run.size)
+
+
+def _wants(run: CodeRun, now: float) -> bool:
+    return not _is_settled(run) and run.asked != run.size and (run.is_closed or now >= run.rests_until)

@@ -1,0 +1,223 @@
+"""The block and character formats of the transcript, made from a theme and a font."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontMetricsF,
+    QTextBlockFormat,
+    QTextCharFormat,
+    QTextFormat,
+    QTextListFormat,
+    QTextTableCellFormat,
+    QTextTableFormat,
+)
+
+from app.ui.chat.markdown import highlight
+from app.ui.widgets import theme as themes
+from app.ui.widgets.theme import Theme
+
+ROLE = QTextFormat.Property.UserProperty.value + 1
+"""Block property: what is painted around the block, one of the values below."""
+CODE, RULE, QUOTE = 1, 2, 3
+DEPTH = QTextFormat.Property.UserProperty.value + 2
+"""Block property: how many quotes the block stands in."""
+PROSE = QTextFormat.Property.UserProperty.value + 4
+"""Block property: the block keeps to the width of prose."""
+CONTINUED = QTextFormat.Property.UserProperty.value + 3
+"""Block property: the block goes on with the line of the one before it."""
+
+GAP = 10.0
+"""Between two paragraphs, in pixels."""
+CODE_PADDING = 12.0
+INDENT = 26.0
+QUOTE_INDENT = 16.0
+
+_HEADING_SIZES = (1.45, 1.25, 1.1, 1.0, 1.0, 1.0)
+_LINE_HEIGHT = 132.0
+_CODE_LINE_HEIGHT = 120.0
+_PROPORTIONAL = QTextBlockFormat.LineHeightTypes.ProportionalHeight.value
+_FIXED = QTextBlockFormat.LineHeightTypes.FixedHeight.value
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a run of characters is marked up."""
+
+    bold: bool = False
+    italic: bool = False
+    struck: bool = False
+    code: bool = False
+    quiet: bool = False
+    heading: int = 0
+    link: str = ""
+
+
+class Formats:
+    """Formats for one theme and one font; made once and shared by all blocks."""
+
+    def __init__(self, theme: Theme, font: QFont) -> None:
+        self.theme = theme
+        self.font = font
+        self.mono = QFont(themes.monospace())
+        size = font.pointSizeF()
+        if size > 0:
+            self.mono.setPointSizeF(size * 0.93)
+        self._looks: dict[Look, QTextCharFormat] = {}
+        self._code: dict[str, QTextCharFormat] = {}
+        self._cells: dict[tuple[bool, bool], QTextTableCellFormat] = {}
+
+    # -- characters
+
+    def characters(self, look: Look) -> QTextCharFormat:
+        """The format of text that is marked up like this."""
+        found = self._looks.get(look)
+        if found is None:
+            found = self._looks[look] = self._make(look)
+        return found
+
+    def _make(self, look: Look) -> QTextCharFormat:
+        result = QTextCharFormat()
+        font = QFont(self.mono if look.code else self.font)
+        if look.heading:
+            font = themes.scaled(font, _HEADING_SIZES[min(look.heading, 6) - 1])
+        if look.bold or look.heading:
+            font.setWeight(QFont.Weight.DemiBold)
+        font.setItalic(look.italic)
+        font.setStrikeOut(look.struck)
+        result.setFont(font)
+        result.setForeground(self.theme.quiet if look.quiet else self.theme.text)
+        if look.code:
+            result.setBackground(self.inline_code)
+        if look.link:
+            result.setAnchor(True)
+            result.setAnchorHref(look.link)
+            result.setForeground(self.theme.accent)
+            result.setFontUnderline(True)
+        return result
+
+    @cached_property
+    def inline_code(self) -> QColor:
+        """The ground under code within a line; a tint below it shines through."""
+        ground = QColor(self.theme.text)
+        ground.setAlphaF(0.07)
+        return ground
+
+    def code_characters(self, role: str = "") -> QTextCharFormat:
+        """The format of a part of a code block."""
+        found = self._code.get(role)
+        if found is None:
+            found = QTextCharFormat()
+            font = QFont(self.mono)
+            font.setItalic(role == "comment")
+            found.setFont(font)
+            found.setForeground(highlight.colour(self.theme, role) if role else self.theme.text)
+            self._code[role] = found
+        return found
+
+    @cached_property
+    def tiny(self) -> QTextCharFormat:
+        """For the empty blocks Qt wants around a table."""
+        result = QTextCharFormat()
+        result.setFontPointSize(1)
+        return result
+
+    # -- blocks
+
+    def prose(self, margin: float, *, gap: float = GAP, top: float | None = None) -> QTextBlockFormat:
+        """A paragraph that leaves ``margin`` pixels free on the right."""
+        result = QTextBlockFormat()
+        result.setTopMargin(gap if top is None else top)
+        result.setBottomMargin(gap)
+        result.setRightMargin(margin)
+        result.setProperty(PROSE, True)
+        result.setLineHeight(_LINE_HEIGHT, _PROPORTIONAL)
+        return result
+
+    def heading(self, margin: float, level: int) -> QTextBlockFormat:
+        result = self.prose(margin, gap=6.0, top=18.0 if level < 3 else 14.0)
+        result.setHeadingLevel(level)
+        return result
+
+    def rule(self, margin: float) -> QTextBlockFormat:
+        result = self.prose(margin, gap=4.0)
+        result.setLineHeight(12, _FIXED)
+        result.setProperty(ROLE, RULE)
+        return result
+
+    @cached_property
+    def nothing(self) -> QTextBlockFormat:
+        """The empty block after a table."""
+        result = QTextBlockFormat()
+        result.setLineHeight(1, _FIXED)
+        return result
+
+    @cached_property
+    def code_header(self) -> float:
+        """Height of the line with the language and the Copy button, in pixels."""
+        return max(30.0, QFontMetricsF(self.font).height() + 14.0)
+
+    @cached_property
+    def code_column(self) -> float:
+        """Width of a character of code, in pixels."""
+        return QFontMetricsF(self.mono).horizontalAdvance("0")
+
+    def code_line(self, *, first: bool, last: bool, left: float = 0.0) -> QTextBlockFormat:
+        """A line of a code block; the first leaves room for the header."""
+        result = QTextBlockFormat()
+        result.setProperty(ROLE, CODE)
+        result.setLeftMargin(left + CODE_PADDING)
+        result.setRightMargin(CODE_PADDING)
+        result.setLineHeight(_CODE_LINE_HEIGHT, _PROPORTIONAL)
+        result.setTopMargin(GAP + self.code_header if first else 0.0)
+        result.setBottomMargin(GAP + CODE_PADDING if last else 0.0)
+        return result
+
+    # -- lists and tables
+
+    def list(self, source: QTextListFormat, number: int | None) -> QTextListFormat:
+        result = QTextListFormat()
+        result.setStyle(source.style())
+        result.setIndent(max(1, source.indent()))
+        if source.style() is QTextListFormat.Style.ListDecimal:
+            result.setStart(source.start() if number is None else number)
+            result.setNumberSuffix(source.numberSuffix() or ".")
+        return result
+
+    def table(self) -> QTextTableFormat:
+        result = QTextTableFormat()
+        result.setBorder(0)
+        result.setCellPadding(6)
+        result.setCellSpacing(0)
+        result.setTopMargin(GAP)
+        result.setBottomMargin(GAP)
+        return result
+
+    def cell(self, *, header: bool, last: bool) -> QTextTableCellFormat:
+        """A cell with a hairline below, a stronger one under the header."""
+        found = self._cells.get((header, last))
+        if found is None:
+            found = self._cells[header, last] = self._make_cell(header=header, last=last)
+        return found
+
+    def _make_cell(self, *, header: bool, last: bool) -> QTextTableCellFormat:
+        result = QTextTableCellFormat()
+        result.setLeftPadding(0)
+        result.setRightPadding(16)
+        result.setTopPadding(5)
+        result.setBottomPadding(5)
+        if not last:
+            result.setBottomBorderStyle(QTextTableFormat.BorderStyle.BorderStyle_Solid)
+            result.setBottomBorder(1)
+            result.setBottomBorderBrush(self.theme.control_line if header else self.theme.line)
+        return result
+
+    def cell_block(self, alignment: Qt.AlignmentFlag) -> QTextBlockFormat:
+        result = QTextBlockFormat()
+        result.setAlignment(alignment)
+        return result

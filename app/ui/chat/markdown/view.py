@@ -1,0 +1,491 @@
+"""The one widget that shows text from a model or a file as Markdown.
+
+No HTML is interpreted, nothing is loaded, links only lead somewhere after a question. The widget is as high as its
+text; the transcript scrolls it.
+"""
+
+from __future__ import annotations
+
+import html
+import time
+from bisect import bisect_left, bisect_right
+
+from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, QRectF, QSize, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtGui import (
+    QHelpEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QTextBlock,
+    QTextCursor,
+    QTextDocument,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QFrame, QSizePolicy, QTextBrowser, QTextEdit, QToolTip, QWidget
+
+from app.protocol.messages import Piece
+from app.ui.chat.markdown import tints
+from app.ui.chat.markdown.block_writer import CodeRun
+from app.ui.chat.markdown.code_colors import CodeColors
+from app.ui.chat.markdown.code_header import CodeHeader
+from app.ui.chat.markdown.formats import (
+    CODE_PADDING,
+    CONTINUED,
+    DEPTH,
+    INDENT,
+    PROSE,
+    QUOTE,
+    QUOTE_INDENT,
+    ROLE,
+    RULE,
+    Formats,
+)
+from app.ui.chat.markdown.links import confirm_link, link_in_words
+from app.ui.chat.markdown.rendering import Rendering, Unit
+from app.ui.chat.markdown.source_mark import SourceMark
+from app.ui.chat.markdown.tints import TokenTints
+from app.ui.chat.markdown.turns import turns
+from app.ui.widgets import theme as themes
+
+FRAME_MILLISECONDS = 33
+"""Time between two updates of a text that is being written."""
+SLOW_FRAME_MILLISECONDS = 100
+_BUDGET = 0.006
+"""Seconds one update may draw new blocks."""
+
+
+class MarkdownView(QTextBrowser):
+    """Markdown that can grow. ``plain``: the text is shown as it is."""
+
+    height_changed = Signal()
+    """The text needs another height; see `content_height`."""
+    drawn = Signal()
+    """Everything that was added is on screen."""
+    selection_dragged = Signal(QPoint)
+    """The user selects with the mouse and is at this point of the widget."""
+    link_activated = Signal(QUrl)
+    """The user wants to open this http, https or mailto address and has confirmed it."""
+
+    _is_set_up = False  # Qt calls `changeEvent` from within the constructor
+
+    def __init__(self, *, plain: bool = False, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._plain = plain
+        self._text: list[str] = []
+        self._source = ""
+        self._is_finished = False
+        self._shows_drafted = False
+        self._has_old_theme = False
+        self._prose_width = self._width = 0
+        self._height = 0
+        self._headers: list[CodeHeader] = []
+        self._placed_headers = 0
+        self._timer = QTimer(self, singleShot=True)
+        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer.timeout.connect(self._on_frame_due)
+        self._last_frame = 0.0
+        self._frame_seconds = 0.0
+        self._set_up()
+        self._formats = Formats(themes.current(), self.font())
+        self._rendering = Rendering(self.document(), self._formats, plain=plain)
+        self._colors = self._new_colors()
+        self._tints = TokenTints(self.document())
+        self._mark: SourceMark | None = None
+        self._marked: tuple[int, int] | None = None
+        self._is_set_up = True
+        themes.notifier().theme_changed.connect(self._on_theme_changed)
+
+    def _set_up(self) -> None:
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.setUndoRedoEnabled(False)
+        self.setOpenLinks(False)
+        self.setCursorWidth(0)
+        self.setLineWrapMode(QTextEdit.LineWrapMode.FixedPixelWidth)
+        self.viewport().setAutoFillBackground(False)
+        self.document().setDocumentMargin(0)
+        self.document().setIndentWidth(INDENT)
+        self.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextBrowserInteraction | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        self.anchorClicked.connect(self._on_anchor_clicked)
+
+    # -- text
+
+    @property
+    def content(self) -> str:
+        """The text as it was given."""
+        if self._text:
+            self._source += "".join(self._text)
+            self._text.clear()
+        return self._source
+
+    def set_text(self, text: str, pieces: list[Piece] | None = None) -> None:
+        """Show a finished text. ``pieces``: where its tokens came from, if that is known and fits the text."""
+        self._source, self._text = text, []
+        self._is_finished = True
+        self._marked = None
+        self._tints = TokenTints(self.document())
+        if pieces and "".join(piece.text for piece in pieces) == text:
+            self._tints.add(pieces)
+        self._redraw()
+
+    def append_pieces(self, pieces: list[Piece]) -> None:
+        """Add tokens to a text that is being written; they appear with the next frame."""
+        self._tints.add(pieces)
+        text = "".join([piece.text for piece in pieces])
+        self._text.append(text)
+        self._rendering.feed(text)
+        if self.is_drawn:
+            passed = (time.perf_counter() - self._last_frame) * 1000
+            self._timer.start(max(0, round(self._frame_interval() - passed)))
+
+    def finish(self) -> None:
+        """The text is complete; what is left of it is drawn at once."""
+        self._is_finished = True
+        self._rendering.finish()
+        self._timer.start(0)
+
+    def set_show_drafted(self, shown: bool) -> None:
+        """Tint the tokens that came from the draft."""
+        if shown != self._shows_drafted:
+            self._shows_drafted = shown
+            self.viewport().update()
+
+    def set_mark(self, marked: tuple[int, int] | None) -> None:
+        """Make the characters from the first to before the second of a finished text stand out; ``None``: none."""
+        self._marked = marked
+        self._mark = SourceMark(self.document(), *marked) if marked is not None else None
+        self.viewport().update()
+
+    def mark_box(self) -> QRectF | None:
+        """Where the mark begins in this widget; ``None`` until it is drawn, or where there is no mark."""
+        if self._mark is None or not self._is_finished or not self.is_drawn:
+            return None
+        return next(iter(self._mark.boxes(self._rendering.units, self.content)), None)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether all the text given so far is on screen."""
+        return not self._timer.isActive() and not turns().is_waiting(self)
+
+    # -- size
+
+    def set_widths(self, prose: int, code: int) -> None:
+        """Lines of prose are ``prose`` pixels wide, code and tables up to ``code`` pixels (at least as much)."""
+        if (prose, code) == (self._prose_width, self._width):
+            return
+        old_margin, is_first = self._width - self._prose_width, not self._width
+        self._prose_width, self._width = prose, code
+        self.setFixedWidth(code)
+        self.setLineWrapColumnOrWidth(code)
+        self._rendering.writer.margin = float(code - prose)
+        if code - prose != old_margin:
+            self._set_prose_margin(code - prose)
+        tints.forget_shapes(self._rendering.units)
+        self._placed_headers = 0
+        if is_first and turns().is_waiting(self):
+            turns().forget(self)
+            self._draw()
+        else:
+            self._measure()
+
+    def _set_prose_margin(self, margin: int) -> None:
+        cursor = QTextCursor(self.document())
+        cursor.beginEditBlock()
+        block = self.document().begin()
+        while block.isValid():
+            form = block.blockFormat()
+            if form.hasProperty(PROSE):
+                form.setRightMargin(margin)
+                cursor.setPosition(block.position())
+                cursor.setBlockFormat(form)
+            block = block.next()
+        cursor.endEditBlock()
+
+    def content_height(self) -> int:
+        """Height of the text at its present width, in pixels."""
+        return self._height
+
+    def _measure(self) -> None:
+        runs = self._rendering.code_runs
+        # The frame of code at the very end reaches below its last line.
+        below = CODE_PADDING if runs and runs[-1].end >= self._rendering.writer.position else 0
+        height = int(self.document().size().height() + below + 0.99)
+        self._place_headers()
+        if height != self._height:
+            self._height = height
+            self.setFixedHeight(height)
+            self.height_changed.emit()
+
+    # -- drawing
+
+    def _frame_interval(self) -> int:
+        return SLOW_FRAME_MILLISECONDS if self._frame_seconds > 0.012 else FRAME_MILLISECONDS
+
+    @Slot()
+    def _on_frame_due(self) -> None:
+        turns().want(self)  # not at once: another view may be drawing in this turn of the event loop
+
+    def _draw(self) -> None:
+        started = time.perf_counter()
+        selected = self.textCursor()
+        anchor, position = selected.anchor(), selected.position()
+        more = self._rendering.draw(_BUDGET)
+        if anchor != position:
+            self._select(anchor, position)
+        self._measure()
+        self._colors.update()
+        self._last_frame = time.perf_counter()
+        self._frame_seconds = self._last_frame - started
+        if more:
+            turns().want(self)
+        else:
+            self.drawn.emit()
+
+    def _select(self, anchor: int, position: int) -> None:
+        """Keep what the user has selected while text is added behind it."""
+        cursor = self.textCursor()
+        if (cursor.anchor(), cursor.position()) != (anchor, position):
+            last = self.document().characterCount() - 1
+            cursor.setPosition(min(anchor, last))
+            cursor.setPosition(min(position, last), QTextCursor.MoveMode.KeepAnchor)
+            self.setTextCursor(cursor)
+
+    def _redraw(self) -> None:
+        """Draw everything anew, as much as fits into one update at once and the rest when the window has time."""
+        self._has_old_theme = False
+        self._colors.close()
+        self.document().clear()
+        self._placed_headers = 0
+        self._formats = Formats(themes.current(), self.font())
+        margin = float(self._width - self._prose_width)
+        self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
+        self._colors = self._new_colors()
+        self.set_mark(self._marked)
+        self._rendering.feed(self.content)
+        if self._is_finished:
+            self._rendering.finish()
+        if self._width:
+            self._draw()
+        else:  # it would be laid out in vain: the width comes next
+            turns().want(self)
+
+    @Slot(object)
+    def _on_theme_changed(self, _theme: object) -> None:
+        self._has_old_theme = True
+        turns().want(self)
+
+    def take_turn(self) -> None:
+        """See `TakesTurns`."""
+        if self._has_old_theme:
+            self._redraw()
+        else:
+            self._draw()
+
+    # -- code blocks
+
+    def _new_colors(self) -> CodeColors:
+        return CodeColors(self.document(), self._formats, self._rendering.lasting_code_runs, self._on_colored)
+
+    def _on_colored(self, start: int, end: int) -> None:
+        """Slanted letters may be wider: what was worked out from where the others stood no longer holds."""
+        units = self._rendering.units
+        first = max(0, bisect_right(units, start, key=lambda unit: unit.start) - 1)
+        tints.forget_shapes(units[first : bisect_left(units, end, lo=first, key=lambda unit: unit.start)])
+        self._measure()
+
+    def _place_headers(self) -> None:
+        runs = self._rendering.code_runs
+        while len(self._headers) < len(runs):
+            header = CodeHeader(self.viewport())
+            header.copy_requested.connect(self._on_copy_requested)
+            self._headers.append(header)
+        # All before were finished when they were placed.
+        first = max(0, min(self._placed_headers, len(runs)) - 1)
+        self._placed_headers = len(runs)
+        for header, run in zip(self._headers[first:], runs[first:], strict=False):
+            frame = self._code_frame(run)
+            header.set_language(run.language)
+            header.setGeometry(int(frame.left()), int(frame.top()), int(frame.width()), int(self._formats.code_header))
+            header.show()
+        for header in self._headers[len(runs) :]:
+            header.hide()
+
+    def _code_frame(self, run: CodeRun) -> QRectF:
+        top = self._block_rect(self.document().findBlock(run.start)).top() - self._formats.code_header
+        bottom = self._block_rect(self.document().findBlock(run.end)).bottom() + CODE_PADDING
+        # As wide as prose, and wider only where a line needs it.
+        needed = run.left + run.columns * self._formats.code_column + 2 * CODE_PADDING
+        right = min(max(needed, self._prose_width), self._width)
+        return QRectF(run.left, top, right - run.left, bottom - top)
+
+    def _block_rect(self, block: QTextBlock) -> QRectF:
+        return self.document().documentLayout().blockBoundingRect(block)
+
+    @Slot()
+    def _on_copy_requested(self) -> None:
+        header = self.sender()
+        assert isinstance(header, CodeHeader)
+        run = self._rendering.code_runs[self._headers.index(header)]
+        header.copy(self._plain_text(run.start, run.end))
+
+    def _plain_text(self, start: int, end: int) -> str:
+        """The shown text between two document positions, overlong lines in one piece again."""
+        parts: list[str] = []
+        block = self.document().findBlock(start)
+        while block.isValid() and block.position() <= end:
+            cursor = QTextCursor(block)
+            cursor.setPosition(max(start, block.position()))
+            cursor.setPosition(min(end, block.position() + block.length() - 1), QTextCursor.MoveMode.KeepAnchor)
+            if parts and not block.blockFormat().hasProperty(CONTINUED):
+                parts.append("\n")
+            parts.append(cursor.selectedText().replace("\u2028", "\n"))
+            block = block.next()
+        return "".join(parts)
+
+    # -- links
+
+    @Slot(QUrl)
+    def _on_anchor_clicked(self, url: QUrl) -> None:
+        if self._is_finished:
+            confirm_link(self.window(), url, self.link_activated.emit)
+
+    # -- painting
+
+    def _paint_ground(self, painter: QPainter, area: QRectF) -> None:
+        units = self._units_in(area.top(), area.bottom())
+        if not units:
+            return
+        start, end = units[0].start, units[-1].end
+        self._paint_code_frames(painter, start, end)
+        self._paint_roles(painter, self.document().findBlock(start), end)
+        if self._shows_drafted and self._tints.pieces:
+            self._paint_tints(painter, units)
+        if self._mark is not None and self._is_finished and self.is_drawn:
+            self._mark.paint(painter, self._rendering.units, self.content, self._formats.theme)
+
+    def _paint_tints(self, painter: QPainter, units: list[Unit]) -> None:
+        if not self._tints.paint(painter, units, self.content, self._formats.theme):
+            QTimer.singleShot(0, self.viewport(), self.viewport().update)
+
+    def _units_in(self, top: float, bottom: float) -> list[Unit]:
+        """What is drawn between two heights. (Qt's own hit test takes longer the longer the text is.)"""
+
+        def top_of(unit: Unit) -> float:
+            return self._block_rect(self.document().findBlock(unit.start)).top()
+
+        units = self._rendering.units
+        first = max(0, bisect_right(units, top, key=top_of) - 1)
+        return units[first : bisect_left(units, bottom, lo=first, key=top_of)]
+
+    def _paint_code_frames(self, painter: QPainter, start: int, end: int) -> None:
+        runs = self._rendering.code_runs
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._formats.theme.code_surface)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for run in runs[bisect_left(runs, start, key=lambda run: run.end) :]:
+            if run.start > end + 1:
+                break
+            painter.drawRoundedRect(self._code_frame(run), themes.RADIUS, themes.RADIUS)
+
+    def _paint_roles(self, painter: QPainter, block: QTextBlock, end: int) -> None:
+        line = self._formats.theme.line
+        while block.isValid() and block.position() <= end:
+            form = block.blockFormat()
+            role = form.intProperty(ROLE)
+            if role == RULE:
+                y = round(self._block_rect(block).center().y())
+                painter.fillRect(QRectF(0, y, self._prose_width, 1), line)
+            elif role == QUOTE:
+                rect = self._block_rect(block)
+                below = block.next()
+                shared = min(form.intProperty(DEPTH), below.blockFormat().intProperty(DEPTH))
+                for depth in range(form.intProperty(DEPTH)):
+                    bottom = self._block_rect(below).top() if depth < shared else rect.bottom()
+                    painter.fillRect(QRectF(depth * QUOTE_INDENT, rect.top(), 3, bottom - rect.top()), line)
+            block = block.next()
+
+    # -- tool tips
+
+    def piece_at(self, position: int) -> Piece | None:
+        """The token that shows the character at this position of the document, if it is known."""
+        return self._tints.piece_at(self._rendering.units, self.content, position)
+
+    def explanation_at(self, point: QPointF) -> str:
+        """What to say about the token at this point, as plain text; empty where there is nothing to say."""
+        if not self._shows_drafted:
+            return ""
+        position = self.document().documentLayout().hitTest(point, Qt.HitTestAccuracy.ExactHit)
+        piece = self.piece_at(position) if position >= 0 else None
+        return tints.explanation(piece) if piece is not None else ""
+
+    def _show_explanation(self, event: QHelpEvent) -> bool:
+        anchor = self.anchorAt(event.pos())
+        text = self.explanation_at(QPointF(event.pos())) or (link_in_words(QUrl(anchor)) if anchor else "")
+        if text:
+            # Escaped and marked as rich text, else Qt guesses from what the model wrote.
+            QToolTip.showText(event.globalPos(), f"<p style='white-space: pre-wrap'>{html.escape(text)}</p>", self)
+        else:
+            QToolTip.hideText()
+        return bool(text)
+
+    # -- Qt
+
+    def loadResource(self, _type: int, _name: QUrl | str) -> object:
+        """Nothing is ever loaded."""
+        return None
+
+    def doSetSource(  # noqa: N802
+        self,
+        name: QUrl | str,
+        type: QTextDocument.ResourceType = QTextDocument.ResourceType.UnknownResource,
+    ) -> None:
+        """No page is ever opened in here."""
+
+    def createMimeDataFromSelection(self) -> QMimeData:
+        cursor = self.textCursor()
+        data = QMimeData()
+        data.setText(self._plain_text(cursor.selectionStart(), cursor.selectionEnd()))
+        return data
+
+    def sizeHint(self) -> QSize:
+        return QSize(self._width, self._height)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        self._paint_ground(painter, QRectF(event.rect()))
+        painter.end()
+        super().paintEvent(event)
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            return self._show_explanation(event)
+        return super().viewportEvent(event)
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() is QEvent.Type.FontChange and self._is_set_up and self.font() != self._formats.font:
+            self._redraw()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        super().mouseMoveEvent(event)
+        if event.buttons() & Qt.MouseButton.LeftButton:
+            self.selection_dragged.emit(event.position().toPoint())
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        keys = (Qt.Key.Key_PageUp, Qt.Key.Key_PageDown, Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Escape)
+        plain = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier == Qt.KeyboardModifier.NoModifier
+        if plain and event.key() in keys:
+            event.ignore()
+        else:
+            super().keyPressEvent(event)

@@ -1,0 +1,106 @@
+"""Which messages the transcript shows, and how a change of them reaches it."""
+
+from __future__ import annotations
+
+from app.chats.model import StoredMessage
+from app.ui.chat.answer import Answer, Finished, TranscriptView, context_start_of, pieces_of
+from app.ui.chat.footer import details_of, footer_of, note_of
+
+
+class ChatPage:
+    """The shown branch of the shown chat.
+
+    Attributes:
+        chat_id: ``None`` is the chat that comes into being with its first message.
+        branch: The messages on the page, oldest first.
+    """
+
+    def __init__(self, view: TranscriptView) -> None:
+        self._view = view
+        self._is_guide = True
+        self.chat_id: str | None = None
+        self.branch: list[StoredMessage] = []
+
+    def place(self, message_id: str) -> int | None:
+        """Where a message stands in the branch."""
+        return next((place for place, one in enumerate(self.branch) if one.id == message_id), None)
+
+    def set_guide(self, is_guide: bool) -> None:
+        """Whether an empty chat introduces the guide."""
+        if is_guide != self._is_guide:
+            self._is_guide = is_guide
+            if not self.branch:
+                self._view.show_welcome(is_guide)
+
+    def show(self, chat_id: str | None, branch: list[StoredMessage], live: Answer | None) -> None:
+        """Bring the view to another branch, touching only what differs. ``live`` is being written."""
+        old, same = self.branch, 0
+        while same < min(len(old), len(branch)) and old[same] == branch[same]:
+            same += 1
+        if same == 0:
+            self._view.clear()
+        elif same < len(old):
+            self._view.remove_from(old[same].id)
+        self.chat_id, self.branch = chat_id, list(branch)
+        if not branch:
+            self._view.show_welcome(self._is_guide)
+        for message in branch[same:]:
+            self._add(message, live)
+        self._view.mark_context_start(context_start_of(branch))
+
+    def cut(self, place: int) -> None:
+        """Take away everything from this place on."""
+        if place < len(self.branch):
+            self._view.remove_from(self.branch[place].id)
+            del self.branch[place:]
+
+    def add_question(self, message: StoredMessage) -> bool:
+        """Put a message behind its parent, in place of what stands there; ``False`` where the parent is not here."""
+        place = 0
+        if message.parent_id is not None:
+            parent = self.place(message.parent_id)
+            if parent is None:
+                return False
+            place = parent + 1
+        self.cut(place)
+        self.branch.append(message)
+        self._add(message, None)
+        return True
+
+    def begin_answer(self, message: StoredMessage) -> bool:
+        """Put an empty answer at the end; ``False`` where its question does not stand there."""
+        if not self.branch or self.branch[-1].id != message.parent_id:
+            return False
+        self.branch.append(message)
+        self._view.begin_answer(message.id, message.author)
+        return True
+
+    def finish_answer(self, message: StoredMessage) -> None:
+        """The last message, the answer being written, has become this."""
+        self.branch[-1] = message
+        self._view.finish_answer(
+            footer_of(message), note_of(message), message.version, message.versions, details_of(message)
+        )
+
+    def _add(self, message: StoredMessage, live: Answer | None) -> None:
+        if message.role == "user":
+            self._view.add_user_message(message.id, message.text, message.version, message.versions)
+        elif live is not None and live.message.id == message.id:
+            self._view.begin_answer(message.id, message.author)
+            if live.prompt_progress is not None and not live.pieces:
+                self._view.set_prompt_progress(*live.prompt_progress)
+            self._view.append_pieces(live.pieces)
+        elif message.role == "assistant":
+            self._view.add_answer(
+                message.id,
+                message.author,
+                message.text,
+                lambda: _finished(message),
+                message.version,
+                message.versions,
+            )
+
+
+def _finished(message: StoredMessage) -> Finished:
+    """Worked out only for what is shown: the tokens of a long chat are many."""
+    return Finished(pieces_of(message), footer_of(message), note_of(message), details_of(message))

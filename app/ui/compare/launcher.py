@@ -1,0 +1,78 @@
+"""The way to Compare from the main window. What is behind it is imported when it is first wanted, not at the start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app.ui.chat.session import ChatSession
+from app.ui.engine.interface import Engine
+from app.ui.engine.pair import PairKeeper
+
+if TYPE_CHECKING:
+    from app.ui.compare.presenter import CompareDesk
+
+
+class CompareDoor(QObject):
+    """One for a main window.
+
+    Signals:
+        engine_wanted: A comparison waits for the engine.
+    """
+
+    engine_wanted = Signal()
+
+    def __init__(self, engine: Engine, keeper: PairKeeper, session: ChatSession, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._engine = engine
+        self._keeper = keeper
+        self._session = session
+        self._shows_drafted = False
+        self._desk: CompareDesk | None = None
+
+    def desk(self) -> CompareDesk:
+        """What connects the Compare window, made now if there is none yet."""
+        if self._desk is None:
+            from app.ui.compare.presenter import CompareDesk
+
+            self._desk = CompareDesk(self._engine, self._keeper, self._session, self)
+            self._desk.set_show_drafted(self._shows_drafted)
+            self._desk.runner.waiting_changed.connect(self._on_waiting_changed)
+        return self._desk
+
+    @Slot(str)
+    def compare_answer(self, message_id: str) -> None:
+        """Write an answer of the shown chat again, plain and with draft."""
+        self.desk().compare_answer(message_id)
+
+    @Slot()
+    def compare_last(self) -> None:
+        """Compare the last answer of the shown chat."""
+        self.desk().compare_last()
+
+    @Slot()
+    def compare_prompts(self) -> None:
+        """Show the tab for a set of prompts."""
+        self.desk().compare_prompts()
+
+    def forget_chat(self, chat_id: str) -> None:
+        """The chat was deleted."""
+        if self._desk is not None:
+            self._desk.forget_chat(chat_id)
+
+    def set_show_drafted(self, shown: bool) -> None:
+        """Tint drafted tokens or not."""
+        self._shows_drafted = shown
+        if self._desk is not None:
+            self._desk.set_show_drafted(shown)
+
+    @Slot(bool)
+    def _on_waiting_changed(self, waits: bool) -> None:
+        if waits:
+            self.engine_wanted.emit()
+
+    def close(self) -> None:
+        """The main window is closed."""
+        if self._desk is not None:
+            self._desk.close()

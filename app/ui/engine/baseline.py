@@ -1,0 +1,71 @@
+"""The plain speed of the pair in use: looked up, measured, remembered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+from PySide6.QtCore import QObject
+
+from app.models.measurements import Measurements, PlainKey
+from app.protocol.messages import LoadSettings, PairLoaded, Sampling
+from app.ui.widgets.tasks import Lane
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE_S = 2.0
+
+
+class Baseline:
+    """Finds the plain speed that belongs to a pair and a sampler. The files are looked at in a lane."""
+
+    def __init__(self, measurements: Measurements, owner: QObject) -> None:
+        self._measurements = measurements
+        self._lane = Lane(owner, "plain speeds")
+        self._asked = 0
+
+    def find(
+        self,
+        pair: PairLoaded | None,
+        load: LoadSettings,
+        sampling: Sampling,
+        done: Callable[[float | None], None],
+    ) -> None:
+        """``done`` gets tokens per second, or ``None`` where it was not measured; unless something newer is known."""
+        self._asked += 1
+        number = self._asked
+        if pair is None:
+            done(None)
+        else:
+            self._lane.submit(
+                lambda: self._measurements.plain_speed(_key(pair, load, sampling)),
+                lambda speed: done(speed) if number == self._asked else None,
+                lambda _error: done(None) if number == self._asked else None,
+            )
+
+    def record(self, pair: PairLoaded | None, load: LoadSettings, sampling: Sampling, tokens_per_second: float) -> None:
+        """Keep a measurement; one that cannot be kept still counts until the end."""
+        self._asked += 1
+        if pair is not None and tokens_per_second > 0:
+            self._lane.submit(
+                lambda: self._measurements.record_plain_speed(_key(pair, load, sampling), tokens_per_second),
+                None,
+                lambda error: _log.warning("%s", error),
+            )
+
+    def close(self) -> None:
+        """What was recorded is written, if the disk lets us."""
+        self._lane.close(_PATIENCE_S, finish=True)
+
+
+def _key(pair: PairLoaded, load: LoadSettings, sampling: Sampling) -> PlainKey:
+    """Raises `KnownError` where the file is gone."""
+    return PlainKey.of(
+        pair.target.path,
+        context_length=pair.context_length,
+        threads=pair.threads,
+        gpu_layers=pair.target.gpu_layers,
+        kv_type=load.kv_type,
+        sampler=msgspec.json.encode(sampling).decode(),
+    )

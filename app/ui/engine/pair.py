@@ -1,0 +1,366 @@
+"""Which pair is loaded: loading, restarting after a death, measuring its plain speed. No widgets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app import paths
+from app.protocol.messages import (
+    GenerationFailed,
+    LoadFailed,
+    LoadProgressed,
+    LoadSettings,
+    Message,
+    PairLoaded,
+    PlainMeasured,
+    Sampling,
+)
+from app.ui.engine.interface import CrashTracker, Engine, EngineExit, EngineState, ExitCause
+from app.ui.shell import notices
+from app.ui.shell.notices import Notice, NoticeBoard
+
+if TYPE_CHECKING:
+    from app.ui.engine.load_planner import FittedPair
+
+_log = logging.getLogger(__name__)
+
+GUIDE_NAME = "Slipstream Guide"
+PLAIN_TOKENS = 128
+_STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1)}
+ENGINE_NOTICES = ("engine", "load", "draft", "stall")
+
+Planned = Callable[["FittedPair"], None]
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    """What is loaded together."""
+
+    target: str
+    draft: str | None = None
+    settings: LoadSettings = field(default_factory=LoadSettings)
+
+    def missing(self) -> Path | None:
+        """The first file that is not there, or where one may not look."""
+        names = (name for name in (self.target, self.draft) if name)
+        # Path's is_file raises where one may not look.
+        return next((Path(name) for name in names if not os.path.isfile(name)), None)  # noqa: PTH113
+
+
+def guide_files() -> PairFiles:
+    """The bundled pair."""
+    return PairFiles(
+        str(paths.resource("guide", "guide-target.gguf")), str(paths.resource("guide", "guide-draft.gguf"))
+    )
+
+
+def is_guide(target: str) -> bool:
+    return Path(target) == Path(guide_files().target)
+
+
+class LoadingMarker:
+    """A file that names the pair being loaded, so that one that takes the app with it is not loaded at every start."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def left_behind(self) -> PairFiles | None:
+        """The pair that was being loaded when the app died; ``None`` after an ordinary end."""
+        try:
+            value = json.loads(self._path.read_text(encoding="utf-8"))
+            return PairFiles(str(value["target"]), str(value["draft"]) if value.get("draft") else None)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def set(self, files: PairFiles) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(json.dumps({"target": files.target, "draft": files.draft}), encoding="utf-8")
+        except OSError as error:
+            _log.warning("cannot note which pair is loaded: %s", error)
+
+    def clear(self) -> None:
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("cannot remove the note of the pair being loaded: %s", error)
+
+
+class PairKeeper(QObject):
+    """Keeps an engine with a pair in it.
+
+    Signals:
+        pair_changed: The `PairLoaded` in use, or ``None``.
+        load_begun: Bytes of the GPUs that the pair takes that is given to the engine now, by its plan; 0 without one.
+        load_progressed: Share done of the load, 0 to 1.
+        pair_opened: The `PairFiles` of a load that succeeded, to be remembered.
+        pair_given_up: Another pair is about to be loaded; what the engine does is over.
+        engine_lost: The engine went away while it may have been busy.
+        plain_speed_measured: The measured tokens per second.
+        measuring_ended: A measurement is over, however it went.
+    """
+
+    pair_changed = Signal(object)
+    load_begun = Signal(object)
+    load_progressed = Signal(float)
+    pair_opened = Signal(object)
+    pair_given_up = Signal()
+    engine_lost = Signal()
+    plain_speed_measured = Signal(float)
+    measuring_ended = Signal()
+
+    def __init__(
+        self,
+        engine: Engine,
+        board: NoticeBoard,
+        marker: LoadingMarker,
+        parent: QObject | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(parent)
+        self._engine = engine
+        self._board = board
+        self._marker = marker
+        self._clock = clock
+        self._tracker = CrashTracker()
+        self._last_exit: EngineExit | None = None
+        self._files: PairFiles | None = None
+        self._given: PairFiles | None = None
+        """What the engine was given last."""
+        self._refused: PairFiles | None = None
+        self._pair: PairLoaded | None = None
+        self._measure_request = 0
+        self._plan: Callable[[PairFiles, Planned], None] | None = None
+        self._asked = 0
+        """Number of the load asked for last; a plan for an earlier one is dropped."""
+        self._is_planning = False
+        self._remark = ""
+        engine.load_progressed.connect(self._on_load_progressed)
+        engine.pair_loaded.connect(self._on_pair_loaded)
+        engine.load_failed.connect(self._on_load_failed)
+        engine.engine_exited.connect(self._on_engine_exited)
+        engine.engine_stalled.connect(self._on_engine_stalled)
+        engine.state_changed.connect(self._on_state_changed)
+        engine.plain_measured.connect(self._on_plain_measured)
+        engine.generation_failed.connect(self._on_generation_failed)
+
+    # ------------------------------------------------------------ what is there
+
+    def pair(self) -> PairLoaded | None:
+        return self._pair
+
+    def files(self) -> PairFiles | None:
+        """What is loaded, or shall be."""
+        return self._files
+
+    def refused(self) -> PairFiles | None:
+        """What was asked for last, if it was not loaded because it does not fit or is not there."""
+        return self._refused
+
+    def is_planning(self) -> bool:
+        """Whether it is being worked out if and how a pair can be loaded."""
+        return self._is_planning
+
+    def can_bring_back(self) -> bool:
+        """Whether a message may start the engine again without asking."""
+        return self._files is not None and not self._tracker.is_exhausted(self._clock())
+
+    def report(self) -> str:
+        """The report of the last death; empty if there was none."""
+        return self._last_exit.report() if self._last_exit else ""
+
+    # ------------------------------------------------------------ loading
+
+    def plan_with(self, plan: Callable[[PairFiles, Planned], None]) -> None:
+        """Have each pair but the bundled one planned before it is loaded: `app.ui.engine.load_planner`."""
+        self._plan = plan
+
+    def open_at_start(self, files: PairFiles) -> None:
+        """Load a pair at the start of the app, unless it took the app with it the last time."""
+        left = self._marker.left_behind()
+        self._marker.clear()
+        if left is not None and (left.target, left.draft) == (files.target, files.draft):
+            self._files = files
+            self._board.show("load", notices.died_while_loading(_name(files)))
+            self._engine.start()
+        else:
+            self.load(files)
+
+    def load(self, files: PairFiles, *, anyway: bool = False) -> None:
+        """Load a pair in place of what there is; failures appear as notices.
+
+        What does not fit the memory is refused, and stays as it is, unless it shall be loaded ``anyway``.
+        """
+        self._asked += 1
+        self._is_planning = False
+        self._refused = None
+        if files != self._files:
+            self._board.remove("slower")  # else it is said until it was read: a restart measures nothing
+        self._files = files
+        self._board.remove(*ENGINE_NOTICES)
+        is_bundled = is_guide(files.target)
+        if (self._plan is None or is_bundled) and (missing := files.missing()) is not None:
+            self._refuse(notices.guide_missing() if is_bundled else notices.file_missing(missing.name))
+            self._engine.start()
+        elif self._plan is None or anyway or is_bundled:
+            self._load_now(files)
+        else:
+            number = self._asked
+            self._is_planning = True
+            self._plan(files, lambda pair: self._on_planned(pair) if number == self._asked else None)
+
+    def _on_planned(self, pair: FittedPair) -> None:
+        self._is_planning = False
+        if pair.missing is not None:
+            self._refuse(notices.file_missing(pair.missing.name))
+        elif pair.fits:
+            self._load_now(pair.files, pair.remark, pair.gpu_bytes)
+        else:
+            self._refuse(notices.does_not_fit(pair.remark, is_loaded=self._pair is not None))
+
+    def _refuse(self, notice: Notice) -> None:
+        """Leave what there is as it is."""
+        self._refused, self._files = self._files, self._given or self._files
+        self._board.show("load", notice)
+
+    def _load_now(self, files: PairFiles, remark: str = "", gpu_bytes: int = 0) -> None:
+        self.pair_given_up.emit()
+        self._given = self._files
+        self._end_measuring()
+        self._pair = None
+        self._remark = remark
+        self.pair_changed.emit(None)  # in any case: what is wanted is another pair now
+        self._marker.set(self._files or files)
+        self.load_begun.emit(gpu_bytes)
+        self.load_progressed.emit(0.0)
+        self._engine.load(files.target, files.draft, files.settings)
+
+    def load_guide(self) -> None:
+        settings = self._files.settings if self._files and is_guide(self._files.target) else LoadSettings()
+        self.load(replace(guide_files(), settings=settings))
+
+    def load_again(self) -> None:
+        if self._files is not None:
+            self.load(self._files)
+
+    def load_anyway(self) -> None:
+        """Load what was refused because it does not fit."""
+        if self._refused is not None:
+            self.load(self._refused, anyway=True)
+
+    def restart(self, *, with_draft: bool = True) -> None:
+        """End the engine, start a fresh one and load the pair again."""
+        self._board.remove(*ENGINE_NOTICES)
+        self._set_pair(None)
+        self._marker.clear()
+        self._end_measuring()
+        self._engine.restart()
+        self.engine_lost.emit()
+        if self._files is not None:
+            self.load(self._files if with_draft else replace(self._files, draft=None))
+
+    def shutdown(self) -> None:
+        self._engine.shutdown()
+        self._marker.clear()
+
+    # ------------------------------------------------------------ plain speed
+
+    def measure_plain(self, messages: list[Message], sampling: Sampling, seed: int) -> bool:
+        """Measure decoding without a draft; whether it could begin."""
+        if self._engine.state() is not EngineState.READY:
+            return False
+        self._measure_request = self._engine.measure_plain(
+            messages, sampling=sampling, seed=seed, max_tokens=PLAIN_TOKENS
+        )
+        return True
+
+    @Slot(object)
+    def _on_plain_measured(self, measured: PlainMeasured) -> None:
+        self._end_measuring()
+        self.plain_speed_measured.emit(measured.decode_tokens_per_second)
+
+    @Slot(object)
+    def _on_generation_failed(self, failed: GenerationFailed) -> None:
+        if failed.request == self._measure_request:
+            self._end_measuring()
+            self._board.show("measure", notices.plain_text(failed.message))
+
+    def _end_measuring(self) -> None:
+        if self._measure_request:
+            self._measure_request = 0
+            self.measuring_ended.emit()
+
+    # ------------------------------------------------------------ what the engine says
+
+    @Slot(object)
+    def _on_load_progressed(self, progress: LoadProgressed) -> None:
+        start, share = _STAGES[progress.stage]
+        self.load_progressed.emit(start + share * progress.fraction)
+
+    @Slot(object)
+    def _on_pair_loaded(self, pair: PairLoaded) -> None:
+        _log.info("pair loaded in %.2f s", pair.load_seconds)
+        self._marker.clear()
+        if self._refused is None:  # else what was asked for meanwhile is still to be answered for
+            self._board.remove(*ENGINE_NOTICES)
+        self._set_pair(pair)
+        if pair.draft_refused:
+            self._board.show("draft", notices.draft_refused(pair.draft_refused))
+        elif self._remark:
+            self._board.show("draft", notices.loaded_otherwise(self._remark))
+        if pair.slower:
+            self._board.show("slower", notices.slower(pair.slower))
+        if self._given is not None:
+            self.pair_opened.emit(self._given)
+
+    @Slot(object)
+    def _on_load_failed(self, failed: LoadFailed) -> None:
+        self._marker.clear()
+        self._set_pair(None)
+        notice = notices.load_cancelled() if failed.cancelled else notices.load_failed(failed.message)
+        self._board.show("load", notice)
+
+    @Slot(object)
+    def _on_engine_exited(self, ended: EngineExit) -> None:
+        self._marker.clear()
+        self._last_exit = ended
+        self._end_measuring()
+        self._set_pair(None)
+        now = self._clock()
+        self._tracker.record(now)
+        had_draft = bool(self._files and self._files.draft)
+        if self._tracker.is_exhausted(now) and ended.cause is not ExitCause.REFUSED:  # which no other pair would mend
+            notice = notices.engine_ends_too_often(ended, had_draft=had_draft)
+        else:
+            was_answering = ended.state is EngineState.ANSWERING
+            notice = notices.engine_ended(ended, had_draft=had_draft, was_answering=was_answering)
+        self._board.remove(*ENGINE_NOTICES)
+        self._board.show("engine", notice)
+        self.engine_lost.emit()
+
+    @Slot(float)
+    def _on_engine_stalled(self, seconds: float) -> None:
+        self._board.show("stall", notices.engine_stalled(seconds))
+
+    @Slot(EngineState)
+    def _on_state_changed(self, state: EngineState) -> None:
+        if not state.is_busy:
+            self._board.remove("stall")
+
+    def _set_pair(self, pair: PairLoaded | None) -> None:
+        if pair is not self._pair:
+            self._pair = pair
+            self.pair_changed.emit(pair)
+
+
+def _name(files: PairFiles) -> str:
+    return GUIDE_NAME if is_guide(files.target) else Path(files.target).name

@@ -1,0 +1,85 @@
+"""What a pair is called in the window."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from app.models.text import printable, visible
+from app.protocol.messages import ModelInfo, PairLoaded
+from app.settings import Pair
+from app.ui.engine.pair import GUIDE_NAME, PairFiles, is_guide
+
+GUIDE_SUBTITLE = "a small model about this app"
+_HAS_SIZE = re.compile(r"\d ?[KMB]\b", re.IGNORECASE)
+
+
+def parameters_text(parameters: int) -> str:
+    """``16M``, ``1.2B``; empty when unknown."""
+    if parameters <= 0:
+        return ""
+    for unit, factor in (("B", 1e9), ("M", 1e6)):
+        if parameters >= factor * 0.95:
+            value = parameters / factor
+            return f"{value:.1f}{unit}" if value < 9.95 and unit == "B" else f"{value:.0f}{unit}"
+    return f"{parameters / 1e3:.0f}K"
+
+
+def model_title(model: ModelInfo) -> str:
+    """Name and size of a model; a name that tells the size already is enough."""
+    name = GUIDE_NAME if is_guide(model.path) else _name(model)
+    size = parameters_text(model.parameters)
+    return name if not size or _HAS_SIZE.search(name) else f"{name} {size}"
+
+
+def pair_title(pair: PairLoaded | None) -> str:
+    """``Slipstream Guide 16M + draft 1M``."""
+    if pair is None:
+        return ""
+    if pair.draft is None:
+        return model_title(pair.target)
+    size = parameters_text(pair.draft.parameters)
+    same_family = is_guide(pair.target.path)
+    draft = f"draft {size}".strip() if same_family else f"draft {model_title(pair.draft)}"
+    return f"{model_title(pair.target)}  +  {draft}"
+
+
+def pair_details(pair: PairLoaded | None) -> str:
+    """Several lines for a tool tip, plain text."""
+    if pair is None:
+        return ""
+    lines = []
+    if is_guide(pair.target.path):
+        lines.append(f"{GUIDE_NAME}, {GUIDE_SUBTITLE}")
+    lines.append(f"Target: {_model_line(pair.target)}")
+    lines.append(f"Draft: {_model_line(pair.draft)}" if pair.draft else "No draft")
+    lines.append(f"Context: {pair.context_length:,} tokens")
+    return "\n".join(lines)
+
+
+def recent_title(pair: Pair) -> str:
+    """A pair that is not loaded, by its file names."""
+    target = GUIDE_NAME if is_guide(pair.target) else Path(pair.target).name
+    both = f"{target} + {Path(pair.draft).name}" if pair.draft and not is_guide(pair.target) else target
+    return visible(both)
+
+
+def files_title(files: PairFiles | None) -> str:
+    """The same for files that are being loaded; empty where there are none."""
+    return recent_title(Pair(files.target, files.draft)) if files else ""
+
+
+def speaker(pair: PairLoaded | None) -> str:
+    """Who answers, above an answer."""
+    if pair is None:
+        return ""
+    return "Guide" if is_guide(pair.target.path) else _name(pair.target)
+
+
+def _name(model: ModelInfo) -> str:
+    return printable(model.name or Path(model.path).stem, 120)
+
+
+def _model_line(model: ModelInfo) -> str:
+    parts = [model.name or Path(model.path).name, parameters_text(model.parameters), model.quantization]
+    return " · ".join(visible(part) for part in parts if part)

@@ -1,0 +1,173 @@
+"""A trial of a pair that was loaded for the first time: a few seconds plain and with draft, while nobody waits.
+
+What it measures stands in the model's page and ranks drafts before all guesses. The chat comes first: a message ends
+the trial at once, and it begins again when the engine is free.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from functools import partial
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app.compare.prompts import Prompt
+from app.compare.results import Comparison
+from app.errors import KnownError
+from app.models.gguf import ModelFileError
+from app.models.trials import FileKey, Trial, Trials
+from app.protocol.messages import Message, PairLoaded
+from app.ui.chat.conversation import AnswerSettings
+from app.ui.chat.session import ChatSession
+from app.ui.compare.runner import Compared, End, Runner, Task
+from app.ui.engine.interface import Engine, EngineState
+from app.ui.widgets.tasks import Lane
+
+_log = logging.getLogger(__name__)
+
+PROMPT = "Explain in a few sentences what a checksum is good for. Then write a short Python function that computes one."
+SECONDS = 3.0
+"""For the plain run; with draft it is quicker."""
+LEAST_TOKENS, MOST_TOKENS = 16, 128
+IDLE_MS = 1500
+_SEED = 0
+
+
+class PairTrial(QObject):
+    """Tries pairs out, each once.
+
+    Signals:
+        tried: The `Trial` of the pair that is loaded, which is kept now.
+    """
+
+    tried = Signal(object)
+
+    def __init__(self, engine: Engine, session: ChatSession, trials: Trials, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._engine = engine
+        self._session = session
+        self._trials = trials
+        self._pair: PairLoaded | None = None
+        self._keys: tuple[FileKey, FileKey] | None = None
+        """What the trial of the pair is kept under."""
+        self._asked = 0
+        self._lane = Lane(self, "trials")
+        self._runner = Runner(engine, session.wants_engine, self)
+        self._idle = QTimer(self, singleShot=True, interval=IDLE_MS)
+        self._idle.timeout.connect(self._begin)
+        self._runner.compared.connect(self._on_compared)
+        self._runner.ended.connect(self._on_ended)
+        session.busy_changed.connect(self._on_busy_changed)
+        session.engine_released.connect(self._wait)
+
+    def is_running(self) -> bool:
+        return self._runner.is_running()
+
+    def set_pair(self, pair: PairLoaded | None) -> None:
+        """A pair is loaded, or none is any more."""
+        self.stop()
+        self._pair = self._keys = None
+        self._asked += 1
+        if pair is not None and pair.draft is not None:
+            number = self._asked
+            self._lane.submit(partial(self._keys_to_try, pair), lambda keys: self._on_looked_up(number, pair, keys))
+
+    @Slot()
+    def stop(self) -> None:
+        """The engine is wanted for something else."""
+        self._idle.stop()
+        self._runner.stop()
+
+    def close(self) -> None:
+        """The main window is closed."""
+        self.stop()
+        self._lane.close()
+
+    @Slot()
+    def put_off(self) -> None:
+        """The same for a while: it begins again when the engine is free."""
+        self.stop()
+        self._wait()
+
+    # ------------------------------------------------------------ inside
+
+    def _keys_to_try(self, pair: PairLoaded) -> tuple[FileKey, FileKey] | None:
+        """In the lane: ``None`` where the pair was tried, or cannot be."""
+        keys = _keys(pair)
+        return None if keys is None or self._trials.get(*keys) is not None else keys
+
+    def _on_looked_up(self, number: int, pair: PairLoaded, keys: tuple[FileKey, FileKey] | None) -> None:
+        if number == self._asked and keys is not None:
+            self._pair, self._keys = pair, keys
+            self._wait()
+
+    @Slot()
+    def _wait(self) -> None:
+        if self._pair is not None:
+            self._idle.start()
+
+    @Slot()
+    def _begin(self) -> None:
+        pair = self._pair
+        if pair is None or self._runner.is_running():
+            return
+        if self._session.wants_engine() or self._engine.state() is not EngineState.READY:
+            self._wait()
+            return
+        self._runner.start_one(_task(pair, self._session.settings))
+
+    @Slot(bool)
+    def _on_busy_changed(self, busy: bool) -> None:
+        if busy:
+            self.stop()
+
+    @Slot(object)
+    def _on_compared(self, compared: Compared) -> None:
+        keys, trial = self._keys, _measured(compared.comparison, self._engine.description())
+        if keys is None or trial is None:
+            return
+
+        def failed(error: KnownError) -> None:
+            _log.warning("%s", error)  # it still counts until the end
+            self.tried.emit(trial)
+
+        self._lane.submit(lambda: self._trials.put(*keys, trial), lambda _: self.tried.emit(trial), failed)
+
+    @Slot(object)
+    def _on_ended(self, end: End) -> None:
+        if end.kind != "stopped":
+            self._pair = None  # tried, or it cannot be tried
+
+
+def _keys(pair: PairLoaded) -> tuple[FileKey, FileKey] | None:
+    """What the trial of a pair is kept under; ``None`` without a draft, and where a file is gone."""
+    if pair.draft is None:
+        return None
+    try:
+        return FileKey.of(pair.target.path), FileKey.of(pair.draft.path)
+    except ModelFileError:
+        return None
+
+
+def _task(pair: PairLoaded, settings: AnswerSettings) -> Task:
+    """Answer with the sampler in use, as far as some seconds go."""
+    tokens = MOST_TOKENS if pair.plain_pass_seconds <= 0 else int(SECONDS / pair.plain_pass_seconds)
+    limited = replace(settings, max_tokens=min(max(tokens, LEAST_TOKENS), MOST_TOKENS), draft_length="auto", stop=())
+    return Task(Prompt(kind="code", messages=[Message(role="user", content=PROMPT)]), _SEED, limited)
+
+
+def _measured(comparison: Comparison, engine: str) -> Trial | None:
+    """What a comparison says about the pair; nothing where an answer ended before its speed could be told."""
+    plain, drafted = comparison.plain.figures, comparison.drafted.figures
+    if plain.decode_tokens_per_second is None or drafted.decode_tokens_per_second is None:
+        return None
+    return Trial(
+        acceptance_rate=drafted.draft.acceptance_rate,
+        plain_speed=plain.decode_tokens_per_second,
+        drafted_speed=drafted.decode_tokens_per_second,
+        tokens=drafted.completion_tokens,
+        engine=engine,
+        measured_at=int(time.time()),
+    )

@@ -1,0 +1,186 @@
+"""Connects the tab "Downloads" with the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QTimer, QUrl, Signal, Slot
+from PySide6.QtGui import QDesktopServices
+
+from app.errors import KnownError
+from app.models.downloads.item import Item, ItemProgress, ItemState
+from app.models.downloads.queue import DownloadQueue
+from app.models.text import printable, size_text
+from app.settings import Pair
+from app.ui.models.downloads_tab import DownloadsTab
+from app.ui.widgets.questions import ask, warn
+
+REFRESH_MS = 250
+_HELD = "The models folder is being moved. Start downloads again when that is done."
+_ACTIVE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
+
+
+class DownloadsDesk(QObject):
+    """Shows the queue, about four times a second while something moves, and says when an item is done.
+
+    Signals:
+        finished: The `Item` that is complete.
+        failed: The `ItemProgress` of one that needs the user.
+        active_changed: How many items are on their way.
+        open_requested: Open this finished `Item`.
+        token_requested: The user wants to enter an access token.
+    """
+
+    finished = Signal(object)
+    failed = Signal(object)
+    active_changed = Signal(int)
+    open_requested = Signal(object)
+    token_requested = Signal()
+
+    def __init__(
+        self, tab: DownloadsTab, open_queue: Callable[[], DownloadQueue], parent: QObject | None = None
+    ) -> None:
+        """``open_queue`` raises `KnownError` while another process, such as the command line, has the queue."""
+        super().__init__(parent)
+        self._tab = tab
+        self._open_queue = open_queue
+        self._queue: DownloadQueue | None = None
+        self._states: dict[str, ItemState] = {}
+        self._active = -1
+        self._is_held = False
+        self._timer = QTimer(self, interval=REFRESH_MS)
+        self._timer.timeout.connect(self.refresh)
+        tab.pause_requested.connect(self._calling(DownloadQueue.pause))
+        tab.resume_requested.connect(lambda id: self._start(lambda queue: queue.resume(id)))
+        tab.cancel_requested.connect(self._calling(DownloadQueue.cancel))
+        tab.removal_requested.connect(self._calling(DownloadQueue.remove))
+        tab.discard_requested.connect(self._on_discard)
+        tab.open_requested.connect(self._on_open)
+        tab.page_requested.connect(lambda page: QDesktopServices.openUrl(QUrl(page)))
+        tab.token_requested.connect(self.token_requested)
+        tab.all_paused.connect(lambda: self._change(DownloadQueue.pause_all))
+        tab.all_resumed.connect(lambda: self._start(DownloadQueue.resume_all))
+
+    def begin(self) -> None:
+        """Take the queue up, if nobody else has it; what ran the last time goes on."""
+        if self._queue is None:
+            try:
+                self._queue = self._open_queue()
+            except KnownError as error:
+                self._tab.show_problem(str(error))
+                return
+            self._tab.show_problem(self._queue.notice or "")
+            self._states = {one.item.id: one.state for one in self._queue.progress()}
+        self.refresh()
+
+    def add(self, item: Item) -> None:
+        """Download this; what is in the queue already goes on."""
+        self.begin()
+        self._start(lambda queue: queue.add(item))
+
+    def apply_settings(self, folder: Path, parallel: int, limit: int | None) -> None:
+        """What the settings say now; ``limit`` in bytes a second."""
+        if self._queue is not None:
+            self._queue.models_folder = folder
+            self._queue.set_parallel(parallel)
+            self._queue.set_limit(limit)
+
+    @Slot(object, object)
+    def folder_moved(self, old: Path, new: Path) -> None:
+        """All files of the models folder ``old``, unfinished ones too, are in ``new`` now."""
+        if self._queue is not None:
+            self._queue.folder_moved(old, new)
+
+    @Slot(bool)
+    def hold(self, held: bool) -> None:
+        """Start nothing while files of the models folder are being moved."""
+        self._is_held = held
+
+    def is_active(self) -> bool:
+        """Whether anything is on its way, or still being written."""
+        return self._active > 0 or (self._queue is not None and self._queue.is_working())
+
+    def progress(self) -> list[ItemProgress]:
+        """All items, in the order of the queue."""
+        return self._queue.progress() if self._queue is not None else []
+
+    def pair_of(self, item: Item) -> Pair:
+        """Where its models are, or will be."""
+        assert self._queue is not None
+        target, draft = self._queue.paths(item.id)
+        return Pair(str(target), str(draft) if draft is not None else None)
+
+    def close(self) -> None:
+        """Stop everything; it goes on at the next start."""
+        self._timer.stop()
+        if self._queue is not None:
+            self._queue.close()
+            self._queue = None
+
+    @Slot()
+    def refresh(self) -> None:
+        """Bring the tab up to date, and tell what has changed."""
+        items = self.progress()
+        self._tab.show_progress(items)
+        before, self._states = self._states, {one.item.id: one.state for one in items}
+        for one in items:
+            if before.get(one.item.id) is not one.state:
+                self._tell(one)
+        active = sum(one.state in _ACTIVE for one in items)
+        if active != self._active:
+            self._active = active
+            self.active_changed.emit(active)
+        if active or (self._queue is not None and self._queue.is_settling()):
+            if not self._timer.isActive():
+                self._timer.start()
+        else:
+            self._timer.stop()
+
+    # ------------------------------------------------------------ inside
+
+    def _tell(self, progress: ItemProgress) -> None:
+        if progress.state is ItemState.DONE:
+            self.finished.emit(progress.item)
+        elif progress.state is ItemState.FAILED or (progress.state is ItemState.PAUSED and progress.message):
+            self.failed.emit(progress)
+
+    def _calling(self, function: Callable[[DownloadQueue, str], object]) -> Callable[[str], None]:
+        return lambda item_id: self._change(lambda queue: function(queue, item_id))
+
+    def _start(self, function: Callable[[DownloadQueue], object]) -> None:
+        if self._is_held:
+            self._warn(_HELD)
+        else:
+            self._change(function)
+
+    def _change(self, function: Callable[[DownloadQueue], object]) -> None:
+        if self._queue is None:
+            return
+        try:
+            function(self._queue)
+        except KnownError as error:
+            self._warn(str(error))
+        self.refresh()
+
+    def _warn(self, text: str) -> None:
+        warn(self._tab, "Downloads", text)
+
+    @Slot(str)
+    def _on_open(self, item_id: str) -> None:
+        item = next((one.item for one in self.progress() if one.item.id == item_id), None)
+        if item is not None:
+            self.open_requested.emit(item)
+
+    @Slot(str)
+    def _on_discard(self, item_id: str) -> None:
+        progress = next((one for one in self.progress() if one.item.id == item_id), None)
+        if progress is None:
+            return
+        title, arrived = printable(progress.item.title, 120), size_text(progress.done)
+        ask(
+            self._tab,
+            "Discard download",
+            f"Discard {title}? The {arrived} that have arrived are deleted.",
+            lossy={"Discard": lambda: self._change(lambda queue: queue.discard(item_id))},
+        )

@@ -1,0 +1,263 @@
+"""Connects the tabs "Recommended" and "Search" with Hugging Face."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from PySide6.QtCore import QObject, QUrl, Signal, Slot
+from PySide6.QtGui import QDesktopServices
+
+from app.errors import KnownError
+from app.models.downloads.item import Item
+from app.models.hub.catalog import Catalog, CatalogPair, load_catalog
+from app.models.hub.drafts import DraftCandidate
+from app.models.hub.items import item_of
+from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
+from app.models.library.entry import LibraryEntry
+from app.models.machine import Machine
+from app.models.shape import shape_of
+from app.models.text import printable, size_text
+from app.ui.models.fit_badge import FitBadge, badge_for, badge_for_size
+from app.ui.models.hub_service import HubAccess
+from app.ui.models.recommended_tab import Recommendation, RecommendedTab
+from app.ui.models.repository_page import DraftOffer
+from app.ui.models.search_tab import FoundRepository, SearchTab
+
+
+class HubDesk(QObject):
+    """Fills the two tabs and makes download items of what is asked for.
+
+    Signals:
+        item_wanted: The `Item` to be downloaded.
+        search_shown: The tab "Search" shall be in front.
+    """
+
+    item_wanted = Signal(object)
+    search_shown = Signal()
+
+    def __init__(
+        self,
+        recommended: RecommendedTab,
+        search: SearchTab,
+        access: HubAccess,
+        machine: Callable[[], Machine],
+        state_of: Callable[[CatalogPair], str],
+        parent: QObject | None = None,
+    ) -> None:
+        """``machine`` is the memory as it is now; ``state_of`` says where a pair of the catalogue is already."""
+        super().__init__(parent)
+        self._recommended = recommended
+        self._search = search
+        self._page = search.page
+        self._access = access
+        self._machine = machine
+        self._state_of = state_of
+        self._catalog: Catalog = load_catalog()
+        self._searched = self._looked = 0
+        """Numbers of the latest search and of the latest repository; answers to earlier ones are dropped."""
+        self._offers = 0
+        recommended.get_requested.connect(self._on_get_pair)
+        recommended.details_requested.connect(self._on_pair_details)
+        recommended.search_requested.connect(self.search_shown)
+        search.search_requested.connect(self._on_search)
+        search.repository_chosen.connect(self.show_repository)
+        self._page.get_requested.connect(self._on_get)
+        self._page.model_chosen.connect(self._on_model_chosen)
+        self._page.drafts_requested.connect(self._on_drafts_requested)
+        self._page.file_chosen.connect(access.stop_finding)
+        self._page.page_requested.connect(self.open_page)
+        access.draft_found.connect(self._on_draft_found)
+
+    # ------------------------------------------------------------ recommended
+
+    @Slot()
+    def refresh(self) -> None:
+        """Show the pairs for the memory there is now."""
+        machine = self._machine()
+        best = self._catalog.propose(machine)
+        others = [pair for pair in self._catalog.pairs if pair is not best]
+        self._recommended.show_machine(machine_text(machine))
+        self._recommended.show_pairs(
+            self._recommendation(best, machine) if best else None,
+            [self._recommendation(pair, machine) for pair in others],
+        )
+
+    def get_pair(self, pair: CatalogPair) -> None:
+        """Look a pair up and have it downloaded."""
+        self._recommended.show_status(f"Looking up the files of {pair.title} …")
+        self._access.resolve(pair, self._on_resolved, lambda error: self._recommended.show_status(str(error), "bad"))
+
+    def _on_resolved(self, item: Item) -> None:
+        self._recommended.show_status("")
+        self._want(item)
+
+    def _recommendation(self, pair: CatalogPair, machine: Machine) -> Recommendation:
+        licences = dict.fromkeys((pair.target.licence, pair.draft.licence))
+        return Recommendation(
+            key=pair.id,
+            title=pair.title,
+            why=pair.why,
+            size=pair.size,
+            licence=", ".join(licences),
+            fit=badge_for_size(pair.needed, machine),
+            state=self._state_of(pair),
+        )
+
+    @Slot(str)
+    def _on_get_pair(self, key: str) -> None:
+        self.get_pair(self._pair(key))
+
+    @Slot(str)
+    def _on_pair_details(self, key: str) -> None:
+        self.search_shown.emit()
+        self.show_repository(self._pair(key).target.repository)
+
+    def _pair(self, key: str) -> CatalogPair:
+        return next(pair for pair in self._catalog.pairs if pair.id == key)
+
+    # ------------------------------------------------------------ search
+
+    @Slot(str, str)
+    def _on_search(self, words: str, sort: str) -> None:
+        self._searched += 1
+        number = self._searched
+        self._search.show_status("Searching …")
+        self._access.search(
+            words, cast(Sort, sort), partial(self._on_found, number), partial(self._on_search_failed, number)
+        )
+
+    def _on_found(self, number: int, results: list[SearchResult]) -> None:
+        if number == self._searched:
+            self._turn_page()
+            self._page.clear()
+            self._search.show_results([_found(result) for result in results])
+
+    def _on_search_failed(self, number: int, error: KnownError) -> None:
+        if number == self._searched:
+            self._search.show_status(str(error), "bad")
+
+    @Slot(str)
+    def show_repository(self, repository: str) -> None:
+        """Look a repository up and show its files."""
+        number = self._turn_page()
+        self._page.clear(f"Looking into {printable(repository)} …")
+        self._access.repository(
+            repository, partial(self._on_repository, number), partial(self._on_repository_failed, number)
+        )
+
+    def _on_repository(self, number: int, repository: Repository) -> None:
+        if number == self._looked:
+            machine = self._machine()
+            fits = {model: self._fit(model, machine) for model in repository.models}
+            self._search.show_repository(repository, fits)
+
+    def _on_repository_failed(self, number: int, error: KnownError) -> None:
+        if number == self._looked:
+            self._page.clear(str(error))
+
+    def _fit(self, model: RemoteModel, machine: Machine) -> FitBadge:
+        return badge_for_size(model.size + _BESIDE_WEIGHTS, machine)
+
+    @Slot(object)
+    def _on_model_chosen(self, model: RemoteModel) -> None:
+        """Its header tells exactly what it takes; some megabytes at most."""
+        self._access.header(
+            model,
+            lambda header: self._page.show_fit(model, badge_for(shape_of(header), self._machine())),
+            lambda error: self._page.show_fit(model, FitBadge("not known", "quiet", str(error))),
+        )
+
+    # ------------------------------------------------------------ drafts
+
+    def find_drafts_for(self, entry: LibraryEntry) -> None:
+        """Look for drafts for a model of the library; they appear on the page of the tab "Search"."""
+        self._turn_page()
+        self.search_shown.emit()
+        self._page.show_local_target(entry.title)
+        self._begin_finding()
+        self._access.find_drafts_for_file(Path(entry.path), self._on_drafts_done, self._on_drafts_failed)
+
+    @Slot(object, object)
+    def _on_drafts_requested(self, repository: Repository, model: RemoteModel) -> None:
+        self._begin_finding()
+        self._access.find_drafts_for_remote(repository, model, self._on_drafts_done, self._on_drafts_failed)
+
+    def _begin_finding(self) -> None:
+        self._offers = 0
+        self._page.begin_drafts()
+
+    @Slot(object)
+    def _on_draft_found(self, candidate: DraftCandidate) -> None:
+        self._page.add_draft(DraftOffer(candidate))
+        self._offers += candidate.verdict.fits
+
+    def _on_drafts_done(self, number: int) -> None:
+        if not number:
+            text = "No small model of this family was found. Search for one by its name."
+        else:
+            fit = "none fits" if not self._offers else "1 fits" if self._offers == 1 else f"{self._offers} fit"
+            text = f"{number} looked at, {fit}. Their vocabularies were compared, not their names."
+        self._page.show_drafts_status(text)
+
+    def _on_drafts_failed(self, error: KnownError) -> None:
+        self._page.show_drafts_status(str(error))
+
+    # ------------------------------------------------------------ getting
+
+    @Slot(object, object, object)
+    def _on_get(self, repository: Repository | None, model: RemoteModel | None, offer: DraftOffer | None) -> None:
+        draft = offer.candidate if offer else None
+        if repository is not None and model is not None:
+            title = f"{_short(repository.id)} {model.quantization}".strip()
+            licences = (repository.licence, draft.licence if draft else "")
+            if draft is None:
+                self._want(item_of(title, model, None, licences))
+            else:
+                self._want(item_of(f"{title} with draft", model, draft.model, licences))
+        elif draft is not None:
+            title = f"{_short(draft.repository)} {draft.model.quantization}".strip()
+            self._want(item_of(title, draft.model, None, (draft.licence,)))
+
+    def _want(self, item: Item) -> None:
+        self.item_wanted.emit(item)
+
+    @Slot(str)
+    def open_page(self, repository: str) -> None:
+        """Open a repository's page in the browser."""
+        if problem := self._access.endpoint_problem():
+            self._page.clear(problem)
+            return
+        QDesktopServices.openUrl(QUrl(self._access.page(repository)))
+
+    def _turn_page(self) -> int:
+        """Something else is to be shown of one repository."""
+        self._looked += 1
+        self._access.stop_finding()
+        return self._looked
+
+
+_BESIDE_WEIGHTS = 1_000_000_000
+"""Bytes for KV cache and buffers, before a header says more."""
+
+
+def machine_text(machine: Machine) -> str:
+    """``NVIDIA RTX 4060, 7.6 GB of 8.6 GB free · memory: 11 GB of 16 GB free``."""
+    parts = [
+        f"{printable(device.description)}, {size_text(device.free_bytes)} of {size_text(device.total_bytes)} free"
+        for device in machine.devices
+    ]
+    parts.append(f"memory: {size_text(machine.memory_free)} of {size_text(machine.memory_total)} free")
+    text = " · ".join(parts)
+    return text[0].upper() + text[1:] if machine.devices else f"No GPU in this build · {text}"
+
+
+def _found(result: SearchResult) -> FoundRepository:
+    return FoundRepository(result.id, result.downloads, result.likes, result.modified[:10], result.gated != "no")
+
+
+def _short(repository: str) -> str:
+    """``Qwen3-8B`` for ``Qwen/Qwen3-8B-GGUF``."""
+    return repository.rpartition("/")[2].removesuffix("-GGUF")

@@ -1,0 +1,215 @@
+"""Connects the tab "Library" with the models on this computer."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app.errors import KnownError
+from app.models.ranking import RankedDraft
+from app.models.text import printable, size_text
+from app.settings import Settings
+from app.ui.models import library_wording as wording
+from app.ui.models.library_list import LibraryRow
+from app.ui.models.library_service import LibraryAccess, models_folder
+from app.ui.models.library_tab import LibraryTab
+from app.ui.models.reveal import reveal
+from app.ui.widgets.questions import ask
+
+_SHA_WRONG = (
+    "The checksum is wrong: the file is not what was downloaded. Delete it and download it again; do not load it."
+)
+
+
+class LibraryDesk(QObject):
+    """Fills the tab and carries out what it asks for.
+
+    Signals:
+        open_requested: Show this model in the Open models dialog.
+        pair_requested: Load this target with this draft.
+        drafts_wanted: Find drafts for this `LibraryEntry` on Hugging Face.
+    """
+
+    open_requested = Signal(str)
+    pair_requested = Signal(str, str)
+    drafts_wanted = Signal(object)
+
+    def __init__(
+        self,
+        tab: LibraryTab,
+        access: LibraryAccess,
+        values: Settings,
+        is_loaded: Callable[[str], bool],
+        parent: QObject | None = None,
+    ) -> None:
+        """``is_loaded`` says whether the engine has this file."""
+        super().__init__(parent)
+        self._tab = tab
+        self._page = tab.page
+        self._access = access
+        self._values = values
+        self._is_loaded = is_loaded
+        self._checking: set[str] = set()
+        """Paths of the models being checked, or waiting for it."""
+        self._checked: dict[str, tuple[str, str]] = {}
+        """What came of it, a sentence and its role; shown when the model is."""
+        self._deleted = ""
+        """What was deleted last, until another model is chosen."""
+        access.scanned.connect(self.refresh)
+        access.scan_failed.connect(self._on_scan_failed)
+        access.progressed.connect(self._on_progressed)
+        tab.scan_requested.connect(self.scan)
+        tab.list.chosen.connect(self._on_chosen)
+        tab.list.opened.connect(self._on_opened)
+        page = self._page
+        page.open_requested.connect(self.open_requested)
+        page.pair_requested.connect(self.pair_requested)
+        page.drafts_wanted.connect(self._on_drafts_wanted)
+        page.reveal_requested.connect(lambda path: reveal(Path(path), access))
+        page.verify_requested.connect(self._on_verify)
+        page.verify_cancelled.connect(lambda: access.stop(page.path()))
+        page.delete_requested.connect(self._on_delete)
+
+    @Slot()
+    def scan(self) -> None:
+        """Look into the folders again."""
+        self._tab.show_scanning()
+        self._access.scan()
+        self._access.find(lambda found: self._tab.show_offer(wording.offer(found)))
+
+    @Slot()
+    def refresh(self) -> None:
+        """Show what is known now: after a look, a trial, or when memory has changed."""
+        access, folder = self._access, models_folder(self._values)
+        entries, now = access.entries(), time.time()
+
+        def make() -> tuple[list[LibraryRow], str]:
+            rows = [wording.row_of(entry, access.fit(entry), now) for entry in entries]
+            return rows, "\n".join([wording.summary(entries, _free(folder)), *access.notices()])
+
+        access.compute(make, self._show_rows)
+
+    def _show_rows(self, made: tuple[list[LibraryRow], str]) -> None:
+        self._tab.show_rows(*made)
+        self._show_page()
+
+    # ------------------------------------------------------------ the page
+
+    @Slot(str)
+    def _on_chosen(self) -> None:
+        self._show_page()
+        path = self._page.path()
+        self._page.show_verifying(0.0 if path in self._checking else None)
+        self._page.show_status(*self._checked.get(path, ("",)))
+
+    def _show_page(self) -> None:
+        entry = self._access.entry(self._tab.list.path())
+        if entry is None:
+            self._page.clear(self._deleted)
+            return
+        self._deleted = ""
+        self._page.show_model(wording.details_of(entry, self._access.fit(entry), self._access.would_free(entry)))
+        if entry.usable:
+            path = str(entry.path)
+            self._access.rank(entry, lambda ranked: self._on_ranked(path, ranked))
+        else:
+            self._page.show_drafts([])
+
+    def _on_ranked(self, path: str, ranked: list[RankedDraft]) -> None:
+        if self._page.path() != path:
+            return
+        fitting = sum(one.verdict.fits for one in ranked)
+        status = "" if fitting else "No other model of the library fits its vocabulary."
+        self._page.show_drafts([wording.draft_row(one) for one in ranked], status)
+
+    @Slot(str)
+    def _on_opened(self, path: str) -> None:
+        entry = self._access.entry(path)
+        if entry is not None and entry.usable:
+            self.open_requested.emit(path)
+
+    @Slot(str)
+    def _on_drafts_wanted(self, path: str) -> None:
+        if (entry := self._access.entry(path)) is not None:
+            self.drafts_wanted.emit(entry)
+
+    # ------------------------------------------------------------ files
+
+    @Slot(str)
+    def _on_verify(self, path: str) -> None:
+        entry = self._access.entry(path)
+        if entry is None or path in self._checking:
+            return
+        self._checking.add(path)
+        self._checked.pop(path, None)
+        self._page.show_status("")
+        self._page.show_verifying(0.0)
+        self._access.verify(
+            entry, partial(self._on_verified, path), lambda error: self._end_check(path, str(error), "warning")
+        )
+
+    @Slot(str, float)
+    def _on_progressed(self, path: str, share: float) -> None:
+        if path in self._checking and path == self._page.path():
+            self._page.show_verifying(share)
+
+    def _on_verified(self, path: str, right: bool | None) -> None:
+        if right is None:
+            self._end_check(path, "No checksum is known of all its files, so they cannot be verified.", "warning")
+        elif right:
+            self._end_check(path, "✓ The checksum is right: the file is what was downloaded.", "good")
+        else:
+            self._end_check(path, _SHA_WRONG, "bad")
+
+    def _end_check(self, path: str, text: str, role: str) -> None:
+        self._checking.discard(path)
+        self._checked[path] = text, role
+        if path == self._page.path():
+            self._page.show_verifying(None)
+            self._page.show_status(text, role)
+
+    @Slot(str)
+    def _on_delete(self, path: str) -> None:
+        entry = self._access.entry(path)
+        if entry is None:
+            return
+        if not entry.available:
+            self._access.forget(entry)  # nothing is deleted, and it comes back with its folder
+            return
+        if any(self._is_loaded(str(part)) for part in entry.parts):
+            self._page.show_status("This model is loaded. Open another one first, then delete it.", "warning")
+            return
+        freed = size_text(self._access.would_free(entry))
+        done = partial(self._on_deleted, entry.title)
+        ask(
+            self._tab,
+            "Delete model",
+            f"Delete {printable(entry.title, 120)}? This frees {freed} and cannot be undone.",
+            lossy={"Delete": lambda: self._access.delete(entry, done, self._on_delete_failed)},
+        )
+
+    def _on_deleted(self, title: str, freed: int) -> None:
+        self._deleted = f"{printable(title, 120)} is deleted; {size_text(freed)} are free again."
+        self.scan()
+
+    def _on_delete_failed(self, error: KnownError) -> None:
+        self._page.show_status(str(error), "bad")
+
+    @Slot(object)
+    def _on_scan_failed(self, error: KnownError) -> None:
+        self._tab.show_rows([], str(error))
+
+
+def _free(folder: Path) -> int | None:
+    """Bytes free where the folder is or will be; ``None`` where that cannot be told."""
+    for place in (folder, *folder.parents):
+        try:
+            return shutil.disk_usage(place).free
+        except OSError:
+            continue
+    return None

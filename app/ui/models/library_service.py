@@ -1,0 +1,252 @@
+"""The library beside the window's thread: looking into folders, ranking drafts, checking, deleting and moving files."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from PySide6.QtCore import QObject, Signal
+
+from app import paths
+from app.errors import Cancelled, KnownError
+from app.models import trials as kept_trials
+from app.models.library import usage as kept_usage
+from app.models.library.entry import LibraryEntry
+from app.models.library.folders import ModelFolder, found_folders
+from app.models.library.index import FILE_NAME as INDEX_FILE
+from app.models.library.library import Library, own_folder
+from app.models.library.moving import move_folder
+from app.models.library.usage import Usage
+from app.models.library.verifying import verify
+from app.models.machine import Machine
+from app.models.origins import FILE_NAME as ORIGINS_FILE
+from app.models.origins import Origins
+from app.models.ranking import Judge, RankedDraft, rank_drafts
+from app.models.trials import Trials
+from app.settings import Settings
+from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge, badge_for
+from app.ui.widgets.tasks import Failed, Lane
+
+_PROGRESS_SHARE = 0.002
+"""A step of progress worth telling."""
+_PATIENCE_S = 5.0
+"""At the end, for what is under way."""
+
+T = TypeVar("T")
+
+
+def models_folder(values: Settings) -> Path:
+    """Where downloaded models go."""
+    return own_folder(values.models_folder)
+
+
+class LibraryAccess(QObject):
+    """One for the app. What takes moments happens in one thread in the order it was asked for, what takes minutes (a
+    checksum, a move) in another.
+
+    Attributes:
+        origins, trials: What is known of downloaded files and of pairs; safe from any thread.
+
+    Signals:
+        scanned: The `LibraryEntry`s of the last look.
+        scan_failed: A `KnownError`.
+        progressed: How far the check of this file, or the move to this folder, is, 0 to 1.
+    """
+
+    scanned = Signal(list)
+    scan_failed = Signal(object)
+    progressed = Signal(str, float)
+
+    def __init__(self, values: Settings, machine: Callable[[], Machine], parent: QObject | None = None) -> None:
+        """``machine`` is the memory as it is now; asked from another thread."""
+        super().__init__(parent)
+        self._machine = machine
+        self._fits: dict[str, FitBadge] = {}
+        self._frees: dict[str, int] = {}
+        data = paths.data_dir()
+        self._values = values
+        self.origins = Origins(data / ORIGINS_FILE)
+        self.trials = Trials(data / kept_trials.FILE_NAME)
+        self._usage = Usage(data / kept_usage.FILE_NAME)
+        self._library, self._looked_into = self._make_library(), self._folders()
+        self._scanning: Future[Any] | None = None
+        self._entries: list[LibraryEntry] = []
+        self._lane = Lane(self, "library")
+        self._slow_lane = Lane(self, "library files")
+        self._stops: dict[str, threading.Event] = {}
+        """Of the checks and moves, by the path `progressed` names."""
+
+    # ------------------------------------------------------------ what is there
+
+    def entries(self) -> list[LibraryEntry]:
+        """What the last look found."""
+        return list(self._entries)
+
+    def entry(self, path: str) -> LibraryEntry | None:
+        return next((entry for entry in self._entries if str(entry.path) == path), None)
+
+    def fit(self, entry: LibraryEntry) -> FitBadge:
+        """Whether a model fit the memory there was at the last look."""
+        return self._fits.get(str(entry.path), UNKNOWN_FIT)
+
+    def notices(self) -> list[str]:
+        """What the user should know about the last look."""
+        return list(self._library.notices)
+
+    def would_free(self, entry: LibraryEntry) -> int:
+        """Bytes that deleting it frees, at the last look."""
+        return self._frees.get(str(entry.path), 0)
+
+    # ------------------------------------------------------------ what takes time
+
+    def scan(self) -> None:
+        """Look into all folders, as the settings have them now; `scanned` or `scan_failed` answers."""
+        if self._scanning is not None:
+            self._scanning.cancel()  # one that has not begun
+        if self._folders() != self._looked_into:
+            self._library, self._looked_into = self._make_library(), self._folders()
+        library = self._library
+
+        def scan() -> tuple[list[LibraryEntry], dict[str, FitBadge], dict[str, int]]:
+            entries = library.scan(self._lane.is_closed)
+            return entries, self._badges(entries), {str(entry.path): library.would_free(entry) for entry in entries}
+
+        self._scanning = self._lane.submit(scan, self._on_scanned, self.scan_failed.emit)
+
+    def judge_again(self) -> None:
+        """See which models fit the memory there is now; `scanned` answers."""
+        entries = self.entries()
+        self._lane.submit(lambda: self._badges(entries), self._on_judged, None)
+
+    def find(self, done: Callable[[list[ModelFolder]], None]) -> None:
+        """Folders of other apps that are not looked into yet."""
+        library = self._library
+
+        def find() -> list[ModelFolder]:
+            known = {folder.path for folder in library.folders()}
+            return [one for one in found_folders() if one.path not in known]
+
+        self._lane.submit(find, done, None)
+
+    def compute(self, function: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Work something out that would keep the window waiting."""
+        self._lane.submit(function, done, None)
+
+    def rank(self, target: LibraryEntry, done: Callable[[list[RankedDraft]], None]) -> None:
+        """All other models as drafts for ``target``, the most promising first."""
+        library, entries = self._library, self.entries()
+
+        def rank() -> list[RankedDraft]:
+            ranked = rank_drafts(target, entries, self.trials, Judge(library.differences))
+            library.save()
+            return ranked
+
+        self._lane.submit(rank, done, None)
+
+    def entry_at(self, path: str, done: Callable[[LibraryEntry], None], failed: Failed) -> None:
+        """A model anywhere on the disk."""
+        self._lane.submit(partial(self._library.entry_at, Path(path)), done, failed)
+
+    def verify(self, entry: LibraryEntry, done: Callable[[bool | None], None], failed: Failed) -> None:
+        """Whether its files are what was downloaded; `progressed` tells how far it is."""
+        tell, stopped = self._begin(str(entry.path))
+        self._slow_lane.submit(lambda: verify(entry, self.origins, tell, stopped), done, failed)
+
+    def delete(self, entry: LibraryEntry, done: Callable[[int], None], failed: Failed) -> None:
+        """``done`` gets the bytes freed."""
+        self._lane.submit(partial(self._library.delete, entry), done, failed)
+
+    def forget(self, entry: LibraryEntry) -> None:
+        """No longer list a model whose folder is not there; `scanned` answers."""
+        self._lane.submit(partial(self._library.forget, entry), None, None)
+        self.scan()
+
+    def move(
+        self, new: Path, use: Callable[[Path], Future[None]], done: Callable[[list[Path]], None], failed: Failed
+    ) -> None:
+        """Move the models folder; ``done`` gets what could not be deleted in the old one, `progressed` how far it is.
+
+        ``use`` puts the folder into the settings and saves them, called before anything is deleted. Where that fails it
+        is called again with the old folder.
+        """
+        tell, stopped = self._begin(str(new))
+        library, old = self._library, models_folder(self._values)
+
+        def move() -> list[Path]:
+            def switch() -> None:
+                library.moved(old, new)
+                try:
+                    self._slow_lane.in_window(lambda: use(new)).result()
+                except (KnownError, Cancelled):
+                    library.moved(new, old)
+                    if not self._slow_lane.is_closed():
+                        self._slow_lane.in_window(lambda: use(old))
+                    raise
+
+            return move_folder(old, new, switch, tell, stopped)
+
+        self._slow_lane.submit(move, done, failed)
+
+    def note_use(self, *files: str) -> None:
+        """These were loaded just now."""
+        self._lane.submit(partial(self._usage.note, files), None, None)
+
+    def stop(self, path: str) -> None:
+        """End the check of this file or the move to this folder; its ``failed`` is told so."""
+        if path in self._stops:
+            self._stops[path].set()
+
+    def close(self) -> None:
+        """End everything; what was found out is kept, unless a drive does not answer."""
+        for stop in self._stops.values():
+            stop.set()
+        for lane in (self._lane, self._slow_lane):
+            lane.close(_PATIENCE_S)
+
+    # ------------------------------------------------------------ inside
+
+    def _folders(self) -> tuple[Path, list[Path]]:
+        """The models folder and the others, as the settings have them now."""
+        return models_folder(self._values), [Path(folder) for folder in self._values.extra_folders]
+
+    def _make_library(self) -> Library:
+        return Library(
+            *self._folders(),
+            paths.data_dir() / INDEX_FILE,
+            origins=self.origins,
+            usage=self._usage,
+        )
+
+    def _badges(self, entries: list[LibraryEntry]) -> dict[str, FitBadge]:
+        machine = self._machine()
+        return {
+            str(entry.path): badge_for(entry.summary.shape, machine)
+            for entry in entries
+            if entry.usable and entry.summary is not None
+        }
+
+    def _on_scanned(self, found: tuple[list[LibraryEntry], dict[str, FitBadge], dict[str, int]]) -> None:
+        self._entries, self._fits, self._frees = found
+        self.scanned.emit(self._entries)
+
+    def _on_judged(self, fits: dict[str, FitBadge]) -> None:
+        self._fits |= fits  # a look that ended meanwhile may have found others
+        self.scanned.emit(self._entries)
+
+    def _begin(self, path: str) -> tuple[Callable[[int, int], None], Callable[[], bool]]:
+        """For something that takes minutes: what tells `progressed`, and what says whether it shall end."""
+        stop = self._stops[path] = threading.Event()
+        told = -1.0
+
+        def tell(done: int, total: int) -> None:
+            nonlocal told
+            share = done / total if total else 1.0
+            if share - told >= _PROGRESS_SHARE or share == 1.0:
+                told = share
+                self._slow_lane.post(lambda: self.progressed.emit(path, share))
+
+        return tell, stop.is_set

@@ -1,0 +1,404 @@
+"""Connects the window with the engine, the chats and the settings."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QTimer, Slot
+from PySide6.QtGui import QDesktopServices
+
+from app import paths
+from app.chats.model import Chat
+from app.chats.worker import ChatWorker, Opened
+from app.errors import KnownError
+from app.models.measurements import FILE_NAME, Measurements
+from app.protocol.messages import DrafterChoice, DraftLength, PairLoaded
+from app.settings import SettingsFile
+from app.ui.chat.chat_list import UNTITLED
+from app.ui.chat.conversation import question_to_measure
+from app.ui.chat.operations import ChatBook
+from app.ui.chat.session import ChatSession
+from app.ui.chat.stored_chats import ChatAccess
+from app.ui.chat.unsent_text import joined
+from app.ui.compare.launcher import CompareDoor
+from app.ui.engine.baseline import Baseline
+from app.ui.engine.interface import Engine, EngineExit, EngineState
+from app.ui.engine.pair import LoadingMarker, PairFiles, PairKeeper, is_guide
+from app.ui.engine.pair_names import files_title, pair_details, pair_title, recent_title
+from app.ui.models.coordinator import ModelsInWindow
+from app.ui.models.opening import OpenModels
+from app.ui.settings import in_use
+from app.ui.settings.saver import SettingsSaver
+from app.ui.shell import notices
+from app.ui.shell.actions import Commands
+from app.ui.shell.main_window import MainWindow
+from app.ui.shell.notices import Notice, NoticeBoard
+from app.ui.shell.top_bar import state_text
+from app.ui.widgets.tasks import Results
+
+_log = logging.getLogger(__name__)
+
+SETTINGS_DELAY_MS = 1000
+MEASURE_SEED = 0
+
+
+class Controller(QObject):
+    """Owns what has no widgets and wires it to what has.
+
+    Attributes:
+        session, keeper, book, board, compare, models, opening, commands: The parts; tests look at them.
+    """
+
+    def __init__(self, window: MainWindow, settings: SettingsFile, engine: Engine, worker: ChatWorker) -> None:
+        super().__init__(window)
+        self._window = window
+        self._settings = settings
+        self._engine = engine
+        self._opened = worker.opened
+        self._access = ChatAccess(worker, self)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._results = Results(self)
+        self._saver = SettingsSaver(settings, self)
+        self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME), self)
+        self._progress = 0.0
+        self._is_shut_down = False
+        self.board = NoticeBoard(self)
+        self.keeper = PairKeeper(engine, self.board, LoadingMarker(paths.data_dir() / "loading.json"), self)
+        self.session = ChatSession(engine, self.keeper, self._access, self.board, window.transcript, self)
+        self.book = ChatBook(self._access, self.board, self)
+        self.compare = CompareDoor(engine, self.keeper, self.session, self)
+        self.models = ModelsInWindow(
+            window, engine, self.keeper, self.session, self.board, settings.values, self._saver.save, self
+        )
+        self.opening = OpenModels(window, engine, self.keeper, self.models, self.board, settings.values, self)
+        self.commands = Commands(window, engine, self.keeper, self.session, self.book, self.board, self.models, self)
+        self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
+        self._save_timer.timeout.connect(self._on_settings_due)
+        self._saver.save_failed.connect(lambda error: self.board.show("settings", notices.plain_text(str(error))))
+        self._connect_engine()
+        self._connect_chats()
+        self._connect_widgets()
+        self._apply_settings()
+        self._on_engine_state_changed(engine.state())
+
+    # ------------------------------------------------------------ beginning and end
+
+    def begin(self, notices_at_start: dict[str, Notice] | None = None) -> None:
+        """Load the pair, open the chats; call when the window has been painted."""
+        for subject, notice in (notices_at_start or {}).items():
+            self.board.show(subject, notice)
+        self.keeper.open_at_start(in_use.files_at_start(self._settings.values))
+        self._results.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
+        self.models.begin()
+
+    @Slot()
+    def shut_down(self) -> None:
+        """Store everything, end the engine, close the store; returns when that is done."""
+        if self._is_shut_down:
+            return
+        self._is_shut_down = True
+        self.compare.close()
+        self.models.close()
+        self.session.shutdown()
+        # None before the chats are open, too: then the last one is still the last one.
+        self._settings.values.last_chat_id = self.session.chat_id() or self._settings.values.last_chat_id
+        self._window.store(self._settings.values)
+        self._save_timer.stop()
+        self._saver.save()
+        self.book.end_undo()
+        self.keeper.shutdown()
+        self._access.close()
+        self._saver.close()
+        self._baseline.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    # ------------------------------------------------------------ wiring
+
+    def _connect_engine(self) -> None:
+        keeper, session, panel = self.keeper, self.session, self._window.speed_panel
+        self._engine.state_changed.connect(self._on_engine_state_changed)
+        self._engine.engine_exited.connect(self._on_engine_exited)
+        self._engine.generation_finished.connect(lambda finished: panel.set_curve(finished.curve))
+        keeper.load_progressed.connect(self._on_load_progressed)
+        keeper.pair_changed.connect(self._on_pair_changed)
+        keeper.pair_opened.connect(self._on_pair_opened)
+        keeper.plain_speed_measured.connect(self._on_plain_speed_measured)
+        keeper.measuring_ended.connect(lambda: panel.set_measuring(False))
+        session.generation_begun.connect(panel.begin_generation)
+        session.rounds_received.connect(panel.add_rounds)
+        session.generation_ended.connect(panel.end_generation)
+        panel.draft_length_changed.connect(self._on_draft_length_changed)
+        panel.drafter_changed.connect(self._on_drafter_changed)
+        panel.measure_plain_requested.connect(self.measure_plain)
+        panel.show_drafted_changed.connect(self._set_show_drafted)
+        self.board.changed.connect(self._on_notices_changed)
+
+    def _connect_chats(self) -> None:
+        window, session, book = self._window, self.session, self.book
+        window.chat_list.chat_chosen.connect(session.open_chat)
+        window.chat_list.new_chat_requested.connect(self.commands.new_chat)
+        window.chat_list.chat_renamed.connect(book.rename)
+        window.chat_list.chat_deletion_requested.connect(self.commands.delete_chat)
+        window.chat_list.search_changed.connect(book.search)
+        window.undo_bar.undo_requested.connect(book.undo_delete)
+        session.chats_changed.connect(book.refresh)
+        session.chat_chosen.connect(self._on_chat_chosen)
+        session.chat_shown.connect(self._on_chat_shown)
+        session.chat_created.connect(self._remember_chat)
+        session.busy_changed.connect(self._on_busy_changed)
+        session.hint_changed.connect(window.composer.set_hint)
+        session.send_failed.connect(self._on_send_failed)
+        book.chats_listed.connect(self._on_chats_listed)
+        book.chat_deleted.connect(self._on_chat_deleted)
+        book.deletion_failed.connect(window.chat_list.show_chat)
+        book.chat_restored.connect(session.open_chat)
+        book.undo_ended.connect(window.undo_bar.withdraw)
+        book.deleted_for_good.connect(self._engine.forget)
+        book.deleted_for_good.connect(session.save_again)  # an answer of that chat has no place any more, and goes
+        self._engine.forgotten.connect(book.finish_erasing)
+        book.exported.connect(lambda path: self.board.show("export", notices.exported(path.name)))
+
+    def _connect_widgets(self) -> None:
+        window, session = self._window, self.session
+        window.composer.message_sent.connect(session.send)
+        window.composer.stop_requested.connect(session.stop)
+        window.composer.text_changed.connect(self._on_composer_changed)
+        window.transcript.regenerate_requested.connect(session.regenerate)
+        window.transcript.edit_requested.connect(session.edit)
+        window.transcript.compare_requested.connect(self.compare.compare_answer)
+        window.transcript.version_requested.connect(session.choose_version)
+        window.transcript.example_chosen.connect(session.send)
+        window.transcript.open_models_requested.connect(self.opening.show)
+        window.transcript.guide_kept.connect(self._on_guide_kept)
+        window.transcript.link_activated.connect(QDesktopServices.openUrl)
+        window.notice_bar.action_triggered.connect(self.commands.on_notice)
+        window.top_bar.pair_pressed.connect(self.opening.show)
+        window.top_bar.cancel_load_requested.connect(self._engine.cancel)
+        window.menus.triggered.connect(self.commands.on_menu)
+        window.menus.recent_chosen.connect(self._on_recent_chosen)
+        window.panels_changed.connect(self._save_timer.start)
+        window.closed.connect(self.shut_down)
+        self.commands.models_requested.connect(self.opening.show)
+        self.models.open_requested.connect(self.opening.show_pair)
+        self.models.settings_changed.connect(self._save_timer.start)
+        self.compare.engine_wanted.connect(self.models.put_off_trial)
+        self.opening.settings_changed.connect(self._settings_changed)
+        self.opening.settings_changed.connect(self._refresh_plain_speed)
+        self.models.plain_speed_measured.connect(self._on_plain_speed_measured)
+        self.commands.measurement_requested.connect(self.measure_plain)
+        self.commands.drafted_toggled.connect(self._set_show_drafted)
+        self.commands.last_comparison_requested.connect(self.compare.compare_last)
+        self.commands.prompts_comparison_requested.connect(self.compare.compare_prompts)
+
+    # ------------------------------------------------------------ what the user asks for
+
+    @Slot()
+    def measure_plain(self) -> None:
+        """Measure the speed of the target without a draft, on the chat that is shown."""
+        settings = self.session.settings
+        messages = question_to_measure(self.session.branch(), settings.system_prompt)
+        if self.keeper.measure_plain(messages, settings.sampling, MEASURE_SEED):
+            self._window.speed_panel.set_measuring(True)
+        elif self._engine.state() is EngineState.COMPARING:
+            self.board.show("measure", notices.busy_trying() if self.models.is_trying() else notices.busy_comparing())
+
+    @Slot(int)
+    def _on_recent_chosen(self, place: int) -> None:
+        pair = self._settings.values.recent_pairs[place]
+        self.keeper.load(PairFiles(pair.target, pair.draft, self._settings.values.load))
+
+    # ------------------------------------------------------------ engine and panel
+
+    @Slot(EngineState)
+    def _on_engine_state_changed(self, state: EngineState) -> None:
+        self._window.top_bar.set_state(state)
+        self._window.speed_panel.set_engine_state(state_text(state, self._progress))
+        if state is not EngineState.DIED:
+            self._window.speed_panel.set_failure(None)
+        self._refresh_menus()
+
+    @Slot(object)
+    def _on_engine_exited(self, ended: EngineExit) -> None:
+        self._window.speed_panel.set_failure(ended.sentence())
+
+    @Slot(float)
+    def _on_load_progressed(self, share: float) -> None:
+        self._progress = share
+        self._window.top_bar.set_progress(share)
+        self._window.speed_panel.set_engine_state(state_text(self._engine.state(), share))
+
+    @Slot(object)
+    def _on_pair_changed(self, pair: PairLoaded | None) -> None:
+        files = self.keeper.files()
+        self._window.top_bar.set_pair(pair_title(pair) or files_title(files), pair_details(pair))
+        self._window.speed_panel.set_pair(pair)
+        self._apply_settings()
+        self._refresh_plain_speed()
+        self._introduce_guide()
+
+    def _introduce_guide(self) -> None:
+        """An empty chat says what the guide is, until the user wants to keep it."""
+        files = self.keeper.files()
+        is_in_use = files is None or is_guide(files.target)
+        self.session.set_guide(is_in_use and not self._settings.values.guide_kept)
+
+    @Slot()
+    def _on_guide_kept(self) -> None:
+        self._settings.values.guide_kept = True
+        self._introduce_guide()
+        self._save_timer.start()
+        self._window.composer.focus()
+
+    @Slot(object)
+    def _on_pair_opened(self, files: PairFiles) -> None:
+        in_use.keep_opened(self._settings.values, files)
+        self._refresh_recent()
+        self._save_timer.start()
+
+    @Slot(object)
+    def _on_draft_length_changed(self, length: DraftLength) -> None:
+        self._settings.values.draft_length = None if length == "auto" else length
+        self._settings_changed()
+
+    @Slot(str)
+    def _on_drafter_changed(self, drafter: DrafterChoice) -> None:
+        self._settings.values.drafter = drafter
+        self._settings_changed()
+
+    @Slot()
+    def _settings_changed(self) -> None:
+        self._apply_settings()
+        self._save_timer.start()
+
+    @Slot(float)
+    def _on_plain_speed_measured(self, tokens_per_second: float) -> None:
+        load, sampling = self._settings.values.load, self.session.settings.sampling
+        self._baseline.record(self.keeper.pair(), load, sampling, tokens_per_second)
+        self._window.speed_panel.set_plain_speed(tokens_per_second)
+        self.board.remove("measure")
+
+    @Slot()
+    def _refresh_plain_speed(self) -> None:
+        load, sampling = self._settings.values.load, self.session.settings.sampling
+        self._baseline.find(self.keeper.pair(), load, sampling, self._window.speed_panel.set_plain_speed)
+
+    @Slot(bool)
+    def _set_show_drafted(self, shown: bool) -> None:
+        self._settings.values.drafted_visible = shown
+        self._settings_changed()
+
+    # ------------------------------------------------------------ chats
+
+    def _on_chats_opened(self, opened: Opened) -> None:
+        if opened.notice:
+            self.board.show("store", notices.plain_text(opened.notice))
+        if opened.erased:
+            self._engine.forget()
+        last = self._settings.values.last_chat_id
+        self._access.ask(
+            lambda store: any(chat.id == last for chat in store.chats()),
+            lambda exists: self._open_first(last if exists else None),
+        )
+        self.book.refresh()
+
+    def _open_first(self, chat_id: str | None) -> None:
+        """Unless a message was sent while the chats were being opened: then its chat is the one to see."""
+        if self.session.chat_id() is None:
+            self.session.open_chat(chat_id)
+
+    def _on_chats_unavailable(self, error: KnownError) -> None:
+        """Go on with a store of this session alone; what is on the disk stays untouched."""
+        self._temporary = tempfile.TemporaryDirectory(prefix="slipstream-")
+        self._access.use(ChatWorker(Path(self._temporary.name) / "chats.sqlite"))
+        self.board.show("store", notices.chats_unavailable(str(error)))
+        self._settings.values.last_chat_id = None
+        self.session.new_chat()
+        self.book.refresh()
+
+    @Slot(object, str)
+    def _on_chat_chosen(self, chat_id: str | None, text: str) -> None:
+        """The composer belongs to this chat at once; its unsent text comes with its messages."""
+        self._remember_chat(chat_id)
+        self._fill_composer(text)
+
+    @Slot(object, str)
+    def _on_chat_shown(self, _chat_id: str | None, unsent: str) -> None:
+        self._fill_composer(unsent)
+
+    def _fill_composer(self, text: str) -> None:
+        composer = self._window.composer
+        if composer.text() != text:
+            composer.set_text(text)
+
+    @Slot()
+    def _on_composer_changed(self) -> None:
+        self.session.keep_unsent(self._window.composer.text())
+
+    @Slot(str)
+    def _remember_chat(self, chat_id: str | None) -> None:
+        self._window.chat_list.set_current(chat_id)
+        self._settings.values.last_chat_id = chat_id
+        self._save_timer.start()
+        self._refresh_menus()
+
+    @Slot(bool)
+    def _on_busy_changed(self, busy: bool) -> None:
+        self._window.composer.set_busy(busy)
+        self._refresh_menus()
+
+    @Slot(str)
+    def _on_send_failed(self, text: str) -> None:
+        composer = self._window.composer
+        composer.set_text(joined(text, composer.text()))
+
+    @Slot(list)
+    def _on_chats_listed(self, chats: list[Chat]) -> None:
+        self._window.chat_list.set_chats(chats)
+
+    @Slot(str, str)
+    def _on_chat_deleted(self, chat_id: str, title: str) -> None:
+        self.compare.forget_chat(chat_id)
+        self._window.chat_list.show_chat(chat_id)
+        self._window.undo_bar.offer(f"Deleted “{title or UNTITLED}”")
+
+    # ------------------------------------------------------------ notices, settings, dialogs
+
+    @Slot(object)
+    def _on_notices_changed(self, shown: dict[str, Notice]) -> None:
+        self._window.notice_bar.set_notices(shown)
+
+    def _apply_settings(self) -> None:
+        """Bring panel, transcript and session to what the settings say."""
+        values, window = self._settings.values, self._window
+        settings = self.session.settings = in_use.answer_settings(values, self.keeper.pair())
+        window.speed_panel.set_draft_length(settings.draft_length)
+        window.speed_panel.set_drafter(settings.drafter)
+        window.speed_panel.set_show_drafted(values.drafted_visible)
+        window.transcript.set_show_drafted(values.drafted_visible)
+        self.compare.set_show_drafted(values.drafted_visible)
+        window.menus.set_checked("show_drafted", values.drafted_visible)
+        self._refresh_recent()
+
+    def _refresh_recent(self) -> None:
+        self._window.menus.set_recent([recent_title(pair) for pair in self._settings.values.recent_pairs])
+
+    def _refresh_menus(self) -> None:
+        has_chat = self.session.chat_id() is not None
+        busy = self.session.is_busy()
+        self._window.menus.set_enabled(
+            export_chat=has_chat,
+            rename_chat=has_chat,
+            delete_chat=has_chat,
+            stop=busy or self._engine.state() is EngineState.MEASURING,
+            regenerate=has_chat and not busy,
+            compare_last=has_chat and not busy,
+            measure_plain=self._engine.state() is EngineState.READY,
+        )
+
+    @Slot()
+    def _on_settings_due(self) -> None:
+        self._window.store(self._settings.values)
+        self._saver.save()

@@ -1,0 +1,240 @@
+"""One window for each user and data folder: a second start raises the first window, and may have it open a file."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+from PySide6.QtCore import QLockFile, QObject, Signal, Slot
+from PySide6.QtNetwork import QLocalServer, QLocalSocket
+
+from app import APPLICATION_ID
+from app.errors import KnownError
+from app.models.opened_file import SUFFIX
+from app.ui.shell.socket_user import is_ours
+
+_log = logging.getLogger(__name__)
+
+_RAISE = b"raise\n"
+_OPEN = b"open "
+_DONE = b"done\n"
+_SOCKET, _PREFIX = "socket", "slipstream-"
+_LONGEST_ADDRESS = 4096
+MAX_REQUEST_BYTES = 65536
+WAIT_MS = 2000
+
+RUNNING_MUTEX = f"{APPLICATION_ID}.Running"
+"""Setup and uninstaller on Windows look for it (`packaging/windows/slipstream.iss`)."""
+
+
+def encode_request(file: Path | None) -> bytes:
+    """What a second start sends: the wish to see the window, with ``file`` opened in it."""
+    return _RAISE if file is None else _OPEN + msgspec.json.encode(str(file)) + b"\n"
+
+
+def decode_request(request: bytes) -> Path | None:
+    """The file to be opened, an absolute path of a model that is there; ``None``: the window alone.
+
+    Raises `ValueError` for anything else.
+    """
+    if request == _RAISE:
+        return None
+    if not request.startswith(_OPEN) or not request.endswith(b"\n"):
+        raise ValueError("no request of ours")
+    try:
+        path = Path(msgspec.json.decode(request.removeprefix(_OPEN), type=str))
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
+    if not path.is_absolute() or path.suffix.lower() != SUFFIX or not path.is_file():
+        raise ValueError("no absolute path of a model that is there")
+    return path
+
+
+def announce_running() -> None:
+    """Let Windows' setup and uninstaller see that a window is open, until this process ends. Elsewhere nothing."""
+    if sys.platform == "win32":
+        import ctypes
+        from ctypes import wintypes
+
+        create = ctypes.WinDLL("kernel32", use_last_error=True).CreateMutexW
+        create.argtypes = [wintypes.LPVOID, wintypes.BOOL, wintypes.LPCWSTR]
+        create.restype = wintypes.HANDLE
+        # The handle is never closed: the mutex is to last until no file of ours is in use any more.
+        if not create(None, False, RUNNING_MUTEX):
+            _log.warning("setup cannot see that Slipstream runs: %s", ctypes.WinError(ctypes.get_last_error()))
+
+
+class SingleInstance(QObject):
+    """Holds the data folder for this process, or tells the process that holds it.
+
+    The lock decides who is first; the socket only carries the wish to see the window. Where the socket is stands in a
+    file in the data folder, so that every start finds it, whatever its environment, and nobody else can take its place.
+
+    Signals:
+        raise_requested: Another start asks for the window.
+        file_requested: Another start asks for the window with this file opened in it.
+    """
+
+    raise_requested = Signal()
+    file_requested = Signal(str)
+
+    def __init__(self, data_dir: Path, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._folder = data_dir / "run"
+        self._address = self._folder / "address"
+        self._lock_path = data_dir / "lock"
+        self._lock = QLockFile(str(self._lock_path))
+        # A chat app runs for days: age alone never makes a lock stale, a dead owner does.
+        self._lock.setStaleLockTime(0)
+        self._server = QLocalServer(self)
+        if sys.platform == "win32":
+            self._server.setSocketOptions(QLocalServer.SocketOption.UserAccessOption)
+        self._server.newConnection.connect(self._on_connection)
+
+    def acquire(self) -> bool:
+        """Whether this process is the first one. Raises `KnownError` when nobody can tell."""
+        if not self._is_locked():
+            return False
+        try:
+            _make_private(self._folder)
+            self._remove_socket()
+            name = self._listening()
+            if name is None:
+                _log.warning("a second start cannot raise this window: %s", self._server.errorString())
+            else:
+                part = self._address.with_name("address.part")
+                part.write_bytes(os.fsencode(name))
+                part.replace(self._address)
+        except OSError as error:
+            _log.warning("a second start cannot raise this window: %s", error)
+        return True
+
+    def raise_first(self, file: Path | None = None) -> bool:
+        """Ask the first process for its window, and to open ``file``; whether it answered."""
+        name = self._read_address()
+        socket = QLocalSocket()
+        if name is None or not _connected(socket, name):
+            return False
+        socket.write(encode_request(file))
+        received = b""
+        while len(received) < len(_DONE) and socket.waitForReadyRead(WAIT_MS):
+            received += bytes(socket.readAll().data())
+        socket.disconnectFromServer()
+        return received == _DONE
+
+    def release(self) -> None:
+        """Let the next start be the first."""
+        self._server.close()
+        with contextlib.suppress(OSError):
+            self._remove_socket()
+        self._lock.unlock()
+
+    def _is_locked(self) -> bool:
+        if self._lock.tryLock(0) or self._lock.error() is not QLockFile.LockError.LockFailedError:
+            return True  # also where this file system has no locks
+        # The file outlives a process that is killed, and then its text may be cut off, or name a process of today or
+        # another host. The system's own lock on it does not: Qt removes the file only where nobody holds that one.
+        if self._lock.removeStaleLockFile() and self._lock.tryLock(0):
+            return True
+        try:
+            with self._lock_path.open("rb+"):
+                return False
+        except FileNotFoundError:
+            return False  # whoever held it is just ending
+        except OSError as error:
+            raise KnownError(
+                f"Slipstream cannot start because it cannot open {self._lock_path} ({error.strerror or error}). "
+                "Another user or an administrator may have started it with this folder. If it is not running, "
+                "delete that file, then start again."
+            ) from error
+
+    def _listening(self) -> str | None:
+        """The name of the socket this process listens at; ``None`` where it cannot."""
+        if sys.platform == "win32":
+            name = f"slipstream-{secrets.token_hex(16)}"
+            return name if self._server.listen(name) else None
+        name = str(self._folder / _SOCKET)
+        if self._server.listen(name):
+            return name
+        # A path may be too long for a socket (104 bytes on macOS, 108 on Linux), or on a file system without sockets.
+        name = str(Path(tempfile.mkdtemp(prefix=_PREFIX)) / _SOCKET)
+        return name if self._server.listen(name) else None
+
+    def _read_address(self) -> str | None:
+        try:
+            with self._address.open("rb") as file:
+                return os.fsdecode(file.read(_LONGEST_ADDRESS)) or None
+        except OSError:
+            return None
+
+    def _remove_socket(self) -> None:
+        """Remove the socket of this process, or of one that was killed. Raises `OSError`."""
+        name = self._read_address()
+        self._address.unlink(missing_ok=True)
+        if sys.platform == "win32":
+            return
+        (self._folder / _SOCKET).unlink(missing_ok=True)
+        if name is not None and (folder := Path(name).parent).name.startswith(_PREFIX) and _is_private(folder):
+            (folder / _SOCKET).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # something else was put there: not worth a socket
+                folder.rmdir()
+
+    @Slot()
+    def _on_connection(self) -> None:
+        while (socket := self._server.nextPendingConnection()) is not None:
+            socket.disconnected.connect(socket.deleteLater)
+            if is_ours(int(socket.socketDescriptor())):
+                socket.readyRead.connect(self._on_asked)
+            else:
+                _log.warning("another user asked for the window")
+                socket.abort()
+
+    @Slot()
+    def _on_asked(self) -> None:
+        socket = self.sender()
+        if not isinstance(socket, QLocalSocket):
+            return
+        if not socket.canReadLine() and socket.bytesAvailable() < MAX_REQUEST_BYTES:
+            return  # the rest is still to come
+        try:
+            file = decode_request(bytes(socket.readLine(MAX_REQUEST_BYTES).data()))
+        except (ValueError, OSError) as error:  # the second of a path that is too long
+            _log.info("a request of another process is not followed: %s", error)
+            socket.abort()
+            return
+        socket.write(_DONE)
+        if file is None:
+            _log.info("a second start asks for the window")
+            self.raise_requested.emit()
+        else:
+            _log.info("a second start asks for a model file to be opened")
+            self.file_requested.emit(str(file))
+
+
+def _connected(socket: QLocalSocket, name: str) -> bool:
+    socket.connectToServer(name)
+    return socket.waitForConnected(WAIT_MS) and is_ours(int(socket.socketDescriptor()))
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder that only this user can enter. Raises `OSError`, also where it is none of this user's."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if sys.platform != "win32" and not _is_private(folder):
+        folder.chmod(0o700)  # fails where it is another user's
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether ``folder`` is one, no link, and nobody but this user can enter it."""
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    is_own = sys.platform == "win32" or status.st_uid == os.geteuid()
+    return stat.S_ISDIR(status.st_mode) and is_own and not status.st_mode & 0o077

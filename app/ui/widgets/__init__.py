@@ -1,0 +1,1 @@
+"""What every window is made of: theme, icons, small controls, units, and the lanes for slow work."""

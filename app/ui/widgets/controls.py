@@ -1,0 +1,127 @@
+"""Small helpers for making widgets."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QFont, QResizeEvent
+from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+
+from app.models.text import visible
+from app.ui.widgets import theme
+from app.ui.widgets.theme import SPACING
+
+
+def explain(widget: QWidget, text: str) -> None:
+    """Give a widget a tooltip of lines short enough to read; screen readers get it as help."""
+    text = visible(text)
+    widget.setToolTip("\n".join(textwrap.fill(line, 56) for line in text.split("\n")))
+    widget.setWhatsThis(text)
+
+
+def plain_tooltip(text: str) -> str:
+    """A tooltip of text that is not ours: it cannot be told that it is plain text, so the text is escaped."""
+    return f"<qt>{html.escape(visible(text)).replace(chr(10), '<br>')}</qt>" if text else ""
+
+
+def label(
+    text: str = "",
+    role: str | None = None,
+    *,
+    wraps: bool = False,
+    scale: float = 1.0,
+    bold: bool = False,
+    figures: bool = False,
+) -> QLabel:
+    """A label that never takes its text for markup. ``figures``: of one width each, for numbers that change."""
+    result = QLabel(text, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
+    if bold or figures or scale != 1.0:
+        font = theme.scaled(result.font(), scale)
+        if bold:
+            font.setWeight(QFont.Weight.DemiBold)
+        result.setFont(theme.tabular(font) if figures else font)
+    if role is not None:
+        # After the font: a style sheet that is applied before it would take it back.
+        theme.set_role(result, role)
+    return result
+
+
+class ElidedLabel(QLabel):
+    """One line of plain text that never widens what it stands in: what has no room ends in "…".
+
+    `text` gives back the whole text.
+    """
+
+    def __init__(self, role: str | None = None) -> None:
+        super().__init__(textFormat=Qt.TextFormat.PlainText)
+        self._whole = ""
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        if role is not None:
+            theme.set_role(self, role)
+
+    def text(self) -> str:
+        return self._whole
+
+    def setText(self, text: str) -> None:  # noqa: N802
+        self._whole = text
+        self.setAccessibleName(text)
+        self._fit()
+
+    def shown(self) -> str:
+        """What there is room for."""
+        return super().text()
+
+    def _fit(self) -> None:
+        room = self.contentsRect().width()
+        shown = self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, room)
+        super().setText(shown)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
+            self._fit()
+
+
+def stacked(*widgets: QWidget) -> QWidget:
+    """One widget of several, one below the other."""
+    result = QWidget()
+    column = QVBoxLayout(result)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(2 * SPACING)
+    for widget in widgets:
+        column.addWidget(widget)
+    return result
+
+
+def scrolling(content: QWidget) -> QScrollArea:
+    """``content`` in an area without a frame that scrolls where there is no room."""
+    area = QScrollArea()
+    area.setWidgetResizable(True)
+    area.setFrameShape(QFrame.Shape.NoFrame)
+    area.setWidget(content)
+    return area
+
+
+def small_button(text: str) -> QPushButton:
+    """A button for a row of a list."""
+    button = QPushButton(text)
+    button.setAutoDefault(False)
+    theme.set_role(button, "small")
+    return button
+
+
+def clear_layout(layout: QLayout) -> None:
+    """Take everything out of a layout, layouts inside it too, and delete the widgets."""
+    while (item := layout.takeAt(0)) is not None:
+        if (widget := item.widget()) is not None:
+            widget.hide()
+            widget.deleteLater()
+        elif (inner := item.layout()) is not None:
+            clear_layout(inner)
+            inner.deleteLater()

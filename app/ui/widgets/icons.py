@@ -1,0 +1,73 @@
+"""The app's own icons: SVG files drawn in one colour (`currentColor`), painted in the colour of the theme."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from PySide6.QtCore import QByteArray, QObject, QRectF, Qt
+from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap
+from PySide6.QtSvg import QSvgRenderer
+
+from app import paths
+from app.ui.widgets import theme as themes
+
+FOLDER = paths.resource("icons")
+_SIZES = (16, 20, 24, 32, 48, 64)
+_drawn: dict[tuple[str, int, int], QIcon] = {}
+
+
+@lru_cache(maxsize=256)
+def _source(name: str) -> bytes:
+    return (FOLDER / f"{name}.svg").read_bytes()
+
+
+def pixmaps(name: str, colour: QColor, sizes: Iterable[int]) -> list[QPixmap]:
+    """One icon in one colour and several widths in pixels. Raises `OSError` where there is no such icon."""
+    renderer = QSvgRenderer(QByteArray(_source(name).replace(b"currentColor", colour.name().encode())))
+    pictures = []
+    for size in sizes:
+        picture = QPixmap(size, size)
+        picture.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(picture)
+        renderer.render(painter, QRectF(0, 0, size, size))
+        painter.end()
+        pictures.append(picture)
+    return pictures
+
+
+def themed(name: str, theme: themes.Theme) -> QIcon:
+    """An icon for every size and state, drawn once. Raises `OSError` where there is no such icon."""
+    key = name, theme.text.rgba(), theme.surface.rgba()
+    if key not in _drawn:
+        _drawn[key] = _draw(name, theme)
+    return _drawn[key]
+
+
+def _draw(name: str, theme: themes.Theme) -> QIcon:
+    result = QIcon()
+    for picture in pixmaps(name, theme.text, _SIZES):
+        # Given, because Qt would tint what is missing.
+        for mode in (QIcon.Mode.Normal, QIcon.Mode.Active, QIcon.Mode.Selected):
+            result.addPixmap(picture, mode)
+    for picture in pixmaps(name, themes.mix(theme.surface, theme.text, 0.4), _SIZES):
+        result.addPixmap(picture, QIcon.Mode.Disabled)
+    return result
+
+
+def set_icon(target: QObject, name: str) -> None:
+    """Give a button or an action this icon, now and after every change of theme."""
+
+    def dress() -> None:
+        assert hasattr(target, "setIcon")
+        target.setIcon(themed(name, themes.current()))
+
+    themes.follow(target, dress)
+
+
+def application() -> QIcon:
+    """The app's icon; it has colours of its own."""
+    result = QIcon()
+    for picture in pixmaps("slipstream", QColor("#000000"), (16, 24, 32, 48, 64, 128, 256)):
+        result.addPixmap(picture)
+    return result

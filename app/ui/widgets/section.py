@@ -1,0 +1,69 @@
+"""A part of a dialog that opens and closes; closed, it shows in a few words what is set in it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Slot
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QVBoxLayout, QWidget
+
+from app.ui.widgets import icons, theme
+from app.ui.widgets.controls import ElidedLabel, plain_tooltip
+from app.ui.widgets.theme import SPACING
+
+
+class Section(QWidget):
+    """A heading with a triangle, and below it its content while it is open."""
+
+    def __init__(self, title: str, content: QWidget) -> None:
+        super().__init__()
+        self._title = title
+        self._content = content
+        self._button = QToolButton()
+        self._button.setText(title)
+        self._button.setCheckable(True)
+        self._button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        theme.set_role(self._button, "section")
+        self._summary = ElidedLabel("quiet")
+        self._summary.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        line = QFrame()
+        theme.set_role(line, "line")
+        self._lay_out(line)
+        self._button.toggled.connect(self._on_toggled)
+        theme.follow(self, self._dress)
+        self._on_toggled(False)
+
+    def is_open(self) -> bool:
+        return self._button.isChecked()
+
+    def set_open(self, is_open: bool) -> None:
+        self._button.setChecked(is_open)
+
+    def set_summary(self, text: str) -> None:
+        """What is set inside, in a few words."""
+        self._summary.setText(text)
+        self._summary.setToolTip(plain_tooltip(text))
+
+    def summary(self) -> str:
+        return self._summary.text()
+
+    def _lay_out(self, line: QFrame) -> None:
+        header = QHBoxLayout()
+        header.setSpacing(3 * SPACING)
+        header.addWidget(self._button)
+        header.addWidget(self._summary, 1)
+        header.addStretch()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(SPACING)
+        column.addWidget(line)
+        column.addLayout(header)
+        column.addWidget(self._content)
+
+    def _dress(self) -> None:
+        self._button.setIcon(icons.themed("chevron-down" if self.is_open() else "chevron-right", theme.current()))
+
+    @Slot(bool)
+    def _on_toggled(self, is_open: bool) -> None:
+        self._content.setVisible(is_open)
+        self._summary.setVisible(not is_open)
+        self._button.setAccessibleName(f"{self._title}, {'open' if is_open else 'closed'}")
+        self._dress()

@@ -1,0 +1,227 @@
+"""The style sheet of the application, built from a theme.
+
+Roles a widget can take with `theme.set_role`:
+
+- labels: ``heading`` (bold; also ``heading-accent``, ``heading-warning``, ``heading-bad``), ``quiet``, ``good``,
+  ``warning``, ``bad``
+- buttons: ``primary`` (filled with the accent), ``flat`` (no outline until the pointer is there), ``link``, ``small``,
+  ``section`` (opens a part of a dialog)
+- fields: ``bare`` (no box of its own)
+- frames: ``card`` (raised, rounded), ``bar`` (raised, hairline below), ``side`` (raised), ``reading`` (the plain
+  surface), ``line`` (a hairline)
+"""
+
+from __future__ import annotations
+
+from string import Template
+
+from PySide6.QtCore import QDir
+from PySide6.QtGui import QColor
+
+from app.ui.widgets import icons
+from app.ui.widgets.theme import RADIUS, Theme, contrast, mix
+
+_SHEET = Template("""
+QWidget { color: $text; }
+QWidget:disabled { color: $disabled; }
+QMainWindow, QDialog, QMessageBox { background: $surface; }
+QToolTip { color: $text; background: $raised; border: 1px solid $line; padding: 6px; }
+
+QDialogButtonBox { dialogbuttonbox-buttons-have-icons: 0; }
+QLabel, QCheckBox, QRadioButton { background: transparent; }
+QLabel[role="heading"] { font-weight: 600; }
+QLabel[role="heading-accent"] { font-weight: 600; color: $accent; }
+QLabel[role="heading-warning"] { font-weight: 600; color: $warning; }
+QLabel[role="heading-bad"] { font-weight: 600; color: $bad; }
+QLabel[role="quiet"] { color: $quiet; }
+QLabel[role="good"] { color: $good; }
+QLabel[role="warning"] { color: $warning; }
+QLabel[role="bad"] { color: $bad; }
+
+QFrame[role="card"] { background: $raised; border: 1px solid $line; border-radius: ${radius}px; }
+QFrame[role="bar"] { background: $raised; border: none; border-bottom: 1px solid $line; }
+QFrame[role="side"], QWidget[role="side"] { background: $raised; border: none; }
+QFrame[role="reading"], QWidget[role="reading"] { background: $surface; border: none; }
+QFrame[role="line"] { background: $line; border: none; max-height: 1px; min-height: 1px; }
+
+QPushButton {
+    background: $surface; border: 1px solid $control; border-radius: 6px;
+    padding: 5px 12px; min-height: 18px;
+}
+QPushButton:hover { background: $hover; }
+QPushButton:pressed { background: $pressed; }
+QPushButton:focus { border-color: $focus; }
+QPushButton:disabled { border-color: $line; color: $disabled; }
+QPushButton:default { border-color: $accent; }
+QPushButton[role="primary"] { background: $accent; border-color: $accent; color: $on_accent; font-weight: 600; }
+QPushButton[role="primary"]:hover { background: $accent_hover; }
+QPushButton[role="primary"]:focus { border: 3px double $on_accent; padding: 3px 10px; }
+QPushButton[role="primary"]:disabled { background: $pressed; border-color: $pressed; color: $disabled; }
+QPushButton[role="flat"], QToolButton {
+    background: transparent; border: 1px solid transparent; border-radius: 6px; padding: 4px 8px;
+}
+QToolButton { padding: 4px; }
+QPushButton[role="flat"]:hover, QToolButton:hover { background: $hover; }
+QPushButton[role="flat"]:pressed, QToolButton:pressed { background: $pressed; }
+QPushButton[role="flat"]:checked, QToolButton:checked { background: $selection; }
+QPushButton[role="flat"]:focus, QToolButton:focus { border-color: $focus; }
+QPushButton[role="small"] { padding: 2px 10px; }
+QPushButton[role="link"] {
+    background: transparent; border: 1px solid transparent; border-radius: 4px; padding: 1px 2px; color: $accent;
+    text-align: left;
+}
+QPushButton[role="link"]:hover { text-decoration: underline; }
+QPushButton[role="link"]:focus { border-color: $focus; }
+QPushButton[role="link"]:disabled { color: $disabled; }
+QToolButton[role="section"] { font-weight: 600; padding: 4px 8px 4px 2px; }
+QToolButton[role="section"]:checked { background: transparent; }
+QToolButton[role="section"]:hover { background: $hover; }
+QToolButton::menu-indicator, QPushButton::menu-indicator { image: none; width: 0px; }
+
+QLineEdit, QPlainTextEdit, QTextEdit, QSpinBox, QDoubleSpinBox, QComboBox {
+    background: $surface; border: 1px solid $control; border-radius: 6px; padding: 4px 6px;
+    selection-background-color: $accent; selection-color: $on_accent;
+}
+QLineEdit, QSpinBox, QDoubleSpinBox, QComboBox { min-height: 18px; }
+QLineEdit:focus, QPlainTextEdit:focus, QTextEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus, QComboBox:focus {
+    border-color: $focus;
+}
+QLineEdit:disabled, QPlainTextEdit:disabled, QSpinBox:disabled, QDoubleSpinBox:disabled, QComboBox:disabled {
+    background: $raised; border-color: $line;
+}
+QLineEdit[role="bare"], QPlainTextEdit[role="bare"], QTextEdit[role="bare"], QTextBrowser {
+    background: transparent; border: none; padding: 0px;
+}
+QSpinBox, QDoubleSpinBox { padding: 4px 20px 4px 6px; }
+QSpinBox::up-button, QDoubleSpinBox::up-button, QSpinBox::down-button, QDoubleSpinBox::down-button {
+    subcontrol-origin: border; width: 18px; border: none; background: transparent; margin: 1px;
+}
+QSpinBox::up-button, QDoubleSpinBox::up-button { subcontrol-position: top right; border-top-right-radius: 5px; }
+QSpinBox::down-button, QDoubleSpinBox::down-button {
+    subcontrol-position: bottom right; border-bottom-right-radius: 5px;
+}
+QSpinBox::up-button:hover, QSpinBox::down-button:hover, QDoubleSpinBox::up-button:hover,
+QDoubleSpinBox::down-button:hover { background: $hover; }
+QSpinBox::up-arrow, QDoubleSpinBox::up-arrow { image: url(slipstream:up.svg); width: 9px; height: 9px; }
+QSpinBox::down-arrow, QDoubleSpinBox::down-arrow { image: url(slipstream:down.svg); width: 9px; height: 9px; }
+QComboBox { padding-right: 22px; }
+QComboBox::drop-down { subcontrol-origin: border; subcontrol-position: center right; width: 22px; border: none; }
+QComboBox::down-arrow { image: url(slipstream:down.svg); width: 10px; height: 10px; }
+QComboBox QAbstractItemView {
+    background: $surface; border: 1px solid $line; padding: 4px; outline: none;
+    selection-background-color: $selection; selection-color: $text;
+}
+
+QCheckBox, QRadioButton { spacing: 8px; padding: 2px 2px 2px 0px; border: 1px solid transparent; border-radius: 4px; }
+QCheckBox:focus, QRadioButton:focus { border-color: $focus; }
+QCheckBox::indicator, QRadioButton::indicator {
+    width: 14px; height: 14px; border: 1px solid $control; background: $surface;
+}
+QCheckBox::indicator { border-radius: 4px; }
+QRadioButton::indicator { border-radius: 8px; }
+QCheckBox::indicator:hover, QRadioButton::indicator:hover { border-color: $accent; }
+QCheckBox::indicator:checked { background: $accent; border-color: $accent; image: url(slipstream:check-$ink.svg); }
+QRadioButton::indicator:checked { background: $accent; border-color: $accent; image: url(slipstream:dot-$ink.svg); }
+QCheckBox::indicator:disabled, QRadioButton::indicator:disabled { border-color: $line; background: $raised; }
+
+QSlider:horizontal { min-height: 22px; }
+QSlider::groove:horizontal { height: 4px; border-radius: 2px; background: $track; }
+QSlider::sub-page:horizontal { height: 4px; border-radius: 2px; background: $accent; }
+QSlider::handle:horizontal {
+    width: 14px; height: 14px; margin: -6px 0px; border-radius: 8px; background: $surface; border: 1px solid $accent;
+}
+QSlider::handle:horizontal:hover { background: $selection; }
+QSlider::handle:horizontal:focus { background: $accent; }
+QSlider:disabled { color: $disabled; }
+QSlider::sub-page:horizontal:disabled { background: $track; }
+QSlider::handle:horizontal:disabled { border-color: $line; background: $raised; }
+
+QProgressBar { background: $track; border: none; border-radius: 2px; min-height: 4px; max-height: 4px; }
+QProgressBar::chunk { background: $accent; border-radius: 2px; }
+
+QListView, QTreeView {
+    background: transparent; border: none; outline: none;
+    selection-background-color: $selection; selection-color: $text;
+}
+QListView::item { border-radius: 6px; padding: 4px 6px; min-height: 20px; }
+QListView::item:hover { background: $hover; }
+QListView::item:selected { background: $selection; color: $text; }
+
+QTreeView::item { padding: 3px 6px; border: none; }
+QTreeView::item:hover { background: $hover; }
+QTreeView::item:selected { background: $selection; color: $text; }
+QHeaderView { background: transparent; }
+QHeaderView::section {
+    background: transparent; color: $quiet; border: none; border-bottom: 1px solid $line; padding: 4px 6px;
+}
+
+QTabWidget::pane { border: none; border-top: 1px solid $line; }
+QTabBar { background: $raised; }
+QTabBar::tab {
+    background: transparent; color: $quiet; border: none; border-bottom: 2px solid transparent; padding: 8px 16px;
+}
+QTabBar::tab:selected { color: $text; border-bottom-color: $accent; }
+QTabBar::tab:hover { color: $text; background: $hover; }
+QTabBar::tab:focus { color: $accent; }
+
+QScrollArea { background: transparent; border: none; }
+QScrollArea > QWidget > QWidget { background: transparent; }
+QScrollBar:vertical { background: transparent; width: 12px; margin: 0px; }
+QScrollBar:horizontal { background: transparent; height: 12px; margin: 0px; }
+QScrollBar::handle:vertical { background: $thumb; border-radius: 3px; min-height: 32px; margin: 2px 3px; }
+QScrollBar::handle:horizontal { background: $thumb; border-radius: 3px; min-width: 32px; margin: 3px 2px; }
+QScrollBar::handle:hover { background: $control; }
+QScrollBar::add-line, QScrollBar::sub-line { width: 0px; height: 0px; }
+QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
+
+QSplitter::handle { background: $line; }
+QSplitter::handle:horizontal { width: 1px; }
+QSplitter::handle:vertical { height: 1px; }
+QSplitter::handle:hover { background: $accent; }
+
+QMenuBar { background: $raised; padding: 2px; }
+QMenuBar::item { background: transparent; padding: 4px 8px; border-radius: 4px; }
+QMenuBar::item:selected, QMenuBar::item:pressed { background: $hover; }
+QMenu { background: $surface; border: 1px solid $line; padding: 4px; }
+QMenu::item { padding: 5px 24px 5px 12px; border-radius: 4px; }
+QMenu::item:selected { background: $selection; color: $text; }
+QMenu::item:disabled { color: $disabled; }
+QMenu::separator { height: 1px; background: $line; margin: 4px 8px; }
+QMenu::indicator { width: 14px; height: 14px; margin-left: 6px; }
+QMenu::indicator:checked { image: url(slipstream:check-$menu_ink.svg); }
+""")
+
+
+def build(theme: Theme) -> str:
+    """The style sheet for one theme. Registers the search path its images come from."""
+    QDir.setSearchPaths("slipstream", [str(icons.FOLDER)])
+    white = QColor("#ffffff")
+    return _SHEET.substitute(
+        {role: getattr(theme, role).name() for role in _ROLES},
+        control=theme.control_line.name(),
+        disabled=mix(theme.surface, theme.text, 0.5).name(),
+        focus=theme.focus_line.name(),
+        accent_hover=mix(theme.accent, theme.text, 0.15).name(),
+        track=mix(theme.surface, theme.text, 0.14).name(),
+        thumb=mix(theme.surface, theme.text, 0.24).name(),
+        ink="white" if contrast(white, theme.accent) >= contrast(QColor("#000000"), theme.accent) else "black",
+        menu_ink="white" if theme.is_dark else "black",
+        radius=RADIUS,
+    )
+
+
+_ROLES = (
+    "text",
+    "quiet",
+    "surface",
+    "raised",
+    "line",
+    "accent",
+    "good",
+    "warning",
+    "bad",
+    "on_accent",
+    "hover",
+    "pressed",
+    "selection",
+)

@@ -1,0 +1,375 @@
+"""Colours, fonts and the style sheet of the window.
+
+Widgets never name a colour: they ask `current()` for a role and listen to `notifier().theme_changed`. What a style
+sheet can say is said once, in `app.ui.widgets.stylesheet`; a widget chooses its part there with `set_role`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from PySide6.QtCore import QObject, Qt, Signal, Slot
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
+from PySide6.QtWidgets import QApplication, QWidget
+from shiboken6 import isValid
+
+SPACING = 4
+"""Every distance is a multiple of this many pixels."""
+RADIUS = 8
+"""Corners of cards and fields, in pixels."""
+MINIMUM_CONTRAST = 4.5
+"""What WCAG 2.1 asks of text."""
+MINIMUM_SHAPE_CONTRAST = 3.0
+"""And of what is no text but tells something."""
+_OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#8c8c8c")
+
+
+@dataclass(frozen=True)
+class Theme:
+    """One set of colours. Text, quiet, accent, good, warning and bad are readable on every surface; the two tints lie
+    under text that keeps its own colour."""
+
+    text: QColor
+    quiet: QColor
+    surface: QColor
+    raised: QColor
+    line: QColor
+    accent: QColor
+    good: QColor
+    warning: QColor
+    bad: QColor
+    tint_model: QColor
+    tint_ngram: QColor
+    code_surface: QColor
+    is_dark: bool
+
+    @property
+    def on_accent(self) -> QColor:
+        """Text on a field filled with the accent colour."""
+        white, black = QColor("#ffffff"), QColor("#0d1112")
+        return max(white, black, key=lambda ink: contrast(ink, self.accent))
+
+    @property
+    def hover(self) -> QColor:
+        """A surface under the pointer."""
+        return mix(self.surface, self.text, 0.06)
+
+    @property
+    def pressed(self) -> QColor:
+        return mix(self.surface, self.text, 0.12)
+
+    @property
+    def selection(self) -> QColor:
+        """A selected row; text keeps its own colour on it."""
+        return mix(self.surface, self.accent, 0.22 if self.is_dark else 0.14)
+
+    @property
+    def differs(self) -> QColor:
+        """Below text that is not the same in two answers; text keeps its own colour on it."""
+        return mix(self.surface, self.warning, 0.3 if self.is_dark else 0.22)
+
+    @property
+    def series(self) -> tuple[QColor, ...]:
+        """Colours of the kinds in a chart: those of Okabe and Ito, which colour-blind people tell apart, at least 3 : 1
+        on the surface. Never the only difference: shape and label differ too."""
+        return tuple(_visible(QColor(colour), self.text, self.surface) for colour in _OKABE_ITO)
+
+    @property
+    def control_line(self) -> QColor:
+        """The outline of a field or a check box: at least 3 : 1, as WCAG asks of what one operates."""
+        return mix(self.surface, self.text, 0.46 if self.is_dark else 0.52)
+
+    @property
+    def focus_line(self) -> QColor:
+        """The outline of what has the focus: at least 3 : 1 to the surfaces and to the outline it replaces."""
+        share = 0.0
+        while share < 1.0 and any(
+            contrast(mix(self.accent, self.text, share), other) < MINIMUM_SHAPE_CONTRAST
+            for other in (self.surface, self.raised, self.control_line)
+        ):
+            share += 0.05
+        return mix(self.accent, self.text, min(share, 1.0))
+
+
+def _theme(is_dark: bool, **colours: str) -> Theme:
+    return Theme(is_dark=is_dark, **{role: QColor(value) for role, value in colours.items()})
+
+
+LIGHT = _theme(
+    is_dark=False,
+    text="#1b2023",
+    quiet="#596369",
+    surface="#ffffff",
+    raised="#f5f7f7",
+    line="#dce1e3",
+    accent="#0a6b72",
+    good="#1b7040",
+    warning="#835600",
+    bad="#b3261e",
+    tint_model="#cdeee7",
+    tint_ngram="#e8dffa",
+    code_surface="#f1f4f4",
+)
+
+DARK = _theme(
+    is_dark=True,
+    text="#e5e8e9",
+    quiet="#a6afb4",
+    surface="#181b1d",
+    raised="#1f2325",
+    line="#343a3d",
+    accent="#5cc6c3",
+    good="#72cc8d",
+    warning="#e2b25c",
+    bad="#f2918a",
+    tint_model="#174443",
+    tint_ngram="#3a2d5e",
+    code_surface="#121517",
+)
+
+
+# ---------------------------------------------------------------- colour arithmetic
+
+
+def _luminance(colour: QColor) -> float:
+    def linear(channel: float) -> float:
+        return channel / 12.92 if channel <= 0.04045 else float(((channel + 0.055) / 1.055) ** 2.4)
+
+    return 0.2126 * linear(colour.redF()) + 0.7152 * linear(colour.greenF()) + 0.0722 * linear(colour.blueF())
+
+
+def contrast(first: QColor, second: QColor) -> float:
+    """Contrast ratio of two opaque colours, 1 to 21 (WCAG 2.1)."""
+    low, high = sorted((_luminance(first), _luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def mix(base: QColor, over: QColor, share: float) -> QColor:
+    """``share`` (0 to 1) of ``over`` laid on ``base``."""
+    return QColor.fromRgbF(
+        base.redF() + (over.redF() - base.redF()) * share,
+        base.greenF() + (over.greenF() - base.greenF()) * share,
+        base.blueF() + (over.blueF() - base.blueF()) * share,
+    )
+
+
+def _readable(colour: QColor, fallback: QColor, surface: QColor) -> QColor:
+    return colour if contrast(colour, surface) >= MINIMUM_CONTRAST else fallback
+
+
+def _visible(colour: QColor, ink: QColor, surface: QColor) -> QColor:
+    """``colour`` with as little of ``ink`` as makes it stand out from the surface."""
+    share = 0.0
+    while share < 1.0 and contrast(mix(colour, ink, share), surface) < MINIMUM_SHAPE_CONTRAST:
+        share += 0.05
+    return mix(colour, ink, min(share, 1.0))
+
+
+def from_palette(palette: QPalette) -> Theme:
+    """The theme a high-contrast palette asks for: its own colours, strong hairlines, tints that keep text readable."""
+    surface, text = palette.color(QPalette.ColorRole.Base), palette.color(QPalette.ColorRole.Text)
+    is_dark = _luminance(surface) < _luminance(text)
+    standard = DARK if is_dark else LIGHT
+
+    def tint(colour: QColor) -> QColor:
+        share = 1.0
+        while share > 0 and contrast(text, mix(surface, colour, share)) < MINIMUM_CONTRAST:
+            share -= 0.1
+        return mix(surface, colour, max(share, 0.0))
+
+    accent = palette.color(QPalette.ColorRole.Link)
+    if contrast(accent, surface) < MINIMUM_CONTRAST:
+        accent = _readable(palette.color(QPalette.ColorRole.Highlight), text, surface)
+    return Theme(
+        text=text,
+        quiet=text,
+        surface=surface,
+        raised=surface,
+        line=text,
+        accent=accent,
+        good=_readable(standard.good, text, surface),
+        warning=_readable(standard.warning, text, surface),
+        bad=_readable(standard.bad, text, surface),
+        tint_model=tint(standard.tint_model),
+        tint_ngram=tint(standard.tint_ngram),
+        code_surface=surface,
+        is_dark=is_dark,
+    )
+
+
+def palette_of(theme: Theme) -> QPalette:
+    """Qt's palette for a theme, for what the style sheet does not reach."""
+    palette = QPalette()
+    role = QPalette.ColorRole
+    for name, colour in (
+        (role.Window, theme.raised),
+        (role.WindowText, theme.text),
+        (role.Base, theme.surface),
+        (role.AlternateBase, theme.raised),
+        (role.Text, theme.text),
+        (role.PlaceholderText, theme.quiet),
+        (role.Button, theme.raised),
+        (role.ButtonText, theme.text),
+        (role.BrightText, theme.bad),
+        (role.Highlight, theme.accent),
+        (role.HighlightedText, theme.on_accent),
+        (role.Accent, theme.accent),
+        (role.Link, theme.accent),
+        (role.LinkVisited, theme.accent),
+        (role.ToolTipBase, theme.raised),
+        (role.ToolTipText, theme.text),
+        (role.Light, theme.surface),
+        (role.Midlight, theme.raised),
+        (role.Mid, theme.line),
+        (role.Dark, theme.line),
+        (role.Shadow, theme.line),
+    ):
+        palette.setColor(name, colour)
+    for name in (role.WindowText, role.Text, role.ButtonText):
+        palette.setColor(QPalette.ColorGroup.Disabled, name, mix(theme.surface, theme.text, 0.45))
+    return palette
+
+
+# ---------------------------------------------------------------- which theme, and who hears of a change
+
+
+class ThemeNotifier(QObject):
+    """Knows the theme in use and tells widgets when it changes. The one instance comes from `notifier`."""
+
+    theme_changed = Signal(object)
+    """Carries the new `Theme`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._application: QApplication | None = None
+        self._override: Theme | None = None
+        # Kept: without a reference of ours the wrapper of what it returns dies with it.
+        self._hints = QGuiApplication.styleHints()
+        self._hints.colorSchemeChanged.connect(self._on_system_changed)
+        # Qt before 6.10 cannot say that the user wants more contrast.
+        self._accessibility = self._hints.accessibility() if hasattr(self._hints, "accessibility") else None
+        if self._accessibility is not None:
+            self._accessibility.contrastPreferenceChanged.connect(self._on_system_changed)
+        self.theme = self._resolve()
+
+    def apply_to(self, application: QApplication) -> None:
+        """Dress this application now and after every change."""
+        self._application = application
+        self._dress()
+
+    def override(self, theme: Theme | None) -> None:
+        """Use this theme whatever the system says; ``None`` follows the system again."""
+        self._override = theme
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Work out the theme again; where it changed, dress the application and tell everybody."""
+        theme = self._resolve()
+        if theme == self.theme:
+            return
+        self.theme = theme
+        self._dress()
+        self.theme_changed.emit(theme)
+
+    def _resolve(self) -> Theme:
+        if self._override is not None:
+            return self._override
+        if self._wants_high_contrast():
+            if self._application is not None:
+                # The system's own palette can only be read while none of ours is set.
+                self._application.setPalette(QPalette())
+            return from_palette(QGuiApplication.palette())
+        return DARK if self._hints.colorScheme() is Qt.ColorScheme.Dark else LIGHT
+
+    def _wants_high_contrast(self) -> bool:
+        if self._accessibility is None:
+            return False
+        return self._accessibility.contrastPreference() is Qt.ContrastPreference.HighContrast
+
+    def _dress(self) -> None:
+        if self._application is not None:
+            self._application.setPalette(palette_of(self.theme))
+            self._application.setStyleSheet(stylesheet(self.theme))
+
+    @Slot()
+    def _on_system_changed(self) -> None:
+        self.refresh()
+
+
+@cache
+def notifier() -> ThemeNotifier:
+    """The one notifier of this process. Needs a QGuiApplication."""
+    return ThemeNotifier()
+
+
+def current() -> Theme:
+    """The theme in use: the override, the system's high-contrast palette, or light or dark as the system says."""
+    return notifier().theme
+
+
+def override(theme: Theme | None) -> None:
+    """Use this theme whatever the system says; ``None`` follows the system again. For screenshots and tests."""
+    notifier().override(theme)
+
+
+def apply(application: QApplication) -> None:
+    """Dress the whole application, and keep doing so when the system changes.
+
+    Fusion on every system: it is the one style that draws a style sheet the same way everywhere.
+    """
+    application.setStyle("Fusion")
+    notifier().apply_to(application)
+
+
+def follow(receiver: QObject, slot: Callable[[], None]) -> None:
+    """Call ``slot`` now and at each change of theme, as long as ``receiver`` lives. ``slot`` may belong to anything."""
+    connection = notifier().theme_changed.connect(lambda _theme: slot() if isValid(receiver) else None)
+    receiver.destroyed.connect(lambda: QObject.disconnect(connection))
+    slot()
+
+
+def set_role(widget: QWidget, role: str) -> None:
+    """Choose how the style sheet draws a widget: see `app.ui.widgets.stylesheet` for the roles."""
+    if widget.property("role") == role:
+        return
+    widget.setProperty("role", role)
+    widget.style().unpolish(widget)
+    widget.style().polish(widget)
+
+
+# ---------------------------------------------------------------- fonts and the style sheet
+
+
+def monospace() -> QFont:
+    """The system's fixed-width font, in the size of the application's."""
+    font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
+    font.setStyleHint(QFont.StyleHint.Monospace)
+    font.setFixedPitch(True)
+    font.setPointSizeF(QGuiApplication.font().pointSizeF())
+    return font
+
+
+def tabular(font: QFont) -> QFont:
+    """The same font with figures of one width, so that changing numbers do not move what stands beside them."""
+    figures = QFont(font)
+    figures.setFeature(QFont.Tag("tnum"), 1)
+    return figures
+
+
+def scaled(font: QFont, factor: float) -> QFont:
+    """The same font in another size; works for sizes in points and in pixels."""
+    result = QFont(font)
+    if font.pointSizeF() > 0:
+        result.setPointSizeF(font.pointSizeF() * factor)
+    else:
+        result.setPixelSize(max(1, round(font.pixelSize() * factor)))
+    return result
+
+
+def stylesheet(theme: Theme) -> str:
+    """The style sheet of the whole application."""
+    from app.ui.widgets import stylesheet as sheet
+
+    return sheet.build(theme)

@@ -1,0 +1,216 @@
+"""Colors that come after the text of code, in the view."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtGui import QTextBlock, QTextCursor
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
+
+from app.helper import Helper
+from app.helper.messages import Highlight, Highlighted
+from app.protocol.messages import Piece
+from app.ui.chat.answer import Finished
+from app.ui.chat.markdown import code_colors, highlight
+from app.ui.chat.markdown import view as markdown_view
+from app.ui.chat.markdown.highlight import Highlighter, colour
+from app.ui.chat.markdown.view import MarkdownView
+from app.ui.chat.messages import AnswerMessage
+from app.ui.chat.transcript import Transcript
+from app.ui.widgets import theme
+
+CODE = "Look:\n\n```python\ndef f():\n    return '😀'  # x\n```\n\nand\n\n- item\n\n  ```json\n  [1]\n  ```\n\nend"
+
+
+@pytest.fixture
+def view(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> Iterator[MarkdownView]:
+    # However slow the machine is, a text is drawn in one go.
+    monkeypatch.setattr(markdown_view, "_BUDGET", 60.0)
+    host = QWidget()
+    qtbot.addWidget(host)
+    host.resize(720, 600)
+    result = MarkdownView(parent=host)
+    result.set_widths(500, 700)
+    host.show()
+    theme.override(theme.LIGHT)
+    yield result
+    theme.override(None)
+
+
+def line_of(view: MarkdownView, text: str) -> QTextBlock:
+    block = view.document().begin()
+    while block.isValid():
+        if text in block.text():
+            return block
+        block = block.next()
+    raise AssertionError(f"no line with {text!r}")
+
+
+def colored(view: MarkdownView, text: str) -> list[tuple[str, str]]:
+    """The parts of the line with this text that have a color, and which one."""
+    block = line_of(view, text)
+    units = block.text().encode("utf-16-le")
+    return [
+        (
+            units[2 * part.start : 2 * (part.start + part.length)].decode("utf-16-le"),
+            part.format.foreground().color().name(),
+        )
+        for part in block.layout().formats()
+    ]
+
+
+def name(role: str) -> str:
+    return colour(theme.current(), role).name()
+
+
+def settle(qtbot: QtBot, view: MarkdownView) -> None:
+    qtbot.waitUntil(lambda: view.is_drawn and highlight.highlighter().is_idle)
+
+
+def test_colors_come_and_the_text_stays_as_it_was(qtbot: QtBot, view: MarkdownView) -> None:
+    view.set_text(CODE)
+    text, html = view.document().toPlainText(), view.document().toHtml()
+    assert colored(view, "def") == []
+    settle(qtbot, view)
+    assert colored(view, "def") == [("def", name("keyword")), ("f", name("name"))]
+    assert ("'😀'", name("string")) in colored(view, "return") and ("# x", name("comment")) in colored(view, "return")
+    assert colored(view, "[1]") == [("1", name("number"))]
+    assert colored(view, "Look") == []
+    assert (view.document().toPlainText(), view.document().toHtml()) == (text, html)
+
+
+def test_another_theme_has_other_colors(qtbot: QtBot, view: MarkdownView) -> None:
+    view.set_text(CODE)
+    settle(qtbot, view)
+    light = colored(view, "def")
+    theme.override(theme.DARK)
+    settle(qtbot, view)
+    assert colored(view, "def") == [("def", name("keyword")), ("f", name("name"))] != light
+
+
+def test_a_growing_block_is_colored_before_it_is_complete(qtbot: QtBot, view: MarkdownView) -> None:
+    view.append_pieces([Piece(text="```python\ndef f():\n    ret", round=0, drafter=None, guess=None)])
+    qtbot.waitUntil(lambda: view.is_drawn and colored(view, "def") != [])
+    assert colored(view, "ret") == []
+    view.append_pieces([Piece(text="urn 1\n    # done\n", round=0, drafter=None, guess=None)])
+    view.append_pieces([Piece(text="```\n\nend", round=0, drafter=None, guess=None)])
+    view.finish()
+    settle(qtbot, view)
+    assert colored(view, "def") == [("def", name("keyword")), ("f", name("name"))]
+    assert colored(view, "return") == [("return", name("keyword")), ("1", name("number"))]
+    assert colored(view, "done") == [("# done", name("comment"))]
+
+
+def test_what_comes_while_a_block_rests_is_colored_too(
+    qtbot: QtBot, view: MarkdownView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code_colors, "_PAUSE", 1e6)
+    monkeypatch.setattr(code_colors, "_MAX_REST", 0.3)
+    view.append_pieces([Piece(text="```python\nimport a\n", round=0, drafter=None, guess=None)])
+    qtbot.waitUntil(lambda: view.is_drawn and colored(view, "import") != [])
+    view.append_pieces([Piece(text="return\n", round=0, drafter=None, guess=None)])
+    qtbot.waitUntil(lambda: view.is_drawn and colored(view, "return") != [])
+
+
+def test_what_is_found_later_corrects_what_was_colored(qtbot: QtBot, view: MarkdownView) -> None:
+    view.append_pieces([Piece(text="```html\n<!-- a\n<b>c</b>\n", round=0, drafter=None, guess=None)])
+    qtbot.waitUntil(lambda: view.is_drawn and colored(view, "<b>") != [])
+    view.append_pieces([Piece(text="-->\n```\n", round=0, drafter=None, guess=None)])
+    view.finish()
+    settle(qtbot, view)
+    assert colored(view, "<b>") == [("<b>c</b>", name("comment"))]
+
+
+def test_a_selection_survives_the_colors(qtbot: QtBot, view: MarkdownView) -> None:
+    view.set_text(CODE)
+    cursor = QTextCursor(line_of(view, "def"))
+    cursor.select(QTextCursor.SelectionType.LineUnderCursor)
+    view.setTextCursor(cursor)
+    settle(qtbot, view)
+    assert view.textCursor().selectedText() == "def f():"
+    assert view.createMimeDataFromSelection().text() == "def f():"
+
+
+def test_overlong_lines_stay_plain_and_the_rest_keeps_its_place(qtbot: QtBot, view: MarkdownView) -> None:
+    view.set_text("```python\nimport a\n" + "x = 1 " * 500 + "\nreturn\n```\n")
+    settle(qtbot, view)
+    assert colored(view, "import") == [("import", name("keyword"))]
+    assert colored(view, "x = 1") == []
+    assert colored(view, "return") == [("return", name("keyword"))]
+
+
+def test_a_block_beyond_the_limit_stays_plain(
+    qtbot: QtBot, view: MarkdownView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code_colors, "MAX_CHARACTERS", 100)
+    view.set_text("```python\n" + "return\n" * 50 + "```\n\n```python\nimport a\n```\n")
+    settle(qtbot, view)
+    assert colored(view, "return") == []
+    assert colored(view, "import") == [("import", name("keyword"))]
+
+
+def test_what_takes_too_long_stays_plain_and_the_next_block_does_not(
+    qtbot: QtBot, view: MarkdownView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Highlighter(Helper(seconds=0.2))
+    monkeypatch.setattr(code_colors, "highlighter", lambda: own)
+    # No lexer is known to hang, so a process that begins and never answers stands for one.
+    code = "import sys; sys.stdout.buffer.write(bytes(4)); sys.stdout.flush(); sys.stdin.read()"
+    monkeypatch.setattr("app.program.own_command", lambda *_: [sys.executable, "-c", code])
+    view.set_text("```python\nreturn\n```\n\n```python\nimport a\n```\n")
+    qtbot.waitUntil(lambda: view.is_drawn and own.is_idle)
+    assert colored(view, "return") == colored(view, "import") == []
+    own.close()
+
+
+def test_a_view_may_go_while_its_code_is_highlighted(qtbot: QtBot, view: MarkdownView) -> None:
+    other = MarkdownView(parent=view.parentWidget())
+    other.set_text(CODE)
+    other.deleteLater()
+    view.set_text(CODE)
+    settle(qtbot, view)
+    assert colored(view, "def") != []
+
+
+class Late(Helper):
+    """Answers when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may_answer = threading.Event(), threading.Event()
+
+    def highlight(self, request: Highlight) -> Highlighted:
+        self.asked.set()
+        assert self.may_answer.wait(30)
+        return super().highlight(request)
+
+
+def test_an_answer_for_a_view_that_the_column_freed_is_dropped(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Late()
+    own = Highlighter(late)
+    monkeypatch.setattr(code_colors, "highlighter", lambda: own)
+    transcript = Transcript()
+    qtbot.addWidget(transcript)
+    transcript.resize(700, 200)
+    transcript.show()
+    transcript.add_answer("a", "M", CODE, lambda: Finished([], ""))
+    qtbot.waitUntil(late.asked.is_set)
+    (entry,) = transcript.column.entries
+    widget = entry.widget
+    assert widget is not None
+    transcript.add_answer("b", "M", "word\n\n" * 300, lambda: Finished([], ""))
+    qtbot.waitUntil(lambda: not isValid(widget))
+    assert transcript.column.entries[0].widget is None
+    assert late.asked.is_set() and not late.may_answer.is_set()
+    late.may_answer.set()
+    qtbot.waitUntil(lambda: own.is_idle)
+    transcript.column.follows = False
+    transcript.column.verticalScrollBar().setValue(0)
+    qtbot.waitUntil(lambda: isinstance(entry.widget, AnswerMessage) and entry.widget.view.is_drawn and own.is_idle)
+    assert isinstance(entry.widget, AnswerMessage) and colored(entry.widget.view, "def") != []
+    own.close()

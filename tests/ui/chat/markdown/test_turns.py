@@ -1,0 +1,33 @@
+"""Views that draw in turns."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject
+from pytestqt.qtbot import QtBot
+
+from app.ui.chat.markdown.turns import Turns
+
+
+class Widget(QObject):
+    def __init__(self, turns: Turns, wants: int, log: list[str], name: str) -> None:
+        super().__init__()
+        self._turns, self._wants, self._log, self._name = turns, wants, log, name
+
+    def take_turn(self) -> None:
+        self._log.append(self._name)
+        self._wants -= 1
+        if self._wants:
+            self._turns.want(self)
+
+
+def test_each_gets_a_turn_and_one_that_is_gone_none(qtbot: QtBot) -> None:
+    parent = QObject()
+    turns, log = Turns(parent), list[str]()
+    first, second, gone = (Widget(turns, 2, log, name) for name in ("a", "b", "gone"))
+    for widget in (first, gone, second, first):
+        turns.want(widget)
+    assert turns.is_waiting(first) and log == []
+    gone.deleteLater()
+    qtbot.waitUntil(lambda: len(log) == 4)
+    assert log == ["a", "b", "a", "b"]
+    assert not turns.is_waiting(first)

@@ -1,0 +1,559 @@
+"""The one safe Markdown widget, on screen."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt, QUrl
+from PySide6.QtGui import QGuiApplication, QPainter, QPixmap, QTextCursor, QTextDocument
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.protocol.messages import DrafterName, Piece
+from app.ui.chat.markdown.block_writer import checked_link
+from app.ui.chat.markdown.code_header import CodeHeader
+from app.ui.chat.markdown.formats import Formats
+from app.ui.chat.markdown.rendering import Rendering
+from app.ui.chat.markdown.tints import explanation
+from app.ui.chat.markdown.view import MarkdownView
+from app.ui.widgets import theme
+
+SAMPLE = """# Title
+
+A **bold** word, `code` and a [link](https://example.org/x).
+
+1. first
+2. second
+
+   ```sh
+   ls  # inside
+   ```
+
+```python
+def f():
+    return "😀 text"
+```
+
+| a | b |
+|---|--:|
+| one | 2 |
+
+> quoted
+
+last words"""
+
+
+@pytest.fixture
+def view(qtbot: QtBot) -> Iterator[MarkdownView]:
+    host = QWidget()
+    qtbot.addWidget(host)
+    host.resize(720, 600)
+    result = MarkdownView(parent=host)
+    result.set_widths(500, 700)
+    host.show()
+    yield result
+    theme.override(None)
+
+
+def show(qtbot: QtBot, view: MarkdownView, text: str, pieces: list[Piece] | None = None) -> str:
+    """Show a text and give back what is on screen."""
+    view.set_text(text, pieces)
+    settle(qtbot, view)
+    return view.document().toPlainText()
+
+
+def settle(qtbot: QtBot, view: MarkdownView) -> None:
+    qtbot.waitUntil(lambda: view.is_drawn)
+
+
+def cut(text: str, sizes: random.Random | None = None, drafter: DrafterName = "model") -> list[Piece]:
+    """The text in pieces; every other one from the drafter."""
+    pieces: list[Piece] = []
+    at = 0
+    while at < len(text):
+        size = sizes.randint(1, 7) if sizes else 4
+        from_draft = len(pieces) % 2 == 1
+        pieces.append(
+            Piece(
+                text=text[at : at + size],
+                round=len(pieces) // 2,
+                drafter=drafter if from_draft else None,
+                guess=None if from_draft else "other",
+            )
+        )
+        at += size
+    return pieces
+
+
+def click(button: QPushButton) -> None:
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def tool_tip(view: MarkdownView, shown: str) -> str:
+    """What hovering the middle of this text would say."""
+    cursor = view.document().find(shown)
+    assert not cursor.isNull(), shown
+    position = (cursor.selectionStart() + cursor.selectionEnd()) // 2
+    piece = view.piece_at(position)
+    return explanation(piece) if piece is not None else ""
+
+
+# ---------------------------------------------------------------- safety
+
+
+def test_html_is_shown_as_text(qtbot: QtBot, view: MarkdownView) -> None:
+    parts = ("<b>bold</b>", "open <i>tag", "<img src='file:///etc/hostname'>", "<!-- note -->", "end")
+    shown = show(qtbot, view, "\n\n".join(parts))
+    for part in parts:
+        assert part in shown
+
+
+def test_definitions_of_links_are_shown(qtbot: QtBot, view: MarkdownView) -> None:
+    text = "See [the paper][1].\n\n[1]: https://example.org/paper\n[2]: https://example.org/other"
+    shown = show(qtbot, view, text)
+    assert "[1]: https://example.org/paper" in shown
+    assert "[2]: https://example.org/other" in shown
+
+
+def test_images_are_never_asked_for(qtbot: QtBot, view: MarkdownView, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(MarkdownView, "loadResource", lambda _view, *args: asked.append(args))
+    text = "see ![a *cat*](file:///etc/hostname) ![b](https://example.org/a.png) ![d](data:image/png,x)"
+    shown = show(qtbot, view, text)
+    view.grab()
+    assert shown == "see [a cat] [b] [d]"
+    assert asked == []
+
+
+@pytest.mark.parametrize("address", ["file:///etc/hostname", "https://example.org/a.png", "data:image/png;base64,AAAA"])
+def test_resources_are_refused(view: MarkdownView, address: str) -> None:
+    for kind in (QTextDocument.ResourceType.ImageResource, QTextDocument.ResourceType.HtmlResource):
+        assert view.loadResource(kind.value, QUrl(address)) is None
+    view.setSource(QUrl(address))
+    assert view.document().toPlainText() == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "allowed"),
+    [
+        ("https://example.org/a", True),
+        ("http://example.org", True),
+        ("mailto:a@example.org", True),
+        ("file:///etc/passwd", False),
+        ("javascript:alert(1)", False),
+        ("smb://host/share", False),
+        ("//host/share", False),
+        ("\\\\host\\share", False),
+        ("https://user:secret@example.org", False),
+        ("https://", False),
+        ("relative", False),
+        ("", False),
+    ],
+)
+def test_only_harmless_links_become_links(target: str, allowed: bool) -> None:
+    assert bool(checked_link(target)) is allowed
+
+
+def click_link(view: MarkdownView, text: str) -> None:
+    view.anchorClicked.emit(QUrl(text))
+
+
+def test_a_link_opens_after_a_question(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view, "[here](https://еxample.org/path)")  # the first letter is Cyrillic
+    click_link(view, "https://еxample.org/path")
+    box = view.window().findChild(QMessageBox)
+    assert box is not None
+    assert box.textFormat() is Qt.TextFormat.PlainText
+    assert "xn--" in box.text()
+    with qtbot.waitSignal(view.link_activated) as blocker:
+        click(button(box, "Open"))
+    assert blocker.args == [QUrl("https://еxample.org/path")]
+
+
+def button(box: QMessageBox, text: str) -> QPushButton:
+    return next(b for b in box.findChildren(QPushButton) if b.text() == text)
+
+
+def test_a_link_that_is_declined_stays_closed(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view, "[here](https://example.org)")
+    click_link(view, "https://example.org")
+    box = view.window().findChild(QMessageBox)
+    assert box is not None
+    with qtbot.assertNotEmitted(view.link_activated):
+        click(button(box, "Cancel"))
+
+
+@pytest.mark.parametrize("address", ["file:///etc/passwd", "javascript:x", "ftp://example.org"])
+def test_other_links_are_not_even_asked_about(view: MarkdownView, address: str) -> None:
+    view.set_text("text")
+    click_link(view, address)
+    assert view.window().findChild(QMessageBox) is None
+
+
+def test_links_do_nothing_while_the_text_is_written(view: MarkdownView) -> None:
+    view.append_pieces([Piece(text="[x](https://example.org)")])
+    click_link(view, "https://example.org")
+    assert view.window().findChild(QMessageBox) is None
+
+
+# ---------------------------------------------------------------- streaming
+
+
+def test_a_streamed_text_looks_like_a_stored_one(qtbot: QtBot, view: MarkdownView) -> None:
+    stored = MarkdownView()
+    qtbot.addWidget(stored)
+    stored.set_widths(500, 700)
+    show(qtbot, stored, SAMPLE)
+    generator = random.Random(3)
+    for piece in cut(SAMPLE, generator):
+        view.append_pieces([piece])
+        if generator.random() < 0.5:
+            with qtbot.waitSignal(view.drawn):
+                pass
+    view.finish()
+    settle(qtbot, view)
+    assert view.content == SAMPLE
+    assert view.document().toPlainText() == stored.document().toPlainText()
+    assert view.content_height() == stored.content_height()
+    assert view.document().toHtml() == stored.document().toHtml()
+
+
+def test_finished_blocks_are_not_drawn_again(qtbot: QtBot, view: MarkdownView) -> None:
+    view.append_pieces([Piece(text="first\n\n- item\n\n```py\nx = 1\ny = 2\n")])
+    settle(qtbot, view)
+    changes: list[int] = []
+    view.document().contentsChange.connect(lambda at, _removed, _added: changes.append(at))
+    frozen = view.document().find("x = 1").selectionEnd()
+    for piece in ("z = 3", "\nw", " = 4\n```\n", "after **bo", "ld** words"):
+        view.append_pieces([Piece(text=piece)])
+        settle(qtbot, view)
+    assert changes
+    assert min(changes) >= frozen
+
+
+def test_updates_are_collected(qtbot: QtBot, view: MarkdownView) -> None:
+    drawn: list[None] = []
+    view.drawn.connect(lambda: drawn.append(None))
+    for _ in range(500):
+        view.append_pieces([Piece(text="word ")])
+    settle(qtbot, view)
+    assert len(drawn) == 1
+    assert view.document().toPlainText().count("word") == 500
+
+
+def test_a_selection_survives_what_comes_after_it(qtbot: QtBot, view: MarkdownView) -> None:
+    view.append_pieces([Piece(text="first words\n\nsecond")])
+    settle(qtbot, view)
+    view.setTextCursor(view.document().find("first words"))
+    view.append_pieces([Piece(text=" paragraph\n\nthird")])
+    settle(qtbot, view)
+    assert view.textCursor().selectedText() == "first words"
+
+
+def test_text_can_be_selected_across_blocks(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view, SAMPLE)
+    view.selectAll()
+    view.copy()
+    copied = QGuiApplication.clipboard().text()
+    for part in ("Title", "bold word, code and a link", "ls  # inside", 'return "😀 text"', "one", "last words"):
+        assert part in copied
+    assert "**" not in copied
+
+
+# ---------------------------------------------------------------- code
+
+
+def headers(view: MarkdownView) -> list[CodeHeader]:
+    return [header for header in view.findChildren(CodeHeader) if not header.isHidden()]
+
+
+def test_each_code_block_has_its_language_and_a_copy_button(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view, SAMPLE)
+    assert [header.language for header in headers(view)] == ["sh", "python"]
+    click(headers(view)[1].copy_button)
+    assert QGuiApplication.clipboard().text() == 'def f():\n    return "😀 text"'
+    click(headers(view)[0].copy_button)
+    assert QGuiApplication.clipboard().text() == "ls  # inside"
+
+
+def test_copy_gives_an_overlong_line_in_one_piece(qtbot: QtBot, view: MarkdownView) -> None:
+    code = "a" * 5000 + "\n\nb"
+    show(qtbot, view, f"```\n{code}\n```")
+    click(headers(view)[0].copy_button)
+    assert QGuiApplication.clipboard().text() == code
+
+
+def test_a_code_block_has_a_button_while_it_is_written(qtbot: QtBot, view: MarkdownView) -> None:
+    view.append_pieces([Piece(text="```json\n")])
+    settle(qtbot, view)
+    assert len(headers(view)) == 1
+    view.append_pieces([Piece(text='{"a": 1}')])
+    settle(qtbot, view)
+    click(headers(view)[0].copy_button)
+    assert QGuiApplication.clipboard().text() == '{"a": 1}'
+
+
+def test_code_keeps_its_ground_in_both_themes(qtbot: QtBot, view: MarkdownView) -> None:
+    for chosen in (theme.LIGHT, theme.DARK):
+        theme.override(chosen)
+        show(qtbot, view, "```\nx\n```\n\nprose")
+        image = view.grab().toImage()
+        assert image.pixelColor(350, 34) == chosen.code_surface
+        cursor = view.document().find("prose")
+        assert cursor.charFormat().foreground().color() == chosen.text
+
+
+# ---------------------------------------------------------------- drafted tokens
+
+
+def test_tints_change_nothing_but_the_ground(qtbot: QtBot, view: MarkdownView) -> None:
+    pieces = cut(SAMPLE)
+    show(qtbot, view, SAMPLE, pieces)
+    plain, markup, height = view.grab().toImage(), view.document().toHtml(), view.content_height()
+    view.set_show_drafted(True)
+    assert view.grab().toImage() != plain
+    assert view.document().toHtml() == markup
+    assert view.content_height() == height
+    view.set_show_drafted(False)
+    assert view.grab().toImage() == plain
+
+
+def test_copying_tinted_text_gives_clean_text(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view, SAMPLE, cut(SAMPLE))
+    view.selectAll()
+    view.copy()
+    clean = QGuiApplication.clipboard().text()
+    view.set_show_drafted(True)
+    view.grab()
+    view.copy()
+    assert QGuiApplication.clipboard().text() == clean
+
+
+def test_private_characters_of_the_model_come_through(qtbot: QtBot, view: MarkdownView) -> None:
+    text = "a \ue000\ue001 b **\uf8ff** `\U000f0000`"
+    pieces = cut(text)
+    view.set_show_drafted(True)
+    assert show(qtbot, view, text, pieces) == "a \ue000\ue001 b \uf8ff \U000f0000"
+    assert view.content == text
+
+
+def test_every_shown_word_knows_its_piece(qtbot: QtBot, view: MarkdownView) -> None:
+    words = re.findall(r"\S+\s*", SAMPLE)
+    pieces = [Piece(text=word, round=at, drafter="model" if at % 2 else None) for at, word in enumerate(words)]
+    show(qtbot, view, SAMPLE, pieces)
+    for word in ("Title", "bold", "code", "first", "inside", "return", "text", "one", "quoted", "words"):
+        cursor = view.document().find(word, 0, QTextDocument.FindFlag.FindCaseSensitively)
+        piece = view.piece_at(cursor.selectionStart())
+        assert piece is not None
+        assert word in piece.text
+
+
+def test_hovering_tells_where_a_token_came_from(qtbot: QtBot, view: MarkdownView) -> None:
+    pieces = [
+        Piece(text="alpha ", round=12, drafter="model"),
+        Piece(text="beta ", round=12, guess="<b>other</b>"),
+        Piece(text="gamma ", round=13, drafter="ngram"),
+        Piece(text="delta", round=14),
+    ]
+    show(qtbot, view, "".join(piece.text for piece in pieces), pieces)
+    assert tool_tip(view, "alpha") == "From the draft model: guessed in round 12 and kept"
+    assert tool_tip(view, "beta") == "The guess was “<b>other</b>”; the target wrote “beta ”"
+    assert tool_tip(view, "gamma") == "From n-grams: guessed in round 13 and kept"
+    assert tool_tip(view, "delta") == ""
+
+
+def grounds(view: MarkdownView, shown: str) -> set[str]:
+    """The colours under and around this text."""
+    image = view.grab().toImage()
+    cursor = view.document().find(shown)
+    cursor.setPosition(cursor.selectionStart() + 3)
+    place = view.cursorRect(cursor)
+    return {image.pixelColor(place.x(), y).name() for y in range(place.top(), place.bottom())}
+
+
+@pytest.mark.parametrize("mark", ["", "**", "`", "\n```\n", "\n- ", "\n> "])
+def test_tints_lie_under_the_drafted_tokens_only(qtbot: QtBot, view: MarkdownView, mark: str) -> None:
+    theme.override(theme.LIGHT)
+    end = mark if mark.strip("\n").endswith(("*", "`")) else "\n"
+    pieces = [
+        Piece(text=f"first{mark}", round=1),
+        Piece(text="mmmmmm", round=1, drafter="model"),
+        Piece(text=f" wwwwww{end}", round=1),
+    ]
+    show(qtbot, view, "".join(piece.text for piece in pieces), pieces)
+    drafted, own = grounds(view, "mmmmmm"), grounds(view, "wwwwww")
+    view.set_show_drafted(True)
+    assert grounds(view, "mmmmmm") != drafted
+    assert grounds(view, "wwwwww") == own
+
+
+@pytest.mark.parametrize("chosen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
+def test_each_drafter_has_its_own_tint_also_side_by_side(qtbot: QtBot, view: MarkdownView, chosen: theme.Theme) -> None:
+    theme.override(chosen)
+    pieces = [Piece(text="mmmmmm", round=1, drafter="model"), Piece(text="nnnnnn", round=1, drafter="ngram")]
+    show(qtbot, view, "mmmmmmnnnnnn", pieces)
+    view.set_show_drafted(True)
+    model, ngram = grounds(view, "mmmmmm"), grounds(view, "nnnnnn")
+    assert chosen.tint_model.name() in model
+    assert chosen.tint_ngram.name() not in model
+    assert chosen.tint_ngram.name() in ngram
+    assert chosen.tint_model.name() not in ngram
+
+
+def test_tints_keep_their_place_behind_characters_of_two_units(qtbot: QtBot, view: MarkdownView) -> None:
+    pieces = [
+        Piece(text="😀😀 ", round=1),
+        Piece(text="drafted", round=1, drafter="model"),
+        Piece(text=" own", round=1),
+    ]
+    show(qtbot, view, "😀😀 drafted own", pieces)
+    assert tool_tip(view, "drafted").startswith("From the draft")
+    assert tool_tip(view, "own") == ""
+    view.set_show_drafted(True)
+    view.grab()
+
+
+def test_characters_made_visible_belong_to_their_tokens(qtbot: QtBot, view: MarkdownView) -> None:
+    pieces = [Piece(text="a", round=1), Piece(text="\x00", round=1, drafter="model"), Piece(text="b", round=1)]
+    show(qtbot, view, "a\0b", pieces)
+    assert [view.piece_at(position) for position in range(3)] == pieces
+
+
+def test_tints_of_long_lines_of_code_are_worked_out_for_few_at_a_time() -> None:
+    document = QTextDocument()
+    rendering = Rendering(document, Formats(theme.LIGHT, document.defaultFont()))
+    rendering.feed("```\n" + ("x" * 900 + "\n") * 40 + "```\n")
+    rendering.finish()
+    while rendering.draw(60.0):
+        pass
+    assert max(unit.source_end - unit.source_start for unit in rendering.units) < 2000
+    assert sum(unit.source_end - unit.source_start for unit in rendering.units) >= 40 * 900
+
+
+def test_many_tints_are_worked_out_in_several_paintings(qtbot: QtBot, view: MarkdownView) -> None:
+    text = "a b c d e f g h i j\n\n" * 100
+    show(qtbot, view, text, cut(text))
+    ground = QPixmap(view.size())
+    painter = QPainter(ground)
+    units = view._rendering.units
+    known = [0]
+    is_whole = False
+    while not is_whole:
+        is_whole = view._tints.paint(painter, units, view.content, theme.LIGHT)
+        known.append(sum(unit.cache is not None for unit in units))
+    painter.end()
+    assert known[-1] == len(units) == 100
+    assert len(known) > 2 and known == sorted(set(known))
+
+
+def table(columns: int, rows: int) -> str:
+    return "| a " * columns + "|\n" + "|---" * columns + "|\n" + ("| b " * columns + "|\n") * rows + "\n"
+
+
+@pytest.mark.parametrize("after", ["words ", "- item ", "# Title "])
+def test_what_follows_a_table_is_written_again_without_laying_out_the_table(after: str) -> None:
+    document = QTextDocument()
+    rendering = Rendering(document, Formats(theme.LIGHT, document.defaultFont()))
+    document.documentLayout()  # without one nothing is told of changes
+    rendering.feed(table(3, 4))
+    assert not rendering.draw(60.0)
+    end = document.lastBlock().position()
+    rendering.feed(after)
+    assert not rendering.draw(60.0)  # words want another format than the end of the table has, once
+    touched: list[int] = []
+    document.contentsChange.connect(lambda position, _removed, _added: touched.append(position))
+    rendering.feed("more ")
+    rendering.draw(60.0)
+    rendering.feed(" and more")
+    rendering.draw(60.0)
+    assert touched and min(touched) >= end
+
+
+def test_a_table_is_written_behind_another_without_laying_that_out() -> None:
+    document = QTextDocument()
+    rendering = Rendering(document, Formats(theme.LIGHT, document.defaultFont()))
+    document.documentLayout()  # without one nothing is told of changes
+    rendering.feed(table(3, 4))
+    assert not rendering.draw(60.0)
+    end = document.lastBlock().position()
+    touched: list[int] = []
+    document.contentsChange.connect(lambda position, _removed, _added: touched.append(position))
+    rendering.feed(table(3, 2))
+    assert not rendering.draw(60.0)
+    assert touched and min(touched) >= end
+
+
+def test_a_large_table_is_all_that_one_step_draws() -> None:
+    document = QTextDocument()
+    rendering = Rendering(document, Formats(theme.LIGHT, document.defaultFont()))
+    rendering.feed(table(20, 9) * 3 + "words\n\n")
+    rendering.finish()
+    counts = []
+    while rendering.draw(60.0):
+        counts.append(len(rendering.units))
+    assert counts == [1, 2, 3]
+    assert document.lastBlock().text() == "words"
+
+
+def test_a_text_is_drawn_when_its_width_is_known(qtbot: QtBot) -> None:
+    view = MarkdownView()
+    qtbot.addWidget(view)
+    view.set_text("some words")
+    assert view.document().toPlainText() == ""
+    view.set_widths(300, 300)
+    assert view.document().toPlainText() == "some words"
+    assert view.is_drawn
+    assert view.content_height() > 0
+
+
+def test_pieces_that_do_not_fit_the_text_are_not_used(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view, "the text", [Piece(text="another", drafter="model")])
+    assert view.piece_at(0) is None
+
+
+def test_the_tool_tip_appears_only_with_tints(qtbot: QtBot, view: MarkdownView, qapp: QApplication) -> None:
+    show(qtbot, view, "alpha", [Piece(text="alpha", round=1, drafter="model")])
+    place = view.cursorRect(QTextCursor(view.document())).center() + QPoint(4, 0)
+    assert view.explanation_at(QPointF(place)) == ""
+    view.set_show_drafted(True)
+    assert "round 1" in view.explanation_at(QPointF(place))
+    assert view.explanation_at(QPointF(place.x(), 5000)) == ""
+
+
+# ---------------------------------------------------------------- hard input
+
+HARD = {
+    "a megabyte in a line": "word " * 200_000,
+    "a word without end": "x" * 200_000,
+    "long code": "```python\n" + "x = 1  # one\n" * 10_000 + "```",
+    "deep quotes": ">" * 5000 + " x",
+    "deep lists": "".join("  " * depth + "- item\n" for depth in range(500)),
+    "markers": "- " * 3000 + "x",
+    "brackets": "[" * 20_000,
+    "emphasis": "*a **b " * 5000,
+    "control characters": "".join(map(chr, range(32))) * 200 + "\x7f\u202e\u2066\ufdd0\uffff",
+    "half characters": "a \ud800 b \udfff c",
+    "a wide table": "|" + "a|" * 2000 + "\n|" + "-|" * 2000 + "\n|" + "b|" * 2000,
+    "a long table": "| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 1000,
+    "tags": "<div" * 20_000,
+    "marks over marks": "a" + "\u0301" * 20_000,
+    "empty": "",
+    "only newlines": "\n" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_hard_input_is_shown_in_small_steps(qtbot: QtBot, view: MarkdownView, name: str) -> None:
+    text = HARD[name]
+    view.set_show_drafted(True)
+    view.set_text(text, [Piece(text=text, round=1, drafter="model")] if text else None)
+    qtbot.waitUntil(lambda: view.is_drawn, timeout=60_000)
+    view.grab(view.rect().intersected(view.rect().adjusted(0, 0, 0, 600 - view.height())))
+    assert view.content == text
+    solid = sum(not character.isspace() for character in text)
+    shown = sum(not character.isspace() for character in view.document().toPlainText())
+    assert shown >= solid * 0.1

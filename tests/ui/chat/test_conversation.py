@@ -1,0 +1,48 @@
+"""What the engine is asked, from what is stored."""
+
+from __future__ import annotations
+
+from app.chats.model import Role, StoredMessage
+from app.ui.chat.conversation import EXAMPLE, conversation, question_to_measure
+
+
+def branch(*messages: tuple[Role, str]) -> list[StoredMessage]:
+    return [
+        StoredMessage(str(place), "chat", None, role, text, "complete", 0.0)
+        for place, (role, text) in enumerate(messages)
+    ]
+
+
+def turns(messages: list[StoredMessage], system: str = "") -> list[tuple[str, str]]:
+    return [(one.role, one.content) for one in conversation(messages, system).messages]
+
+
+def test_turns_as_they_are() -> None:
+    stored = branch(("user", "a"), ("assistant", "b"), ("user", "c"))
+    assert turns(stored) == [("user", "a"), ("assistant", "b"), ("user", "c")]
+
+
+def test_system_prompt_comes_first_and_blank_ones_do_not_count() -> None:
+    stored = branch(("user", "a"))
+    assert turns(stored, "Be brief.") == [("system", "Be brief."), ("user", "a")]
+    assert turns(stored, " \n") == [("user", "a")]
+
+
+def test_questions_around_an_answer_that_never_came_are_joined() -> None:
+    stored = branch(("user", "a"), ("assistant", " "), ("user", "b"))
+    made = conversation(stored, "")
+    assert turns(stored) == [("user", "a\n\nb")]
+    assert made.sources == ["0"]
+
+
+def test_first_kept_message_is_found_without_counting_the_system_prompt() -> None:
+    made = conversation(branch(("user", "a"), ("assistant", "b"), ("user", "c")), "Be brief.")
+    assert made.first_kept(0) is None
+    assert made.first_kept(2) == "2"
+    assert made.first_kept(3) is None
+
+
+def test_measuring_uses_the_chat_up_to_its_last_question() -> None:
+    stored = branch(("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d"))
+    assert [one.content for one in question_to_measure(stored, "")] == ["a", "b", "c"]
+    assert [one.content for one in question_to_measure([], "x")] == [EXAMPLE]

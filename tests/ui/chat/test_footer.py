@@ -1,0 +1,122 @@
+"""The line under an answer."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from app.chats.model import Status, StoredMessage
+from app.protocol.messages import DrafterFigures, DraftFigures, Figures
+from app.ui.chat.footer import details_of, figures_of, footer_of, note_of
+
+FIGURES = Figures(
+    prompt_tokens=12,
+    completion_tokens=1214,
+    time_to_first_token_s=0.12,
+    decode_tokens_per_second=74.2,
+    draft=DraftFigures(
+        drafted=100, tested=100, accepted=68, acceptance_rate=0.68, verify_passes=36, mean_acceptance_length=2.89
+    ),
+)
+
+
+def answer(
+    reason: str | None = "end",
+    status: Status = "complete",
+    figures: dict[str, object] | None = None,
+    settings: dict[str, object] | None = None,
+) -> StoredMessage:
+    kept = msgspec.to_builtins(FIGURES) if figures is None else figures
+    return StoredMessage(
+        "id", "chat", None, "assistant", "text", status, 0.0, None, reason, figures=kept, settings=settings or {}
+    )
+
+
+def plain(text: str) -> str:
+    return text.replace("\u00a0", " ").replace("\u2060", "")
+
+
+def test_all_figures_with_units() -> None:
+    assert plain(footer_of(answer())) == (
+        "74 tok/s · 1,214 tokens · 0.12 s to first token · 68 % kept · 2.9 tokens a pass"
+        " · stopped at the end of the answer"
+    )
+
+
+def test_without_a_draft_nothing_is_kept() -> None:
+    figures = msgspec.to_builtins(msgspec.structs.replace(FIGURES, draft=DraftFigures(), completion_tokens=1))
+    assert plain(footer_of(answer(figures=figures))) == (
+        "74 tok/s · 1 token · 0.12 s to first token · stopped at the end of the answer"
+    )
+
+
+def test_each_drafter_is_listed_where_two_helped() -> None:
+    model = DrafterFigures(name="model", drafted=160, tested=160, accepted=120, acceptance_rate=0.75, verify_passes=40)
+    ngram = DrafterFigures(name="ngram", drafted=16, tested=1, accepted=0, acceptance_rate=0.0, verify_passes=1)
+    unused = DrafterFigures(name="ngram", drafted=3)
+
+    def details(*drafters: DrafterFigures) -> str:
+        draft = msgspec.structs.replace(FIGURES.draft, drafters=list(drafters))
+        return plain(details_of(answer(figures=msgspec.to_builtins(msgspec.structs.replace(FIGURES, draft=draft)))))
+
+    assert details(model, ngram) == (
+        "Draft model: 120 of 160 guesses kept (75 %), in 40 passes\nn-grams: 0 of 1 guess kept (0 %), in 1 pass"
+    )
+    assert details(model, unused) == details(model) == details() == ""
+
+
+def test_a_drafter_that_is_not_known_costs_only_its_own_entry() -> None:
+    whole = msgspec.structs.replace(
+        FIGURES,
+        draft=msgspec.structs.replace(
+            FIGURES.draft, drafters=[DrafterFigures(name="model", tested=4), DrafterFigures(name="ngram", tested=4)]
+        ),
+    )
+    figures = msgspec.to_builtins(whole)
+    figures["draft"]["drafters"] += [{"name": "heads", "tested": 9}, {"name": ["model"]}, 5]
+    assert plain(footer_of(answer(figures=figures))) == plain(footer_of(answer()))
+    assert [line.partition(":")[0] for line in details_of(answer(figures=figures)).splitlines()] == [
+        "Draft model",
+        "n-grams",
+    ]
+
+
+def test_a_kind_of_text_that_is_not_known_costs_only_its_own_entry() -> None:
+    figures = msgspec.to_builtins(FIGURES)
+    figures["kinds"] = [{"kind": "code", "tokens": 4}, {"kind": "poem", "tokens": 9}, 5]
+    assert plain(footer_of(answer(figures=figures))) == plain(footer_of(answer()))
+    assert [one.kind for one in figures_of(figures).kinds] == ["code"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("length", "cut at the longest answer set"),
+        ("context", "cut because the context is full"),
+        ("cancelled", "stopped by you"),
+        ("stop_string", "stopped at a stop string"),
+    ],
+)
+def test_every_end_has_its_words(reason: str, words: str) -> None:
+    assert footer_of(answer(reason, figures={})) == words
+
+
+def test_the_stop_string_is_named() -> None:
+    assert footer_of(answer("stop_string", figures={"stop_string": "END"})) == "stopped at “END”"
+    assert footer_of(answer("stop_string", figures={"stop_string": "x" * 21})) == f"stopped at “{'x' * 19}…”"
+
+
+def test_chatml_is_mentioned() -> None:
+    assert footer_of(answer(settings={"template": "chatml"})).endswith(" · ChatML template")
+
+
+@pytest.mark.parametrize("figures", [{"draft": 5}, {"completion_tokens": "many"}, {"decode_tokens_per_second": []}])
+def test_figures_that_cannot_be_read_are_left_out(figures: dict[str, object]) -> None:
+    assert footer_of(answer(figures=figures)) == "stopped at the end of the answer"
+
+
+def test_notes_say_what_went_wrong() -> None:
+    assert note_of(answer()) is None
+    assert note_of(answer(None, "failed", {"failure": "Too long."})) == "Too long."
+    assert "kept" in str(note_of(answer(None, "interrupted", {})))
+    assert note_of(answer(None, "failed", {}))

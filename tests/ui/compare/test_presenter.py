@@ -1,0 +1,387 @@
+"""The Compare window beside the chat: what may run, and what happens to it. Scripted engines in real processes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QFileDialog, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.chats.store import ChatStore
+from app.ui.chat.conversation import AnswerSettings
+from app.ui.compare import wording
+from app.ui.compare.presenter import CompareDesk
+from app.ui.compare.runner import ENGINE_LOST
+from app.ui.compare.window import CompareWindow
+from app.ui.engine.interface import EngineState
+from tests.ui.compare.conftest import MakeDesk
+from tests.ui.parts import WAIT_MS, Desk
+from tests.ui.scripted_engine import OTHER_WORDS, PLAIN_WORDS
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
+TEXT = "".join(PLAIN_WORDS)
+
+
+class Comparing:
+    """A chat with a Compare window."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.chat = desk
+        self.desk = CompareDesk(desk.engine, desk.keeper, desk.session)
+        self.qtbot = desk.qtbot
+
+    @property
+    def window(self) -> CompareWindow:
+        return self.desk.window()
+
+    def last_answer(self) -> str:
+        return self.chat.session.branch()[-1].id
+
+    def idle(self) -> None:
+        self.qtbot.waitUntil(lambda: not self.desk.runner.is_running(), timeout=WAIT_MS)
+
+    def verdict(self) -> str:
+        return self.window.one.verdict.text()
+
+    def escape(self) -> None:
+        with self.qtbot.waitActive(self.window, timeout=WAIT_MS):
+            pass
+        QTest.keyClick(self.window.windowHandle(), Qt.Key.Key_Escape)
+
+
+MakeComparing = Callable[[str], Comparing]
+
+
+@pytest.fixture
+def make(make_desk: MakeDesk, dressed: None) -> Iterator[MakeComparing]:
+    made = []
+
+    def start(way: str) -> Comparing:
+        made.append(Comparing(make_desk(way)))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.desk.close()
+        one.desk.deleteLater()
+
+
+def test_an_answer_is_compared_with_its_own_settings(make: MakeComparing) -> None:
+    at = make("compare")
+    at.chat.session.settings = AnswerSettings(seed=21, draft_length=3)
+    at.chat.ask("What is a draft?")
+    at.chat.session.settings = AnswerSettings()
+    at.desk.compare_answer(at.last_answer())
+    assert at.window.isVisible()
+    assert at.window.current_tab() is at.window.one
+    assert at.window.one._title.text() == "What is a draft?"
+    assert at.window.one._settings.text().startswith("Seed 21 ·")
+    assert "draft length 3" in at.window.one._settings.text()
+    at.idle()
+    assert at.verdict() == "✓ Same text, 6 tokens, same seed · 2.0× faster · 71 % kept"
+    assert at.window.one.plain.text() == TEXT
+    assert at.chat.page.texts() == ["What is a draft?", TEXT]  # nothing is added to the chat
+
+
+def test_the_last_answer_and_a_chat_without_one(make: MakeComparing) -> None:
+    at = make("compare")
+    at.desk.compare_last()
+    assert at.window.one._empty_text.text() == wording.NO_ANSWER
+    at.chat.ask("First")
+    at.chat.ask("Second")
+    at.desk.compare_last()
+    assert at.window.one._title.text() == "Second"
+    at.idle()
+
+
+def test_where_they_differ_both_sides_are_marked(qtbot: QtBot, make: MakeComparing) -> None:
+    at = make("compare differ")
+    at.chat.ask("Hello")
+    at.desk.compare_last()
+    at.idle()
+    assert at.verdict().startswith("Different from token 5 on · 2.0× faster · 71 % kept")
+    assert "“ friend” (logit 17.310), with draft “ foe” (logit 17.306)" in at.verdict()
+    for pane, words in ((at.window.one.plain, PLAIN_WORDS), (at.window.one.drafted, OTHER_WORDS)):
+        view = pane._text().view
+        qtbot.waitUntil(lambda view=view: view.mark_box() is not None, timeout=WAIT_MS)  # type: ignore[misc]
+        start, end = view._marked or (0, 0)
+        assert pane.text()[start:end] == words[4]
+
+
+def test_an_engine_without_tokens_and_counters(make: MakeComparing) -> None:
+    at = make("compare differ nameless")
+    at.chat.ask("Hello")
+    at.desk.compare_last()
+    at.idle()
+    assert at.verdict().startswith("Different from character 18 on · 2.0× faster Plain wrote")
+    at.window.one.footer.run_button.click()
+    at.idle()
+
+
+def test_a_draft_that_fails_is_told_here_and_not_in_the_chat(make: MakeComparing) -> None:
+    at = make("compare draft fails")
+    at.chat.session.settings = AnswerSettings(draft_length=0)
+    at.chat.ask("Hello")
+    at.desk.compare_last()
+    at.idle()
+    assert at.verdict().endswith("The draft failed in between. It ran out of memory.")
+    assert "draft" not in at.chat.board.notices()
+
+
+def test_run_again(make: MakeComparing) -> None:
+    at = make("compare")
+    at.chat.ask("Hello")
+    at.desk.compare_last()
+    at.idle()
+    at.window.one.footer.run_button.click()
+    assert at.desk.runner.is_running()
+    assert at.verdict() == ""
+    assert at.window.one.plain.text() == ""
+    at.idle()
+    assert at.verdict().startswith("✓ Same text")
+
+
+@pytest.mark.parametrize("way", ["button", "escape", "close", "program"])
+def test_every_way_to_stop(qtbot: QtBot, make: MakeComparing, way: str) -> None:
+    at = make("compare endless")
+    at.chat.session.send("Hello")
+    qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
+    at.chat.session.stop()
+    at.chat.settle()
+    at.desk.compare_last()
+    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    window = at.window
+    if way == "button":
+        QTest.mouseClick(window.one.footer.stop_button, Qt.MouseButton.LeftButton)
+    elif way == "escape":
+        at.escape()
+        assert window.isVisible()
+    elif way == "close":
+        window.close()
+    else:
+        at.desk.close()
+    assert not at.desk.runner.is_running()
+    if way != "program":
+        assert at.verdict() == "Stopped."
+        assert window.one.footer.run_button.isEnabled() or way == "close"
+    qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.READY, timeout=WAIT_MS)
+
+
+def test_escape_closes_what_does_not_run(make: MakeComparing) -> None:
+    at = make("compare")
+    at.desk.compare_prompts()
+    assert at.window.current_tab() is at.window.many
+    at.escape()
+    assert not at.window.isVisible()
+
+
+@posix
+@pytest.mark.allow_logs
+def test_an_engine_that_dies(make: MakeComparing) -> None:
+    at = make("compare dies")
+    at.chat.session.settings = AnswerSettings(draft_length=0)
+    at.chat.ask("Hello")
+    at.desk.compare_last()
+    at.idle()
+    assert at.verdict() == ENGINE_LOST
+    assert not at.window.one.footer.run_button.isEnabled()
+    assert "restarts it" in at.window.one.footer.run_button.toolTip()
+    assert at.window.one.plain.text() == TEXT  # what had arrived
+    at.chat.keeper.restart()
+    at.qtbot.waitUntil(at.window.one.footer.run_button.isEnabled, timeout=WAIT_MS)
+
+
+def test_another_pair_is_told_and_used(make: MakeComparing) -> None:
+    at = make("compare")
+    at.chat.ask("Hello")
+    at.chat.draft.unlink()
+    with at.qtbot.waitSignal(at.chat.keeper.pair_opened, timeout=WAIT_MS):
+        at.chat.keeper.load(replace(at.chat.files(), draft=None))
+    at.desk.compare_last()
+    note = at.window.one._notes
+    assert note.isVisible()
+    assert note.text() == (
+        "Written with another pair (scripted, draft scripted draft). Both runs are by the pair loaded now."
+    )
+    at.idle()
+
+
+def test_a_reload_in_the_middle_ends_it(qtbot: QtBot, make: MakeComparing) -> None:
+    at = make("compare endless")
+    at.chat.session.send("Hello")
+    qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
+    at.chat.session.stop()
+    at.chat.settle()
+    at.desk.compare_last()
+    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    at.chat.load()
+    assert at.verdict().startswith("Another pair is loaded")
+    assert at.window.one.footer.run_button.isEnabled()
+
+
+def test_a_deleted_chat_leaves_the_window(qtbot: QtBot, make: MakeComparing) -> None:
+    at = make("compare endless")
+    at.chat.session.send("Hello")
+    qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
+    at.chat.session.stop()
+    at.chat.settle()
+    chat_id = at.chat.session.chat_id()
+    assert chat_id is not None
+    at.desk.compare_last()
+    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    at.desk.forget_chat("another")
+    assert at.desk.runner.is_running()
+    at.desk.forget_chat(chat_id)
+    assert not at.desk.runner.is_running()
+    assert at.window.one._empty_text.text() == wording.CHAT_DELETED
+    assert at.window.one.plain.text() == ""
+    at.chat.stored(ChatStore.chats)
+
+
+def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tmp_path: Path) -> None:
+    at = make("compare differ")
+    at.chat.session.settings = AnswerSettings(seed=3, draft_length=0, system_prompt="Be rude.", stop=("x",))
+    at.desk.compare_prompts()
+    many = at.window.many
+    path = tmp_path / "mine.txt"
+    path.write_text("One\nTwo\nThree\n", encoding="utf-8")
+    many.choice.open_file(path)
+    many.choice._repeats.setValue(2)
+    QTest.mouseClick(many.footer.run_button, Qt.MouseButton.LeftButton)
+    assert not at.window.one._last_button.isEnabled()
+    at.idle()
+    assert [one.comparison.seed for one in many.results] == [3, 3, 3, 4, 4, 4]
+    settings = many.results[0].task.settings
+    assert (settings.draft_length, settings.system_prompt, settings.stop) == ("auto", "", ())
+    assert settings.max_tokens == 128
+    assert many.verdict.text().startswith("Same text in 0 of 6 · 2.0× faster (median) · 71 % kept")
+    many.opened.emit(many.results[4])
+    one = at.window.one
+    assert at.window.current_tab() is one
+    assert one._title.text() == "Two"
+    assert one.drafted.text() == "".join(OTHER_WORDS)
+    assert one.verdict.text().startswith("Different from token 5 on")
+    assert one.footer.export_button.isEnabled()
+    QTest.mouseClick(one.footer.run_button, Qt.MouseButton.LeftButton)
+    at.idle()
+    assert one.verdict.text().startswith("Different from token 5 on")
+
+
+def test_while_a_set_runs_an_answer_waits_for_its_end(qtbot: QtBot, make: MakeComparing) -> None:
+    at = make("compare endless")
+    at.chat.session.send("Hello")
+    qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
+    at.chat.session.stop()
+    at.chat.settle()
+    at.desk.compare_prompts()
+    at.window.many.footer.run_button.click()
+    assert at.desk.runner.is_running()
+    at.desk.compare_last()
+    assert "A prompt set is running" in at.verdict()
+    assert not at.window.one.footer.run_button.isEnabled()
+    at.window.many.footer.stop_button.click()
+    assert at.window.many.verdict.text() == "Stopped."
+    assert at.window.one.footer.run_button.isEnabled()
+    at.window.one.footer.run_button.click()
+    assert not at.window.many.footer.run_button.isEnabled()
+    assert at.window.many.footer.run_button.toolTip() == "An answer is being compared."
+    at.desk.runner.stop()
+
+
+def test_another_answer_takes_the_place_of_the_one_that_runs(qtbot: QtBot, make: MakeComparing) -> None:
+    at = make("compare endless")
+    for text in ("First", "Second"):
+        at.chat.session.send(text)
+        qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
+        at.chat.session.stop()
+        at.chat.settle()
+    first, second = (one.id for one in at.chat.session.branch() if one.role == "assistant")
+    at.desk.compare_answer(first)
+    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    at.desk.compare_answer(second)
+    assert at.window.one._title.text() == "Second"
+    assert at.desk.runner.is_running()
+    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    at.desk.runner.stop()
+
+
+def test_a_file_of_prompts_that_is_gone_when_it_starts(make: MakeComparing, tmp_path: Path) -> None:
+    at = make("compare")
+    at.desk.compare_prompts()
+    path = tmp_path / "mine.txt"
+    path.write_text("One\n", encoding="utf-8")
+    at.window.many.choice.open_file(path)
+    path.unlink()
+    at.window.many.footer.run_button.click()
+    at.idle()
+    assert "mine.txt cannot be read" in at.window.many.verdict.text()
+    at.qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.READY, timeout=WAIT_MS)
+
+
+@pytest.mark.parametrize("name", ["Markdown", "CSV", "JSON", "PNG"])
+def test_exports_of_both_tabs(
+    qtbot: QtBot, make: MakeComparing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    at = make("compare differ")
+    at.chat.ask("Hello")
+    at.desk.compare_last()
+    at.idle()
+    for tab in (at.window.one, at.window.many):
+        typed = tmp_path / f"export of {type(tab).__name__}"
+        monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, typed=typed: (str(typed), ""))
+        if tab is at.window.many:
+            path = tmp_path / "mine.txt"
+            path.write_text("One\nTwo\n", encoding="utf-8")
+            at.window.many.choice.open_file(path)
+            at.window.many.footer.run_button.click()
+            at.idle()
+        menu = tab.footer.export_menu()
+        action = next(one for one in menu.actions() if one.text() == f"{name}…")
+        with qtbot.waitSignal(at.desk.exporter.ended, timeout=WAIT_MS) as ended:
+            action.trigger()
+            assert not tab.footer.run_button.isEnabled()  # reading files would disturb the clocks
+        assert ended.args is not None
+        written = ended.args[0]
+        assert ended.args[1] == ""
+        assert written.name.startswith(typed.name)
+        assert written.stat().st_size > 500
+        assert tab.footer.status() == f"Exported to {written.name}."
+        assert tab.footer.run_button.isEnabled()
+
+
+def test_an_export_that_fails_says_so(
+    qtbot: QtBot, make: MakeComparing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = make("compare")
+    at.chat.ask("Hello")
+    at.desk.compare_last()
+    at.idle()
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(at.chat.target / "x"), ""))
+    with qtbot.waitSignal(at.desk.exporter.ended, timeout=WAIT_MS):
+        at.window.one.footer.export_requested.emit("JSON")
+    assert at.window.one.footer.status().startswith("The comparison could not be exported to")
+
+
+def test_every_control_has_an_accessible_name_and_is_reached_with_tab(qtbot: QtBot, make: MakeComparing) -> None:
+    at = make("compare")
+    at.chat.ask("Hello")
+    at.desk.compare_last()
+    at.idle()
+    for tab in (at.window.one, at.window.many):
+        at.window.show_tab(tab)
+        focusable = [
+            widget
+            for widget in tab.findChildren(QWidget)
+            if widget.focusPolicy() & Qt.FocusPolicy.TabFocus
+            and widget.isVisible()
+            and not widget.objectName().startswith("qt_")
+        ]
+        assert len(focusable) > 3
+        unnamed = [one for one in focusable if not (one.accessibleName() or getattr(one, "text", str)())]
+        assert unnamed == []

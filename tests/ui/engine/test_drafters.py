@@ -1,0 +1,52 @@
+"""Who drafts, and what can be chosen, with and without a draft model."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from app.protocol.messages import DrafterChoice, DrafterName, DraftLength, ModelInfo, PairLoaded
+from app.ui.engine import drafters
+
+ALONE = PairLoaded(request=1, target=ModelInfo(path="t.gguf", name="t"))
+OFF = PairLoaded(request=1, target=ALONE.target, drafting_off="It cannot be rolled back.")
+PAIR = PairLoaded(request=1, target=ALONE.target, draft=ModelInfo(path="d.gguf", name="d"))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "length", "pair", "using"),
+    [
+        ("auto", "auto", PAIR, ("model", "ngram")),
+        ("chain", 5, PAIR, ("model", "ngram")),
+        ("model", "auto", PAIR, ("model",)),
+        ("ngram", 16, PAIR, ("ngram",)),
+        ("none", "auto", PAIR, ()),
+        ("auto", 0, PAIR, ()),
+        ("auto", "auto", ALONE, ("ngram",)),
+        ("model", "auto", ALONE, ("ngram",)),
+        ("ngram", 0, ALONE, ()),
+        ("none", 5, ALONE, ()),
+        ("auto", "auto", OFF, ()),
+        ("ngram", 5, OFF, ()),
+    ],
+)
+def test_who_drafts(
+    chosen: DrafterChoice, length: DraftLength, pair: PairLoaded, using: tuple[DrafterName, ...]
+) -> None:
+    assert drafters.in_use(drafters.usable(chosen, pair), length, pair) == using
+
+
+def test_only_what_the_pair_allows_is_offered() -> None:
+    def names(chosen: DrafterChoice, pair: PairLoaded | None) -> list[str]:
+        return [name for name, _ in drafters.offered(chosen, pair)]
+
+    assert names("auto", PAIR) == names("chain", PAIR) == ["auto", "model", "ngram"]
+    assert names("auto", ALONE) == names("model", ALONE) == names("auto", None) == ["auto"]
+    assert names("none", PAIR) == ["auto", "model", "ngram", "none"]
+    assert names("none", ALONE) == ["auto", "none"]
+
+
+def test_every_drafter_has_its_names() -> None:
+    for names in (drafters.NAMES, drafters.TITLES, drafters.IN_SENTENCES):
+        assert set(names) == set(get_args(DrafterName))

@@ -1,0 +1,282 @@
+"""Loading with a plan: what fits is loaded as planned; what does not is refused with numbers, or loaded anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QObject
+from pytestqt.qtbot import QtBot
+
+from app.models.gguf import read_header
+from app.models.machine import Device, Machine, machine_now
+from app.models.memory import ModelShape, shape_of
+from app.models.plan import make_plan
+from app.protocol.messages import LoadSettings, MemoryRead
+from app.ui.engine.interface import EngineState
+from app.ui.engine.load_planner import FittedPair, LoadPlanner, fitted, wishes_of
+from app.ui.engine.memory_watch import MemoryWatch
+from app.ui.engine.pair import PairFiles
+from app.ui.shell.notices import Action
+from tests.support.gguf_files import make_model
+from tests.ui.parts import WAIT_MS, Desk
+
+GIB = 2**30
+TOO_LONG = LoadSettings(context_length=2**24)
+"""A KV cache for so many tokens is larger than any machine's memory here."""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    make_model(folder / "target.gguf", layers=8, width=128)
+    make_model(folder / "draft.gguf", layers=1)
+    make_model(folder / "other.gguf", vocab_size=700)
+    return folder
+
+
+@pytest.fixture
+def desk(qtbot: QtBot, tmp_path: Path, models: Path) -> Iterator[Desk]:
+    """A scripted engine with planned loads of real files."""
+    desk = Desk(qtbot, tmp_path, "ordinary")
+    for name in ("target", "draft"):
+        (tmp_path / f"{name}.gguf").write_bytes((models / f"{name}.gguf").read_bytes())
+    owner = QObject()
+    planner = LoadPlanner(MemoryWatch(desk.engine, owner), owner)
+    desk.keeper.plan_with(planner.plan)
+    yield desk
+    planner.close()
+    desk.close()
+    owner.deleteLater()
+
+
+def shapes(folder: Path) -> tuple[ModelShape, ModelShape]:
+    return shape_of(read_header(folder / "target.gguf")), shape_of(read_header(folder / "draft.gguf"))
+
+
+def gpu(total: int, free: int) -> Device:
+    return Device(name="CUDA0", description="GPU", total_bytes=total, free_bytes=free)
+
+
+# ---------------------------------------------------------------- what is wished for
+
+
+def test_automatic_values_are_the_plans_to_choose() -> None:
+    wishes = wishes_of(LoadSettings())
+    assert (wishes.context_length, wishes.target_gpu_layers, wishes.draft_gpu_layers) == (None, None, None)
+    assert wishes.kv_type == "f16"
+
+
+def test_what_was_set_is_a_wish() -> None:
+    wishes = wishes_of(
+        LoadSettings(context_length=4096, target_gpu_layers=3, draft_gpu_layers=0, kv_type="q8_0", micro_batch_size=64)
+    )
+    assert (wishes.context_length, wishes.target_gpu_layers, wishes.draft_gpu_layers) == (4096, 3, 0)
+    assert (wishes.kv_type, wishes.batch_size) == ("q8_0", 64)
+
+
+# ---------------------------------------------------------------- from a plan to what is loaded
+
+
+def fit(models: Path, machine: Machine, settings: LoadSettings | None = None) -> FittedPair:
+    both = shapes(models)
+    files = PairFiles(str(models / "target.gguf"), str(models / "draft.gguf"), settings or LoadSettings())
+    return fitted(files, make_plan(*both, machine, wishes_of(files.settings)), both)
+
+
+def test_what_fits_is_loaded_as_it_was_wished_for(models: Path) -> None:
+    pair = fit(models, Machine(memory_total=64 * GIB, memory_free=32 * GIB))
+    assert pair.fits
+    assert pair.files.settings == LoadSettings()  # a context length that is the default stays automatic
+    assert pair.files.draft is not None
+    assert pair.remark == ""
+
+
+def test_on_a_gpu_that_is_large_enough_all_layers_are_offloaded(models: Path) -> None:
+    machine = Machine(memory_total=64 * GIB, memory_free=32 * GIB, devices=[gpu(24 * GIB, 20 * GIB)])
+    pair = fit(models, machine)
+    assert (pair.files.settings.target_gpu_layers, pair.files.settings.draft_gpu_layers) == (-1, -1)
+    assert pair.gpu_bytes > 0
+
+
+def test_on_a_full_gpu_no_layer_is_offloaded(models: Path) -> None:
+    machine = Machine(memory_total=64 * GIB, memory_free=32 * GIB, devices=[gpu(24 * GIB, 0)])
+    assert fit(models, machine).files.settings.target_gpu_layers == 0
+
+
+def test_the_draft_is_given_up_before_the_context_and_that_is_said(models: Path) -> None:
+    target, draft = shapes(models)
+    plenty = Machine(memory_total=64 * GIB, memory_free=32 * GIB)
+    both = make_plan(target, draft, plenty).needed
+    alone = make_plan(target, None, plenty).needed
+    total = (both + alone) // 2
+    # A tenth of the machine's memory stays free, which is little beside this.
+    pair = fit(models, Machine(memory_total=total, memory_free=total + total // 10))
+    assert pair.fits
+    assert pair.files.draft is None
+    assert pair.files.settings.context_length == 0
+    assert pair.remark.startswith("Without the draft")
+
+
+def test_a_draft_that_does_not_fit_its_target_stays_for_the_engine_to_refuse(models: Path) -> None:
+    target, _ = shapes(models)
+    files = PairFiles(str(models / "target.gguf"), str(models / "other.gguf"))
+    plan = make_plan(target, None, machine_now())
+    assert fitted(files, plan, (target, None)).files.draft == files.draft
+
+
+def test_what_does_not_fit_is_left_as_it_was_wished_for(models: Path) -> None:
+    pair = fit(models, Machine(memory_total=GIB, memory_free=GIB // 2), TOO_LONG)
+    assert not pair.fits
+    assert pair.files.settings == TOO_LONG
+    assert "free" in pair.remark
+
+
+# ---------------------------------------------------------------- loading
+
+
+def test_a_pair_that_fits_is_loaded(desk: Desk) -> None:
+    desk.load()
+    assert desk.keeper.pair() is not None
+    assert desk.keeper.files() == desk.files()  # as it was asked for, so that the next load is planned anew
+    assert "load" not in desk.board.notices()
+
+
+def test_a_pair_that_does_not_fit_is_refused_and_what_was_loaded_stays(desk: Desk, qtbot: QtBot) -> None:
+    desk.load()
+    before = desk.keeper.pair()
+    desk.keeper.load(replace(desk.files(), settings=TOO_LONG))
+    qtbot.waitUntil(lambda: "load" in desk.board.notices(), timeout=WAIT_MS)
+    notice = desk.board.notices()["load"]
+    assert "do not fit" in notice.text
+    assert "GB" in notice.text or "TB" in notice.text
+    assert Action.LOAD_ANYWAY in notice.actions
+    assert desk.keeper.pair() is before
+
+
+def test_it_can_be_loaded_anyway(desk: Desk, qtbot: QtBot) -> None:
+    desk.keeper.load(replace(desk.files(), settings=TOO_LONG))
+    qtbot.waitUntil(lambda: "load" in desk.board.notices(), timeout=WAIT_MS)
+    with qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS):
+        desk.keeper.load_anyway()
+    assert "load" not in desk.board.notices()
+
+
+def test_after_a_refusal_the_engine_comes_back_with_what_it_had(desk: Desk, qtbot: QtBot) -> None:
+    desk.load()
+    too_long = replace(desk.files(), settings=TOO_LONG)
+    desk.keeper.load(too_long)
+    qtbot.waitUntil(lambda: desk.keeper.refused() is not None, timeout=WAIT_MS)
+    assert desk.keeper.refused() == too_long
+    assert desk.keeper.files() == desk.files()
+    assert Action.DISMISS in desk.board.notices()["load"].actions
+    with qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS) as opened:
+        desk.keeper.restart()
+    assert opened.args == [desk.files()]
+    assert desk.keeper.refused() is None
+
+
+def test_a_pair_that_was_refused_while_another_is_loaded_is_not_the_one_remembered(desk: Desk, qtbot: QtBot) -> None:
+    opened: list[PairFiles] = []
+    desk.keeper.pair_opened.connect(opened.append)
+    with qtbot.waitSignal(desk.keeper.load_begun, timeout=WAIT_MS):
+        desk.keeper.load(desk.files())
+    desk.keeper.load(replace(desk.files(), draft=None, settings=TOO_LONG))
+    qtbot.waitUntil(lambda: bool(opened) and desk.keeper.refused() is not None, timeout=WAIT_MS)
+    assert opened == [desk.files()]
+    assert desk.keeper.files() == desk.files()
+    assert "do not fit" in desk.board.notices()["load"].text
+
+
+def test_a_message_sent_while_a_pair_is_planned_waits_for_it_quietly(desk: Desk, qtbot: QtBot) -> None:
+    desk.engine.start()
+    qtbot.waitUntil(lambda: desk.engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
+    shown: list[set[str]] = []
+    desk.board.changed.connect(lambda notices: shown.append(set(notices)))
+    desk.keeper.load(desk.files())
+    assert desk.keeper.is_planning()
+    desk.session.send("Hello")
+    qtbot.waitUntil(lambda: desk.keeper.pair() is not None and not desk.session.is_busy(), timeout=WAIT_MS)
+    assert not any("load" in subjects for subjects in shown)
+
+
+def test_what_a_pair_takes_of_the_gpus_is_told_for_the_one_the_engine_gets(desk: Desk) -> None:
+    begun: list[int] = []
+    desk.keeper.load_begun.connect(begun.append)
+    desk.keeper.plan_with(lambda files, done: done(FittedPair(files, gpu_bytes=5 * GIB)))
+    desk.load()
+    desk.keeper.load(desk.files(), anyway=True)
+    assert begun == [5 * GIB, 0]
+
+
+def test_only_the_pair_asked_for_last_is_loaded(desk: Desk, qtbot: QtBot) -> None:
+    opened: list[PairFiles] = []
+    desk.keeper.pair_opened.connect(opened.append)
+    desk.keeper.load(desk.files())
+    desk.keeper.load(replace(desk.files(), draft=None))
+    qtbot.waitUntil(lambda: bool(opened), timeout=WAIT_MS)
+    desk.settle()
+    assert opened == [replace(desk.files(), draft=None)]
+
+
+def test_a_file_that_is_no_model_is_left_to_the_engine(desk: Desk, qtbot: QtBot) -> None:
+    desk.target.write_bytes(b"no model")
+    with qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS):  # the scripted engine loads anything
+        desk.keeper.load(desk.files())
+
+
+# ---------------------------------------------------------------- what the engine says
+
+
+def test_the_engine_is_started_to_say_what_memory_there_is(qtbot: QtBot, tmp_path: Path) -> None:
+    desk = Desk(qtbot, tmp_path, "ordinary")
+    owner = QObject()
+    watch = MemoryWatch(desk.engine, owner)
+    said: list[Machine] = []
+    watch.when_read(lambda: said.append(watch.machine()))
+    qtbot.waitUntil(lambda: bool(said), timeout=WAIT_MS)
+    assert desk.engine.state() is EngineState.EMPTY
+    watch.when_read(lambda: said.append(watch.machine()))
+    qtbot.waitUntil(lambda: len(said) == 2, timeout=WAIT_MS)
+    assert [device.description for device in said[1].devices] == ["Scripted GPU"]
+    desk.close()
+    owner.deleteLater()
+
+
+@pytest.mark.allow_logs
+def test_an_engine_that_cannot_start_keeps_nobody_waiting(qtbot: QtBot, tmp_path: Path) -> None:
+    desk = Desk(qtbot, tmp_path, "exit")
+    owner = QObject()
+    watch = MemoryWatch(desk.engine, owner)
+    called: list[int] = []
+    watch.when_read(lambda: called.append(1))
+    qtbot.waitUntil(lambda: bool(called), timeout=WAIT_MS)
+    desk.close()
+    owner.deleteLater()
+
+
+def test_what_the_loaded_pair_holds_counts_as_free(
+    qtbot: QtBot, tmp_path: Path, make_watch: Callable[[], tuple[Desk, MemoryWatch]]
+) -> None:
+    desk, watch = make_watch()
+    device = gpu(8 * GIB, 2 * GIB)
+    desk.engine.memory_read.emit(MemoryRead(devices=[device], own_bytes=0))
+    without = watch.machine()
+    watch.note_loaded(5 * GIB)
+    assert without.devices[0].free_bytes == 2 * GIB
+    assert watch.machine().devices[0].free_bytes == 7 * GIB
+
+
+@pytest.fixture
+def make_watch(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[[], tuple[Desk, MemoryWatch]]]:
+    made: list[Desk] = []
+
+    def make() -> tuple[Desk, MemoryWatch]:
+        made.append(Desk(qtbot, tmp_path, "ordinary"))
+        return made[-1], MemoryWatch(made[-1].engine, made[-1].engine)
+
+    yield make
+    for desk in made:
+        desk.close()

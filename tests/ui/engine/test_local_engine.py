@@ -1,0 +1,519 @@
+"""The child process as the window sees it: ordinary talk, ends, hangs and violations, all with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QProcess, QProcessEnvironment, QTimer
+from pytestqt.qtbot import QtBot
+
+from app import paths
+from app.protocol.messages import LoadSettings, Message, Round, Sampling
+from app.ui.engine import process as engine_process
+from app.ui.engine.interface import CrashTracker, EngineExit, EngineState, ExitCause
+from app.ui.engine.local_engine import LocalEngine, Timings
+from app.ui.engine.process import child_environment, out_of_memory_kills
+
+QUICK = Timings(ping_interval=0.05, silence=0.2, no_progress=100.0, start=0.3, cancel=0.2, quit=0.3)
+PATIENT = Timings(quit=0.5)
+WAIT_MS = 20_000
+
+MakeEngine = Callable[..., LocalEngine]
+pytestmark = pytest.mark.allow_logs  # deaths and hangs are what happens here
+
+
+@pytest.fixture
+def make_engine(qtbot: QtBot) -> Iterator[MakeEngine]:
+    engines = []
+
+    def make(way: str, timings: Timings = PATIENT) -> LocalEngine:
+        engine = LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", way], timings)
+        engines.append(engine)
+        return engine
+
+    yield make
+    for engine in engines:
+        engine.shutdown()
+        engine.deleteLater()
+    qtbot.wait(0)
+
+
+def load(qtbot: QtBot, engine: LocalEngine) -> None:
+    with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS):
+        engine.load("target.gguf", "draft.gguf", LoadSettings())
+
+
+def generate(engine: LocalEngine) -> int:
+    return engine.generate(
+        [Message(role="user", content="Hi")],
+        sampling=Sampling(),
+        seed=1,
+        max_tokens=16,
+        stop=[],
+        draft_length=5,
+        accept="coupled",
+    )
+
+
+def ended(qtbot: QtBot, engine: LocalEngine, action: Callable[[LocalEngine], object]) -> EngineExit:
+    with qtbot.waitSignal(engine.engine_exited, timeout=WAIT_MS) as blocker:
+        action(engine)
+    result = blocker.args[0]
+    assert isinstance(result, EngineExit)
+    return result
+
+
+def test_load_then_answer_then_polite_end(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    states: list[EngineState] = []
+    engine.state_changed.connect(states.append)
+    load(qtbot, engine)
+    assert engine.state() is EngineState.READY
+    rounds: list[Round] = []
+    engine.rounds_received.connect(rounds.extend)
+    with qtbot.waitSignals([engine.generation_started, engine.generation_finished], timeout=WAIT_MS, order="strict"):
+        generate(engine)
+    assert [piece.text for one in rounds for piece in one.pieces] == ["Hello there"]
+    engine.shutdown()
+    assert states == [
+        EngineState.STARTING,
+        EngineState.LOADING,
+        EngineState.READY,
+        EngineState.ANSWERING,
+        EngineState.READY,
+        EngineState.STOPPED,
+    ]
+
+
+def test_memory_is_told_at_the_start_and_when_asked(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    engine.read_memory()  # it does not run: nothing comes of it
+    with qtbot.waitSignal(engine.memory_read, timeout=WAIT_MS) as first:
+        engine.start()
+    assert first.args is not None and first.args[0].own_bytes == 0
+    assert engine.devices() == ["Scripted GPU"]
+    with qtbot.waitSignal(engine.memory_read, timeout=WAIT_MS) as second:
+        engine.read_memory()
+    assert second.args is not None and second.args[0].own_bytes == 123
+    assert [device.free_bytes for device in second.args[0].devices] == [6_000]
+    assert engine.state() is EngineState.EMPTY
+
+
+def test_measuring_plain_speed(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    load(qtbot, engine)
+    with qtbot.waitSignal(engine.plain_measured, timeout=WAIT_MS) as blocker:
+        engine.measure_plain([Message(role="user", content="Hi")], sampling=Sampling(), seed=0, max_tokens=64)
+    assert blocker.args is not None
+    assert blocker.args[0].decode_tokens_per_second == 40.0
+    assert engine.state() is EngineState.READY
+
+
+def test_an_answer_for_comparison_is_a_state_of_its_own_and_can_be_cancelled(
+    qtbot: QtBot, make_engine: MakeEngine
+) -> None:
+    engine = make_engine("endless")
+    load(qtbot, engine)
+    with qtbot.waitSignal(engine.rounds_received, timeout=WAIT_MS):
+        engine.generate(
+            [Message(role="user", content="Hi")],
+            sampling=Sampling(),
+            seed=1,
+            max_tokens=16,
+            stop=[],
+            draft_length=0,
+            accept="coupled",
+            compared=True,
+        )
+    assert engine.state() is EngineState.COMPARING
+    with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS):
+        engine.cancel()
+    assert engine.state() is EngineState.READY
+
+
+def test_scoring_tokens(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    load(qtbot, engine)
+    with qtbot.waitSignal(engine.tokens_scored, timeout=WAIT_MS) as blocker:
+        request = engine.score_tokens([Message(role="user", content="Hi")], [1, 2], [3, 4], sampling=Sampling(), seed=1)
+        assert engine.state() is EngineState.COMPARING
+    assert blocker.args is not None
+    assert blocker.args[0].request == request
+    assert len(blocker.args[0].logits) == 2
+    assert engine.state() is EngineState.READY
+
+
+def test_generating_needs_a_pair(make_engine: MakeEngine) -> None:
+    with pytest.raises(RuntimeError):
+        generate(make_engine("well"))
+
+
+def test_failed_load_leaves_an_engine_without_model(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("no load")
+    with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS) as blocker:
+        engine.load("broken.gguf", None, LoadSettings())
+    assert blocker.args is not None
+    assert blocker.args[0].message == "The file is not a GGUF model."
+    assert engine.state() is EngineState.EMPTY
+
+
+def test_load_can_be_cancelled(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("slow load")
+    with qtbot.waitSignal(engine.load_progressed, timeout=WAIT_MS):
+        engine.load("big.gguf", None, LoadSettings())
+    with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS) as blocker:
+        engine.cancel()
+    assert blocker.args is not None
+    assert blocker.args[0].cancelled
+
+
+def test_load_can_be_cancelled_before_the_engine_is_up(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    engine.load("big.gguf", None, LoadSettings())
+    with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS):
+        engine.cancel()
+    qtbot.waitUntil(lambda: engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
+
+
+def test_events_of_other_requests_are_ignored(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("stale")
+    load(qtbot, engine)
+    texts: list[str] = []
+    engine.rounds_received.connect(lambda rounds: texts.extend(p.text for one in rounds for p in one.pieces))
+    with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS):
+        generate(engine)
+    assert texts == ["Hello there"]
+
+
+def test_cancel_ends_an_answer(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("endless")
+    load(qtbot, engine)
+    with qtbot.waitSignal(engine.rounds_received, timeout=WAIT_MS):
+        generate(engine)
+    with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS) as blocker:
+        engine.cancel()
+    assert blocker.args is not None
+    assert blocker.args[0].finish_reason == "cancelled"
+
+
+@pytest.mark.parametrize("way", ["garbage", "oversized", "wrong field", "unknown"])
+def test_violation_ends_the_engine(qtbot: QtBot, make_engine: MakeEngine, way: str) -> None:
+    engine = make_engine(way)
+    load(qtbot, engine)
+    exit_ = ended(qtbot, engine, generate)
+    assert exit_.cause is ExitCause.PROTOCOL
+    assert exit_.state is EngineState.ANSWERING
+    assert engine.process_id() == 0
+
+
+@pytest.mark.parametrize("way", ["early", "newer"])
+def test_violation_at_the_start(qtbot: QtBot, make_engine: MakeEngine, way: str) -> None:
+    assert ended(qtbot, make_engine(way), LocalEngine.start).cause is ExitCause.PROTOCOL
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize(
+    ("way", "cause", "name"),
+    [
+        ("signal 6", ExitCause.ABORTED, "SIGABRT"),
+        ("signal 9", ExitCause.KILLED, "SIGKILL"),
+        ("signal 11", ExitCause.CRASHED, "SIGSEGV"),
+    ],
+)
+def test_death_names_its_cause_and_last_words(
+    qtbot: QtBot, make_engine: MakeEngine, way: str, cause: ExitCause, name: str
+) -> None:
+    engine = make_engine(way)
+    load(qtbot, engine)
+    exit_ = ended(qtbot, engine, generate)
+    assert (exit_.cause, exit_.detail) == (cause, name)
+    assert exit_.log_lines[-1] == "about to die"
+    assert "about to die" in exit_.report()
+    at_home = replace(exit_, detail=f"{Path.home()}/models/a.gguf")
+    assert "detail: ~/models/a.gguf" in at_home.report()
+    assert engine.state() is EngineState.DIED
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_kill_from_outside_then_restart(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("endless")
+    load(qtbot, engine)
+    with qtbot.waitSignal(engine.rounds_received, timeout=WAIT_MS):
+        generate(engine)
+    exit_ = ended(qtbot, engine, lambda one: os.kill(one.process_id(), signal.SIGKILL))
+    assert exit_.cause in (ExitCause.KILLED, ExitCause.OUT_OF_MEMORY)
+    engine.restart()
+    load(qtbot, engine)
+    assert engine.state() is EngineState.READY
+
+
+@pytest.fixture
+def unkillable(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Process ids of those that were killed but do not end before the test ends them."""
+    killed: list[int] = []
+
+    def kill(process: QProcess) -> None:
+        killed.append(int(process.processId()))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(QProcess, "kill", kill)
+        yield killed
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_restart_waits_for_the_end_of_the_old_process_but_not_in_the_windows_thread(
+    qtbot: QtBot, make_engine: MakeEngine, unkillable: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine("well")
+    load(qtbot, engine)
+    old, waits, loaded = engine.process_id(), list[bool](), list[int]()
+    monkeypatch.setattr(QProcess, "waitForFinished", lambda *_: waits.append(True))
+    states: list[EngineState] = []
+    engine.state_changed.connect(states.append)
+    engine.pair_loaded.connect(lambda pair: loaded.append(pair.request))
+    engine.restart()
+    engine.load("target.gguf", None, LoadSettings())
+    engine.restart()  # once more, while the old one still dies
+    last = engine.load("target.gguf", None, LoadSettings())
+    turned: list[bool] = []
+    QTimer.singleShot(0, lambda: turned.append(True))
+    qtbot.waitUntil(lambda: bool(turned))
+    assert (unkillable, waits, engine.process_id()) == ([old], [], 0)
+    assert engine.state() is EngineState.STARTING
+    os.kill(old, signal.SIGKILL)
+    qtbot.waitUntil(lambda: engine.state() is EngineState.READY, timeout=WAIT_MS)
+    assert loaded == [last]
+    stopped_and_started = [EngineState.STOPPED, EngineState.STARTING]
+    assert states == [*stopped_and_started, *stopped_and_started, EngineState.LOADING, EngineState.READY]
+    monkeypatch.undo()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_the_end_of_the_app_comes_before_a_restart_that_waits(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    load(qtbot, engine)
+    old = engine.process_id()
+    engine.restart()
+    engine.shutdown()
+    assert engine.state() is EngineState.STOPPED
+    with pytest.raises(ProcessLookupError):
+        os.kill(old, 0)
+    qtbot.wait(0)
+    assert engine.process_id() == 0
+
+
+def test_the_end_of_the_app_waits_for_a_hung_engine_only_so_long(
+    qtbot: QtBot, make_engine: MakeEngine, unkillable: list[int]
+) -> None:
+    engine = make_engine("stubborn", Timings(quit=0.01))
+    load(qtbot, engine)
+    old = engine.process_id()
+    engine.shutdown()
+    assert unkillable == [old]
+    assert engine.state() is EngineState.STOPPED
+    left = engine_process._LEFT_BEHIND.pop()
+    os.kill(old, signal.SIGKILL)
+    left.waitForFinished()
+
+
+@pytest.mark.parametrize("way", ["well", "no load"])
+def test_an_event_is_told_before_the_state_it_leads_to(qtbot: QtBot, make_engine: MakeEngine, way: str) -> None:
+    engine = make_engine(way)
+    told: list[object] = []
+    engine.state_changed.connect(told.append)
+    engine.load_failed.connect(lambda _: told.append("load failed"))
+    engine.pair_loaded.connect(lambda _: told.append("pair loaded"))
+    engine.generation_finished.connect(lambda _: told.append(("finished", engine.state())))
+    engine.load("target.gguf", None, LoadSettings())
+    end = EngineState.EMPTY if way == "no load" else EngineState.READY
+    qtbot.waitUntil(lambda: told[-1] is end, timeout=WAIT_MS)
+    begin = [EngineState.STARTING, EngineState.LOADING]
+    if way == "no load":
+        assert told == [*begin, "load failed", EngineState.EMPTY]
+        return
+    assert told == [*begin, "pair loaded", EngineState.READY]
+    generate(engine)
+    qtbot.waitUntil(lambda: told[-1] is EngineState.READY, timeout=WAIT_MS)
+    # It is ready already when the end is told, so that something else may begin.
+    assert told[4:] == [EngineState.ANSWERING, ("finished", EngineState.READY), EngineState.READY]
+
+
+def test_what_begins_because_of_an_event_is_not_followed_by_the_state_before(
+    qtbot: QtBot, make_engine: MakeEngine
+) -> None:
+    engine = make_engine("well")
+    told: list[EngineState] = []
+    engine.state_changed.connect(told.append)
+    engine.pair_loaded.connect(lambda _: generate(engine))
+    engine.load("target.gguf", None, LoadSettings())
+    qtbot.waitUntil(lambda: told[-1] is EngineState.READY, timeout=WAIT_MS)
+    assert told == [EngineState.STARTING, EngineState.LOADING, EngineState.ANSWERING, EngineState.READY]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes")
+def test_a_restart_because_of_the_last_words_of_an_engine(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("finishes and exits")
+    load(qtbot, engine)
+    exits: list[EngineExit] = []
+    engine.engine_exited.connect(exits.append)
+    engine.generation_finished.connect(lambda _: engine.restart())
+    generate(engine)
+    assert engine._process is not None
+    engine._process.waitForBytesWritten()
+    os.waitid(os.P_PID, engine.process_id(), os.WEXITED | os.WNOWAIT)  # what it said is read when it has ended
+    qtbot.waitUntil(lambda: engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
+    assert exits == []
+
+
+def test_exit_code_is_reported(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    exit_ = ended(qtbot, make_engine("exit"), LocalEngine.start)
+    assert (exit_.cause, exit_.detail) == (ExitCause.EXITED, "exit code 3")
+    assert exit_.log_lines[-1] == "nothing to live for"
+
+
+def test_an_engine_that_cannot_compute_here_is_quoted(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    exit_ = ended(qtbot, make_engine("unable"), LocalEngine.start)
+    assert exit_.cause is ExitCause.REFUSED
+    assert exit_.sentence() == "The engine did not start. Nothing here runs on this processor."
+
+
+def test_program_that_does_not_exist(qtbot: QtBot) -> None:
+    engine = LocalEngine(["slipstream-no-such-program"])
+    exit_ = ended(qtbot, engine, lambda one: one.load("target.gguf", None, LoadSettings()))
+    assert exit_.cause is ExitCause.FAILED_TO_START
+    assert engine.state() is EngineState.DIED
+    engine.deleteLater()
+
+
+def test_only_the_last_log_lines_are_kept(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("flood")
+    load(qtbot, engine)
+    exit_ = ended(qtbot, engine, lambda one: os.kill(one.process_id(), signal.SIGTERM))
+    assert exit_.log_lines == tuple(f"line {number}" for number in range(60, 100))
+
+
+@pytest.mark.parametrize("way", ["silent", "stuck", "deaf"])
+def test_hang_is_noticed(qtbot: QtBot, make_engine: MakeEngine, way: str) -> None:
+    engine = make_engine(way, QUICK)
+    with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS):
+        engine.load("target.gguf", None, LoadSettings())
+    stalls: list[float] = []
+    engine.engine_stalled.connect(stalls.append)
+    with qtbot.waitSignal(engine.engine_stalled, timeout=WAIT_MS):
+        generate(engine)
+        if way == "deaf":
+            engine.cancel()
+    engine.restart()
+    with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS):
+        engine.load("target.gguf", None, LoadSettings())
+
+
+def test_engine_that_never_greets_is_noticed(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("mute", QUICK)
+    with qtbot.waitSignal(engine.engine_stalled, timeout=WAIT_MS):
+        engine.start()
+
+
+def left_file() -> Path:
+    path = paths.kept_caches_dir() / "what-somebody-said.kept"
+    path.write_bytes(b"words")
+    return path
+
+
+def logged(engine: LocalEngine) -> tuple[str, ...]:
+    return engine._log_lines.kept()
+
+
+def test_forgetting_is_told_to_an_engine_that_runs(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    load(qtbot, engine)
+    with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
+        engine.forget()
+        engine.forget()
+    assert logged(engine).count("forgotten") == 2  # said once, when both were carried out
+    assert engine.state() is EngineState.READY
+
+
+def test_forgetting_waits_for_an_engine_that_starts(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    engine.start()
+    engine.forget()
+    with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
+        engine.load("target.gguf", None, LoadSettings())  # it drops what waits, but not this
+    assert "forgotten" in logged(engine)
+    qtbot.waitUntil(lambda: engine.state() is EngineState.READY, timeout=WAIT_MS)
+
+
+def test_forgetting_without_an_engine_erases_its_files(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine, path = make_engine("well"), left_file()
+    with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
+        engine.forget()
+    assert not path.exists()
+
+
+def test_an_engine_that_ends_without_having_forgotten_leaves_no_files(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine, path = make_engine("unforgetting"), left_file()
+    load(qtbot, engine)
+    with qtbot.assertNotEmitted(engine.forgotten):
+        engine.forget()
+        qtbot.waitUntil(lambda: "forgotten" in logged(engine), timeout=WAIT_MS)
+        assert path.exists()
+    with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
+        engine.shutdown()
+    assert not path.exists()
+
+
+def test_an_engine_that_dies_before_it_could_forget_leaves_no_files(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine, path = make_engine("newer"), left_file()
+    engine.start()
+    engine.forget()
+    assert path.exists()
+    qtbot.waitUntil(lambda: engine.state() is EngineState.DIED, timeout=WAIT_MS)
+    assert not path.exists()
+
+
+def test_engine_that_will_not_quit_is_killed(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("stubborn", QUICK)
+    load(qtbot, engine)
+    engine.shutdown()
+    assert engine.process_id() == 0
+    assert engine.state() is EngineState.STOPPED
+
+
+def test_environment_carries_no_secrets() -> None:
+    own = QProcessEnvironment()
+    hub = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_TOKEN")
+    for name in (*hub, "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "https_proxy", "DB_PASSWORD", "PATH", "HOME"):
+        own.insert(name, "x")
+    assert sorted(child_environment(own).keys()) == ["HOME", "PATH", "PYINSTALLER_RESET_ENVIRONMENT"]
+
+
+def test_memory_counter_reads_without_failing() -> None:
+    assert out_of_memory_kills() >= 0
+
+
+def test_three_deaths_in_five_minutes_are_too_many() -> None:
+    tracker = CrashTracker()
+    for now in (0.0, 100.0):
+        tracker.record(now)
+        assert not tracker.is_exhausted(now)
+    tracker.record(400.0)
+    assert not tracker.is_exhausted(400.0)
+    tracker.record(401.0)
+    assert not tracker.is_exhausted(401.0)
+    tracker.record(402.0)
+    assert tracker.is_exhausted(402.0)
+    assert not tracker.is_exhausted(900.0)
+
+
+def test_every_cause_has_a_sentence() -> None:
+    for cause in ExitCause:
+        sentence = EngineExit(cause, "The detail.", EngineState.READY).sentence()
+        assert sentence.endswith(".")
+        assert len(sentence) > 20

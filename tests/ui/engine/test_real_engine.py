@@ -1,0 +1,91 @@
+"""The real engine process through the window's client, with the bundled pair."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.protocol.messages import LoadSettings, Message, Sampling
+from app.ui.engine.interface import EngineState
+from app.ui.engine.local_engine import LocalEngine, Timings
+
+WAIT_MS = 60_000
+
+
+@pytest.fixture
+def engine(qtbot: QtBot, guide_pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
+    made = LocalEngine(timings=Timings(ping_interval=0.2, silence=1.0))
+    with qtbot.waitSignal(made.pair_loaded, timeout=WAIT_MS):
+        made.load(str(guide_pair[0]), str(guide_pair[1]), LoadSettings())
+    yield made
+    made.shutdown()
+    made.deleteLater()
+
+
+def tell_a_story(engine: LocalEngine) -> int:
+    return engine.generate(
+        [Message(role="user", content="Tell me a short story")],
+        sampling=Sampling(temperature=2.0),
+        seed=3,
+        max_tokens=None,
+        stop=[],
+        draft_length=5,
+        accept="coupled",
+    )
+
+
+def test_loads_with_progress_and_says_what_it_is(qtbot: QtBot, engine: LocalEngine) -> None:
+    assert engine.description().startswith("llama.cpp")
+    assert engine.state() is EngineState.READY
+
+
+def test_cancel_right_behind_the_request_is_not_lost(qtbot: QtBot, engine: LocalEngine) -> None:
+    for _ in range(5):
+        with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS) as finished:
+            tell_a_story(engine)
+            engine.cancel()
+        assert finished.args is not None
+        assert finished.args[0].finish_reason == "cancelled"
+
+
+def test_cancelled_measurement_ends(qtbot: QtBot, engine: LocalEngine) -> None:
+    with qtbot.waitSignal(engine.generation_failed, timeout=WAIT_MS):
+        engine.measure_plain(
+            [Message(role="user", content="Tell me a short story")], sampling=Sampling(), seed=0, max_tokens=2000
+        )
+        engine.cancel()
+    assert engine.state() is EngineState.READY
+
+
+@pytest.mark.allow_logs
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_frozen_process_is_noticed_and_can_be_replaced(
+    qtbot: QtBot, engine: LocalEngine, guide_pair: tuple[Path, Path]
+) -> None:
+    with qtbot.waitSignal(engine.engine_stalled, timeout=WAIT_MS):
+        tell_a_story(engine)
+        os.kill(engine.process_id(), signal.SIGSTOP)
+    engine.restart()
+    with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS):
+        engine.load(str(guide_pair[0]), str(guide_pair[1]), LoadSettings())
+    with qtbot.waitSignal(engine.generation_started, timeout=WAIT_MS):
+        tell_a_story(engine)
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", b"not a model " * 1000])
+def test_files_that_are_no_models_are_refused_in_a_sentence(
+    qtbot: QtBot, engine: LocalEngine, tmp_path: Path, content: bytes
+) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(content)
+    with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS) as failed:
+        engine.load(str(broken), None, LoadSettings())
+    assert failed.args is not None
+    assert failed.args[0].message.endswith(".")
+    assert engine.state() is EngineState.EMPTY

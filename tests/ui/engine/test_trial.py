@@ -1,0 +1,139 @@
+"""The trial of a new pair: once, while nobody waits, and kept. With a scripted engine in a real process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.models.trials import FileKey, Trial, Trials
+from app.ui.engine.pair import PairFiles
+from app.ui.engine.trial import PairTrial
+from tests.ui.parts import WAIT_MS, Desk
+
+MakeTried = Callable[[str], "Tried"]
+
+
+class Tried:
+    """A session with a pair, and what tries it out."""
+
+    def __init__(self, qtbot: QtBot, folder: Path, way: str) -> None:
+        self.qtbot = qtbot
+        self.desk = Desk(qtbot, folder, way)
+        self.trials = Trials(folder / "trials.json")
+        self.trial = PairTrial(self.desk.engine, self.desk.session, self.trials)
+        self.trial._idle.setInterval(1)
+        self.told: list[Trial] = []
+        self.trial.tried.connect(self.told.append)
+        self.desk.keeper.pair_changed.connect(self.trial.set_pair)
+
+    def key(self) -> tuple[FileKey, FileKey]:
+        return FileKey.of(self.desk.target), FileKey.of(self.desk.draft)
+
+    def runs(self) -> None:
+        self.qtbot.waitUntil(self.trial.is_running, timeout=WAIT_MS)
+
+    def rests(self) -> None:
+        """Wait until there is nothing to try any more."""
+        self.qtbot.waitUntil(
+            lambda: not self.trial.is_running() and not self.trial._idle.isActive() and self.trial._lane.is_idle(),
+            timeout=WAIT_MS,
+        )
+
+    def close(self) -> None:
+        self.trial.close()
+        self.desk.close()
+        self.trial.deleteLater()
+
+
+@pytest.fixture
+def tried(qtbot: QtBot, tmp_path: Path) -> Iterator[MakeTried]:
+    made: list[Tried] = []
+
+    def make(way: str) -> Tried:
+        made.append(Tried(qtbot, tmp_path, way))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_a_new_pair_is_tried_once_and_the_trial_is_kept(tried: MakeTried, qtbot: QtBot) -> None:
+    one = tried("compare")
+    with qtbot.waitSignal(one.trial.tried, timeout=WAIT_MS) as told:
+        one.desk.load()
+    (trial,) = told.args
+    assert (trial.plain_speed, trial.drafted_speed) == (40.0, 80.0)
+    assert trial.acceptance_rate == pytest.approx(5 / 7)
+    assert trial.speed_up == 2.0
+    assert one.trials.get(*one.key()) == trial
+    assert Trials(one.desk.folder / "trials.json").get(*one.key()) == trial
+    one.rests()
+    one.desk.load()
+    one.rests()
+    assert len(one.told) == 1
+
+
+def test_a_pair_without_a_draft_is_not_tried(tried: MakeTried, qtbot: QtBot) -> None:
+    one = tried("compare")
+    with qtbot.waitSignal(one.desk.keeper.pair_opened, timeout=WAIT_MS):
+        one.desk.keeper.load(PairFiles(str(one.desk.target), None))
+    one.rests()
+    assert one.told == []
+
+
+def test_a_message_comes_first_and_the_trial_begins_again(tried: MakeTried, qtbot: QtBot) -> None:
+    one = tried("compare endless")
+    one.desk.load()
+    one.runs()
+    with qtbot.waitSignal(one.desk.session.rounds_received, timeout=WAIT_MS):
+        one.desk.session.send("Hello?")
+        assert not one.trial.is_running()
+    assert not one.trial._idle.isActive()
+    with qtbot.waitSignal(one.desk.session.generation_ended, timeout=WAIT_MS):
+        one.desk.session.stop()
+    assert one.desk.page.texts()[-1] == "Hello there, my friend."
+    one.runs()
+    assert one.told == []
+
+
+def test_a_trial_that_is_put_off_begins_again(tried: MakeTried) -> None:
+    one = tried("compare endless")
+    one.desk.load()
+    one.runs()
+    one.trial.put_off()
+    assert not one.trial.is_running()
+    one.runs()
+    assert one.told == []
+
+
+def test_no_trial_begins_while_an_answer_is_written(tried: MakeTried, qtbot: QtBot) -> None:
+    one = tried("compare")
+    one.trial._idle.setInterval(60_000)
+    one.desk.load()
+    with qtbot.waitSignal(one.desk.session.rounds_received, timeout=WAIT_MS):
+        one.desk.session.send("Hello?")
+    one.desk.settle()
+    assert one.told == []
+    one.trial._idle.setInterval(1)
+    one.trial._wait()
+    qtbot.waitUntil(lambda: len(one.told) == 1, timeout=WAIT_MS)
+
+
+def test_another_pair_ends_the_trial(tried: MakeTried) -> None:
+    one = tried("compare endless")
+    one.desk.load()
+    one.runs()
+    one.trial.set_pair(None)
+    one.rests()
+    assert one.told == []
+
+
+def test_without_speeds_there_is_no_trial(tried: MakeTried, qtbot: QtBot) -> None:
+    one = tried("plain")  # its answers have a speed, but no guesses
+    one.desk.load()
+    qtbot.waitUntil(lambda: len(one.told) == 1, timeout=WAIT_MS)
+    assert one.told[0].acceptance_rate is None

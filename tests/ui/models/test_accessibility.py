@@ -1,0 +1,141 @@
+"""For everybody: each control of the new windows has a name, and text from outside is never taken for markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QAbstractButton, QLabel, QMenu, QTabBar, QWidget
+
+from app.models.downloads.item import Item, ItemProgress, ItemState
+from app.models.origins import Origin
+from app.ui.models.library_list import COLUMNS
+from app.ui.models.token_dialog import TokenDialog
+from app.ui.settings.models_page import FoundFolder
+from tests.support.gguf_files import make_model
+from tests.support.library_parts import small_model
+from tests.ui.models.windows import Rooms, cell, rows, texts, tree
+
+HOSTILE = "<b>bold<img src=x>&amp;"
+
+
+@pytest.fixture
+def full(rooms: Rooms, tmp_path: Path, dressed: None) -> Rooms:
+    """Something in every list, with names nobody should give."""
+    target = small_model(rooms.models / "target.gguf", name=HOSTILE)
+    small_model(rooms.models / f"{HOSTILE}.gguf", name=HOSTILE, vocab_size=700)
+    small_model(rooms.models / "draft.gguf", name=HOSTILE)
+    origin = Origin(repository=HOSTILE, commit="0" * 40, path=HOSTILE, sha256="0" * 64, size=1, licence=HOSTILE)
+    rooms.library.origins.put(target, origin)
+    rooms.values.extra_folders = [str(tmp_path / HOSTILE)]
+    rooms.scanned()
+    rooms.choose(target)
+    rooms.desk.show_folders()
+    rooms.settings.models.show_found([FoundFolder(f"/{HOSTILE}", "LM Studio")])
+    model = make_model(tmp_path / "x-Q4_0.gguf", width=16, heads=1, layers=1, name=HOSTILE)
+    rooms.server.add("owner/x", {"x-Q4_0.gguf": model}, licence=HOSTILE)
+    rooms.search("x")
+    rooms.until(lambda: rooms.results() == ["owner/x"])
+    rooms.show_repository("owner/x")
+    files = (rooms.server.remote_file("owner/x", "x-Q4_0.gguf"),)
+    states = [ItemState.RUNNING, ItemState.PAUSED, ItemState.FAILED, ItemState.DONE]
+    items = [Item(id=str(number), title=f"{number} {HOSTILE}", target=files) for number in range(len(states))]
+    rooms.window.downloads.show_progress(
+        [
+            ItemProgress(item=item, state=state, message=HOSTILE, page="https://x")
+            for item, state in zip(items, states, strict=True)
+        ]
+    )
+    rooms.desk._hub_desk.refresh()
+    return rooms
+
+
+@pytest.fixture
+def windows(full: Rooms) -> Iterator[list[QWidget]]:
+    dialog = TokenDialog("https://huggingface.co")
+    yield [full.window, full.settings, dialog]
+    dialog.deleteLater()
+
+
+def test_every_control_has_a_name(windows: list[QWidget]) -> None:
+    controls = [
+        widget
+        for window in windows
+        for widget in window.findChildren(QWidget)
+        if widget.window() is window and widget.focusPolicy() & Qt.FocusPolicy.TabFocus and not is_of_qt(widget)
+    ]
+    assert len(controls) > 60
+    assert [widget for widget in controls if not name_of(widget)] == []
+
+
+def is_of_qt(widget: QWidget) -> bool:
+    return widget.objectName().startswith("qt_")
+
+
+def name_of(widget: QWidget) -> str:
+    text = widget.text() if isinstance(widget, QAbstractButton) else ""
+    # A tab bar's tabs have their texts, a scroll area what is in it.
+    is_part = type(widget).__name__ in ("QScrollArea", "QTabWidget") or isinstance(widget, QTabBar)
+    return widget.accessibleName() or text or ("part" if is_part else "")
+
+
+def test_buttons_with_the_same_text_can_be_told_apart(full: Rooms) -> None:
+    for window in (full.window.downloads, full.window.recommended, full.settings.models):
+        shown = [one for one in window.findChildren(QAbstractButton) if one.isVisibleTo(window)]
+        names = [one.accessibleName() or one.text() for one in shown]
+        assert len(names) > 3
+        assert len(set(names)) == len(names)
+
+
+def test_labels_take_nothing_for_markup(windows: list[QWidget]) -> None:
+    labels = [label for window in windows for label in window.findChildren(QLabel)]
+    assert len([label for label in labels if HOSTILE in label.text()]) > 8
+    rich = [label for label in labels if label.text() and label.textFormat() is not Qt.TextFormat.PlainText]
+    assert [label for label in rich if not is_of_qt(label)] == []
+
+
+def test_tooltips_take_nothing_for_markup(full: Rooms) -> None:
+    tooltips = [widget.toolTip() for window in (full.window, full.settings) for widget in window.findChildren(QWidget)]
+    model = full.models_list.model()
+    for row in range(model.rowCount()):
+        tooltips += [model.index(row, place).data(Qt.ItemDataRole.ToolTipRole) for place in range(len(COLUMNS))]
+    for name in ("Repositories found", "Files"):
+        tooltips += [row.toolTip(place) for row in rows(tree(full.window, name)) for place in range(3)]
+    tooltips += [action.toolTip() for menu in full.window.findChildren(QMenu) for action in menu.actions()]
+    assert len([text for text in tooltips if "&lt;b&gt;" in text]) > 5
+    assert [text for text in tooltips if "<b>" in text or "<img" in text] == []
+
+
+def test_what_a_repository_calls_itself_is_text(full: Rooms) -> None:
+    assert any(HOSTILE in text for text in texts(full.page))
+    assert [cell(row, 0) for row in rows(tree(full.page, "Files"))] == ["Q4_0"]
+
+
+def test_nothing_is_cut_in_a_narrow_window(full: Rooms) -> None:
+    for window in (full.window, full.settings):
+        window.resize(window.minimumSize())
+    full.window.show()
+    for tab in (full.window.library, full.window.recommended, full.window.search, full.window.downloads):
+        full.window.show_tab(tab)
+        full.qtbot.waitUntil(lambda tab=tab: not cut(tab))  # type: ignore[misc]
+    for page in (full.settings.models, full.settings.network):
+        full.settings.show_page(page)
+        full.qtbot.waitUntil(lambda page=page: not cut(page))  # type: ignore[misc]
+
+
+def cut(parent: QWidget) -> list[str]:
+    """Labels that have less room than their text takes, or end outside of ``parent``."""
+    labels = [label for label in parent.findChildren(QLabel) if label.text() and label.isVisible()]
+    return [label.text() for label in labels if has_no_room(label) or right_end(label, parent) > parent.width()]
+
+
+def has_no_room(label: QLabel) -> bool:
+    if label.wordWrap():
+        return label.height() < label.heightForWidth(label.width())
+    return label.width() < label.fontMetrics().horizontalAdvance(label.text())
+
+
+def right_end(label: QLabel, parent: QWidget) -> int:
+    return label.mapTo(parent, label.rect().topRight()).x()

@@ -1,0 +1,211 @@
+"""The windows "Models" and "Settings" with real parts behind them: files, a queue, a hub on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TypeVar
+
+from PySide6.QtCore import QObject, QUrl, Slot
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QDialog,
+    QLabel,
+    QMessageBox,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+
+from app.errors import KnownError
+from app.models.downloads.item import Item
+from app.models.library.entry import LibraryEntry
+from app.models.machine import Device, Machine
+from app.settings import Settings
+from app.ui.models.library_list import LibraryList
+from app.ui.models.library_service import LibraryAccess
+from app.ui.models.model_page import ModelPage
+from app.ui.models.presenter import ModelsDesk
+from app.ui.models.repository_page import RepositoryPage
+from tests.support.hub_server import HubServer
+
+D = TypeVar("D", bound=QDialog)
+WAIT_MS = 20_000
+GB = 1_000_000_000
+GPU = Device(name="CUDA0", description="Some GPU", total_bytes=8_600_000_000, free_bytes=7_600_000_000)
+MACHINE = Machine(memory_total=16 * GB, memory_free=11 * GB, devices=[GPU])
+
+
+class Rooms:
+    """Both windows; ``close`` and ``open`` are a restart."""
+
+    def __init__(self, qtbot: QtBot, server: HubServer, folder: Path) -> None:
+        self.qtbot = qtbot
+        self.server = server
+        self.folder = folder
+        self.models = folder / "models"
+        self.values = Settings()
+        self.values.hub_endpoint = server.endpoint
+        self.values.models_folder = str(self.models)
+        self.machine = MACHINE
+        self.loaded: set[str] = set()
+        self.saved: list[str] = []
+        self.saving_fails = False
+        self.is_open = False
+
+    def open(self) -> Rooms:
+        self.library = LibraryAccess(self.values, lambda: self.machine)
+        self.desk = ModelsDesk(self.values, self.library, lambda: self.machine, self.loaded.__contains__, self._save)
+        self.window, self.settings = self.desk.window, self.desk.settings_window
+        self.is_open = True
+        return self
+
+    def _save(self) -> Future[None]:
+        self.saved.append(self.values.models_folder)
+        future: Future[None] = Future()
+        if self.saving_fails:
+            future.set_exception(KnownError("The disk is full."))
+        else:
+            future.set_result(None)
+        return future
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self.desk.close()
+            self.library.close()
+            for part in (self.window, self.settings, self.desk, self.library):
+                part.deleteLater()
+
+    # --- waiting
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        self.qtbot.waitUntil(condition, timeout=WAIT_MS)
+
+    def hub_idle(self) -> None:
+        """Wait until every question to the hub is answered and its answer is dealt with."""
+        self.until(self.desk.hub._lane.is_idle)
+
+    def library_idle(self) -> None:
+        """Wait until the library has done all it was asked for; what it answers may ask again."""
+        for _ in range(3):
+            done: list[bool] = []
+            self.library.compute(lambda: True, done.append)
+            self.until(lambda done=done: bool(done))  # type: ignore[misc]
+
+    # --- the library
+
+    @property
+    def models_list(self) -> LibraryList:
+        return self.window.library.list
+
+    @property
+    def model_page(self) -> ModelPage:
+        return self.window.library.page
+
+    def scanned(self) -> list[LibraryEntry]:
+        """Show the library and wait until it has looked into the folders."""
+        with self.qtbot.waitSignal(self.library.scanned, timeout=WAIT_MS):
+            self.desk.show_library()
+        self.library_idle()
+        return self.library.entries()
+
+    def titles(self) -> list[str]:
+        """What the list shows, from top to bottom."""
+        return column(self.models_list, 0)
+
+    def choose(self, path: Path) -> None:
+        """Select a model and wait for its drafts."""
+        self.models_list.select(str(path))
+        assert self.model_page.path() == str(path)
+        self.library_idle()
+
+    # --- search
+
+    @property
+    def page(self) -> RepositoryPage:
+        return self.window.search.page
+
+    def search(self, words: str) -> None:
+        self.window.show_tab(self.window.search)
+        self.window.search.set_words(words)
+
+    def results(self) -> list[str]:
+        return [cell(row, 0) for row in rows(tree(self.window, "Repositories found"))]
+
+    def show_repository(self, name: str) -> None:
+        """Choose one of the results and wait for its files."""
+        found = tree(self.window, "Repositories found")
+        found.setCurrentItem(next(row for row in rows(found) if cell(row, 0) == name))
+        self.until(lambda: bool(rows(tree(self.page, "Files"))))
+
+    # --- downloads
+
+    def get(self, *files: tuple[str, str], title: str = "A model") -> Item:
+        """Download files of the hub, the second as a draft."""
+        remote = [self.server.remote_file(*file) for file in files]
+        item = Item(id=title, title=title, target=(remote[0],), draft=tuple(remote[1:]))
+        self.desk.get(item)
+        return item
+
+    def says(self, part: str) -> None:
+        """Wait until the tab "Downloads" says this."""
+        self.until(lambda: any(part in text for text in texts(self.window.downloads)))
+
+
+class Pages(QObject):
+    """A browser that only notes what it is asked to open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+
+    @Slot(QUrl)
+    def open(self, url: QUrl) -> None:
+        self.opened.append(url.toString())
+
+
+def texts(parent: QWidget) -> list[str]:
+    """What the labels one can see say."""
+    return [label.text() for label in parent.findChildren(QLabel) if label.text() and label.isVisibleTo(parent)]
+
+
+def button(parent: QWidget, *names: str) -> QAbstractButton:
+    """The visible button with this text or accessible name."""
+    buttons = [one for one in parent.findChildren(QAbstractButton) if one.isVisibleTo(parent)]
+    return next(one for one in buttons if one.text() in names or one.accessibleName() in names)
+
+
+def buttons(parent: QWidget) -> list[str]:
+    """Texts of the buttons one can see."""
+    return [one.text() for one in parent.findChildren(QAbstractButton) if one.text() and one.isVisibleTo(parent)]
+
+
+def question(parent: QWidget) -> QMessageBox:
+    """The box that is open."""
+    return next(box for box in parent.findChildren(QMessageBox) if box.isVisible())
+
+
+def open_dialog(kind: type[D]) -> D:
+    """The dialog of this kind that is open."""
+    return next(one for one in QApplication.topLevelWidgets() if isinstance(one, kind) and one.isVisible())
+
+
+def tree(parent: QWidget, name: str) -> QTreeWidget:
+    return next(one for one in parent.findChildren(QTreeWidget) if one.accessibleName() == name)
+
+
+def rows(parent: QTreeWidget) -> list[QTreeWidgetItem]:
+    return [item for place in range(parent.topLevelItemCount()) if (item := parent.topLevelItem(place)) is not None]
+
+
+def cell(row: QTreeWidgetItem, place: int) -> str:
+    return row.text(place)
+
+
+def column(view: LibraryList, place: int) -> list[str]:
+    model = view.model()
+    return [str(model.index(row, place).data()) for row in range(model.rowCount())]

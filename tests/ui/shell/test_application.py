@@ -1,0 +1,272 @@
+"""The app as a process: start, second start, ends of every kind. All real processes, offscreen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.chats.store import ChatStore
+from tests.support.gguf_files import make_model
+
+ROOT = Path(__file__).resolve().parents[3]
+WAIT_S = 60
+posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc, and a missing display")
+
+Start = Callable[..., "App"]
+
+
+class App:
+    """One running app; its log tells what it does."""
+
+    def __init__(self, home: Path, *arguments: str, **environment: str) -> None:
+        self.log_file = home / "logs" / "slipstream.log"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "app", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "QT_QPA_PLATFORM": "offscreen", "SLIPSTREAM_HOME": str(home), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def log(self) -> str:
+        return self.log_file.read_text(encoding="utf-8") if self.log_file.exists() else ""
+
+    def wait_for(self, qtbot: QtBot, line: str) -> None:
+        """Wait until the log has this."""
+
+        def there() -> bool:
+            assert self.process.poll() is None, self.process.communicate()
+            return line in self.log()
+
+        qtbot.waitUntil(there, timeout=WAIT_S * 1000)
+
+    def children(self) -> list[int]:
+        listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text(encoding="ascii")
+        return [int(number) for number in listed.split()]
+
+    def ended(self) -> tuple[int, str]:
+        """Exit status and stderr."""
+        _, errors = self.process.communicate(timeout=WAIT_S)
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def start(home: Path) -> Iterator[Start]:
+    started: list[App] = []
+
+    def start_it(*arguments: str, **environment: str) -> App:
+        started.append(App(home, *arguments, **environment))
+        return started[-1]
+
+    yield start_it
+    for app in started:
+        if app.process.poll() is None:
+            app.process.kill()
+        app.process.communicate()
+
+
+def is_alive(process_id: int) -> bool:
+    try:
+        state = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@linux
+@pytest.mark.usefixtures("guide_pair")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signal_ends_the_app_in_order(qtbot: QtBot, start: Start, number: signal.Signals) -> None:
+    app = start()
+    app.wait_for(qtbot, "pair loaded")
+    engine = app.children()
+    app.process.send_signal(number)
+    assert app.ended()[0] == 0
+    assert not any(is_alive(child) for child in engine)
+    assert not app.log_file.with_name("slipstream-crash.txt").exists()
+
+
+@linux
+@pytest.mark.usefixtures("guide_pair")
+def test_engine_does_not_outlive_a_killed_window(qtbot: QtBot, start: Start) -> None:
+    app = start()
+    app.wait_for(qtbot, "pair loaded")
+    engine = app.children()
+    assert engine
+    app.process.kill()
+    qtbot.waitUntil(lambda: not any(is_alive(child) for child in engine), timeout=WAIT_S * 1000)
+
+
+@posix
+def test_chat_survives_a_kill_in_the_middle_of_an_answer(home: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.ui.app_that_answers"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "stored\n"
+    process.kill()
+    process.communicate()
+    with ChatStore(home / "chats.sqlite") as store:
+        assert store.mark_interrupted() == 1
+        (chat,) = store.chats()
+        question, answer = store.branch(chat.id)
+    assert (question.text, question.status) == ("Do not lose me", "complete")
+    assert (answer.text, answer.status) == ("Hello there", "interrupted")
+
+
+@posix
+def test_second_start_raises_the_first_and_ends(qtbot: QtBot, start: Start) -> None:
+    first = start()
+    first.wait_for(qtbot, "window painted")
+    assert start().ended() == (0, "")
+    first.wait_for(qtbot, "a second start asks for the window")
+    first.process.send_signal(signal.SIGTERM)
+    assert first.ended()[0] == 0
+
+
+@posix
+def test_second_start_hands_its_file_to_the_first(qtbot: QtBot, start: Start, tmp_path: Path) -> None:
+    make_model(tmp_path / "Модель 1.gguf")
+    first = start()
+    first.wait_for(qtbot, "window painted")
+    address = (tmp_path / "Модель 1.gguf").as_uri()
+    for argument in (str(tmp_path / "Модель 1.gguf"), address):
+        assert start(argument, LC_ALL="C.UTF-8").ended() == (0, "")
+    qtbot.waitUntil(lambda: first.log().count("asks for a model file to be opened") == 2, timeout=WAIT_S * 1000)
+    for argument, sentence in ((str(tmp_path / "gone.gguf"), "gone.gguf is not there"), (f"{tmp_path}", "is no model")):
+        status, errors = start("--window", argument).ended()
+        assert status == 1
+        assert sentence in errors and errors.count("\n") == 1
+    first.process.send_signal(signal.SIGTERM)
+    assert first.ended()[0] == 0
+
+
+@posix
+def test_a_non_latin_path_is_opened_in_the_c_locale(qtbot: QtBot, start: Start, tmp_path: Path) -> None:
+    (tmp_path / "модели").mkdir()
+    model = make_model(tmp_path / "модели" / "модель.gguf")
+    first = start(LC_ALL="C")
+    first.wait_for(qtbot, "window painted")
+    status, _ = start(str(model), LC_ALL="C").ended()
+    assert status == 0
+    first.wait_for(qtbot, "asks for a model file to be opened")
+    first.process.send_signal(signal.SIGTERM)
+    assert first.ended()[0] == 0
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_window_closes_itself_when_its_engine_is_ready(start: Start) -> None:
+    app = start("--window", "--close-when-ready")
+    shown, errors = app.process.communicate(timeout=WAIT_S)
+    assert (app.process.returncode, shown, errors) == (0, "offscreen\n", "")
+    assert "pair loaded" in app.log()
+
+
+def test_window_that_closes_itself_says_what_is_wrong(home: Path, start: Start) -> None:
+    home.mkdir(parents=True)
+    (home / "chats.sqlite").mkdir()
+    status, errors = start("--window", "--close-when-ready").ended()
+    assert status == 1
+    assert "kept only until Slipstream is closed" in errors
+
+
+@posix
+def test_start_after_a_kill_is_the_first_again(qtbot: QtBot, start: Start) -> None:
+    first = start()
+    first.wait_for(qtbot, "window painted")
+    first.process.kill()
+    first.ended()
+    first.log_file.unlink()
+    second = start()
+    second.wait_for(qtbot, "window painted")
+    second.process.send_signal(signal.SIGTERM)
+    assert second.ended()[0] == 0
+
+
+@posix
+def test_pair_that_was_loading_at_a_kill_is_not_loaded_by_itself(qtbot: QtBot, home: Path, start: Start) -> None:
+    home.mkdir(parents=True)
+    guide = ROOT / "resources" / "guide"
+    marker = f'{{"target": "{guide / "guide-target.gguf"}", "draft": "{guide / "guide-draft.gguf"}"}}'
+    (home / "loading.json").write_text(marker, encoding="utf-8")
+    app = start()
+    app.wait_for(qtbot, "engine: llama.cpp")
+    app.process.send_signal(signal.SIGTERM)
+    assert app.ended()[0] == 0
+    assert "pair loaded" not in app.log()
+
+
+@linux
+def test_without_a_display_one_sentence_names_the_command_line(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    status, errors = start(QT_QPA_PLATFORM="").ended()
+    assert status == 1
+    assert "slipstream generate" in errors
+    assert errors.count("\n") == 1
+
+
+@posix
+@pytest.mark.parametrize("content", ["{ not json", "[]", '{"version": 99, "seed": "soon"}'])
+def test_settings_nobody_can_read_do_not_keep_the_window_shut(
+    qtbot: QtBot, home: Path, start: Start, content: str
+) -> None:
+    home.mkdir(parents=True)
+    (home / "settings.json").write_text(content, encoding="utf-8")
+    app = start()
+    app.wait_for(qtbot, "window painted")
+    app.process.send_signal(signal.SIGTERM)
+    assert app.ended()[0] == 0
+
+
+@posix
+@pytest.mark.parametrize("content", [b"", b"not a database at all" * 500])
+def test_broken_chats_do_not_keep_the_window_shut(qtbot: QtBot, home: Path, start: Start, content: bytes) -> None:
+    home.mkdir(parents=True)
+    (home / "chats.sqlite").write_bytes(content)
+    app = start()
+    app.wait_for(qtbot, "chat file open")
+    app.process.send_signal(signal.SIGTERM)
+    assert app.ended()[0] == 0
+    with sqlite3.connect(home / "chats.sqlite") as connection:
+        assert connection.execute("PRAGMA quick_check").fetchone() == ("ok",)
+    connection.close()
+
+
+@posix
+def test_home_that_cannot_be_used_is_said_in_a_sentence(home: Path, start: Start) -> None:
+    home.write_text("a file where the folder should be", encoding="utf-8")
+    status, errors = start().ended()
+    assert status == 1
+    assert "SLIPSTREAM_HOME" in errors
+    assert "Traceback" not in errors
+
+
+@posix
+@pytest.mark.parametrize("name", ["cache", "logs"])
+def test_a_folder_that_cannot_be_made_does_not_keep_the_window_shut(home: Path, start: Start, name: str) -> None:
+    home.mkdir(parents=True)
+    (home / name).write_text("a file where the folder should be", encoding="utf-8")
+    app = start("--window", "--close-when-ready")
+    status, errors = app.ended()
+    assert "Traceback" not in errors
+    assert (status == 0) == (name == "cache")  # a log that cannot be written is told
+    assert "cannot keep its files" in errors or name == "cache"
+
+
+def test_window_process_imports_neither_engine_nor_hub() -> None:
+    heavy = ("llama_cpp", "numpy", "huggingface_hub")
+    imports = "import sys, app.ui.shell.application, app.ui.shell.controller"
+    code = f"{imports}; print([name for name in {heavy} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

@@ -1,0 +1,105 @@
+"""The About and Keyboard shortcuts dialogs."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QDesktopServices, QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QDialog, QLabel, QMenuBar, QPlainTextEdit, QPushButton
+from pytestqt.qtbot import QtBot
+
+from app import __version__, paths
+from app.ui.shell.help import AboutDialog, FiguresDialog, LicencesDialog, ShortcutsDialog
+from app.ui.shell.menus import Menus
+from app.ui.speed.wording import HELP
+
+
+def test_about_names_every_version_and_copies_them(qtbot: QtBot) -> None:
+    dialog = AboutDialog("llama.cpp (llama-cpp-python 0.3.36)", ["NVIDIA <b>H200</b>"])
+    qtbot.addWidget(dialog)
+    dialog.show()
+    texts = [label.text() for label in dialog.findChildren(QLabel)]
+    assert {__version__, "llama.cpp (llama-cpp-python 0.3.36)", platform.python_version()} <= set(texts)
+    assert "NVIDIA <b>H200</b>" in texts
+    assert all(label.textFormat() is Qt.TextFormat.PlainText for label in dialog.findChildren(QLabel))
+    focused = dialog.focusWidget()
+    assert isinstance(focused, QPushButton)
+    assert focused.text() == "Close"
+    copy = next(button for button in dialog.findChildren(QPushButton) if button.text() == "Copy versions")
+    QTest.mouseClick(copy, Qt.MouseButton.LeftButton)
+    assert QGuiApplication.clipboard().text() == dialog.versions()
+    assert f"Slipstream: {__version__}\nEngine: llama.cpp" in dialog.versions()
+
+
+def test_about_without_an_engine(qtbot: QtBot) -> None:
+    dialog = AboutDialog("")
+    qtbot.addWidget(dialog)
+    assert "Engine: not running" in dialog.versions()
+
+
+def test_about_shows_slipstreams_licence_from_source(qtbot: QtBot) -> None:
+    dialog = AboutDialog("")
+    qtbot.addWidget(dialog)
+    dialog.show()
+    _click(dialog, "Licences")
+    licences = dialog.findChild(LicencesDialog)
+    assert licences is not None
+    text = licences.findChild(QPlainTextEdit)
+    assert text is not None and text.toPlainText().startswith("MIT License")
+    words = [label.text() for label in licences.findChildren(QLabel)]
+    assert any(sysconfig.get_path("purelib") in said for said in words)
+    assert all(button.text() != "Open folder" for button in licences.findChildren(QPushButton))
+
+
+def test_licences_of_a_package_show_the_index_and_open_their_folder(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = tmp_path / "licences" / "README.txt"
+    index.parent.mkdir()
+    index.write_text("Qt  6.11  LGPL-3.0-only", "utf-8")
+    monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path), raising=False)
+    assert paths.licences() == index
+    opened: list[QUrl] = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", opened.append)
+    dialog = LicencesDialog(paths.licences())
+    qtbot.addWidget(dialog)
+    dialog.show()
+    _click(dialog, "Open folder")
+    assert [Path(url.toLocalFile()) for url in opened] == [index.parent]
+    text = dialog.findChild(QPlainTextEdit)
+    assert text is not None and text.toPlainText() == "Qt  6.11  LGPL-3.0-only"
+
+
+def _click(dialog: QDialog, words: str) -> None:
+    button = next(button for button in dialog.findChildren(QPushButton) if button.text() == words)
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def test_shortcuts_lists_what_the_menus_have(qtbot: QtBot) -> None:
+    bar = QMenuBar()
+    qtbot.addWidget(bar)
+    shortcuts = Menus(bar).shortcuts()
+    dialog = ShortcutsDialog(shortcuts)
+    qtbot.addWidget(dialog)
+    dialog.show()
+    texts = [label.text() for label in dialog.findChildren(QLabel)]
+    for name, keys in [*shortcuts, ("Send the message", "Enter"), ("New line in the message", "Shift+Enter")]:
+        assert texts[texts.index(name) + 1] == keys or keys in texts
+    with qtbot.waitSignal(dialog.rejected):
+        QTest.keyClick(dialog, Qt.Key.Key_Escape)
+
+
+def test_every_figure_of_the_panel_is_defined_for_the_keyboard_too(qtbot: QtBot) -> None:
+    dialog = FiguresDialog()
+    qtbot.addWidget(dialog)
+    dialog.show()
+    shown = dialog.text.toPlainText()
+    for name in ("speed", "kept", "speed-up", "positions", "round", "curve", "kinds", "draft-length", "drafter"):
+        assert HELP[name] in shown
+    assert dialog.text.focusPolicy() & Qt.FocusPolicy.TabFocus

@@ -1,0 +1,670 @@
+"""The whole window with the bundled pair in a real engine process: from typing to a stored answer, and around it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
+
+from app import paths
+from app.chats.backup import backup_folder
+from app.chats.model import Chat
+from app.chats.store import ChatStore
+from app.chats.worker import ChatWorker
+from app.protocol.messages import Sampling
+from app.settings import SettingsFile
+from app.ui.chat.answer import pieces_of
+from app.ui.engine.interface import EngineState
+from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.pair import PairFiles
+from app.ui.models.open_dialog import OpenModelsDialog
+from app.ui.shell.actions import file_name
+from app.ui.shell.controller import Controller
+from app.ui.shell.main_window import MainWindow
+from app.ui.shell.notices import Action
+from app.ui.speed.sections import CurveSection, KindsSection
+from tests.support.gguf_files import make_model
+
+WAIT_MS = 60_000
+LONGEST_ANSWER = 24
+
+
+class Running:
+    """An open window and what is behind it."""
+
+    def __init__(self, qtbot: QtBot, engine: LocalEngine | None = None) -> None:
+        self.qtbot = qtbot
+        self.settings = SettingsFile(paths.settings_file())
+        self.settings.values.longest_answer = LONGEST_ANSWER
+        self.window = MainWindow(self.settings.values)
+        self.engine = engine or LocalEngine(parent=self.window)
+        self.worker = ChatWorker(paths.chat_file())
+        self.controller = Controller(self.window, self.settings, self.engine, self.worker)
+        self.session = self.controller.session
+        self.window.show()
+        qtbot.waitExposed(self.window)
+
+    def begin(self) -> None:
+        with self.qtbot.waitSignal(self.session.chat_shown, timeout=WAIT_MS):
+            self.controller.begin()
+
+    def ready(self) -> None:
+        self.qtbot.waitUntil(lambda: self.engine.state() is EngineState.READY, timeout=WAIT_MS)
+
+    def ask(self, text: str) -> None:
+        self.type(text)
+        self.done()
+
+    def type(self, text: str) -> None:
+        """Write into the composer and press Enter."""
+        editor = self.window.composer.editor
+        QTest.keyClicks(editor, text)
+        QTest.keyClick(editor, Qt.Key.Key_Return)
+        self.qtbot.waitUntil(self.session.is_busy, timeout=WAIT_MS)
+
+    def done(self) -> None:
+        self.qtbot.waitUntil(lambda: not self.session.is_busy(), timeout=WAIT_MS)
+        future = self.worker.submit(lambda store: store.chats())
+        self.qtbot.waitUntil(future.done, timeout=WAIT_MS)
+
+    def titles(self) -> list[str]:
+        return self.window.chat_list.titles()
+
+    def choose(self, name: str) -> None:
+        """Choose an entry of the menu bar."""
+        self.window.menus.action(name).trigger()
+
+    def make_chat(self, title: str) -> Chat:
+        return self.worker.submit(lambda store: store.create_chat(title)).result(timeout=10)
+
+    def close(self) -> None:
+        self.window.close()
+        self.window.deleteLater()
+
+
+@pytest.fixture
+def open_window(qtbot: QtBot) -> Iterator[Callable[[], Running]]:
+    opened = []
+
+    def open_it() -> Running:
+        opened.append(Running(qtbot))
+        opened[-1].begin()
+        return opened[-1]
+
+    yield open_it
+    for running in opened:
+        running.close()
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_from_typing_to_a_stored_answer(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    assert "Slipstream Guide" in running.window.top_bar.pair_text()
+    running.ask("What is a draft model?")
+    question, answer = running.session.branch()
+    assert (question.role, question.text) == ("user", "What is a draft model?")
+    assert (answer.role, answer.status) == ("assistant", "complete")
+    assert answer.text
+    assert answer.seed is not None
+    assert "".join(piece.text for piece in pieces_of(answer)) == answer.text
+    assert len(pieces_of(answer)) > 1
+    chat_id = running.session.chat_id()
+    assert chat_id is not None
+    stored = running.worker.submit(lambda store: store.branch(chat_id)).result(timeout=10)
+    assert stored[1].text == answer.text
+    assert stored[1].figures["completion_tokens"]
+    assert stored[1].settings["draft_length"] == running.session.settings.draft_length
+    qtbot.waitUntil(lambda: running.titles() == ["Today", "What is a draft model?"], timeout=WAIT_MS)
+    assert running.window.top_bar.state_text() == "ready"
+    assert running.window.composer.text() == ""
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_escape_stops_an_answer(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.settings.values.longest_answer = None
+    running.settings.values.model_sampling = False
+    running.settings.values.sampling = Sampling(temperature=2.0)
+    running.controller._apply_settings()
+    running.ready()
+    running.type("Tell me a long story")
+    with running.qtbot.waitSignal(running.session.rounds_received, timeout=WAIT_MS):
+        pass
+    QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Escape)
+    running.done()
+    answer = running.session.branch()[-1]
+    assert answer.status in ("stopped", "complete")
+    assert running.engine.state() is EngineState.READY
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_regenerate_makes_a_second_version(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ask("Hello")
+    running.choose("regenerate")
+    running.done()
+    assert (running.session.branch()[-1].version, running.session.branch()[-1].versions) == (2, 2)
+
+
+@pytest.mark.allow_logs
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.usefixtures("guide_pair")
+def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.settings.values.longest_answer = None
+    running.settings.values.model_sampling = False
+    running.settings.values.sampling = Sampling(temperature=5.0, top_k=0, top_p=1.0, min_p=0.0)  # finds no end
+    running.controller._apply_settings()
+    running.ready()
+    running.type("Tell me a short story")
+    with qtbot.waitSignal(running.session.rounds_received, timeout=WAIT_MS):
+        pass
+    with qtbot.waitSignal(running.engine.engine_exited, timeout=WAIT_MS):
+        os.kill(running.engine.process_id(), signal.SIGKILL)
+    running.done()
+    assert running.session.branch()[-1].status == "interrupted"
+    assert running.window.top_bar.state_text() == "stopped"
+    panel = running.window.speed_panel
+    sentence = "Engine stopped · The engine was ended from outside (SIGKILL)."
+    qtbot.waitUntil(lambda: panel.status_text() == sentence, timeout=WAIT_MS)
+    restart = button(running.window.notice_bar, "Restart")
+    QTest.mouseClick(restart, Qt.MouseButton.LeftButton)
+    running.ready()
+    running.settings.values.longest_answer = LONGEST_ANSWER
+    running.controller._apply_settings()
+    qtbot.waitUntil(lambda: panel.status_text().startswith("Draft on"), timeout=WAIT_MS)
+    running.ask("Still there?")
+    assert running.session.branch()[-1].status == "complete"
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_how_to_draft_is_chosen_in_the_panel_and_kept(qtbot: QtBot) -> None:
+    running = Running(qtbot, LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "echo"]))
+    running.begin()
+    running.ready()
+    panel = running.window.speed_panel
+    auto, drafter = button(panel, "Auto"), panel.findChild(QComboBox)
+    assert isinstance(drafter, QComboBox)
+    qtbot.waitUntil(auto.isEnabled)
+
+    def chosen() -> tuple[int | None, str]:
+        return running.settings.values.draft_length, running.settings.values.drafter
+
+    assert chosen() == (None, "auto")
+    running.ask("First")
+    QTest.keyClick(auto, Qt.Key.Key_Space)
+    QTest.keyClick(drafter, Qt.Key.Key_End)
+    assert chosen() == (5, "ngram")
+    running.ask("Second")
+    QTest.keyClick(auto, Qt.Key.Key_Space)
+    assert chosen() == (None, "ngram")
+    answers = [message.text for message in running.session.branch() if message.role == "assistant"]
+    assert answers == ["auto auto auto", "5 ngram auto"]
+    running.close()
+    qtbot.wait_until(lambda: not isValid(running.window), timeout=WAIT_MS)
+    kept = SettingsFile(paths.settings_file()).values
+    assert (kept.draft_length, kept.drafter) == (None, "ngram")
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_closing_in_an_answer_keeps_it_and_asks_the_store_nothing_more(qtbot: QtBot) -> None:
+    running = Running(qtbot, LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "endless"]))
+    running.begin()
+    running.ready()
+    running.type("Go on")
+    with qtbot.waitSignal(running.session.rounds_received, timeout=WAIT_MS):
+        pass
+    running.close()
+    qtbot.wait_until(lambda: not isValid(running.window), timeout=WAIT_MS)
+    with ChatStore(paths.chat_file()) as store:
+        assert store.branch(store.chats()[0].id)[-1].status == "interrupted"
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_a_message_too_long_is_refused_with_both_numbers(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    running.window.composer.set_text("word " * 200_000)
+    QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Return)
+    running.qtbot.waitUntil(running.session.is_busy, timeout=WAIT_MS)
+    running.done()
+    answer = running.session.branch()[-1]
+    assert answer.status == "failed"
+    reason = str(answer.figures["failure"])
+    assert "2,048" in reason
+    assert len(re.findall(r"\d[\d,]+", reason)) >= 2
+    running.choose("new_chat")
+    running.qtbot.waitUntil(lambda: running.session.chat_id() is None, timeout=WAIT_MS)
+    running.ask("Short")
+    assert running.session.branch()[-1].status == "complete"
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_control_characters_do_no_harm(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    wild = "\x00\x01\x1b[31m\u202e\ufffd\ud800\r\n\x7f"
+    running.session.send(wild)
+    running.done()
+    chat_id = running.session.chat_id()
+    assert chat_id is not None
+    stored = running.worker.submit(lambda store: store.branch(chat_id)).result(timeout=10)
+    assert [one.role for one in stored] == ["user", "assistant"]
+    assert stored[1].status == "complete"
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_measuring_plain_speed_gives_a_baseline_that_stays(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    with qtbot.waitSignal(running.controller.keeper.measuring_ended, timeout=WAIT_MS):
+        running.choose("measure_plain")
+    running.ready()
+    values = running.settings.values
+    sampling = running.session.settings.sampling
+    found: list[float | None] = []
+    running.controller._baseline.find(running.controller.keeper.pair(), values.load, sampling, found.append)
+    qtbot.waitUntil(lambda: bool(found), timeout=WAIT_MS)
+    (speed,) = found
+    assert speed is None or speed > 0
+    assert (speed is None) == ("measure" in running.controller.board.notices())
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_the_panel_learns_what_drafting_pays_on(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    panel = running.window.speed_panel
+    kinds, curve = panel.findChild(KindsSection), panel.findChild(CurveSection)
+    assert isinstance(kinds, KindsSection) and isinstance(curve, CurveSection)
+    assert not kinds.texts()
+    # Not Auto: beside much else drafting may not pay, and then too little is judged to say anything.
+    running.session.settings = replace(running.session.settings, max_tokens=200, draft_length=8)
+    running.ask("What is speculative decoding?")
+    qtbot.waitUntil(lambda: curve.isVisible() and "prose" in kinds.texts(), timeout=WAIT_MS)
+    running.controller.keeper.load_again()
+    qtbot.waitUntil(lambda: not curve.isVisible(), timeout=WAIT_MS)
+    running.ready()
+    qtbot.waitUntil(lambda: "prose" in kinds.texts(), timeout=WAIT_MS)
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_the_notice_of_a_slower_pair_measures_plain_speed(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    with qtbot.waitSignal(running.controller.keeper.measuring_ended, timeout=WAIT_MS):
+        running.controller.commands.on_notice(Action.MEASURE, "slower")
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_a_measurement_can_be_stopped(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    with qtbot.waitSignal(running.controller.keeper.measuring_ended, timeout=WAIT_MS):
+        running.choose("measure_plain")
+        running.choose("stop")
+    assert running.engine.state() is EngineState.READY
+    assert not running.window.menus.action("stop").isEnabled()
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_a_new_window_shows_the_last_chat(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ask("Remember me")
+    running.window.composer.set_text("not sent yet")
+    running.window.close()
+    again = open_window()
+    assert again.session.branch()[0].text == "Remember me"
+    assert again.window.composer.text() == "not sent yet"
+
+
+def test_the_guide_introduces_itself_until_it_is_kept(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    qtbot.waitUntil(lambda: "Keep the guide" in texts(running.window.transcript), timeout=WAIT_MS)
+    QTest.mouseClick(button(running.window.transcript, "Keep the guide"), Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: "Keep the guide" not in texts(running.window.transcript), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: "What is speculative decoding?" in texts(running.window.transcript), timeout=WAIT_MS)
+    assert "Keep the guide" not in texts(running.window.transcript)
+    running.window.close()
+    again = open_window()
+    qtbot.waitUntil(lambda: "What is speculative decoding?" in texts(again.window.transcript), timeout=WAIT_MS)
+    assert "Keep the guide" not in texts(again.window.transcript)
+
+
+def texts(parent: QWidget) -> list[str]:
+    return [one.text() for one in parent.findChildren(QPushButton) if one.isVisible()]
+
+
+def test_what_is_typed_before_the_chats_are_open_stays(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = Running(qtbot)
+    running.window.composer.set_text("first")
+    running.begin()
+    assert running.window.composer.text() == "first"
+    running.close()
+    again = Running(qtbot)
+    again.window.composer.set_text("second")
+    again.begin()
+    assert again.window.composer.text() == "first\nsecond"
+    again.close()
+    assert open_window().window.composer.text() == "first\nsecond"
+
+
+def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    for title in ("First", "Second"):
+        running.make_chat(title)
+    book = running.controller.book
+    with qtbot.waitSignal(book.chats_listed, timeout=WAIT_MS):
+        book.refresh()
+    assert running.titles() == ["Today", "Second", "First"]
+    first = book._chats[1].id
+    with qtbot.waitSignal(running.session.chat_shown, timeout=WAIT_MS):
+        running.window.chat_list.chat_chosen.emit(first)
+    with qtbot.waitSignal(book.chats_listed, timeout=WAIT_MS):
+        running.window.chat_list.chat_renamed.emit(first, "Renamed")
+    assert "Renamed" in running.titles()
+    with qtbot.waitSignal(book.chat_deleted, timeout=WAIT_MS):
+        running.choose("delete_chat")
+    qtbot.waitUntil(lambda: "Renamed" not in running.titles(), timeout=WAIT_MS)
+    assert running.window.undo_bar.isVisible()
+    QTest.mouseClick(button(running.window.undo_bar, "Undo"), Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: "Renamed" in running.titles(), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: running.session.chat_id() == first, timeout=WAIT_MS)
+    assert not running.window.undo_bar.isVisible()
+
+
+def test_a_chat_deleted_for_good_is_forgotten_by_the_engine(
+    qtbot: QtBot, open_window: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten: list[str] = []
+    monkeypatch.setattr(LocalEngine, "forget", lambda _: forgotten.append("all"))
+    running = open_window()
+    book = running.controller.book
+
+    def delete(title: str) -> None:
+        chat = running.make_chat(title)
+        with qtbot.waitSignal(book.chat_deleted, timeout=WAIT_MS):
+            book.delete(chat.id)
+
+    delete("brought back")
+    with qtbot.waitSignal(book.chat_restored, timeout=WAIT_MS):
+        book.undo_delete()
+    assert forgotten == []
+    delete("one")
+    assert forgotten == []
+    delete("two")  # now only this one can be brought back
+    assert len(forgotten) == 1
+    book._undo_timer.setInterval(0)
+    with qtbot.waitSignal(book.deleted_for_good, timeout=WAIT_MS):
+        book._undo_timer.start()
+    assert len(forgotten) == 2
+    book._undo_timer.setInterval(10 * WAIT_MS)
+    delete("three")
+    running.close()
+    assert len(forgotten) == 3
+
+
+def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    secret = "unmistakable"
+
+    def is_erased() -> bool:
+        files = [file for file in paths.data_dir().rglob("*") if file.is_file()]
+        try:
+            is_left = any(secret.encode() in file.read_bytes() for file in files)
+        except FileNotFoundError:  # a temporary file of the engine, gone meanwhile: look again
+            return False
+        return not is_left and not any(file.suffix == ".erasing" for file in files)
+
+    with ChatStore(paths.chat_file()) as store:  # the app was killed while this could still be brought back
+        store.delete_chat(store.create_chat(secret).id)
+    shutil.rmtree(backup_folder(paths.chat_file()))
+    (paths.kept_caches_dir() / "a.kept").write_text(secret)
+    assert not is_erased()
+    running = open_window()
+    qtbot.waitUntil(is_erased, timeout=WAIT_MS)
+    book = running.controller.book
+    chat = running.make_chat(f"{secret} too")
+    with qtbot.waitSignal(book.chats_listed, timeout=WAIT_MS):
+        book.refresh()
+    (paths.kept_caches_dir() / "b.kept").write_text(secret)
+    with qtbot.waitSignal(book.chat_deleted, timeout=WAIT_MS):
+        book.delete(chat.id)
+    assert secret in running.window.undo_bar._label.text()
+    assert not is_erased()
+    book._undo_timer.setInterval(0)
+    book._undo_timer.start()
+    qtbot.waitUntil(is_erased, timeout=WAIT_MS)
+    assert running.window.undo_bar._label.text() == ""
+
+
+def test_search_narrows_the_list_and_says_when_nothing_is_found(
+    qtbot: QtBot, open_window: Callable[[], Running]
+) -> None:
+    running = open_window()
+    for title in ("Draft length", "Poem about rain"):
+        running.make_chat(title)
+    running.choose("search_chats")
+    QTest.keyClicks(running.window.chat_list._search, "POEM")
+    qtbot.waitUntil(lambda: running.titles() == ["Today", "Poem about rain"], timeout=WAIT_MS)
+    QTest.keyClicks(running.window.chat_list._search, " zzz")
+    qtbot.waitUntil(lambda: running.titles() == [], timeout=WAIT_MS)
+    assert running.window.chat_list._nothing.text() == "No chat has these words."
+
+
+def test_export_writes_markdown(qtbot: QtBot, tmp_path: Path, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    chat = running.make_chat("For a friend")
+    running.worker.submit(lambda store: store.add_user_message(chat.id, None, "Hello **you**")).result(timeout=10)
+    target = tmp_path / "chat.md"
+    with qtbot.waitSignal(running.controller.book.exported, timeout=WAIT_MS):
+        running.controller.book.export(chat.id, target)
+    assert "Hello **you**" in target.read_text(encoding="utf-8")
+
+
+def test_export_that_fails_says_so_and_leaves_the_old_file(
+    qtbot: QtBot, tmp_path: Path, open_window: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = open_window()
+    chat = running.make_chat("x")
+    old = tmp_path / "chat.md"
+    old.write_bytes(b"of last week")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        running.controller.book.export(chat.id, old)
+        qtbot.waitUntil(lambda: "store" in running.controller.board.notices(), timeout=WAIT_MS)
+    assert "No space left on device" in running.controller.board.notices()["store"].text
+    assert old.read_bytes() == b"of last week"
+    running.controller.board.remove("store")
+    running.controller.book.export(chat.id, tmp_path / "no such folder" / "chat.md")
+    qtbot.waitUntil(lambda: "store" in running.controller.board.notices(), timeout=WAIT_MS)
+
+
+@pytest.mark.parametrize(("title", "name"), [("a/b: c?", "a b c.md"), ("", "chat.md"), ("..", "chat.md")])
+def test_file_names_suit_every_system(title: str, name: str) -> None:
+    assert file_name(title) == name
+
+
+def test_panels_give_way_in_a_narrow_window(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    window = open_window().window
+    window.resize(1100, 720)
+    assert window.chat_list.isVisible()
+    assert window.speed_panel.isVisible()
+    window.resize(640, 480)
+    assert window.size().width() == 640
+    assert window.chat_list.isVisible() != window.speed_panel.isVisible()
+    window.toggle_panel("speed")
+    assert window.speed_panel.isVisible()
+    assert not window.chat_list.isVisible()
+    window.toggle_panel("speed")
+    assert not window.speed_panel.isVisible()
+    assert not window.chat_list.isVisible()
+    window.toggle_panel("speed")
+    window.resize(1100, 720)
+    assert window.chat_list.isVisible()
+    assert window.speed_panel.isVisible()
+
+
+def test_size_and_panels_are_remembered(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.window.resize(700, 560)
+    running.choose("toggle_chats")
+    running.window.close()
+    again = open_window()
+    assert (again.window.width(), again.window.height()) == (700, 560)
+    assert not again.window.chat_list.isVisible()
+    assert not again.window.menus.action("toggle_chats").isChecked()
+
+
+def test_every_control_has_an_accessible_name(open_window: Callable[[], Running]) -> None:
+    window = open_window().window
+    focusable = [
+        widget
+        for widget in window.findChildren(QWidget)
+        if widget.focusPolicy() & Qt.FocusPolicy.TabFocus and not widget.objectName().startswith("qt_")
+    ]
+    assert len(focusable) > 8
+    unnamed = [widget for widget in focusable if not named(widget)]
+    assert unnamed == []
+
+
+def named(widget: QWidget) -> bool:
+    text = widget.text() if isinstance(widget, QAbstractButton) else ""
+    return bool(widget.accessibleName() or text)
+
+
+def button(parent: QWidget, text: str) -> QAbstractButton:
+    return next(one for one in parent.findChildren(QAbstractButton) if one.text() == text)
+
+
+def test_shortcuts_are_unique_and_as_documented(open_window: Callable[[], Running]) -> None:
+    shortcuts = dict(open_window().window.menus.shortcuts())
+    assert shortcuts["New chat"] == "Ctrl+N"
+    assert shortcuts["Speed panel"] == "Ctrl+."
+    assert shortcuts["Stop"] == "Esc"
+    assert len(set(shortcuts.values())) == len(shortcuts)
+
+
+def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: QtBot) -> None:
+    ChatStore(paths.chat_file()).close()
+    connection = sqlite3.connect(paths.chat_file())
+    connection.execute("PRAGMA user_version = 9999")
+    connection.close()
+    before = paths.chat_file().read_bytes()
+    running = Running(qtbot)
+    running.begin()
+    notice = running.controller.board.notices()["store"]
+    assert Action.DISMISS in notice.actions
+    assert "kept only until" in notice.text
+    running.close()
+    assert paths.chat_file().read_bytes() == before
+
+
+# ---------------------------------------------------------------- the Open models dialog
+
+
+def test_there_is_one_dialog_which_takes_the_files_that_are_to_be_opened(
+    open_window: Callable[[], Running], tmp_path: Path
+) -> None:
+    running = open_window()
+    running.ready()
+    opening = running.controller.opening
+    opening.show()
+    opening.show_pair(str(tmp_path / "target.gguf"), "")
+    opening.show()
+    (dialog,) = running.window.findChildren(OpenModelsDialog)
+    assert (dialog.choice().target, dialog.choice().draft) == (str(tmp_path / "target.gguf"), None)
+    assert dialog.needs_reload
+    dialog.reject()
+    opening.show()
+    assert opening._dialog is not dialog
+    assert opening._dialog is not None
+    assert not opening._dialog.needs_reload  # the pair that is loaded
+    opening._dialog.reject()
+
+
+def test_after_a_refusal_the_dialog_shows_what_was_refused(open_window: Callable[[], Running], tmp_path: Path) -> None:
+    running = open_window()
+    running.ready()
+    running.controller.keeper.load(PairFiles(str(tmp_path / "gone.gguf")))
+    opening = running.controller.opening
+    running.qtbot.waitUntil(lambda: running.controller.keeper.refused() is not None, timeout=WAIT_MS)
+    opening.show()
+    assert opening._dialog is not None
+    assert opening._dialog.choice().target == str(tmp_path / "gone.gguf")
+    assert opening._dialog.needs_reload
+    opening._dialog.reject()
+
+
+def models_folder() -> Path:
+    folder = paths.models_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def test_a_file_named_from_outside_is_shown_with_the_draft_that_suits_it(
+    qtbot: QtBot, open_window: Callable[[], Running], tmp_path: Path
+) -> None:
+    fits = make_model(models_folder() / "fits.gguf", layers=1)
+    make_model(models_folder() / "other.gguf", vocab_size=700)
+    target = make_model(tmp_path / "target.gguf", layers=20)
+    opening = open_window().controller.opening
+    for _ in range(2):  # without a dialog, then with one that shows something else
+        opening.show_file(target.as_uri())
+        qtbot.waitUntil(lambda: bool(opening._dialog and opening._dialog.choice().draft), timeout=WAIT_MS)
+        assert opening._dialog is not None
+        assert opening._dialog.choice().target == str(target)
+        assert opening._dialog.choice().draft == str(fits)
+        opening.show_pair(str(tmp_path / "else.gguf"), "")
+    assert opening._dialog is not None
+    opening._dialog.reject()
+
+
+def test_a_proposed_draft_does_not_replace_a_chosen_one(
+    qtbot: QtBot, open_window: Callable[[], Running], tmp_path: Path
+) -> None:
+    make_model(models_folder() / "fits.gguf", layers=1)
+    target, chosen = make_model(tmp_path / "target.gguf", layers=20), make_model(tmp_path / "chosen.gguf", layers=1)
+    opening = open_window().controller.opening
+    opening.show_file(str(target))
+    qtbot.waitUntil(lambda: opening._dialog is not None, timeout=WAIT_MS)
+    assert opening._dialog is not None and opening._dialog._picks is not None
+    with qtbot.waitSignal(opening._dialog._picks.ranked, check_params_cb=bool, timeout=WAIT_MS):
+        opening._dialog.show_files(str(target), str(chosen))
+    assert opening._dialog.choice().draft == str(chosen)
+    opening._dialog.reject()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("gone.gguf", "gone.gguf is not there"), ("notes.txt", "is no model"), ("broken.gguf", "not a GGUF model file")],
+)
+def test_a_file_from_outside_that_is_no_model_is_a_notice(
+    qtbot: QtBot, open_window: Callable[[], Running], tmp_path: Path, name: str, sentence: str
+) -> None:
+    (tmp_path / "broken.gguf").write_bytes(b"no model")
+    controller = open_window().controller
+    controller.opening.show_file(str(tmp_path / name))
+    qtbot.waitUntil(lambda: "file" in controller.board.notices(), timeout=WAIT_MS)
+    assert sentence in controller.board.notices()["file"].text
+    controller.opening.show_file(str(make_model(tmp_path / "target.gguf")))
+    qtbot.waitUntil(lambda: controller.opening._dialog is not None, timeout=WAIT_MS)
+    assert "file" not in controller.board.notices()
+    assert controller.opening._dialog is not None
+    controller.opening._dialog.reject()

@@ -1,0 +1,77 @@
+"""The notices above the composer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.ui.shell import notices
+from app.ui.shell.notice_bar import NoticeBar
+from app.ui.shell.notices import Action, Notice
+from app.ui.widgets.column import prose_margin
+
+
+@pytest.fixture
+def bar(qtbot: QtBot) -> Iterator[NoticeBar]:
+    host = QWidget()
+    qtbot.addWidget(host)
+    host.resize(640, 480)
+    layout = QVBoxLayout(host)
+    layout.setContentsMargins(0, 0, 0, 0)
+    made = NoticeBar()
+    layout.addStretch(1)
+    layout.addWidget(made)
+    host.show()
+    yield made
+    host.close()  # until here nothing else holds it
+
+
+def button(bar: NoticeBar, subject: str, text: str) -> QPushButton:
+    return next(one for one in bar.cards[subject].buttons if one.text() == text)
+
+
+def test_a_notice_is_plain_text_with_its_buttons(qtbot: QtBot, bar: NoticeBar) -> None:
+    assert bar.isHidden()
+    bar.set_notices({"save": Notice("bad", "It <b>failed</b>.", (Action.SAVE_AGAIN, Action.DISMISS))})
+    card = bar.cards["save"]
+    assert card.isVisible()
+    assert bar.texts() == ["It <b>failed</b>."]
+    assert card.text.textFormat() is Qt.TextFormat.PlainText
+    with qtbot.waitSignal(bar.action_triggered) as triggered:
+        QTest.mouseClick(button(bar, "save", "Save again"), Qt.MouseButton.LeftButton)
+    assert triggered.args == [Action.SAVE_AGAIN, "save"]
+    bar.set_notices({})
+    assert bar.isHidden()
+
+
+def test_a_notice_that_stays_keeps_its_card_and_the_focus(bar: NoticeBar) -> None:
+    bar.set_notices({"load": notices.no_model()})
+    card = bar.cards["load"]
+    card.buttons[0].setFocus()
+    bar.set_notices({"load": notices.no_model(), "save": notices.not_saved("The disk is full.")})
+    assert bar.cards["load"] is card
+    assert bar.texts() == [notices.no_model().text, "The disk is full."]
+    bar.set_notices({"load": notices.load_cancelled()})
+    assert bar.texts() == [notices.load_cancelled().text]
+
+
+def test_many_notices_leave_room_for_the_chat_and_show_the_newest(qtbot: QtBot, bar: NoticeBar) -> None:
+    host = bar.parentWidget()
+    assert host is not None
+    bar.set_notices({str(number): notices.load_failed("words " * 30) for number in range(5)})
+    assert bar.height() <= 0.4 * host.height()
+    newest = bar.cards["4"]
+
+    right = host.width() - prose_margin(bar.font(), host.width())
+
+    def is_whole_and_in_line() -> bool:
+        end = newest.mapTo(host, newest.rect().topRight()).x()
+        return newest.visibleRegion().boundingRect() == newest.rect() and end < right
+
+    qtbot.waitUntil(is_whole_and_in_line)
+    assert all(one.height() >= one.text.heightForWidth(one.text.width()) for one in bar.cards.values())

@@ -1,0 +1,83 @@
+"""What the window says when something is not as usual."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.protocol.messages import SpeedChange
+from app.ui.engine.interface import EngineExit, EngineState, ExitCause
+from app.ui.shell import notices
+from app.ui.shell.notices import LABELS, Action, Notice, NoticeBoard
+
+ENDED = EngineExit(ExitCause.KILLED, "SIGKILL", EngineState.ANSWERING)
+ALL = [
+    notices.engine_ended(ENDED, had_draft=True, was_answering=True),
+    notices.engine_ends_too_often(ENDED, had_draft=True),
+    notices.engine_stalled(12.3),
+    notices.load_failed("The file is cut off."),
+    notices.load_cancelled(),
+    notices.does_not_fit("The pair needs 9.3 GB, 7.6 GB are free.", is_loaded=True),
+    notices.loaded_otherwise("Without the draft: the pair needs 9.3 GB, 7.6 GB are free."),
+    notices.no_model(),
+    notices.file_missing("big.gguf"),
+    notices.guide_missing(),
+    notices.slow_drive(),
+    notices.not_opened("notes.txt is no model."),
+    notices.draft_refused("The vocabularies differ."),
+    notices.draft_failed("The draft ran out of memory."),
+    notices.slower(SpeedChange(before="llama-cpp-python 0.3.36", now="llama-cpp-python 0.3.37", times=1.31)),
+    notices.died_while_loading("big.gguf"),
+    notices.unanswered(),
+    notices.not_saved("The disk is full."),
+    notices.chats_unavailable("The chats are newer."),
+    notices.previous_crash(),
+    notices.exported("chat.md"),
+    notices.downloaded("Qwen3 8B with draft"),
+    notices.download_stopped("Qwen3 8B with draft", "The disk is full."),
+    notices.busy_comparing(),
+    notices.busy_trying(),
+    notices.plain_text("Something."),
+]
+
+
+def test_every_notice_is_in_this_test() -> None:
+    own = [one for one in vars(notices).values() if inspect.isfunction(one) and one.__module__ == notices.__name__]
+    assert len(own) == len(ALL)
+
+
+@pytest.mark.parametrize("notice", ALL)
+def test_every_notice_is_calm_and_can_be_acted_on(notice: Notice) -> None:
+    assert notice.text.endswith(".")
+    assert "!" not in notice.text
+    assert 1 <= len(notice.actions) <= 3
+    assert all(LABELS[action] for action in notice.actions)
+
+
+def test_what_got_slower_is_named_with_both_versions_and_how_much() -> None:
+    change = SpeedChange(before="NVIDIA driver 550.54", now="NVIDIA driver 560.1", times=1.31)
+    assert notices.slower(change).text.startswith(
+        "Since NVIDIA driver 560.1 this pair is slower: a plain pass takes 1.3 × as long as with NVIDIA driver 550.54."
+    )
+
+
+def test_without_a_draft_there_is_no_restart_without_it() -> None:
+    assert Action.RESTART_PLAIN not in notices.engine_ended(ENDED, had_draft=False, was_answering=False).actions
+    assert Action.RESTART_PLAIN not in notices.engine_ends_too_often(ENDED, had_draft=False).actions
+
+
+def test_one_notice_a_subject_and_only_changes_are_told(qtbot: QtBot) -> None:
+    board = NoticeBoard()
+    told: list[dict[str, Notice]] = []
+    board.changed.connect(told.append)
+    board.show("a", notices.no_model())
+    board.show("a", notices.no_model())
+    board.show("b", notices.unanswered())
+    board.show("a", notices.load_cancelled())
+    assert [list(one) for one in told] == [["a"], ["a", "b"], ["b", "a"]]
+    board.remove("nothing")
+    board.remove("a", "b")
+    assert board.notices() == {}
+    assert len(told) == 4

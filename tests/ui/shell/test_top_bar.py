@@ -1,0 +1,72 @@
+"""The bar above everything."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLabel, QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.ui.engine.interface import EngineState
+from app.ui.shell.top_bar import TopBar, state_text
+
+
+@pytest.fixture
+def bar(qtbot: QtBot) -> TopBar:
+    widget = TopBar()
+    qtbot.addWidget(widget)
+    widget.resize(640, 48)
+    widget.show()
+    return widget
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (EngineState.STARTING, "starting"),
+        (EngineState.LOADING, "loading 40 %"),
+        (EngineState.READY, "ready"),
+        (EngineState.ANSWERING, "answering"),
+        (EngineState.DIED, "stopped"),
+        (EngineState.STOPPED, "stopped"),
+        (EngineState.EMPTY, "no model"),
+    ],
+)
+def test_states_in_words(state: EngineState, text: str) -> None:
+    assert state_text(state, 0.4) == text
+
+
+def test_a_load_shows_its_progress_and_can_be_cancelled(qtbot: QtBot, bar: TopBar) -> None:
+    bar.set_state(EngineState.LOADING)
+    bar.set_progress(0.25)
+    assert bar.state_text() == "loading 25 %"
+    cancel = next(one for one in bar.findChildren(QPushButton) if one.text() == "Cancel")
+    assert cancel.isVisible()
+    with qtbot.waitSignal(bar.cancel_load_requested):
+        QTest.mouseClick(cancel, Qt.MouseButton.LeftButton)
+    bar.set_state(EngineState.READY)
+    assert not cancel.isVisible()
+
+
+def test_a_long_name_leaves_room_for_the_rest(bar: TopBar) -> None:
+    name = "A model with a very long name indeed " * 5
+    bar.set_pair(name, "details")
+    bar.set_state(EngineState.ANSWERING)
+    assert bar.pair_text() == name
+    assert bar.minimumSizeHint().width() <= 640
+    rights = [child.geometry().right() for child in bar.findChildren(QPushButton) if child.isVisible()]
+    assert max(rights) <= bar.width()
+
+
+def test_names_are_plain_text(bar: TopBar) -> None:
+    bar.set_pair("<b>bold</b> & co", "<img src='file:///etc/hostname'>")
+    button = bar.findChildren(QPushButton)[0]
+    assert "<img" not in button.toolTip()
+    assert "&&" in button.text()
+
+
+def test_the_dot_says_what_its_colour_means(bar: TopBar) -> None:
+    bar.set_state(EngineState.DIED)
+    dot = next(label for label in bar.findChildren(QLabel) if label.text() == "●")
+    assert dot.accessibleName() == "Engine: stopped"

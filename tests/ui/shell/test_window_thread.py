@@ -1,0 +1,264 @@
+"""The window goes on while disks, drives and processes take their time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QObject, QTimer
+from PySide6.QtWidgets import QFileDialog
+from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
+
+from app import paths
+from app.errors import KnownError
+from app.models.header_cache import AT_ONCE
+from app.protocol.messages import LoadSettings
+from app.settings import Settings, SettingsFile
+from app.ui.engine import load_planner
+from app.ui.engine.load_planner import LoadPlanner
+from app.ui.engine.memory_watch import MemoryWatch
+from app.ui.engine.pair import PairFiles
+from app.ui.models import library_service
+from app.ui.models.choice import OpenModelsChoice
+from app.ui.models.coordinator import ModelsInWindow
+from app.ui.models.library_service import LibraryAccess
+from app.ui.models.open_dialog import OpenModelsDialog
+from app.ui.settings.saver import SettingsSaver
+from app.ui.shell.main_window import MainWindow
+from app.ui.widgets import file_dialogs
+from app.ui.widgets.file_dialogs import open_in_folder
+from tests.support.gguf_files import make_model
+from tests.ui.models.windows import MACHINE
+from tests.ui.parts import WAIT_MS, Desk
+from tests.ui.stalled import Stalled
+
+
+@pytest.fixture
+def stalled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stalled]:
+    with monkeypatch.context() as patch:
+        stalled = Stalled(patch)
+        yield stalled
+        stalled.release()
+
+
+@pytest.fixture
+def drive(tmp_path: Path) -> Path:
+    """A folder with two models."""
+    folder = tmp_path / "drive"
+    folder.mkdir()
+    make_model(folder / "target.gguf", layers=8)
+    make_model(folder / "draft.gguf", layers=1)
+    return folder
+
+
+@pytest.fixture
+def owner(qtbot: QtBot) -> Iterator[QObject]:
+    owner = QObject()
+    yield owner
+    owner.deleteLater()
+
+
+def goes_on(qtbot: QtBot, stalled: Stalled) -> None:
+    """A task waits, and the window's event loop turns."""
+    qtbot.waitUntil(stalled.reached.is_set, timeout=WAIT_MS)
+    turned: list[bool] = []
+    QTimer.singleShot(0, lambda: turned.append(True))
+    qtbot.waitUntil(lambda: bool(turned), timeout=WAIT_MS)
+    assert stalled.in_window == []
+
+
+def saved() -> dict[str, object]:
+    content = json.loads(paths.settings_file().read_text(encoding="utf-8"))
+    assert isinstance(content, dict)
+    return content
+
+
+# ---------------------------------------------------------------- settings
+
+
+def test_settings_are_saved_and_the_last_value_wins(qtbot: QtBot, owner: QObject, stalled: Stalled) -> None:
+    file = SettingsFile(paths.settings_file())
+    saver = SettingsSaver(file, owner)
+    stalled.syncing()
+    file.values.seed = 1
+    first = saver.save()
+    goes_on(qtbot, stalled)
+    for seed in (2, 3):
+        file.values.seed = seed
+        last = saver.save()
+    file.values.seed = 4  # not saved yet, so not written either
+    assert not first.done()
+    stalled.release()
+    qtbot.waitUntil(last.done, timeout=WAIT_MS)
+    assert saved()["seed"] == 3
+    saver.close()
+
+
+def test_settings_are_saved_at_the_end(owner: QObject) -> None:
+    file = SettingsFile(paths.settings_file())
+    saver = SettingsSaver(file, owner)
+    for seed in range(5):
+        file.values.seed = seed
+        saver.save()
+    saver.close()
+    assert saved()["seed"] == 4
+    assert saver.save().cancelled()
+
+
+@pytest.mark.allow_logs
+def test_a_disk_that_hangs_does_not_keep_the_app_and_is_not_written_to_later(
+    owner: QObject, stalled: Stalled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("app.ui.settings.saver.PATIENCE_S", 0.01)
+    file = SettingsFile(paths.settings_file())
+    saver = SettingsSaver(file, owner)
+    stalled.syncing()
+    file.values.seed = 1
+    first = saver.save()
+    stalled.reached.wait()
+    file.values.seed = 2
+    second = saver.save()
+    saver.close()
+    assert "could not be saved in time" in caplog.text
+    assert second.cancelled()
+    stalled.release()
+    first.result(WAIT_MS / 1000)
+    assert saved()["seed"] == 1
+
+
+def test_a_failure_to_save_is_told(qtbot: QtBot, owner: QObject, home: Path) -> None:
+    file = SettingsFile(paths.settings_file())
+    saver = SettingsSaver(file, owner)
+    paths.settings_file().parent.parent.mkdir(parents=True, exist_ok=True)
+    in_the_way = paths.settings_file()
+    in_the_way.mkdir(parents=True)
+    (in_the_way / "file").write_text("so that it stays")
+    with qtbot.waitSignal(saver.save_failed, timeout=WAIT_MS) as failed:
+        saver.save()
+    assert isinstance(failed.args[0], KnownError)
+    assert "Settings could not be saved" in str(failed.args[0])
+    in_the_way.rename(in_the_way.with_name("moved away"))
+    saver.save()
+    saver.close()
+    assert saved()
+
+
+# ---------------------------------------------------------------- models on a drive that does not answer
+
+
+def test_a_pair_on_such_a_drive_is_opened_while_another_can_be(
+    qtbot: QtBot, tmp_path: Path, drive: Path, stalled: Stalled, monkeypatch: pytest.MonkeyPatch, owner: QObject
+) -> None:
+    monkeypatch.setattr(load_planner, "SLOW_MS", 0)
+    desk = Desk(qtbot, tmp_path, "ordinary")
+    for path in (desk.target, desk.draft):
+        path.write_bytes((drive / path.name).read_bytes())
+    planner = LoadPlanner(MemoryWatch(desk.engine, owner), owner)
+    waits: list[bool] = []
+    planner.waits_for_drive.connect(waits.append)
+    desk.keeper.plan_with(planner.plan)
+    stalled.drive(drive)
+    desk.keeper.load(PairFiles(str(drive / "target.gguf"), str(drive / "draft.gguf"), LoadSettings()))
+    goes_on(qtbot, stalled)
+    qtbot.waitUntil(lambda: waits == [True], timeout=WAIT_MS)
+    desk.load()  # another pair, on this computer
+    assert waits[-1] is False
+    stalled.release()
+    planner.close()
+    desk.close()
+    assert stalled.in_window == []
+
+
+def test_who_loads_another_pair_hears_no_more_of_the_drive(
+    qtbot: QtBot, tmp_path: Path, drive: Path, stalled: Stalled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guide is loaded without a plan, so that nothing else would take the notice away."""
+    monkeypatch.setattr(load_planner, "SLOW_MS", 0)
+    desk = Desk(qtbot, tmp_path, "ordinary")
+    window = MainWindow(Settings())
+    qtbot.addWidget(window)
+    values = Settings(models_folder=str(tmp_path / "models"))
+    models = ModelsInWindow(window, desk.engine, desk.keeper, desk.session, desk.board, values, Future)
+    stalled.drive(drive)
+    desk.keeper.load(PairFiles(str(drive / "target.gguf")))
+    qtbot.waitUntil(lambda: "drive" in desk.board.notices(), timeout=WAIT_MS)
+    with qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS):
+        desk.keeper.load(desk.files(), anyway=True)
+    assert "drive" not in desk.board.notices()
+    stalled.release()
+    models.close()
+    desk.close()
+
+
+def test_a_file_that_is_not_there_is_named_after_the_drive_answered(
+    qtbot: QtBot, tmp_path: Path, drive: Path, stalled: Stalled, owner: QObject
+) -> None:
+    desk = Desk(qtbot, tmp_path, "ordinary")
+    planner = LoadPlanner(MemoryWatch(desk.engine, owner), owner)
+    desk.keeper.plan_with(planner.plan)
+    stalled.drive(drive)
+    gone = PairFiles(str(drive / "gone.gguf"))
+    desk.keeper.load(gone)
+    goes_on(qtbot, stalled)
+    assert "load" not in desk.board.notices()
+    stalled.release()
+    qtbot.waitUntil(lambda: "load" in desk.board.notices(), timeout=WAIT_MS)
+    assert "gone.gguf is no longer where it was" in desk.board.notices()["load"].text
+    assert desk.keeper.refused() == gone
+    planner.close()
+    desk.close()
+    assert stalled.in_window == []
+
+
+def test_the_library_looks_into_such_a_drive_and_the_end_does_not_wait(
+    qtbot: QtBot, tmp_path: Path, user: Path, drive: Path, stalled: Stalled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library_service, "_PATIENCE_S", 0.01)
+    values = Settings(models_folder=str(tmp_path / "models"), extra_folders=[str(drive)])
+    library = LibraryAccess(values, lambda: MACHINE)
+    stalled.drive(drive)
+    with qtbot.assertNotEmitted(library.scanned):
+        library.scan()
+        goes_on(qtbot, stalled)
+        library.close()
+        stalled.release()
+        qtbot.waitUntil(library._lane.is_idle, timeout=WAIT_MS)
+    library.deleteLater()
+
+
+def test_the_open_models_dialog_shows_and_takes_files_of_such_a_drive(
+    qtbot: QtBot, drive: Path, stalled: Stalled
+) -> None:
+    stalled.drive(drive)
+    dialog = OpenModelsDialog(OpenModelsChoice(target=str(drive / "target.gguf")))
+    qtbot.addWidget(dialog)
+    dialog.show()
+    goes_on(qtbot, stalled)
+    assert dialog.verdict() == "Reading the files …"
+    for number in range(AT_ONCE):  # what was asked before holds nothing up, up to a point
+        dialog.show_files(str(drive / f"{number}.gguf"), "")
+    stalled.release()
+    dialog.show_files(str(drive / "target.gguf"), str(drive / "draft.gguf"))
+    qtbot.waitUntil(lambda: dialog.verdict().startswith("Fits"), timeout=WAIT_MS)
+    assert stalled.in_window == []
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_file_dialog_does_not_wait_for_its_folder(
+    qtbot: QtBot, drive: Path, stalled: Stalled, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    if not answers:
+        monkeypatch.setattr(file_dialogs, "PATIENCE_MS", 0)
+        stalled.drive(drive)
+    dialog = QFileDialog()
+    dialog.setOption(QFileDialog.Option.DontUseNativeDialog)
+    open_in_folder(dialog, str(drive))
+    qtbot.waitUntil(dialog.isVisible, timeout=WAIT_MS)
+    assert (Path(dialog.directory().absolutePath()) == drive) is answers
+    assert stalled.in_window == []
+    dialog.reject()
+    qtbot.waitUntil(lambda: not isValid(dialog), timeout=WAIT_MS)

@@ -1,0 +1,29 @@
+"""Small helpers for widgets."""
+
+from __future__ import annotations
+
+from pytestqt.qtbot import QtBot
+
+from app.ui.shell.undo_bar import UndoBar
+from app.ui.widgets.controls import ElidedLabel
+
+
+def test_a_line_without_room_ends_in_an_ellipsis(qtbot: QtBot) -> None:
+    line = ElidedLabel()
+    qtbot.addWidget(line)
+    line.resize(120, 20)
+    line.setText("A sentence that is much longer than there is room for")
+    assert line.shown().endswith("…")
+    assert line.text() == line.accessibleName() == "A sentence that is much longer than there is room for"
+    line.resize(2000, 20)
+    line.show()
+    assert line.shown() == line.text()
+
+
+def test_a_long_title_in_the_undo_bar_is_cut_with_an_ellipsis(qtbot: QtBot) -> None:
+    bar = UndoBar()
+    qtbot.addWidget(bar)
+    bar.resize(300, 60)
+    bar.offer("Deleted “" + "a long title " * 20 + "”")
+    [line] = bar.findChildren(ElidedLabel)
+    qtbot.waitUntil(lambda: line.shown().endswith("…"))

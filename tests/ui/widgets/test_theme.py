@@ -1,0 +1,207 @@
+"""The theme: readable colours, one notifier, a style sheet Qt understands, icons in the theme's colour."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QColor, QFont, QGuiApplication, QIcon, QPalette
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
+
+from app.ui.widgets import icons, stylesheet, theme
+from app.ui.widgets.theme import DARK, LIGHT, MINIMUM_CONTRAST, MINIMUM_SHAPE_CONTRAST, Theme, contrast
+
+TEXT_ROLES = ("text", "quiet", "accent", "good", "warning", "bad")
+SURFACE_ROLES = ("surface", "raised", "code_surface")
+TINT_ROLES = ("tint_model", "tint_ngram")
+THEMES = pytest.mark.parametrize("chosen", [LIGHT, DARK], ids=["light", "dark"])
+
+pytestmark = pytest.mark.usefixtures("no_style_later")
+
+
+def high_contrast(base: str, text: str, link: str) -> Theme:
+    palette = QPalette()
+    palette.setColor(QPalette.ColorRole.Base, QColor(base))
+    palette.setColor(QPalette.ColorRole.Text, QColor(text))
+    palette.setColor(QPalette.ColorRole.Link, QColor(link))
+    return theme.from_palette(palette)
+
+
+def unreadable(chosen: Theme) -> list[str]:
+    grounds = (*SURFACE_ROLES, *TINT_ROLES, "hover", "selection")
+    return [
+        f"{ink} on {ground}"
+        for ink in TEXT_ROLES
+        for ground in grounds
+        if contrast(getattr(chosen, ink), getattr(chosen, ground)) < MINIMUM_CONTRAST
+    ]
+
+
+def test_contrast_is_the_ratio_of_the_standard() -> None:
+    assert contrast(QColor("black"), QColor("white")) == pytest.approx(21.0)
+    assert contrast(QColor("#777777"), QColor("white")) == pytest.approx(4.48, abs=0.01)
+
+
+@THEMES
+def test_text_is_readable_on_every_surface_and_tint(chosen: Theme) -> None:
+    assert unreadable(chosen) == []
+    assert contrast(chosen.on_accent, chosen.accent) >= MINIMUM_CONTRAST
+
+
+@THEMES
+def test_the_tints_differ_clearly_and_are_equally_quiet(chosen: Theme) -> None:
+    model, ngram = chosen.tint_model, chosen.tint_ngram
+    assert 60 < abs(model.hslHueF() - ngram.hslHueF()) * 360 < 300
+    loudness = [contrast(tint, chosen.surface) for tint in (model, ngram)]
+    assert all(1.15 < ratio < 1.7 for ratio in loudness)
+    assert max(loudness) / min(loudness) < 1.2
+    # The dotted line below n-grams tells them apart without colour.
+    assert contrast(chosen.quiet, ngram) >= 3
+
+
+@THEMES
+def test_text_is_readable_on_what_differs(chosen: Theme) -> None:
+    assert contrast(chosen.text, chosen.differs) >= MINIMUM_CONTRAST
+    assert contrast(chosen.warning, chosen.surface) >= MINIMUM_CONTRAST
+    assert contrast(chosen.differs, chosen.surface) > 1.15
+
+
+@THEMES
+def test_the_colours_of_a_chart_stand_out_and_differ(chosen: Theme) -> None:
+    assert all(contrast(colour, chosen.surface) >= MINIMUM_SHAPE_CONTRAST for colour in chosen.series)
+    assert len({colour.name() for colour in chosen.series}) == len(chosen.series)
+
+
+@THEMES
+def test_what_one_operates_stands_out_from_its_surface(chosen: Theme) -> None:
+    assert contrast(chosen.control_line, chosen.surface) >= 3
+    assert contrast(chosen.control_line, chosen.raised) >= 3
+
+
+CHOSEN = [LIGHT, DARK, high_contrast("#000000", "#ffffff", "#ffff00"), high_contrast("#ffffff", "#000000", "#00009f")]
+
+
+@pytest.mark.parametrize("chosen", CHOSEN, ids=["light", "dark", "black", "white"])
+def test_the_focus_is_seen(chosen: Theme) -> None:
+    for other in (chosen.surface, chosen.raised, chosen.control_line):
+        assert contrast(chosen.focus_line, other) >= theme.MINIMUM_SHAPE_CONTRAST, other.name()
+    # A filled button shows it as a line inside.
+    assert contrast(chosen.on_accent, chosen.accent) >= theme.MINIMUM_SHAPE_CONTRAST
+
+
+def test_every_outline_of_the_focus_has_that_colour() -> None:
+    outlines = re.findall(r":focus[^{}]*\{[^}]*border(?:-color)?: ([^;]*);", stylesheet._SHEET.template)
+    assert len(outlines) >= 5
+    assert set(outlines) == {"$focus", "3px double $on_accent"}
+
+
+@pytest.mark.parametrize(
+    "colours", [("#000000", "#ffffff", "#ffff00"), ("#ffffff", "#000000", "#00009f"), ("#202020", "#ffffff", "#303030")]
+)
+def test_high_contrast_palette_gives_a_readable_theme(colours: tuple[str, str, str]) -> None:
+    chosen = high_contrast(*colours)
+    assert chosen.surface == QColor(colours[0])
+    assert chosen.is_dark is (colours[0] != "#ffffff")
+    for ink in TEXT_ROLES:
+        assert contrast(getattr(chosen, ink), chosen.surface) >= MINIMUM_CONTRAST, ink
+    for tint in TINT_ROLES:
+        assert contrast(chosen.text, getattr(chosen, tint)) >= MINIMUM_CONTRAST, tint
+    assert contrast(chosen.text, chosen.differs) >= MINIMUM_CONTRAST
+    assert all(contrast(colour, chosen.surface) >= MINIMUM_SHAPE_CONTRAST for colour in chosen.series)
+
+
+def test_override_is_announced_once_and_dresses_the_application(qtbot: QtBot, qapp: QApplication) -> None:
+    theme.override(LIGHT)
+    theme.apply(qapp)
+    with qtbot.waitSignal(theme.notifier().theme_changed) as heard:
+        theme.override(DARK)
+    assert heard.args == [DARK]
+    assert theme.current() is DARK
+    assert qapp.palette().color(QPalette.ColorRole.Window) == DARK.raised
+    with qtbot.assertNotEmitted(theme.notifier().theme_changed):
+        theme.override(DARK)
+
+
+def test_follow_calls_until_the_receiver_is_gone(qtbot: QtBot) -> None:
+    theme.override(LIGHT)
+    seen: list[Theme] = []
+    receiver = QWidget()
+    qtbot.addWidget(receiver)
+    theme.follow(receiver, lambda: seen.append(theme.current()))
+    theme.override(DARK)
+    assert seen == [LIGHT, DARK]
+    receiver.deleteLater()
+    qtbot.waitUntil(lambda: not isValid(receiver))
+    theme.override(LIGHT)
+    assert seen == [LIGHT, DARK]
+
+
+@THEMES
+def test_style_sheet_names_no_placeholder_and_is_understood(chosen: Theme, qtbot: QtBot, qapp: QApplication) -> None:
+    sheet = theme.stylesheet(chosen)
+    assert "$" not in sheet
+    theme.override(chosen)
+    theme.apply(qapp)  # Qt warns about a sheet it cannot parse, and a warning fails the test
+    window = QWidget()
+    qtbot.addWidget(window)
+    button = QPushButton("press", window)
+    theme.set_role(button, "primary")
+    window.show()
+    assert button.grab().toImage().pixelColor(8, button.height() // 2) == chosen.accent
+
+
+def test_role_changes_colour_of_a_shown_label(qtbot: QtBot, qapp: QApplication) -> None:
+    theme.override(LIGHT)
+    theme.apply(qapp)
+    label = QLabel("text")
+    qtbot.addWidget(label)
+    label.show()
+    theme.set_role(label, "bad")
+    assert label.palette().color(QPalette.ColorRole.WindowText) == LIGHT.bad
+
+
+def test_fonts(qapp: QApplication) -> None:
+    assert theme.monospace().pointSizeF() == pytest.approx(QGuiApplication.font().pointSizeF())
+    assert QFont.Tag("tnum") in theme.tabular(qapp.font()).featureTags()
+    assert theme.scaled(qapp.font(), 2).pointSizeF() == pytest.approx(2 * qapp.font().pointSizeF())
+
+
+def inks(icon: QIcon) -> set[str]:
+    image = icon.pixmap(32, 32).toImage()
+    colours = (image.pixelColor(x, y) for x in range(image.width()) for y in range(image.height()))
+    return {colour.name() for colour in colours if colour.alpha() == 255}
+
+
+@THEMES
+def test_every_icon_is_drawn_in_the_colour_of_the_text(chosen: Theme, qapp: QApplication) -> None:
+    assert qapp is not None
+    own_colour = [path.stem for path in sorted(icons.FOLDER.glob("*.svg")) if b"currentColor" in path.read_bytes()]
+    assert {"send", "stop", "copy", "regenerate", "new-chat"} <= set(own_colour)
+    for name in own_colour:
+        assert inks(icons.themed(name, chosen)) >= {chosen.text.name()}, name
+
+
+def test_every_icon_is_used() -> None:
+    sources = Path(icons.__file__).parents[1]
+    code = "".join(path.read_text(encoding="utf-8") for path in sources.rglob("*.py"))
+    code += stylesheet.build(LIGHT) + stylesheet.build(DARK)
+    names = [path.stem for path in icons.FOLDER.glob("*.svg")]
+    assert names
+    assert [name for name in names if f'"{name}"' not in code and f"slipstream:{name}.svg" not in code] == []
+
+
+def test_icon_follows_the_theme(qtbot: QtBot) -> None:
+    theme.override(LIGHT)
+    button = QPushButton()
+    qtbot.addWidget(button)
+    icons.set_icon(button, "stop")
+    theme.override(DARK)
+    assert inks(button.icon()) == {DARK.text.name()}
+
+
+def test_application_icon_has_small_and_large_sizes(qapp: QApplication) -> None:
+    assert qapp is not None
+    assert {16, 256} <= {size.width() for size in icons.application().availableSizes()}
