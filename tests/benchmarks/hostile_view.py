@@ -33,7 +33,7 @@ from app.ui.chat.answer import Finished
 from app.ui.chat.markdown.highlight import highlighter
 from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.transcript import Transcript
-from app.ui.widgets import theme
+from app.ui.widgets import stylesheet, theme
 
 HANG_SECONDS = 20.0
 _PER_CHAT = 20
@@ -234,7 +234,7 @@ def main() -> int:
     options = parser.parse_args()
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     application = QApplication([sys.argv[0]])
-    theme.apply(application)
+    stylesheet.apply(application)
     transcript = Transcript()
     transcript.resize(900, 720)
     transcript.set_show_drafted(True)

@@ -29,7 +29,7 @@ from app.settings import Settings
 from app.ui.models.library_service import LibraryAccess
 from app.ui.models.presenter import ModelsDesk
 from app.ui.shell.qt_application import make_application
-from app.ui.widgets import theme
+from app.ui.widgets import stylesheet
 from tests.benchmarks.library import FILES, make_files
 
 TARGET_MS = 16.0
@@ -85,7 +85,7 @@ class Lateness:
 def measure(files: int, repeat: int) -> dict[str, Any]:
     """All values in milliseconds, and the worst of each."""
     application = make_application([])
-    theme.apply(application)
+    stylesheet.apply(application)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["SLIPSTREAM_HOME"] = str(folder / "home")

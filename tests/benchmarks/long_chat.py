@@ -31,9 +31,10 @@ from app.ui.chat.session import ChatSession
 from app.ui.chat.stored_chats import ChatAccess
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.local_engine import LocalEngine
-from app.ui.engine.pair import LoadingMarker, PairKeeper
+from app.ui.engine.pair import PairKeeper
+from app.ui.engine.pair_files import LoadingMarker
 from app.ui.shell.notices import NoticeBoard
-from app.ui.widgets import theme
+from app.ui.widgets import stylesheet
 from tests.benchmarks.transcript import tokens
 
 TOKENS = 220
@@ -152,7 +153,7 @@ def main() -> int:
     options = parser.parse_args()
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     application = QApplication([sys.argv[0]])
-    theme.apply(application)
+    stylesheet.apply(application)
     with tempfile.TemporaryDirectory() as folder:
         result = asdict(measure(Path(folder), options.messages))
     if not options.json:

@@ -25,7 +25,7 @@ from PySide6.QtWidgets import QApplication
 from app.protocol.messages import Piece
 from app.ui.chat.answer import Finished
 from app.ui.chat.transcript import Transcript
-from app.ui.widgets import theme
+from app.ui.widgets import stylesheet
 
 SECTION = """## {n}. Where the time of a round goes
 
@@ -176,7 +176,7 @@ def main() -> int:
     options = parser.parse_args()
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     application = QApplication([sys.argv[0]])
-    theme.apply(application)
+    stylesheet.apply(application)
     results = [run(options.tokens, options.speed, tints=tints) for tints in (False, True)]
     if not options.json:
         print("tints   tokens   longest     (cpu)  > 16 ms    median   busy  (cpu)")

@@ -11,7 +11,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.ui.widgets import theme
+from app.ui.widgets import stylesheet, theme
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring
 from tests.ui.models.windows import Pages, Rooms
@@ -101,4 +101,4 @@ def no_style_later(qapp: QApplication) -> Iterator[None]:
 def dressed(no_style_later: None, qapp: QApplication) -> None:
     """The application as it looks, in light colours."""
     theme.override(theme.LIGHT)
-    theme.apply(qapp)
+    stylesheet.apply(qapp)

@@ -17,7 +17,8 @@ from app.ui.chat.answer import Finished
 from app.ui.chat.session import ChatSession
 from app.ui.chat.stored_chats import ChatAccess
 from app.ui.engine.local_engine import LocalEngine, Timings
-from app.ui.engine.pair import LoadingMarker, PairFiles, PairKeeper
+from app.ui.engine.pair import PairKeeper
+from app.ui.engine.pair_files import LoadingMarker, PairFiles
 from app.ui.shell.notices import NoticeBoard
 
 WAIT_MS = 20_000

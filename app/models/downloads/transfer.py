@@ -20,7 +20,8 @@ from app.models.downloads.failures import Backoff, DiskFullError, RetryLaterErro
 from app.models.downloads.part import Part, discard
 from app.models.downloads.rate import RateLimiter
 from app.models.gguf import ModelFileError, read_header
-from app.models.hub.network import Network, OfflineError, UnreachableError
+from app.models.hub.errors import OfflineError, UnreachableError
+from app.models.hub.network import Network
 from app.models.hub.repository import RemoteFile
 from app.models.origins import Origin, Origins
 from app.models.text import printable, size_text

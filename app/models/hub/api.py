@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from app.errors import KnownError
+from app.models.hub.errors import RefusedError
 from app.models.hub.grouping import group
 from app.models.hub.names import is_commit, is_repository_id, is_safe_path, is_sha256
-from app.models.hub.network import Network, RefusedError
+from app.models.hub.network import Network
 from app.models.hub.refusals import refused
 from app.models.hub.repository import MAX_RESULTS, RemoteFile, Repository, SearchResult, Sort
 from app.models.text import printable

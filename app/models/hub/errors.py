@@ -1,9 +1,21 @@
-"""Refusals of the hub the user can do something about. Without httpx2, so that the window may know them."""
+"""What goes wrong with the hub and the way to it. Without httpx2, so that the window may know it."""
 
 from __future__ import annotations
 
 from app.errors import KnownError
 from app.models.text import printable
+
+
+class RefusedError(KnownError):
+    """A rule of Slipstream's forbids a request; trying again does not help."""
+
+
+class OfflineError(RefusedError):
+    """The user switched the network off."""
+
+
+class UnreachableError(KnownError):
+    """The network failed; trying again may help."""
 
 
 class NotFoundError(KnownError):

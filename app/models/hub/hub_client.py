@@ -6,8 +6,7 @@ from typing import Any
 
 import httpx2
 
-from app.models.hub.network import translated
-from app.models.hub.refusals import refused
+from app.models.hub.refusals import refused, translated
 
 
 class HubClient(httpx2.Client):

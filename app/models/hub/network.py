@@ -26,8 +26,9 @@ import httpx2
 import msgspec
 
 from app import __version__
-from app.errors import KnownError
 from app.models.hub.body import READ_BYTES, read_body
+from app.models.hub.errors import OfflineError, RefusedError
+from app.models.hub.refusals import translated
 from app.models.text import printable
 
 if TYPE_CHECKING:
@@ -71,18 +72,6 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     """For people: ``search``, ``download``."""
     received: int
     """Bytes of content so far."""
-
-
-class RefusedError(KnownError):
-    """A rule of Slipstream's forbids a request; trying again does not help."""
-
-
-class OfflineError(RefusedError):
-    """The user switched the network off."""
-
-
-class UnreachableError(KnownError):
-    """The network failed; trying again may help."""
 
 
 class Network:
@@ -270,34 +259,6 @@ def _bad_certificates(error: OSError) -> RefusedError:
     return RefusedError(
         f"The certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be used: {error.strerror or error}."
     )
-
-
-@contextlib.contextmanager
-def translated(host: str) -> Iterator[None]:
-    """Raise httpx2's failures of the network as `UnreachableError`, with a sentence about ``host``."""
-    try:
-        yield
-    except httpx2.TooManyRedirects as error:
-        raise RefusedError(f"{printable(host)} sends from one address to the next without an end.") from error
-    except (httpx2.TransportError, httpx2.StreamError) as error:
-        raise UnreachableError(_reason(error, printable(host))) from error
-    except httpx2.InvalidURL as error:
-        raise RefusedError(
-            f"{printable(host)} gave an address that cannot be used: {printable(str(error))}."
-        ) from error
-
-
-def _reason(error: Exception, host: str) -> str:
-    detail = printable(str(error), 200)
-    if "CERTIFICATE_VERIFY_FAILED" in detail or "certificate" in detail.lower():
-        return f"This computer does not trust the certificate of {host}: {detail}. A proxy may stand in between."
-    if isinstance(error, httpx2.ProxyError):
-        return f"The proxy did not let {host} be reached: {detail}. Check the system's proxy settings."
-    if isinstance(error, httpx2.ConnectTimeout | httpx2.ConnectError):
-        return f"{host} cannot be reached. Check the connection to the internet."
-    if isinstance(error, httpx2.TimeoutException):
-        return f"{host} stopped answering."
-    return f"The connection to {host} broke."
 
 
 def _endpoint_of(settings: NetworkSettings) -> str:

@@ -1,12 +1,14 @@
-"""What an answer that is no success means, as sentences for the user."""
+"""What failures of httpx2 and answers that are no success mean, as sentences for the user."""
 
 from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
 
 import httpx2
 
 from app.errors import KnownError
-from app.models.hub.errors import GatedError, NotFoundError, TokenError
-from app.models.hub.network import UnreachableError
+from app.models.hub.errors import GatedError, NotFoundError, RefusedError, TokenError, UnreachableError
 from app.models.text import printable, whole_number
 
 _MAX_WAIT_S = 24 * 3600
@@ -48,3 +50,31 @@ def _failed(response: httpx2.Response, host: str) -> KnownError:
     if status == 403:
         return KnownError(f"{host} refuses access (status 403).")
     return KnownError(f"{host} gave an answer Slipstream does not understand (status {status}).")
+
+
+@contextlib.contextmanager
+def translated(host: str) -> Iterator[None]:
+    """Raise httpx2's failures of the network as `UnreachableError`, with a sentence about ``host``."""
+    try:
+        yield
+    except httpx2.TooManyRedirects as error:
+        raise RefusedError(f"{printable(host)} sends from one address to the next without an end.") from error
+    except (httpx2.TransportError, httpx2.StreamError) as error:
+        raise UnreachableError(_reason(error, printable(host))) from error
+    except httpx2.InvalidURL as error:
+        raise RefusedError(
+            f"{printable(host)} gave an address that cannot be used: {printable(str(error))}."
+        ) from error
+
+
+def _reason(error: Exception, host: str) -> str:
+    detail = printable(str(error), 200)
+    if "CERTIFICATE_VERIFY_FAILED" in detail or "certificate" in detail.lower():
+        return f"This computer does not trust the certificate of {host}: {detail}. A proxy may stand in between."
+    if isinstance(error, httpx2.ProxyError):
+        return f"The proxy did not let {host} be reached: {detail}. Check the system's proxy settings."
+    if isinstance(error, httpx2.ConnectTimeout | httpx2.ConnectError):
+        return f"{host} cannot be reached. Check the connection to the internet."
+    if isinstance(error, httpx2.TimeoutException):
+        return f"{host} stopped answering."
+    return f"The connection to {host} broke."

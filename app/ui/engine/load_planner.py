@@ -17,7 +17,7 @@ from app.models.pairing import compare
 from app.models.plan import Plan, Wishes, make_plan
 from app.protocol.messages import LoadSettings
 from app.ui.engine.memory_watch import MemoryWatch
-from app.ui.engine.pair import PairFiles
+from app.ui.engine.pair_files import PairFiles
 from app.ui.widgets.tasks import Lane
 
 SLOW_MS = 2000

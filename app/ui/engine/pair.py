@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app import paths
 from app.protocol.messages import (
     GenerationFailed,
     LoadFailed,
@@ -25,6 +22,7 @@ from app.protocol.messages import (
     Sampling,
 )
 from app.ui.engine.interface import CrashTracker, Engine, EngineExit, EngineState, ExitCause
+from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, guide_files, is_guide
 from app.ui.shell import notices
 from app.ui.shell.notices import Notice, NoticeBoard
 
@@ -33,66 +31,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-GUIDE_NAME = "Slipstream Guide"
 PLAIN_TOKENS = 128
 _STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1)}
 ENGINE_NOTICES = ("engine", "load", "draft", "stall")
 
 Planned = Callable[["FittedPair"], None]
-
-
-@dataclass(frozen=True)
-class PairFiles:
-    """What is loaded together."""
-
-    target: str
-    draft: str | None = None
-    settings: LoadSettings = field(default_factory=LoadSettings)
-
-    def missing(self) -> Path | None:
-        """The first file that is not there, or where one may not look."""
-        names = (name for name in (self.target, self.draft) if name)
-        # Path's is_file raises where one may not look.
-        return next((Path(name) for name in names if not os.path.isfile(name)), None)  # noqa: PTH113
-
-
-def guide_files() -> PairFiles:
-    """The bundled pair."""
-    return PairFiles(
-        str(paths.resource("guide", "guide-target.gguf")), str(paths.resource("guide", "guide-draft.gguf"))
-    )
-
-
-def is_guide(target: str) -> bool:
-    return Path(target) == Path(guide_files().target)
-
-
-class LoadingMarker:
-    """A file that names the pair being loaded, so that one that takes the app with it is not loaded at every start."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def left_behind(self) -> PairFiles | None:
-        """The pair that was being loaded when the app died; ``None`` after an ordinary end."""
-        try:
-            value = json.loads(self._path.read_text(encoding="utf-8"))
-            return PairFiles(str(value["target"]), str(value["draft"]) if value.get("draft") else None)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
-
-    def set(self, files: PairFiles) -> None:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.write_text(json.dumps({"target": files.target, "draft": files.draft}), encoding="utf-8")
-        except OSError as error:
-            _log.warning("cannot note which pair is loaded: %s", error)
-
-    def clear(self) -> None:
-        try:
-            self._path.unlink(missing_ok=True)
-        except OSError as error:
-            _log.warning("cannot remove the note of the pair being loaded: %s", error)
 
 
 class PairKeeper(QObject):

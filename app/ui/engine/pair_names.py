@@ -8,7 +8,7 @@ from pathlib import Path
 from app.models.text import printable, visible
 from app.protocol.messages import ModelInfo, PairLoaded
 from app.settings import Pair
-from app.ui.engine.pair import GUIDE_NAME, PairFiles, is_guide
+from app.ui.engine.pair_files import GUIDE_NAME, PairFiles, is_guide
 
 GUIDE_SUBTITLE = "a small model about this app"
 _HAS_SIZE = re.compile(r"\d ?[KMB]\b", re.IGNORECASE)

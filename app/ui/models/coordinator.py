@@ -18,7 +18,8 @@ from app.ui.chat.session import ChatSession
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.load_planner import LoadPlanner
 from app.ui.engine.memory_watch import MemoryWatch
-from app.ui.engine.pair import PairFiles, PairKeeper, is_guide
+from app.ui.engine.pair import PairKeeper
+from app.ui.engine.pair_files import PairFiles, is_guide
 from app.ui.models.launcher import ModelsDoor
 from app.ui.shell import notices
 from app.ui.shell.main_window import MainWindow

@@ -10,7 +10,8 @@ from app.errors import KnownError
 from app.models.opened_file import path_of
 from app.settings import Settings
 from app.ui.engine.interface import Engine
-from app.ui.engine.pair import PairFiles, PairKeeper
+from app.ui.engine.pair import PairKeeper
+from app.ui.engine.pair_files import PairFiles
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.coordinator import ModelsInWindow
 from app.ui.settings import in_use

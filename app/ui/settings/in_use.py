@@ -8,7 +8,7 @@ from app.protocol.messages import PairLoaded, Sampling
 from app.settings import Pair, Settings
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.engine import drafters
-from app.ui.engine.pair import PairFiles, guide_files, is_guide
+from app.ui.engine.pair_files import PairFiles, guide_files, is_guide
 from app.ui.models.choice import OpenModelsChoice
 
 

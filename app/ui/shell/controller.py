@@ -25,7 +25,8 @@ from app.ui.chat.unsent_text import joined
 from app.ui.compare.launcher import CompareDoor
 from app.ui.engine.baseline import Baseline
 from app.ui.engine.interface import Engine, EngineExit, EngineState
-from app.ui.engine.pair import LoadingMarker, PairFiles, PairKeeper, is_guide
+from app.ui.engine.pair import PairKeeper
+from app.ui.engine.pair_files import LoadingMarker, PairFiles, is_guide
 from app.ui.engine.pair_names import files_title, pair_details, pair_title, recent_title
 from app.ui.models.coordinator import ModelsInWindow
 from app.ui.models.opening import OpenModels

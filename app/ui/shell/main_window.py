@@ -14,7 +14,7 @@ from app.ui.chat.chat_list import ChatList
 from app.ui.chat.composer import Composer
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.interface import EngineState
-from app.ui.engine.pair import GUIDE_NAME
+from app.ui.engine.pair_files import GUIDE_NAME
 from app.ui.engine.pair_names import recent_title
 from app.ui.shell.menus import Menus
 from app.ui.shell.notice_bar import NoticeBar

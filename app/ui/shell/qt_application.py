@@ -10,7 +10,7 @@ from PySide6.QtGui import QFileOpenEvent
 from PySide6.QtWidgets import QApplication
 
 from app import APPLICATION_ID, __version__
-from app.ui.widgets import icons, theme
+from app.ui.widgets import icons, stylesheet
 
 SWITCH_INTERVAL_S = 0.001
 """The window's thread waits so long at most for one that works something out; Python's own value is five times that."""
@@ -41,5 +41,5 @@ def make_application(arguments: Sequence[str]) -> Application:
     application.setApplicationVersion(__version__)
     application.setDesktopFileName(APPLICATION_ID)
     application.setWindowIcon(icons.application())
-    theme.apply(application)
+    stylesheet.apply(application)
     return application

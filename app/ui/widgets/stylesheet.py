@@ -17,9 +17,10 @@ from string import Template
 
 from PySide6.QtCore import QDir
 from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QApplication
 
 from app.ui.widgets import icons
-from app.ui.widgets.theme import RADIUS, Theme, contrast, mix
+from app.ui.widgets.theme import RADIUS, Theme, contrast, mix, notifier
 
 _SHEET = Template("""
 QWidget { color: $text; }
@@ -225,3 +226,12 @@ _ROLES = (
     "pressed",
     "selection",
 )
+
+
+def apply(application: QApplication) -> None:
+    """Dress the whole application, and keep doing so when the system changes.
+
+    Fusion on every system: it is the one style that draws a style sheet the same way everywhere.
+    """
+    application.setStyle("Fusion")
+    notifier().apply_to(application, build)

@@ -1,4 +1,4 @@
-"""Colours, fonts and the style sheet of the window.
+"""Colours and fonts of the window, and who hears of a change.
 
 Widgets never name a colour: they ask `current()` for a role and listen to `notifier().theme_changed`. What a style
 sheet can say is said once, in `app.ui.widgets.stylesheet`; a widget chooses its part there with `set_role`.
@@ -244,6 +244,7 @@ class ThemeNotifier(QObject):
     def __init__(self) -> None:
         super().__init__()
         self._application: QApplication | None = None
+        self._style_sheet: Callable[[Theme], str] | None = None
         self._override: Theme | None = None
         # Kept: without a reference of ours the wrapper of what it returns dies with it.
         self._hints = QGuiApplication.styleHints()
@@ -254,9 +255,10 @@ class ThemeNotifier(QObject):
             self._accessibility.contrastPreferenceChanged.connect(self._on_system_changed)
         self.theme = self._resolve()
 
-    def apply_to(self, application: QApplication) -> None:
-        """Dress this application now and after every change."""
+    def apply_to(self, application: QApplication, style_sheet: Callable[[Theme], str]) -> None:
+        """Dress this application now and after every change, in the sheet that ``style_sheet`` makes for a theme."""
         self._application = application
+        self._style_sheet = style_sheet
         self._dress()
 
     def override(self, theme: Theme | None) -> None:
@@ -289,9 +291,9 @@ class ThemeNotifier(QObject):
         return self._accessibility.contrastPreference() is Qt.ContrastPreference.HighContrast
 
     def _dress(self) -> None:
-        if self._application is not None:
+        if self._application is not None and self._style_sheet is not None:
             self._application.setPalette(palette_of(self.theme))
-            self._application.setStyleSheet(stylesheet(self.theme))
+            self._application.setStyleSheet(self._style_sheet(self.theme))
 
     @Slot()
     def _on_system_changed(self) -> None:
@@ -314,15 +316,6 @@ def override(theme: Theme | None) -> None:
     notifier().override(theme)
 
 
-def apply(application: QApplication) -> None:
-    """Dress the whole application, and keep doing so when the system changes.
-
-    Fusion on every system: it is the one style that draws a style sheet the same way everywhere.
-    """
-    application.setStyle("Fusion")
-    notifier().apply_to(application)
-
-
 def follow(receiver: QObject, slot: Callable[[], None]) -> None:
     """Call ``slot`` now and at each change of theme, as long as ``receiver`` lives. ``slot`` may belong to anything."""
     connection = notifier().theme_changed.connect(lambda _theme: slot() if isValid(receiver) else None)
@@ -339,7 +332,7 @@ def set_role(widget: QWidget, role: str) -> None:
     widget.style().polish(widget)
 
 
-# ---------------------------------------------------------------- fonts and the style sheet
+# ---------------------------------------------------------------- fonts
 
 
 def monospace() -> QFont:
@@ -366,10 +359,3 @@ def scaled(font: QFont, factor: float) -> QFont:
     else:
         result.setPixelSize(max(1, round(font.pixelSize() * factor)))
     return result
-
-
-def stylesheet(theme: Theme) -> str:
-    """The style sheet of the whole application."""
-    from app.ui.widgets import stylesheet as sheet
-
-    return sheet.build(theme)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from app.errors import KnownError
 from app.models.hub.api import Hub
-from app.models.hub.errors import GatedError, NotFoundError, TokenError
+from app.models.hub.errors import GatedError, NotFoundError, RefusedError, TokenError, UnreachableError
 from app.models.hub.names import is_commit, is_repository_id, is_safe_path, is_sha256
-from app.models.hub.network import MAX_API_ANSWER, Network, NetworkSettings, RefusedError, UnreachableError
+from app.models.hub.network import MAX_API_ANSWER, Network, NetworkSettings
 from app.models.hub.refusals import refused
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer

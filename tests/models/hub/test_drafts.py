@@ -19,7 +19,8 @@ from app.models.hub.drafts import (
     named_parameters,
     search_words,
 )
-from app.models.hub.network import Network, UnreachableError
+from app.models.hub.errors import UnreachableError
+from app.models.hub.network import Network
 from app.models.hub.repository import RemoteFile, RemoteModel, Repository
 from app.models.pairing import Verdict
 from tests.support.gguf_files import make_model

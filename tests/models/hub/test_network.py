@@ -15,7 +15,8 @@ import pytest
 
 from app import __version__
 from app.models.hub.api import Hub
-from app.models.hub.network import Network, NetworkSettings, RefusedError, UnreachableError, trusted_authorities
+from app.models.hub.errors import RefusedError, UnreachableError
+from app.models.hub.network import Network, NetworkSettings, trusted_authorities
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import CDN_HOST, HubServer
 

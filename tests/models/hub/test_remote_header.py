@@ -10,9 +10,9 @@ import pytest
 from app.errors import Cancelled, KnownError
 from app.models.gguf import GgufHeader, ModelFileError, read_header
 from app.models.hub import remote_header
-from app.models.hub.errors import GatedError, NotFoundError
+from app.models.hub.errors import GatedError, NotFoundError, RefusedError, UnreachableError
 from app.models.hub.grouping import group
-from app.models.hub.network import Network, NetworkSettings, RefusedError, UnreachableError
+from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.remote_header import FIRST_PIECE, LARGEST_PIECE, read_remote_header, read_remote_pair
 from app.models.hub.repository import RemoteFile, RemoteModel
 from tests.support.gguf_files import make_model, make_vocabulary_file

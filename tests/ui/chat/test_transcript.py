@@ -15,7 +15,7 @@ from app.ui.chat.extras import CONTEXT_TEXT, EXAMPLES
 from app.ui.chat.markdown.code_header import CodeHeader
 from app.ui.chat.messages import AnswerMessage, UserMessage
 from app.ui.chat.transcript import Transcript
-from app.ui.widgets import theme
+from app.ui.widgets import stylesheet, theme
 
 FOOTER = "74 tok/s · 214 tokens · 0.12 s to first token · 68 % kept"
 
@@ -26,7 +26,7 @@ def stored() -> Finished:
 
 @pytest.fixture
 def transcript(qtbot: QtBot, no_style_later: None, qapp: QApplication) -> Transcript:
-    theme.apply(qapp)
+    stylesheet.apply(qapp)
     result = Transcript()
     qtbot.addWidget(result)
     result.resize(800, 600)

@@ -6,7 +6,7 @@ import pytest
 
 from app.protocol.messages import ModelInfo, PairLoaded
 from app.settings import Pair
-from app.ui.engine.pair import guide_files
+from app.ui.engine.pair_files import guide_files
 from app.ui.engine.pair_names import pair_details, pair_title, parameters_text, recent_title, speaker
 
 GUIDE = ModelInfo(path=guide_files().target, name="guide", parameters=16_300_000)

@@ -9,7 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.models.trials import FileKey, Trial, Trials
-from app.ui.engine.pair import PairFiles
+from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.trial import PairTrial
 from tests.ui.parts import WAIT_MS, Desk
 

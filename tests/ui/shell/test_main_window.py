@@ -29,7 +29,7 @@ from app.settings import SettingsFile
 from app.ui.chat.answer import pieces_of
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
-from app.ui.engine.pair import PairFiles
+from app.ui.engine.pair_files import PairFiles
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.shell.actions import file_name
 from app.ui.shell.controller import Controller

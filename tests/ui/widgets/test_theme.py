@@ -115,7 +115,7 @@ def test_high_contrast_palette_gives_a_readable_theme(colours: tuple[str, str, s
 
 def test_override_is_announced_once_and_dresses_the_application(qtbot: QtBot, qapp: QApplication) -> None:
     theme.override(LIGHT)
-    theme.apply(qapp)
+    stylesheet.apply(qapp)
     with qtbot.waitSignal(theme.notifier().theme_changed) as heard:
         theme.override(DARK)
     assert heard.args == [DARK]
@@ -141,10 +141,10 @@ def test_follow_calls_until_the_receiver_is_gone(qtbot: QtBot) -> None:
 
 @THEMES
 def test_style_sheet_names_no_placeholder_and_is_understood(chosen: Theme, qtbot: QtBot, qapp: QApplication) -> None:
-    sheet = theme.stylesheet(chosen)
+    sheet = stylesheet.build(chosen)
     assert "$" not in sheet
     theme.override(chosen)
-    theme.apply(qapp)  # Qt warns about a sheet it cannot parse, and a warning fails the test
+    stylesheet.apply(qapp)  # Qt warns about a sheet it cannot parse, and a warning fails the test
     window = QWidget()
     qtbot.addWidget(window)
     button = QPushButton("press", window)
@@ -155,7 +155,7 @@ def test_style_sheet_names_no_placeholder_and_is_understood(chosen: Theme, qtbot
 
 def test_role_changes_colour_of_a_shown_label(qtbot: QtBot, qapp: QApplication) -> None:
     theme.override(LIGHT)
-    theme.apply(qapp)
+    stylesheet.apply(qapp)
     label = QLabel("text")
     qtbot.addWidget(label)
     label.show()

@@ -1,0 +1,70 @@
+"""Which files are loaded together: those of a pair, the bundled one, and a note of what is being loaded."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app import paths
+from app.protocol.messages import LoadSettings
+
+_log = logging.getLogger(__name__)
+
+GUIDE_NAME = "Slipstream Guide"
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    """What is loaded together."""
+
+    target: str
+    draft: str | None = None
+    settings: LoadSettings = field(default_factory=LoadSettings)
+
+    def missing(self) -> Path | None:
+        """The first file that is not there, or where one may not look."""
+        names = (name for name in (self.target, self.draft) if name)
+        # Path's is_file raises where one may not look.
+        return next((Path(name) for name in names if not os.path.isfile(name)), None)  # noqa: PTH113
+
+
+def guide_files() -> PairFiles:
+    """The bundled pair."""
+    return PairFiles(
+        str(paths.resource("guide", "guide-target.gguf")), str(paths.resource("guide", "guide-draft.gguf"))
+    )
+
+
+def is_guide(target: str) -> bool:
+    return Path(target) == Path(guide_files().target)
+
+
+class LoadingMarker:
+    """A file that names the pair being loaded, so that one that takes the app with it is not loaded at every start."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def left_behind(self) -> PairFiles | None:
+        """The pair that was being loaded when the app died; ``None`` after an ordinary end."""
+        try:
+            value = json.loads(self._path.read_text(encoding="utf-8"))
+            return PairFiles(str(value["target"]), str(value["draft"]) if value.get("draft") else None)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def set(self, files: PairFiles) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(json.dumps({"target": files.target, "draft": files.draft}), encoding="utf-8")
+        except OSError as error:
+            _log.warning("cannot note which pair is loaded: %s", error)
+
+    def clear(self) -> None:
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("cannot remove the note of the pair being loaded: %s", error)
