@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all."""
+"""Writing a file whole or not at all, and the little else there is to do with files."""
 
 from __future__ import annotations
 
@@ -102,6 +102,19 @@ def broken_name(path: Path) -> Path:
         number += 1
         name = path.with_name(f"{path.stem}.broken-{stamp}-{number}{path.suffix}")
     return name
+
+
+def erase_files(folder: Path) -> None:
+    """Delete the files in ``folder``, as far as the system lets us."""
+    with contextlib.suppress(OSError):
+        for path in list(folder.iterdir()):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def with_suffix(path: Path, suffix: str) -> Path:
+    """``path`` with this suffix behind what was typed, unless it has it."""
+    return path if path.suffix.lower() == suffix else path.with_name(path.name + suffix)
 
 
 def _replace(part: Path, path: Path) -> None:

@@ -20,7 +20,7 @@ from app.chats.backup import MOST_DAYS, backup_folder, daily_backups
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.errors import KnownError
-from app.files import erase_files
+from app.storage.files import erase_files
 
 SECRET = b"unmistakable"
 KEPT = "what is kept"

@@ -17,7 +17,7 @@ from pathlib import Path
 from app.engine.decoding.cache import State, covers
 from app.engine.host import state_file
 from app.engine.host.state_file import ENDING, PART_ENDING, BadFileError, KeptFile
-from app.files import erase_files
+from app.storage.files import erase_files
 
 log = logging.getLogger("slipstream.kept")
 

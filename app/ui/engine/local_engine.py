@@ -15,7 +15,6 @@ from PySide6.QtCore import QObject, QProcess, QTimer, Slot
 
 from app import paths
 from app.errors import KnownError
-from app.files import erase_files
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_event, encode_frame
 from app.protocol.messages import (
@@ -46,6 +45,7 @@ from app.protocol.messages import (
     ScoreTokens,
     StartFailed,
 )
+from app.storage.files import erase_files
 from app.ui.engine.events import ENDS, SIGNALS
 from app.ui.engine.interface import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine.process import (

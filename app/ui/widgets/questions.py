@@ -8,8 +8,8 @@ from pathlib import Path
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
-from app.files import with_suffix
 from app.models.text import printable
+from app.storage.files import with_suffix
 
 _Role = QMessageBox.ButtonRole
 

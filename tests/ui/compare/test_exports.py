@@ -20,8 +20,8 @@ from pytestqt.qtbot import QtBot
 
 from app.compare.results import Report, Setup
 from app.errors import Cancelled
-from app.files import with_suffix
 from app.protocol.messages import ModelInfo, PairLoaded
+from app.storage.files import with_suffix
 from app.ui.compare.exports import Exporter
 from app.ui.compare.parts import FORMATS
 from app.ui.compare.picture import SCALE, WIDTH, draw
