@@ -1,1 +1,4 @@
-"""The chats: a tree of messages for each chat, in one SQLite file. No Qt."""
+"""The chats: a tree of messages for each chat, in one SQLite file.
+
+Must never import models, engine or window, only `app.errors` and `app.storage`; no Qt.
+"""

@@ -1,1 +1,4 @@
-"""Model files: what their headers say and which of them fit together. No Qt, no llama.cpp."""
+"""Model files: what their headers say, which of them fit together, what they take in memory, where they come from.
+
+Must never import engine, chats or window; no Qt, no llama.cpp.
+"""

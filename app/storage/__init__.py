@@ -1,4 +1,4 @@
-"""Files of our own: written whole or not at all, locked, versioned. One way to do it for everybody who keeps something.
+"""Files: our own are written whole or not at all, locked, versioned; digests of large ones. One way for everybody.
 
-Imports nothing of the app but `app.errors`; neither Qt nor llama.cpp.
+Must never import what uses it: only `app.errors` and `app.paths`; neither Qt nor llama.cpp.
 """

@@ -1,4 +1,7 @@
-"""Drafters: anything that proposes tokens. One file a drafter, one small interface."""
+"""Drafters: anything that proposes tokens. One file a drafter, one small interface.
+
+Must never import the loop or the policy, or call llama.cpp: a drafter is given a cache to decode with.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""The only room that calls llama.cpp: models, contexts, their memory and its copies, devices. No Qt."""
+"""The only part that calls llama.cpp: models, contexts, their memory and its copies, devices.
+
+Must never import the process (`app.engine.host`), the drafters or the policy.
+"""

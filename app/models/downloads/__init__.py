@@ -1,1 +1,4 @@
-"""Downloads that survive anything: ranges, side files, checksums, and a queue on disk. No Qt."""
+"""Downloads that survive anything: ranges, side files, checksums, and a queue on disk.
+
+Must never open a connection itself: `app.models.hub` does.
+"""

@@ -1,1 +1,4 @@
-"""The transcript, the composer and the one safe Markdown widget."""
+"""The chat in the window: from a typed message to a stored answer; list, transcript, composer.
+
+Must never import the windows beside it (models, settings, compare) or the Speed panel.
+"""
