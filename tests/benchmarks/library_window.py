@@ -26,8 +26,8 @@ from PySide6.QtCore import QCoreApplication, QElapsedTimer, Qt, QTimer, SignalIn
 
 from app.models.machine import machine_now
 from app.settings import Settings
-from app.ui.models.library_service import LibraryAccess
-from app.ui.models.presenter import ModelsDesk
+from app.ui.models.library_service import LibraryService
+from app.ui.models.presenter import ModelsPresenter
 from app.ui.shell.qt_application import make_application
 from app.ui.widgets import stylesheet
 from tests.benchmarks.library import FILES, make_files
@@ -101,15 +101,15 @@ def measure(files: int, repeat: int) -> dict[str, Any]:
 def measure_window(folder: Path, files: int, repeat: int) -> dict[str, list[float]]:
     values = Settings()
     values.models_folder = str(folder / "empty")
-    library = LibraryAccess(values, machine_now)
-    desk = ModelsDesk(values, library, machine_now, lambda _path: False, Future)
-    tab, late = desk.window.library, Lateness()
-    late.of(desk.show_library, library.scanned)  # opening a window takes its own time, once
+    library = LibraryService(values, machine_now)
+    presenter = ModelsPresenter(values, library, machine_now, lambda _path: False, Future)
+    tab, late = presenter.window.library, Lateness()
+    late.of(presenter.show_library, library.scanned)  # opening a window takes its own time, once
     gc.freeze()  # as the app does when it has started
     values.models_folder = str(folder / "models")
-    found = {"cold_ms": [late.of(desk.show_library, library.scanned)]}
+    found = {"cold_ms": [late.of(presenter.show_library, library.scanned)]}
     assert len(library.entries()) == files
-    found["warm_ms"] = [late.of(desk.show_library, library.scanned) for _ in range(repeat)]
+    found["warm_ms"] = [late.of(presenter.show_library, library.scanned) for _ in range(repeat)]
     chosen = [str(entry.path) for entry in library.entries()[:: max(files // repeat, 1)]]
     found["choice_ms"] = [late.of(lambda path=path: tab.list.select(path)) for path in chosen]  # type: ignore[misc]
     found["search_ms"] = [late.of(lambda text=text: tab.list.set_words(text)) for text in ("m", "mo", "model-1", "")]  # type: ignore[misc]
@@ -119,7 +119,7 @@ def measure_window(folder: Path, files: int, repeat: int) -> dict[str, list[floa
         for column in range(6)
         for order in orders
     ]
-    desk.close()
+    presenter.close()
     library.close()
     return found
 

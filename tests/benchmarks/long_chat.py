@@ -28,7 +28,7 @@ from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.ui.chat.messages import MessageWidget
 from app.ui.chat.session import ChatSession
-from app.ui.chat.stored_chats import ChatAccess
+from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair import PairKeeper
@@ -113,7 +113,7 @@ def measure(folder: Path, messages: int) -> Result:
     transcript = Transcript()
     transcript.resize(900, 720)
     transcript.show()
-    session = ChatSession(engine, keeper, ChatAccess(worker), board, transcript)
+    session = ChatSession(engine, keeper, StoredChats(worker), board, transcript)
     session.new_chat()
     ready = time.perf_counter() + 0.5
     Steps().run_until(lambda: time.perf_counter() > ready)

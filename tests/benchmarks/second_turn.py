@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app.engine.host.chat_cache import KeptCaches
-from app.engine.host.chat_cache_files import KeptFiles
+from app.engine.host.chat_cache import ChatCaches
+from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.protocol.messages import Generate, GenerationFinished, Load, LoadSettings, Message, Round
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
@@ -86,7 +86,7 @@ class Bench:
         self._target, self._draft = pair_in(folder, layers_of(parameters))
 
     def new_engine(self) -> Engine:
-        engine = Engine(KeptCaches(KeptFiles(self._folder / "kept")))
+        engine = Engine(ChatCaches(ChatCacheFiles(self._folder / "kept")))
         settings = LoadSettings(context_length=CONTEXT)
         load = Load(request=1, target=str(self._target), draft=str(self._draft), settings=settings)
         engine.load(load, lambda _: None)

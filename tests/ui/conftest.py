@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from app.ui.widgets import stylesheet, theme
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring
-from tests.ui.models.windows import Pages, Rooms
+from tests.ui.models.windows import Pages, Windows
 
 _VARIABLES = (
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
@@ -61,17 +61,19 @@ def kept() -> Iterator[MemoryKeyring]:
 
 
 @pytest.fixture
-def closed_rooms(qtbot: QtBot, server: HubServer, user: Path, kept: MemoryKeyring, tmp_path: Path) -> Iterator[Rooms]:
+def closed_windows(
+    qtbot: QtBot, server: HubServer, user: Path, kept: MemoryKeyring, tmp_path: Path
+) -> Iterator[Windows]:
     """To be opened by the test, when it has set what it needs."""
-    rooms = Rooms(qtbot, server, tmp_path)
-    yield rooms
+    windows = Windows(qtbot, server, tmp_path)
+    yield windows
     server.release()
-    rooms.close()
+    windows.close()
 
 
 @pytest.fixture
-def rooms(closed_rooms: Rooms) -> Rooms:
-    return closed_rooms.open()
+def windows(closed_windows: Windows) -> Windows:
+    return closed_windows.open()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from app.chats.worker import ChatWorker
 from app.protocol.messages import Piece
 from app.ui.chat.answer import Finished
 from app.ui.chat.session import ChatSession
-from app.ui.chat.stored_chats import ChatAccess
+from app.ui.chat.stored_chats import StoredChats
 from app.ui.engine.local_engine import LocalEngine, Timings
 from app.ui.engine.pair import PairKeeper
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
@@ -124,7 +124,7 @@ class Desk:
         self.marker = LoadingMarker(folder / "loading.json")
         self.keeper = PairKeeper(self.engine, self.board, self.marker)
         self.page = Page()
-        self.session = ChatSession(self.engine, self.keeper, ChatAccess(self.worker), self.board, self.page)
+        self.session = ChatSession(self.engine, self.keeper, StoredChats(self.worker), self.board, self.page)
 
     @staticmethod
     def _engine(way: str, timings: Timings) -> LocalEngine:

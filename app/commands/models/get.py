@@ -44,18 +44,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status."""
     from app.commands.models.fetching import fetch
-    from app.models.hub.connection import Access, network_settings
+    from app.models.hub.connection import HubConnection, network_settings
 
     values = choosing.settings()
-    access = Access(network_settings(values))
+    connection = HubConnection(network_settings(values))
     try:
-        item = _item(access.hub, options.wanted, with_draft=options.with_draft)
-        target, draft = fetch(access.network, item, values)
+        item = _item(connection.hub, options.wanted, with_draft=options.with_draft)
+        target, draft = fetch(connection.network, item, values)
     except NoAccessError as error:
         raise KnownError(f"{error} Its page: {error.page}\n{_TOKEN}") from None
     finally:
         show_progress("")
-        access.network.close()
+        connection.network.close()
     if options.json:
         print(as_text(_described(item, target, draft)))
     else:

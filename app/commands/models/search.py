@@ -33,10 +33,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status."""
-    from app.models.hub.connection import Access, network_settings
+    from app.models.hub.connection import HubConnection, network_settings
 
     words = " ".join(options.words)
-    hub = Access(network_settings(choosing.settings())).hub
+    hub = HubConnection(network_settings(choosing.settings())).hub
     results = hub.search(words, options.sort, options.limit)
     if options.json:
         print(as_text({"repositories": msgspec.to_builtins(results)}))

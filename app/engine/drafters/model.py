@@ -25,7 +25,7 @@ from app.engine.decoding.sampling import (
     top_candidates,
 )
 from app.engine.drafters import Proposal, Worth, always
-from app.engine.host.chat_cache import Keeper
+from app.engine.host.chat_cache import ChatSwitcher
 from app.errors import Cancelled, KnownError
 from app.protocol.messages import AcceptRule, DrafterName, Sampling, Way
 
@@ -50,15 +50,15 @@ class ModelDrafter:
         vocabulary: int,
         ends: Callable[[int], bool],
         should_stop: Callable[[], bool],
-        keeper: Keeper | None = None,
+        switcher: ChatSwitcher | None = None,
     ) -> None:
         """``vocabulary`` is the number of ids both models know; ``ends`` tells tokens after which nothing follows.
 
-        ``should_stop`` is asked while the context is processed. Without a ``keeper`` of the cache only the chat that
+        ``should_stop`` is asked while the context is processed. Without a ``switcher`` of the cache only the chat that
         was answered last is in it.
         """
         self._cache = cache
-        self._keeper = keeper
+        self._switcher = switcher
         self._should_stop = should_stop
         self._vocabulary = vocabulary
         self._ends = ends
@@ -95,8 +95,8 @@ class ModelDrafter:
         self._prepare()
         begun, before = time.perf_counter(), len(self._cache.tokens)
         self._process(min(before + count, len(self._context) - 1))
-        if self._keeper:
-            self._keeper.processed(len(self._cache.tokens) - before, time.perf_counter() - begun)
+        if self._switcher:
+            self._switcher.processed(len(self._cache.tokens) - before, time.perf_counter() - begun)
 
     def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:
         """See `Drafter.propose`."""
@@ -143,14 +143,14 @@ class ModelDrafter:
     def _usable(self) -> int:
         """How much of the context the cache will hold once it is prepared."""
         wanted = self._context[:-1]
-        return self._keeper.usable(wanted) if self._keeper else shared_prefix(self._cache.tokens, wanted)
+        return self._switcher.usable(wanted) if self._switcher else shared_prefix(self._cache.tokens, wanted)
 
     def _prepare(self) -> None:
         """Go from the chat the cache is at to this one, when it is first needed. Raises `KnownError`."""
         if not self._is_prepared:
             wanted = self._context[:-1]
-            if self._keeper:
-                self._keeper.begin(wanted)
+            if self._switcher:
+                self._switcher.begin(wanted)
             else:
                 cut_to(self._cache, wanted)
             self._is_prepared = True

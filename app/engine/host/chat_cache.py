@@ -16,8 +16,8 @@ import numpy as np
 import psutil
 
 from app.engine.decoding.cache import SavableCache, State, Tokens, common_length, covers, cut_to, shared_prefix
-from app.engine.host.chat_cache_files import KeptFiles
-from app.engine.host.state_file import BadFileError, KeptFile
+from app.engine.host.chat_cache_files import ChatCacheFiles
+from app.engine.host.state_file import BadFileError, StateFile
 from app.errors import KnownError
 
 log = logging.getLogger("slipstream.kept")
@@ -79,10 +79,10 @@ class Entry:
         return self.state.data.nbytes + self.state.tokens.nbytes
 
 
-class KeptCaches:
+class ChatCaches:
     """What is kept for all caches of one engine."""
 
-    def __init__(self, files: KeptFiles | None = None, policy: Policy | None = None) -> None:
+    def __init__(self, files: ChatCacheFiles | None = None, policy: Policy | None = None) -> None:
         """Without ``files`` nothing is kept on disk."""
         self.files = files
         self.policy = policy or DEFAULT_POLICY
@@ -102,7 +102,7 @@ class KeptCaches:
         """What is in memory for ``owner``."""
         return [entry for entry in self._entries if entry.owner == owner]
 
-    def files_of(self, owner: str) -> list[KeptFile]:
+    def files_of(self, owner: str) -> list[StateFile]:
         """What is on disk for ``owner``."""
         return self.files.of(owner) if self.files and self.limit else []
 
@@ -154,10 +154,10 @@ class KeptCaches:
             self.files.forget()
 
 
-class Keeper:
+class ChatSwitcher:
     """Brings one cache from chat to chat. It is only to be cut and filled behind `begin`."""
 
-    def __init__(self, cache: SavableCache, kept: KeptCaches, owner: str, stopped: Callable[[], bool]) -> None:
+    def __init__(self, cache: SavableCache, kept: ChatCaches, owner: str, stopped: Callable[[], bool]) -> None:
         """``owner`` names all that a state of ``cache`` depends on; ``stopped`` is asked while a file is read."""
         self._cache = cache
         self._kept = kept
@@ -249,9 +249,9 @@ class Keeper:
         entries = self._kept.of(self._owner)
         return next((entry for entry in entries if covers(entry.state.tokens, entry.state.least, held)), None)
 
-    def _best(self, wanted: Tokens, shared: int) -> Entry | KeptFile | None:
+    def _best(self, wanted: Tokens, shared: int) -> Entry | StateFile | None:
         """What saves most time against processing all behind the ``shared`` tokens the cache has, if anything does."""
-        best: Entry | KeptFile | None = None
+        best: Entry | StateFile | None = None
         most = 0.0
         back, read = self._kept.copy_back.seconds, self._kept.read.seconds
         for entry in self._kept.of(self._owner):
@@ -264,12 +264,12 @@ class Keeper:
                 best, most = file, saved
         return best
 
-    def _saved(self, wanted: Tokens, shared: int, kept: State | KeptFile, seconds: float) -> float:
+    def _saved(self, wanted: Tokens, shared: int, kept: State | StateFile, seconds: float) -> float:
         """Seconds saved by bringing ``kept`` back, which takes ``seconds``."""
         usable = common_length(kept.tokens, wanted)
         return (usable - shared) * self._pace.seconds - seconds if usable >= kept.least else 0.0
 
-    def _bring_back(self, kept: Entry | KeptFile, wanted: Tokens) -> bool:
+    def _bring_back(self, kept: Entry | StateFile, wanted: Tokens) -> bool:
         """Put a kept state back into the cache; False, and ``kept`` is given up, where that does not work."""
         state = kept.state if isinstance(kept, Entry) else self._read(kept)
         if state is None:
@@ -285,7 +285,7 @@ class Keeper:
             self._kept.remove(kept)  # the cache has all of it now, and more soon
         return True
 
-    def _read(self, file: KeptFile) -> State | None:
+    def _read(self, file: StateFile) -> State | None:
         assert self._kept.files is not None, "its file came from there"
         begun = time.perf_counter()
         try:
@@ -298,7 +298,7 @@ class Keeper:
             self._kept.read.learn(file.size, time.perf_counter() - begun)
         return state
 
-    def _give_up(self, kept: Entry | KeptFile) -> None:
+    def _give_up(self, kept: Entry | StateFile) -> None:
         if isinstance(kept, Entry):
             self._kept.remove(kept)
         elif self._kept.files:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from app.engine.decoding.cache import State, covers
 from app.engine.host import state_file
-from app.engine.host.state_file import ENDING, PART_ENDING, BadFileError, KeptFile
+from app.engine.host.state_file import ENDING, PART_ENDING, BadFileError, StateFile
 from app.storage.files import erase_files
 
 log = logging.getLogger("slipstream.kept")
@@ -37,7 +37,7 @@ class _Job:
     token_seconds: float
 
 
-class KeptFiles:
+class ChatCacheFiles:
     """The files in one folder. Several engines may use the same one: names are unique, and any file may vanish.
 
     All but `wait` in `flush` returns soon. Whatever the disk does costs nothing but what would have been kept.
@@ -49,7 +49,7 @@ class KeptFiles:
         self._limit = limit
         self._changed = threading.Condition()
         """Guards everything below."""
-        self._known: dict[str, list[KeptFile]] = {}
+        self._known: dict[str, list[StateFile]] = {}
         self._jobs: deque[_Job] = deque()
         self._current: _Job | None = None
         self._waits = False
@@ -59,7 +59,7 @@ class KeptFiles:
 
     # ------------------------------------------------------------ reading
 
-    def of(self, owner: str) -> list[KeptFile]:
+    def of(self, owner: str) -> list[StateFile]:
         """The files of ``owner``; those that are damaged are deleted when it is first asked for."""
         with self._changed:
             if owner not in self._known:
@@ -67,7 +67,7 @@ class KeptFiles:
                 self._known[owner] = self._looked_at(owner)
             return list(self._known[owner])
 
-    def read(self, file: KeptFile, owner: str, stopped: Callable[[], bool]) -> State | None:
+    def read(self, file: StateFile, owner: str, stopped: Callable[[], bool]) -> State | None:
         """The state in ``file``; ``None`` when told to stop. Raises `BadFileError`, and then it is deleted.
 
         Raises `OSError` and `MemoryError` too.
@@ -81,17 +81,17 @@ class KeptFiles:
             os.utime(file.path)  # the time of the last use decides who goes first
         return state
 
-    def delete(self, file: KeptFile, owner: str) -> None:
+    def delete(self, file: StateFile, owner: str) -> None:
         """Delete one file."""
         self.drop(file, owner)
         _unlink(file.path)
 
-    def drop(self, file: KeptFile, owner: str) -> None:
+    def drop(self, file: StateFile, owner: str) -> None:
         """Do not offer a file any more."""
         with self._changed:
             self._known[owner] = [other for other in self._known[owner] if other.path != file.path]
 
-    def _looked_at(self, owner: str) -> list[KeptFile]:
+    def _looked_at(self, owner: str) -> list[StateFile]:
         found = []
         for path in self._paths(f"{owner}-*{ENDING}"):
             try:
@@ -236,7 +236,7 @@ class KeptFiles:
     def _add(self, job: _Job, path: Path) -> None:
         """Know a new file, and delete those it makes superfluous and those there is no room for."""
         state = job.state
-        new = KeptFile(path, state.tokens, len(state.data), state.least, job.token_seconds)
+        new = StateFile(path, state.tokens, len(state.data), state.least, job.token_seconds)
         known = self._known[job.owner]
         for other in [other for other in known if covers(state.tokens, state.least, other.tokens)]:
             known.remove(other)

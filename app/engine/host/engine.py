@@ -17,7 +17,7 @@ from app.engine.decoding.sampling import Floats, InvalidLogitsError
 from app.engine.decoding.scoring import Choice, logits_behind
 from app.engine.decoding.statistics import Statistics
 from app.engine.drafters import Drafter
-from app.engine.host.chat_cache import KeptCaches, memory_limit
+from app.engine.host.chat_cache import ChatCaches, memory_limit
 from app.engine.host.loading import (
     NO_ROLL_BACK,
     DraftModel,
@@ -60,10 +60,10 @@ GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinis
 class Engine:
     """One pair at a time, one generation at a time. Only `cancel` may be called from another thread."""
 
-    def __init__(self, kept: KeptCaches | None = None) -> None:
+    def __init__(self, kept: ChatCaches | None = None) -> None:
         """``kept`` is where the KV caches of recent chats go; by default nothing of them reaches a disk."""
         llama.start()
-        self.kept = kept or KeptCaches()
+        self.kept = kept or ChatCaches()
         self._target: Target | None = None
         self._draft: DraftModel | None = None
         self._costs: PairCosts | None = None
@@ -129,7 +129,7 @@ class Engine:
         """Give up the loaded pair; large KV caches are written to disk, as far as about a second is enough."""
         begun = time.perf_counter()
         if self._target:
-            self._target.keeper.put_away()
+            self._target.switcher.put_away()
         self._close_draft()
         if self._target:
             self._target.close()
@@ -156,7 +156,7 @@ class Engine:
             self._history.keep()
             self._history = None
         if self._draft:
-            self._draft.keeper.put_away()
+            self._draft.switcher.put_away()
             self._draft.close()
             self._draft = None
 
@@ -180,7 +180,7 @@ class Engine:
         target = self._loaded()
         prompt = self._prompt(target, command)
         seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
-        shared = target.keeper.begin(prompt.tokens[:-1])
+        shared = target.switcher.begin(prompt.tokens[:-1])
         statistics = Statistics(prompt_tokens=len(prompt.tokens), cached_tokens=shared)
         self.token_ids = []
         yield GenerationStarted(
@@ -198,7 +198,7 @@ class Engine:
             yield self._finished(command.request, statistics, started, None)
             return
         statistics.prompt_seconds = time.perf_counter() - begun
-        target.keeper.processed(len(prompt.tokens) - shared, statistics.prompt_seconds)
+        target.switcher.processed(len(prompt.tokens) - shared, statistics.prompt_seconds)
         task = Task(
             sampling=command.sampling,
             seed=seed,
@@ -254,7 +254,7 @@ class Engine:
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
         """The plain decode speed of the target on ``command``'s chat. Raises `Cancelled` or `KnownError`."""
-        self._loaded().keeper.before_measuring()
+        self._loaded().switcher.before_measuring()
         request = Generate(
             request=command.request,
             messages=command.messages,
@@ -288,8 +288,8 @@ class Engine:
         tokens = [*self._prompt(target, command).tokens, *command.answer]
         if len(tokens) > target.context.length:
             raise KnownError("The answer does not fit into the context any more. Choose a longer context.")
-        target.keeper.before_measuring()
-        target.keeper.begin(tokens[:-1])
+        target.switcher.before_measuring()
+        target.switcher.begin(tokens[:-1])
         logits, rounding = logits_behind(target.context, tokens, self._should_abort)
         choice = Choice(logits, tokens, command.sampling, command.seed)
         return TokensScored(

@@ -19,8 +19,8 @@ from app import helper, paths
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.drafters.model import ModelDrafter
 from app.engine.drafters.ngram import NgramDrafter
-from app.engine.host.chat_cache import Keeper, KeptCaches
-from app.engine.host.chat_cache_files import KeptFiles
+from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
+from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.llama import context as llama
 from app.engine.llama.devices import gpu_devices
 from app.engine.llama.gpu_driver import driver_name
@@ -73,7 +73,7 @@ class Target:
     header: GgufHeader
     model: llama.Model
     context: llama.Context
-    keeper: Keeper
+    switcher: ChatSwitcher
     prompts: PromptBuilder
     ngrams: NgramDrafter
     info: ModelInfo
@@ -95,7 +95,7 @@ class DraftModel:
     stamp: Stamp
     model: llama.Model
     context: llama.Context
-    keeper: Keeper
+    switcher: ChatSwitcher
     drafter: ModelDrafter
     info: ModelInfo
     default_length: int
@@ -118,7 +118,7 @@ class Loader:
         threads: int,
         on_progress: Callable[[LoadProgressed], None],
         stopped: Callable[[], bool],
-        kept: KeptCaches,
+        kept: ChatCaches,
     ) -> None:
         self._command = command
         self._settings = msgspec.structs.replace(command.settings, kept_cache_mib=0)  # changes nothing that is loaded
@@ -158,8 +158,8 @@ class Loader:
         if info.gpu_layers and context.rolling_back.snapshots:
             longest_draft = min(longest_draft, context.rolling_back.snapshots)
         ngrams = NgramDrafter(model.is_end)
-        keeper = Keeper(context, self._kept, owner, self._stopped)
-        return Target(path, settings, stamp, header, model, context, keeper, prompts, ngrams, info, longest_draft)
+        switcher = ChatSwitcher(context, self._kept, owner, self._stopped)
+        return Target(path, settings, stamp, header, model, context, switcher, prompts, ngrams, info, longest_draft)
 
     def draft(self, target: Target) -> DraftModel:
         """Load the draft, which has to fit ``target``."""
@@ -186,10 +186,10 @@ class Loader:
             files.check_unchanged()
             undo.pop_all()
         vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
-        keeper = Keeper(context, self._kept, owner, self._stopped)
-        drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped, keeper)
+        switcher = ChatSwitcher(context, self._kept, owner, self._stopped)
+        drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped, switcher)
         info = _info(files.header, model, settings.draft_gpu_layers)
-        return DraftModel(files.stamp, model, context, keeper, drafter, info, _default_draft_length(model))
+        return DraftModel(files.stamp, model, context, switcher, drafter, info, _default_draft_length(model))
 
     def _owner(self, context: llama.Context, files: _ModelFiles, gpu_layers: int) -> str:
         """A name for all that the memory behind ``context`` depends on."""
@@ -248,7 +248,7 @@ def measured_costs(target: Target, draft: DraftModel | None, threads: int, stopp
     build = Build(llama.engine_name(), driver_name(gpu_devices()))
 
     def measured() -> Costs:
-        target.keeper.before_measuring()
+        target.switcher.before_measuring()
         target.context.clear()
         return measure(target.context, draft.context if draft else None, stopped)
 
@@ -463,10 +463,10 @@ def _layers_on_gpu(model: llama.Model, wanted: int) -> int:
     return model.layers if wanted < 0 else min(wanted, model.layers)
 
 
-def kept_files() -> KeptFiles | None:
+def kept_files() -> ChatCacheFiles | None:
     """Where kept KV caches go on disk; ``None`` where there is no place for them."""
     try:
-        return KeptFiles(paths.kept_caches_dir())
+        return ChatCacheFiles(paths.kept_caches_dir())
     except KnownError as error:
         log.info("no caches are kept on disk: %s", error)
         return None

@@ -40,7 +40,7 @@ class BadFileError(Exception):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What a file says of the state in it; see `KeptFile`."""
+    """What a file says of the state in it; see `StateFile`."""
 
     owner: str
     tokens: _Count
@@ -50,7 +50,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, eq=False)
-class KeptFile:
+class StateFile:
     """What a file says of itself; only `read` checks it all."""
 
     path: Path
@@ -89,11 +89,11 @@ def write(folder: Path, owner: str, state: State, token_seconds: float, go_on: C
     return None
 
 
-def look(path: Path, owner: str) -> KeptFile:
+def look(path: Path, owner: str) -> StateFile:
     """What ``path`` says of itself. Raises `BadFileError` when that cannot be ``owner``'s, and `OSError`."""
     with path.open("rb") as file:
         _, header, tokens = _read_front(file, owner)
-    return KeptFile(path, tokens, header.size, header.least, header.token_seconds)
+    return StateFile(path, tokens, header.size, header.least, header.token_seconds)
 
 
 def read(path: Path, owner: str, stopped: Callable[[], bool]) -> State | None:

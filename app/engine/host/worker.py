@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO
 
-from app.engine.host.chat_cache import KeptCaches
+from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.engine import Engine
 from app.engine.host.loading import kept_files
 from app.engine.llama.context import engine_name
@@ -78,7 +78,7 @@ class Worker:
         self._cancelled = 0
         """A Cancel means every command received before it, also one that has not begun."""
         self._bytes_at_start = 0
-        self._kept = KeptCaches(kept_files())
+        self._kept = ChatCaches(kept_files())
         self._engine = Engine(self._kept)
 
     def run(self) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 
-class Access:
+class HubConnection:
     """One for each process. ``network.settings`` may change while it is used."""
 
     def __init__(self, settings: NetworkSettings) -> None:

@@ -25,7 +25,7 @@ from app.protocol.messages import (
 from app.ui.chat.answer import Answer, Pending
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.footer import figures_of
-from app.ui.chat.stored_chats import ChatAccess
+from app.ui.chat.stored_chats import StoredChats
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair_names import speaker
 from app.ui.shell import notices
@@ -57,10 +57,12 @@ class AnswerWriter(QObject):
     ended = Signal(object, object)
     stored = Signal()
 
-    def __init__(self, engine: Engine, access: ChatAccess, board: NoticeBoard, parent: QObject | None = None) -> None:
+    def __init__(
+        self, engine: Engine, chat_store: StoredChats, board: NoticeBoard, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self._engine = engine
-        self._access = access
+        self._chat_store = chat_store
         self._board = board
         self._answer: Answer | None = None
         self._beginning: Pending | None = None
@@ -110,7 +112,7 @@ class AnswerWriter(QObject):
             self.ended.emit(None, None)
 
         name, parent_id = speaker(pair), pending.branch[-1].id
-        self._access.ask(lambda store: store.begin_answer(pending.chat_id, parent_id, name, kept), begun, failed)
+        self._chat_store.ask(lambda store: store.begin_answer(pending.chat_id, parent_id, name, kept), begun, failed)
 
     def _ask_engine(self, pending: Pending, message: StoredMessage, settings: AnswerSettings) -> None:
         asked = conversation(pending.branch, settings.system_prompt)
@@ -230,7 +232,7 @@ class AnswerWriter(QObject):
             self._intervals = 0
             message_id, text, provenance = answer.message.id, answer.text(), answer.packed()
             # A disk that is full now may have room at the end; that is when it is worth a word.
-            self._access.ask(lambda store: store.update_answer(message_id, text, provenance))
+            self._chat_store.ask(lambda store: store.update_answer(message_id, text, provenance))
 
     def _store(self, message: StoredMessage, status: FinalStatus) -> None:
         self._unstored[message.id] = message, status
@@ -254,4 +256,4 @@ class AnswerWriter(QObject):
         def failed(error: KnownError) -> None:
             self._board.show("save", notices.not_saved(f"The answer is not saved yet. {error}"))
 
-        self._access.ask(store_it, stored, failed)
+        self._chat_store.ask(store_it, stored, failed)

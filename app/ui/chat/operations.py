@@ -12,7 +12,7 @@ from app.chats.model import Chat
 from app.chats.store import ChatStore
 from app.errors import KnownError
 from app.storage.files import write_export
-from app.ui.chat.stored_chats import ChatAccess
+from app.ui.chat.stored_chats import StoredChats
 from app.ui.shell import notices
 from app.ui.shell.notices import NoticeBoard
 
@@ -21,7 +21,7 @@ UNDO_MS = 8000
 T = TypeVar("T")
 
 
-class ChatBook(QObject):
+class ChatOperations(QObject):
     """The list of chats and what changes it.
 
     Signals:
@@ -42,9 +42,9 @@ class ChatBook(QObject):
     deleted_for_good = Signal()
     exported = Signal(object)
 
-    def __init__(self, access: ChatAccess, board: NoticeBoard, parent: QObject | None = None) -> None:
+    def __init__(self, chat_store: StoredChats, board: NoticeBoard, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._access = access
+        self._chat_store = chat_store
         self._board = board
         self._search = ""
         self._chats: list[Chat] = []
@@ -86,7 +86,7 @@ class ChatBook(QObject):
             self._on_failed(error)
             self.refresh()
 
-        self._access.ask(lambda store: store.delete_chat(chat_id), deleted, failed)
+        self._chat_store.ask(lambda store: store.delete_chat(chat_id), deleted, failed)
 
     @Slot()
     def undo_delete(self) -> None:
@@ -144,7 +144,7 @@ class ChatBook(QObject):
         self.chats_listed.emit(chats)
 
     def _ask(self, function: Callable[[ChatStore], T], done: Callable[[T], None]) -> None:
-        self._access.ask(function, done, self._on_failed)
+        self._chat_store.ask(function, done, self._on_failed)
 
     def _on_failed(self, error: KnownError) -> None:
         self._board.show("store", notices.plain_text(str(error)))

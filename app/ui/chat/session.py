@@ -21,7 +21,7 @@ from app.ui.chat.answer import Answer, Pending, Question, TranscriptView
 from app.ui.chat.answer_writer import AnswerWriter
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.page import ChatPage
-from app.ui.chat.stored_chats import ChatAccess
+from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.unsent_text import UnsentText
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairKeeper
@@ -79,7 +79,7 @@ class ChatSession(QObject):
         self,
         engine: Engine,
         keeper: PairKeeper,
-        access: ChatAccess,
+        chat_store: StoredChats,
         board: NoticeBoard,
         view: TranscriptView,
         parent: QObject | None = None,
@@ -88,12 +88,12 @@ class ChatSession(QObject):
         self.settings = AnswerSettings()
         self._engine = engine
         self._keeper = keeper
-        self._access = access
+        self._chat_store = chat_store
         self._board = board
         self._view = view
         self._page = ChatPage(view)
-        self._writer = AnswerWriter(engine, access, board, self)
-        self._unsent = UnsentText(access, self._on_store_failed, self)
+        self._writer = AnswerWriter(engine, chat_store, board, self)
+        self._unsent = UnsentText(chat_store, self._on_store_failed, self)
         self._unsent.came_back.connect(self.send_failed)
         self._pending: deque[Pending] = deque()
         self._storing: list[Question] = []
@@ -180,7 +180,7 @@ class ChatSession(QObject):
                 if self._page.chat_id != chat_id:
                     self.open_chat(self._page.chat_id)
 
-        self._access.ask(read, show, failed)
+        self._chat_store.ask(read, show, failed)
 
     def keep_unsent(self, text: str) -> None:
         """Remember what stands in the composer; stored a moment later."""
@@ -314,7 +314,7 @@ class ChatSession(QObject):
             self._give_back(question)
             self._refresh()
 
-        self._access.ask(store_message, stored, failed)
+        self._chat_store.ask(store_message, stored, failed)
 
     def _show_question(self, message: StoredMessage) -> None:
         """Put a stored message on the page, if it is that of its chat."""
@@ -412,7 +412,7 @@ class ChatSession(QObject):
         done: Callable[[T], None] | None = None,
         failed: Callable[[KnownError], None] | None = None,
     ) -> None:
-        self._access.ask(function, done, failed or self._on_store_failed)
+        self._chat_store.ask(function, done, failed or self._on_store_failed)
 
     def _on_store_failed(self, error: KnownError) -> None:
         self._board.show("store", notices.plain_text(str(error)))
@@ -456,7 +456,7 @@ class ChatSession(QObject):
             self._reading -= 1
             self._on_store_failed(error)
 
-        self._access.ask(read, show, failed)
+        self._chat_store.ask(read, show, failed)
 
     def _show(self, chat_id: str | None, branch: list[StoredMessage]) -> None:
         self._page.show(chat_id, self._writer.newest(branch), self._writer.answer())

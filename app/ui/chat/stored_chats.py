@@ -19,7 +19,7 @@ PATIENCE_S = 20.0
 """At the end. A backup of a large store takes some seconds."""
 
 
-class ChatAccess(QObject):
+class StoredChats(QObject):
     """One for a window; whatever works with the chats shares it."""
 
     def __init__(self, worker: ChatWorker, parent: QObject | None = None) -> None:

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.store import ChatStore
 from app.errors import KnownError
-from app.ui.chat.stored_chats import ChatAccess
+from app.ui.chat.stored_chats import StoredChats
 
 STORE_INTERVAL_MS = 500
 
@@ -33,10 +33,12 @@ class UnsentText(QObject):
 
     came_back = Signal(str)
 
-    def __init__(self, access: ChatAccess, failed: Callable[[KnownError], None], parent: QObject | None = None) -> None:
+    def __init__(
+        self, chat_store: StoredChats, failed: Callable[[KnownError], None], parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self.is_known = False
-        self._access = access
+        self._chat_store = chat_store
         self._failed = failed
         self._chat_id: str | None = None
         self._typed: str | None = None
@@ -130,7 +132,7 @@ class UnsentText(QObject):
                 self.put_aside(chat_id, text)
             self._failed(error)
 
-        self._access.ask(store_it, stored, failed)
+        self._chat_store.ask(store_it, stored, failed)
 
     def _keep_for_new(self, text: str) -> None:
         """What was typed in a chat that could not be made belongs to the chat to come."""

@@ -11,10 +11,10 @@ from app.ui.engine.interface import Engine
 from app.ui.engine.pair import PairKeeper
 
 if TYPE_CHECKING:
-    from app.ui.compare.presenter import CompareDesk
+    from app.ui.compare.presenter import ComparePresenter
 
 
-class CompareDoor(QObject):
+class CompareLauncher(QObject):
     """One for a main window.
 
     Signals:
@@ -29,43 +29,43 @@ class CompareDoor(QObject):
         self._keeper = keeper
         self._session = session
         self._shows_drafted = False
-        self._desk: CompareDesk | None = None
+        self._presenter: ComparePresenter | None = None
 
-    def desk(self) -> CompareDesk:
+    def presenter(self) -> ComparePresenter:
         """What connects the Compare window, made now if there is none yet."""
-        if self._desk is None:
-            from app.ui.compare.presenter import CompareDesk
+        if self._presenter is None:
+            from app.ui.compare.presenter import ComparePresenter
 
-            self._desk = CompareDesk(self._engine, self._keeper, self._session, self)
-            self._desk.set_show_drafted(self._shows_drafted)
-            self._desk.runner.waiting_changed.connect(self._on_waiting_changed)
-        return self._desk
+            self._presenter = ComparePresenter(self._engine, self._keeper, self._session, self)
+            self._presenter.set_show_drafted(self._shows_drafted)
+            self._presenter.runner.waiting_changed.connect(self._on_waiting_changed)
+        return self._presenter
 
     @Slot(str)
     def compare_answer(self, message_id: str) -> None:
         """Write an answer of the shown chat again, plain and with draft."""
-        self.desk().compare_answer(message_id)
+        self.presenter().compare_answer(message_id)
 
     @Slot()
     def compare_last(self) -> None:
         """Compare the last answer of the shown chat."""
-        self.desk().compare_last()
+        self.presenter().compare_last()
 
     @Slot()
     def compare_prompts(self) -> None:
         """Show the tab for a set of prompts."""
-        self.desk().compare_prompts()
+        self.presenter().compare_prompts()
 
     def forget_chat(self, chat_id: str) -> None:
         """The chat was deleted."""
-        if self._desk is not None:
-            self._desk.forget_chat(chat_id)
+        if self._presenter is not None:
+            self._presenter.forget_chat(chat_id)
 
     def set_show_drafted(self, shown: bool) -> None:
         """Tint drafted tokens or not."""
         self._shows_drafted = shown
-        if self._desk is not None:
-            self._desk.set_show_drafted(shown)
+        if self._presenter is not None:
+            self._presenter.set_show_drafted(shown)
 
     @Slot(bool)
     def _on_waiting_changed(self, waits: bool) -> None:
@@ -74,5 +74,5 @@ class CompareDoor(QObject):
 
     def close(self) -> None:
         """The main window is closed."""
-        if self._desk is not None:
-            self._desk.close()
+        if self._presenter is not None:
+            self._presenter.close()

@@ -51,7 +51,7 @@ class _Subject:
     """How it is asked with the pair loaded now."""
 
 
-class CompareDesk(QObject):
+class ComparePresenter(QObject):
     """Makes the window when it is first wanted; one for a main window.
 
     Attributes:

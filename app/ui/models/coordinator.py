@@ -1,4 +1,4 @@
-"""What the main window has to do with models: the door to their windows, trials of new pairs, proposals, notices."""
+"""What the main window has to do with models: the way to their windows, trials of new pairs, proposals, notices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.ui.engine.load_planner import LoadPlanner
 from app.ui.engine.memory_watch import MemoryWatch
 from app.ui.engine.pair import PairKeeper
 from app.ui.engine.pair_files import PairFiles, is_guide
-from app.ui.models.launcher import ModelsDoor
+from app.ui.models.launcher import ModelsLauncher
 from app.ui.shell import notices
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.notices import NoticeBoard
@@ -34,11 +34,11 @@ QUIET_MS = 3000
 """After the start, before what can wait begins."""
 
 
-class ModelsInWindow(QObject):
+class ModelsCoordinator(QObject):
     """One for a main window.
 
     Attributes:
-        door: The way to the windows.
+        launcher: The way to the windows.
         memory: What is free.
 
     Signals:
@@ -81,12 +81,12 @@ class ModelsInWindow(QObject):
         keeper.plan_with(self._planner.plan)
         keeper.load_begun.connect(self.memory.note_loaded)
         keeper.pair_given_up.connect(self._planner.stop_waiting)
-        self.door = ModelsDoor(values, save, self.memory.machine, self._is_loaded, self)
-        self.door.open_requested.connect(self.open_requested)
-        self.door.pair_requested.connect(self.load)
-        self.door.settings_changed.connect(self.settings_changed)
-        self.door.downloaded.connect(self._on_downloaded)
-        self.door.needs_user.connect(self._on_needs_user)
+        self.launcher = ModelsLauncher(values, save, self.memory.machine, self._is_loaded, self)
+        self.launcher.open_requested.connect(self.open_requested)
+        self.launcher.pair_requested.connect(self.load)
+        self.launcher.settings_changed.connect(self.settings_changed)
+        self.launcher.downloaded.connect(self._on_downloaded)
+        self.launcher.needs_user.connect(self._on_needs_user)
         keeper.pair_changed.connect(self._on_pair_changed)
         window.transcript.proposal_accepted.connect(self._on_proposal_accepted)
 
@@ -101,7 +101,7 @@ class ModelsInWindow(QObject):
             self._trial.close()
         self._lane.close()
         self._planner.close()
-        self.door.close()
+        self.launcher.close()
 
     @Slot(str, str)
     def load(self, target: str, draft: str = "") -> None:
@@ -127,7 +127,7 @@ class ModelsInWindow(QObject):
 
     def show_downloads(self) -> None:
         self._board.remove("download")
-        self.door.desk().show_downloads()
+        self.launcher.presenter().show_downloads()
 
     # ------------------------------------------------------------ pairs
 
@@ -137,7 +137,7 @@ class ModelsInWindow(QObject):
             self._trial.set_pair(None)
         if pair is None or is_guide(pair.target.path):
             return
-        self.door.note_use(pair)
+        self.launcher.note_use(pair)
         self._trials().set_pair(pair)
         self._window.transcript.set_proposal("")
 
@@ -145,14 +145,14 @@ class ModelsInWindow(QObject):
         if self._trial is None:
             from app.ui.engine.trial import PairTrial
 
-            self._trial = PairTrial(self._engine, self._session, self.door.library().trials, self)
+            self._trial = PairTrial(self._engine, self._session, self.launcher.library().trials, self)
             self._trial.tried.connect(self._on_tried)
         return self._trial
 
     @Slot(object)
     def _on_tried(self, trial: Trial) -> None:
         self.plain_speed_measured.emit(trial.plain_speed)
-        self.door.refresh()
+        self.launcher.refresh()
 
     @Slot(bool)
     def _on_waits_for_drive(self, waits: bool) -> None:
@@ -175,14 +175,14 @@ class ModelsInWindow(QObject):
 
     @Slot()
     def _on_quiet(self) -> None:
-        self._lane.submit(self.door.has_downloads, self._on_downloads_known)
+        self._lane.submit(self.launcher.has_downloads, self._on_downloads_known)
         files = self._keeper.files()
         if not self._values.guide_kept and files is not None and is_guide(files.target):
             self._lane.submit(self._propose, self._show_proposal)
 
     def _on_downloads_known(self, there_are: bool) -> None:
         if there_are:
-            self.door.go_on_downloading()
+            self.launcher.go_on_downloading()
 
     def _propose(self) -> CatalogPair | None:
         """The best pair for this machine, unless it was downloaded before."""
@@ -202,7 +202,7 @@ class ModelsInWindow(QObject):
     @Slot()
     def _on_proposal_accepted(self) -> None:
         if self._proposal is not None:
-            self.door.desk().get_pair(self._proposal)
+            self.launcher.presenter().get_pair(self._proposal)
 
     @Slot(str, object)
     def _on_downloaded(self, title: str, pair: Pair) -> None:

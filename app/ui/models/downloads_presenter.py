@@ -21,7 +21,7 @@ _HELD = "The models folder is being moved. Start downloads again when that is do
 _ACTIVE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
 
 
-class DownloadsDesk(QObject):
+class DownloadsPresenter(QObject):
     """Shows the queue, about four times a second while something moves, and says when an item is done.
 
     Signals:

@@ -21,13 +21,13 @@ from app.models.machine import Machine
 from app.models.shape import shape_of
 from app.models.text import printable, size_text
 from app.ui.models.fit_badge import FitBadge, badge_for, badge_for_size
-from app.ui.models.hub_service import HubAccess
+from app.ui.models.hub_service import HubService
 from app.ui.models.recommended_tab import Recommendation, RecommendedTab
 from app.ui.models.repository_page import DraftOffer
 from app.ui.models.search_tab import FoundRepository, SearchTab
 
 
-class HubDesk(QObject):
+class HubPresenter(QObject):
     """Fills the two tabs and makes download items of what is asked for.
 
     Signals:
@@ -42,7 +42,7 @@ class HubDesk(QObject):
         self,
         recommended: RecommendedTab,
         search: SearchTab,
-        access: HubAccess,
+        service: HubService,
         machine: Callable[[], Machine],
         state_of: Callable[[CatalogPair], str],
         parent: QObject | None = None,
@@ -52,7 +52,7 @@ class HubDesk(QObject):
         self._recommended = recommended
         self._search = search
         self._page = search.page
-        self._access = access
+        self._service = service
         self._machine = machine
         self._state_of = state_of
         self._catalog: Catalog = load_catalog()
@@ -67,9 +67,9 @@ class HubDesk(QObject):
         self._page.get_requested.connect(self._on_get)
         self._page.model_chosen.connect(self._on_model_chosen)
         self._page.drafts_requested.connect(self._on_drafts_requested)
-        self._page.file_chosen.connect(access.stop_finding)
+        self._page.file_chosen.connect(service.stop_finding)
         self._page.page_requested.connect(self.open_page)
-        access.draft_found.connect(self._on_draft_found)
+        service.draft_found.connect(self._on_draft_found)
 
     # ------------------------------------------------------------ recommended
 
@@ -88,7 +88,7 @@ class HubDesk(QObject):
     def get_pair(self, pair: CatalogPair) -> None:
         """Look a pair up and have it downloaded."""
         self._recommended.show_status(f"Looking up the files of {pair.title} …")
-        self._access.resolve(pair, self._on_resolved, lambda error: self._recommended.show_status(str(error), "bad"))
+        self._service.resolve(pair, self._on_resolved, lambda error: self._recommended.show_status(str(error), "bad"))
 
     def _on_resolved(self, item: Item) -> None:
         self._recommended.show_status("")
@@ -125,7 +125,7 @@ class HubDesk(QObject):
         self._searched += 1
         number = self._searched
         self._search.show_status("Searching …")
-        self._access.search(
+        self._service.search(
             words, cast(Sort, sort), partial(self._on_found, number), partial(self._on_search_failed, number)
         )
 
@@ -144,7 +144,7 @@ class HubDesk(QObject):
         """Look a repository up and show its files."""
         number = self._turn_page()
         self._page.clear(f"Looking into {printable(repository)} …")
-        self._access.repository(
+        self._service.repository(
             repository, partial(self._on_repository, number), partial(self._on_repository_failed, number)
         )
 
@@ -164,7 +164,7 @@ class HubDesk(QObject):
     @Slot(object)
     def _on_model_chosen(self, model: RemoteModel) -> None:
         """Its header tells exactly what it takes; some megabytes at most."""
-        self._access.header(
+        self._service.header(
             model,
             lambda header: self._page.show_fit(model, badge_for(shape_of(header), self._machine())),
             lambda error: self._page.show_fit(model, FitBadge("not known", "quiet", str(error))),
@@ -178,12 +178,12 @@ class HubDesk(QObject):
         self.search_shown.emit()
         self._page.show_local_target(entry.title)
         self._begin_finding()
-        self._access.find_drafts_for_file(Path(entry.path), self._on_drafts_done, self._on_drafts_failed)
+        self._service.find_drafts_for_file(Path(entry.path), self._on_drafts_done, self._on_drafts_failed)
 
     @Slot(object, object)
     def _on_drafts_requested(self, repository: Repository, model: RemoteModel) -> None:
         self._begin_finding()
-        self._access.find_drafts_for_remote(repository, model, self._on_drafts_done, self._on_drafts_failed)
+        self._service.find_drafts_for_remote(repository, model, self._on_drafts_done, self._on_drafts_failed)
 
     def _begin_finding(self) -> None:
         self._offers = 0
@@ -227,15 +227,15 @@ class HubDesk(QObject):
     @Slot(str)
     def open_page(self, repository: str) -> None:
         """Open a repository's page in the browser."""
-        if problem := self._access.endpoint_problem():
+        if problem := self._service.endpoint_problem():
             self._page.clear(problem)
             return
-        QDesktopServices.openUrl(QUrl(self._access.page(repository)))
+        QDesktopServices.openUrl(QUrl(self._service.page(repository)))
 
     def _turn_page(self) -> int:
         """Something else is to be shown of one repository."""
         self._looked += 1
-        self._access.stop_finding()
+        self._service.stop_finding()
         return self._looked
 
 

@@ -14,7 +14,7 @@ from app.errors import Cancelled, KnownError
 from app.models.downloads.item import Item
 from app.models.gguf import GgufHeader, read_header
 from app.models.hub.catalog import CatalogPair, resolve
-from app.models.hub.connection import Access, network_settings
+from app.models.hub.connection import HubConnection, network_settings
 from app.models.hub.drafts import DraftCandidate, find_drafts
 from app.models.hub.network import Traffic
 from app.models.hub.remote_header import read_remote_header
@@ -29,7 +29,7 @@ T = TypeVar("T")
 Failed = Callable[[KnownError], None]
 
 
-class HubAccess(QObject):
+class HubService(QObject):
     """One for the app.
 
     Attributes:
@@ -44,8 +44,8 @@ class HubAccess(QObject):
     def __init__(self, values: Settings, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._values = values
-        self._access = Access(network_settings(values))
-        self.network = self._access.network
+        self._connection = HubConnection(network_settings(values))
+        self.network = self._connection.network
         self._lane = Lane(self, "hub", at_once=_AT_ONCE)
         self._finding = threading.Event()
         """Set to end the search for drafts that is running; each search has its own."""
@@ -73,10 +73,10 @@ class HubAccess(QObject):
     # ------------------------------------------------------------ questions
 
     def search(self, words: str, sort: Sort, done: Callable[[list[SearchResult]], None], failed: Failed) -> None:
-        self._lane.submit(partial(self._access.hub.search, words, sort), done, failed)
+        self._lane.submit(partial(self._connection.hub.search, words, sort), done, failed)
 
     def repository(self, repository: str, done: Callable[[Repository], None], failed: Failed) -> None:
-        self._lane.submit(partial(self._access.hub.repository, repository), done, failed)
+        self._lane.submit(partial(self._connection.hub.repository, repository), done, failed)
 
     def header(self, model: RemoteModel, done: Callable[[GgufHeader], None], failed: Failed) -> None:
         """What a model is, before it is downloaded."""
@@ -84,7 +84,7 @@ class HubAccess(QObject):
 
     def resolve(self, pair: CatalogPair, done: Callable[[Item], None], failed: Failed) -> None:
         """What is to be downloaded for a pair of the catalogue."""
-        self._lane.submit(partial(resolve, self._access.hub, pair), done, failed)
+        self._lane.submit(partial(resolve, self._connection.hub, pair), done, failed)
 
     def find_drafts_for_file(self, path: Path, done: Callable[[int], None], failed: Failed) -> None:
         """Drafts for a model on this computer. Each is told by `draft_found`; ``done`` gets how many there were."""
@@ -105,19 +105,19 @@ class HubAccess(QObject):
 
     def token_kept(self, done: Callable[[Kept], None]) -> None:
         """Where the access token is kept."""
-        self._lane.submit(lambda: self._access.tokens.kept(self._access.host), done)
+        self._lane.submit(lambda: self._connection.tokens.kept(self._connection.host), done)
 
     def set_token(self, token: str, done: Callable[[Kept], None], failed: Failed) -> None:
         def keep() -> Kept:
-            self._access.tokens.set(self._access.host, token)
-            return self._access.tokens.kept(self._access.host)
+            self._connection.tokens.set(self._connection.host, token)
+            return self._connection.tokens.kept(self._connection.host)
 
         self._lane.submit(keep, done, failed)
 
     def forget_token(self, done: Callable[[Kept], None], failed: Failed) -> None:
         def forget() -> Kept:
-            self._access.tokens.delete(self._access.host)
-            return self._access.tokens.kept(self._access.host)
+            self._connection.tokens.delete(self._connection.host)
+            return self._connection.tokens.kept(self._connection.host)
 
         self._lane.submit(forget, done, failed)
 
@@ -136,7 +136,7 @@ class HubAccess(QObject):
         stop = self._finding = threading.Event()
 
         def find() -> int:
-            found: Iterable[DraftCandidate] = find_drafts(self._access.hub, header(), bases, stop.is_set)
+            found: Iterable[DraftCandidate] = find_drafts(self._connection.hub, header(), bases, stop.is_set)
             number = 0
             for candidate in found:
                 if stop.is_set():

@@ -15,12 +15,12 @@ from app.protocol.messages import PairLoaded
 from app.settings import Settings
 
 if TYPE_CHECKING:
-    from app.ui.models.library_service import LibraryAccess
-    from app.ui.models.presenter import ModelsDesk
+    from app.ui.models.library_service import LibraryService
+    from app.ui.models.presenter import ModelsPresenter
 
 
-class ModelsDoor(QObject):
-    """One for a main window. The signals are those of `ModelsDesk`.
+class ModelsLauncher(QObject):
+    """One for a main window. The signals are those of `ModelsPresenter`.
 
     Signals:
         open_requested, pair_requested, settings_changed, downloaded, needs_user: See there.
@@ -46,31 +46,31 @@ class ModelsDoor(QObject):
         self._save = save
         self._machine = machine
         self._is_loaded = is_loaded
-        self._library: LibraryAccess | None = None
-        self._desk: ModelsDesk | None = None
+        self._library: LibraryService | None = None
+        self._presenter: ModelsPresenter | None = None
 
-    def library(self) -> LibraryAccess:
+    def library(self) -> LibraryService:
         """The models on this computer, made now if they are not yet."""
         if self._library is None:
-            from app.ui.models.library_service import LibraryAccess
+            from app.ui.models.library_service import LibraryService
 
-            self._library = LibraryAccess(self._values, self._machine, self)
+            self._library = LibraryService(self._values, self._machine, self)
         return self._library
 
-    def desk(self) -> ModelsDesk:
+    def presenter(self) -> ModelsPresenter:
         """What connects the windows, made now if there is none yet."""
-        if self._desk is None:
-            from app.ui.models.presenter import ModelsDesk
+        if self._presenter is None:
+            from app.ui.models.presenter import ModelsPresenter
 
-            self._desk = desk = ModelsDesk(
+            self._presenter = presenter = ModelsPresenter(
                 self._values, self.library(), self._machine, self._is_loaded, self._save, self
             )
-            desk.open_requested.connect(self.open_requested)
-            desk.pair_requested.connect(self.pair_requested)
-            desk.settings_changed.connect(self.settings_changed)
-            desk.downloaded.connect(self.downloaded)
-            desk.needs_user.connect(self.needs_user)
-        return self._desk
+            presenter.open_requested.connect(self.open_requested)
+            presenter.pair_requested.connect(self.pair_requested)
+            presenter.settings_changed.connect(self.settings_changed)
+            presenter.downloaded.connect(self.downloaded)
+            presenter.needs_user.connect(self.needs_user)
+        return self._presenter
 
     def has_downloads(self) -> bool:
         """Whether downloads of the last time go on; then what they need is imported. For another thread."""
@@ -82,19 +82,19 @@ class ModelsDoor(QObject):
 
     def go_on_downloading(self) -> None:
         """Take up the downloads of the last time."""
-        self.desk()
+        self.presenter()
 
     @Slot()
     def show_library(self) -> None:
-        self.desk().show_library()
+        self.presenter().show_library()
 
     @Slot()
     def show_recommended(self) -> None:
-        self.desk().show_recommended()
+        self.presenter().show_recommended()
 
     @Slot()
     def show_settings(self) -> None:
-        self.desk().show_settings()
+        self.presenter().show_settings()
 
     def note_use(self, pair: PairLoaded) -> None:
         """This pair was loaded just now."""
@@ -102,12 +102,12 @@ class ModelsDoor(QObject):
 
     def refresh(self) -> None:
         """What is known of pairs or of memory has changed."""
-        if self._desk is not None:
-            self._desk.refresh_library()
+        if self._presenter is not None:
+            self._presenter.refresh_library()
 
     def close(self) -> None:
         """The main window is closed."""
-        if self._desk is not None:
-            self._desk.close()
+        if self._presenter is not None:
+            self._presenter.close()
         if self._library is not None:
             self._library.close()

@@ -16,7 +16,7 @@ from app.models.text import printable, size_text
 from app.settings import Settings
 from app.ui.models import library_wording as wording
 from app.ui.models.library_list import LibraryRow
-from app.ui.models.library_service import LibraryAccess, models_folder
+from app.ui.models.library_service import LibraryService, models_folder
 from app.ui.models.library_tab import LibraryTab
 from app.ui.models.reveal import reveal
 from app.ui.widgets.questions import ask
@@ -26,7 +26,7 @@ _SHA_WRONG = (
 )
 
 
-class LibraryDesk(QObject):
+class LibraryPresenter(QObject):
     """Fills the tab and carries out what it asks for.
 
     Signals:
@@ -42,7 +42,7 @@ class LibraryDesk(QObject):
     def __init__(
         self,
         tab: LibraryTab,
-        access: LibraryAccess,
+        service: LibraryService,
         values: Settings,
         is_loaded: Callable[[str], bool],
         parent: QObject | None = None,
@@ -51,7 +51,7 @@ class LibraryDesk(QObject):
         super().__init__(parent)
         self._tab = tab
         self._page = tab.page
-        self._access = access
+        self._service = service
         self._values = values
         self._is_loaded = is_loaded
         self._checking: set[str] = set()
@@ -60,9 +60,9 @@ class LibraryDesk(QObject):
         """What came of it, a sentence and its role; shown when the model is."""
         self._deleted = ""
         """What was deleted last, until another model is chosen."""
-        access.scanned.connect(self.refresh)
-        access.scan_failed.connect(self._on_scan_failed)
-        access.progressed.connect(self._on_progressed)
+        service.scanned.connect(self.refresh)
+        service.scan_failed.connect(self._on_scan_failed)
+        service.progressed.connect(self._on_progressed)
         tab.scan_requested.connect(self.scan)
         tab.list.chosen.connect(self._on_chosen)
         tab.list.opened.connect(self._on_opened)
@@ -70,29 +70,29 @@ class LibraryDesk(QObject):
         page.open_requested.connect(self.open_requested)
         page.pair_requested.connect(self.pair_requested)
         page.drafts_wanted.connect(self._on_drafts_wanted)
-        page.reveal_requested.connect(lambda path: reveal(Path(path), access))
+        page.reveal_requested.connect(lambda path: reveal(Path(path), service))
         page.verify_requested.connect(self._on_verify)
-        page.verify_cancelled.connect(lambda: access.stop(page.path()))
+        page.verify_cancelled.connect(lambda: service.stop(page.path()))
         page.delete_requested.connect(self._on_delete)
 
     @Slot()
     def scan(self) -> None:
         """Look into the folders again."""
         self._tab.show_scanning()
-        self._access.scan()
-        self._access.find(lambda found: self._tab.show_offer(wording.offer(found)))
+        self._service.scan()
+        self._service.find(lambda found: self._tab.show_offer(wording.offer(found)))
 
     @Slot()
     def refresh(self) -> None:
         """Show what is known now: after a look, a trial, or when memory has changed."""
-        access, folder = self._access, models_folder(self._values)
-        entries, now = access.entries(), time.time()
+        service, folder = self._service, models_folder(self._values)
+        entries, now = service.entries(), time.time()
 
         def make() -> tuple[list[LibraryRow], str]:
-            rows = [wording.row_of(entry, access.fit(entry), now) for entry in entries]
-            return rows, "\n".join([wording.summary(entries, _free(folder)), *access.notices()])
+            rows = [wording.row_of(entry, service.fit(entry), now) for entry in entries]
+            return rows, "\n".join([wording.summary(entries, _free(folder)), *service.notices()])
 
-        access.compute(make, self._show_rows)
+        service.compute(make, self._show_rows)
 
     def _show_rows(self, made: tuple[list[LibraryRow], str]) -> None:
         self._tab.show_rows(*made)
@@ -108,15 +108,15 @@ class LibraryDesk(QObject):
         self._page.show_status(*self._checked.get(path, ("",)))
 
     def _show_page(self) -> None:
-        entry = self._access.entry(self._tab.list.path())
+        entry = self._service.entry(self._tab.list.path())
         if entry is None:
             self._page.clear(self._deleted)
             return
         self._deleted = ""
-        self._page.show_model(wording.details_of(entry, self._access.fit(entry), self._access.would_free(entry)))
+        self._page.show_model(wording.details_of(entry, self._service.fit(entry), self._service.would_free(entry)))
         if entry.usable:
             path = str(entry.path)
-            self._access.rank(entry, lambda ranked: self._on_ranked(path, ranked))
+            self._service.rank(entry, lambda ranked: self._on_ranked(path, ranked))
         else:
             self._page.show_drafts([])
 
@@ -129,27 +129,27 @@ class LibraryDesk(QObject):
 
     @Slot(str)
     def _on_opened(self, path: str) -> None:
-        entry = self._access.entry(path)
+        entry = self._service.entry(path)
         if entry is not None and entry.usable:
             self.open_requested.emit(path)
 
     @Slot(str)
     def _on_drafts_wanted(self, path: str) -> None:
-        if (entry := self._access.entry(path)) is not None:
+        if (entry := self._service.entry(path)) is not None:
             self.drafts_wanted.emit(entry)
 
     # ------------------------------------------------------------ files
 
     @Slot(str)
     def _on_verify(self, path: str) -> None:
-        entry = self._access.entry(path)
+        entry = self._service.entry(path)
         if entry is None or path in self._checking:
             return
         self._checking.add(path)
         self._checked.pop(path, None)
         self._page.show_status("")
         self._page.show_verifying(0.0)
-        self._access.verify(
+        self._service.verify(
             entry, partial(self._on_verified, path), lambda error: self._end_check(path, str(error), "warning")
         )
 
@@ -175,22 +175,22 @@ class LibraryDesk(QObject):
 
     @Slot(str)
     def _on_delete(self, path: str) -> None:
-        entry = self._access.entry(path)
+        entry = self._service.entry(path)
         if entry is None:
             return
         if not entry.available:
-            self._access.forget(entry)  # nothing is deleted, and it comes back with its folder
+            self._service.forget(entry)  # nothing is deleted, and it comes back with its folder
             return
         if any(self._is_loaded(str(part)) for part in entry.parts):
             self._page.show_status("This model is loaded. Open another one first, then delete it.", "warning")
             return
-        freed = size_text(self._access.would_free(entry))
+        freed = size_text(self._service.would_free(entry))
         done = partial(self._on_deleted, entry.title)
         ask(
             self._tab,
             "Delete model",
             f"Delete {printable(entry.title, 120)}? This frees {freed} and cannot be undone.",
-            lossy={"Delete": lambda: self._access.delete(entry, done, self._on_delete_failed)},
+            lossy={"Delete": lambda: self._service.delete(entry, done, self._on_delete_failed)},
         )
 
     def _on_deleted(self, title: str, freed: int) -> None:

@@ -44,7 +44,7 @@ def models_folder(values: Settings) -> Path:
     return own_folder(values.models_folder)
 
 
-class LibraryAccess(QObject):
+class LibraryService(QObject):
     """One for the app. What takes moments happens in one thread in the order it was asked for, what takes minutes (a
     checksum, a move) in another.
 

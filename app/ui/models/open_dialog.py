@@ -32,7 +32,7 @@ from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fields import AcceptRuleFields, MemoryFields, SamplingFields, SystemPromptField
 from app.ui.models.file_row import FileRow, dropped_files
 from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker
-from app.ui.models.library_service import LibraryAccess
+from app.ui.models.library_service import LibraryService
 from app.ui.models.memory_part import MemoryPart
 from app.ui.models.pair_picks import PairPicks
 from app.ui.widgets import theme
@@ -73,7 +73,7 @@ class OpenModelsDialog(QDialog):
         has_gpu: bool = False,
         is_loaded: bool = True,
         own_sampling: Sampling | None = None,
-        library: LibraryAccess | None = None,
+        library: LibraryService | None = None,
         memory: MemoryWatch | None = None,
         parent: QWidget | None = None,
     ) -> None:

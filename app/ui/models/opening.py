@@ -13,7 +13,7 @@ from app.ui.engine.interface import Engine
 from app.ui.engine.pair import PairKeeper
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.choice import OpenModelsChoice
-from app.ui.models.coordinator import ModelsInWindow
+from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.settings import in_use
 from app.ui.shell import notices
 from app.ui.shell.actions import open_dialog
@@ -41,7 +41,7 @@ class OpenModels(QObject):
         window: MainWindow,
         engine: Engine,
         keeper: PairKeeper,
-        models: ModelsInWindow,
+        models: ModelsCoordinator,
         board: NoticeBoard,
         values: Settings,
         parent: QObject | None = None,
@@ -120,7 +120,7 @@ class OpenModels(QObject):
             has_gpu=bool(self._engine.devices()),
             is_loaded=is_loaded and pair is not None,
             own_sampling=in_use.own_sampling(pair),
-            library=self._models.door.library(),
+            library=self._models.launcher.library(),
             memory=self._models.memory,
             parent=self._window,
         )

@@ -11,7 +11,7 @@ from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
 from app.models.ranking import RankedDraft
 from app.models.text import printable, size_text
-from app.ui.models.library_service import LibraryAccess
+from app.ui.models.library_service import LibraryService
 from app.ui.models.picker import ModelPicker, Pick
 from app.ui.widgets import units
 
@@ -30,7 +30,7 @@ class PairPicks(QObject):
     ranked = Signal(list)
 
     def __init__(
-        self, targets: ModelPicker, drafts: ModelPicker, library: LibraryAccess, parent: QObject | None = None
+        self, targets: ModelPicker, drafts: ModelPicker, library: LibraryService, parent: QObject | None = None
     ) -> None:
         super().__init__(parent)
         self._targets = targets

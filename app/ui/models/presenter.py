@@ -16,18 +16,18 @@ from app.models.hub.catalog import CatalogModel, CatalogPair
 from app.models.machine import Machine
 from app.models.text import printable
 from app.settings import Settings
-from app.ui.models.downloads_presenter import DownloadsDesk
-from app.ui.models.hub_presenter import HubDesk
-from app.ui.models.hub_service import HubAccess
-from app.ui.models.library_presenter import LibraryDesk
-from app.ui.models.library_service import LibraryAccess, models_folder
+from app.ui.models.downloads_presenter import DownloadsPresenter
+from app.ui.models.hub_presenter import HubPresenter
+from app.ui.models.hub_service import HubService
+from app.ui.models.library_presenter import LibraryPresenter
+from app.ui.models.library_service import LibraryService, models_folder
 from app.ui.models.window import ModelsWindow
-from app.ui.settings.presenter import SettingsDesk
+from app.ui.settings.presenter import SettingsPresenter
 from app.ui.settings.window import SettingsWindow
 from app.ui.shell.system_notifications import Notifier
 
 
-class ModelsDesk(QObject):
+class ModelsPresenter(QObject):
     """Connects the windows with library, hub and queue.
 
     Attributes:
@@ -50,7 +50,7 @@ class ModelsDesk(QObject):
     def __init__(
         self,
         values: Settings,
-        library: LibraryAccess,
+        library: LibraryService,
         machine: Callable[[], Machine],
         is_loaded: Callable[[str], bool],
         save: Callable[[], Future[None]],
@@ -65,13 +65,13 @@ class ModelsDesk(QObject):
         self.window = ModelsWindow()
         self.settings_window = SettingsWindow()
         self.library = library
-        self.hub = HubAccess(values, self)
-        self.downloads = DownloadsDesk(self.window.downloads, self._open_queue, self)
-        self._library_desk = LibraryDesk(self.window.library, library, values, is_loaded, self)
-        self._hub_desk = HubDesk(
+        self.hub = HubService(values, self)
+        self.downloads = DownloadsPresenter(self.window.downloads, self._open_queue, self)
+        self._library_presenter = LibraryPresenter(self.window.library, library, values, is_loaded, self)
+        self._hub_presenter = HubPresenter(
             self.window.recommended, self.window.search, self.hub, machine, self._state_of_pair, self
         )
-        self._settings_desk = SettingsDesk(
+        self._settings_presenter = SettingsPresenter(
             self.settings_window, values, library, self.hub, self.downloads.is_active, save, self
         )
         self._notifier = Notifier(self)
@@ -80,38 +80,38 @@ class ModelsDesk(QObject):
         library.scan()
 
     def _connect(self) -> None:
-        window, library, hub, downloads = self.window, self._library_desk, self._hub_desk, self.downloads
+        window, library, hub, downloads = self.window, self._library_presenter, self._hub_presenter, self.downloads
         library.open_requested.connect(lambda target: self.open_requested.emit(target, ""))
         library.pair_requested.connect(self.pair_requested)
         library.drafts_wanted.connect(hub.find_drafts_for)
         window.library.folders_requested.connect(self.show_folders)
         window.library.getting_requested.connect(self.show_recommended)
         window.tab_shown.connect(self._on_tab_shown)
-        window.search.page.token_requested.connect(self._settings_desk.ask_for_token)
+        window.search.page.token_requested.connect(self._settings_presenter.ask_for_token)
         hub.item_wanted.connect(self.get)
         hub.search_shown.connect(lambda: window.show_tab(window.search))
         downloads.finished.connect(self._on_finished)
         downloads.failed.connect(self._on_failed)
         downloads.active_changed.connect(window.show_active_downloads)
         downloads.open_requested.connect(self._on_open_item)
-        downloads.token_requested.connect(self._settings_desk.ask_for_token)
+        downloads.token_requested.connect(self._settings_presenter.ask_for_token)
         self._notifier.clicked.connect(self.show_downloads)
-        self._settings_desk.settings_changed.connect(self.settings_changed)
-        self._settings_desk.network_changed.connect(self._apply_settings)
-        self._settings_desk.folders_changed.connect(self._on_folders_changed)
-        self._settings_desk.folder_moved.connect(self.downloads.folder_moved)
-        self._settings_desk.moving_changed.connect(self.downloads.hold)
+        self._settings_presenter.settings_changed.connect(self.settings_changed)
+        self._settings_presenter.network_changed.connect(self._apply_settings)
+        self._settings_presenter.folders_changed.connect(self._on_folders_changed)
+        self._settings_presenter.folder_moved.connect(self.downloads.folder_moved)
+        self._settings_presenter.moving_changed.connect(self.downloads.hold)
 
     # ------------------------------------------------------------ windows
 
     @Slot()
     def show_library(self) -> None:
-        self._library_desk.scan()
+        self._library_presenter.scan()
         self.window.show_tab(self.window.library)
 
     @Slot()
     def show_recommended(self) -> None:
-        self._hub_desk.refresh()
+        self._hub_presenter.refresh()
         self.window.show_tab(self.window.recommended)
 
     @Slot()
@@ -122,15 +122,15 @@ class ModelsDesk(QObject):
 
     @Slot()
     def show_folders(self) -> None:
-        self._settings_desk.show_models()
+        self._settings_presenter.show_models()
 
     @Slot()
     def show_settings(self) -> None:
-        self._settings_desk.show_models()
+        self._settings_presenter.show_models()
 
     def refresh_library(self) -> None:
         """What is known of pairs has changed."""
-        self._library_desk.refresh()
+        self._library_presenter.refresh()
 
     def close(self) -> None:
         """The main window is closed. Downloads go on when Slipstream is started again."""
@@ -145,7 +145,7 @@ class ModelsDesk(QObject):
     def get_pair(self, pair: CatalogPair) -> None:
         """Download a pair of the catalogue."""
         self.show_recommended()
-        self._hub_desk.get_pair(pair)
+        self._hub_presenter.get_pair(pair)
 
     @Slot(object)
     def get(self, item: Item) -> None:
@@ -192,14 +192,14 @@ class ModelsDesk(QObject):
     @Slot(object)
     def _on_tab_shown(self, tab: QObject) -> None:
         if tab is self.window.recommended:
-            self._hub_desk.refresh()
+            self._hub_presenter.refresh()
         elif tab is self.window.library:
             self.library.judge_again()
 
     @Slot()
     def _on_folders_changed(self) -> None:
         self._apply_settings()
-        self._library_desk.scan()
+        self._library_presenter.scan()
 
     def _apply_settings(self) -> None:
         values = self._values

@@ -11,10 +11,10 @@ from PySide6.QtCore import QProcess, QUrl
 from PySide6.QtGui import QDesktopServices
 
 from app.program import windows_program
-from app.ui.models.library_service import LibraryAccess
+from app.ui.models.library_service import LibraryService
 
 
-def reveal(path: Path, library: LibraryAccess) -> None:
+def reveal(path: Path, library: LibraryService) -> None:
     """Open the folder of ``path``, with the file selected where the system can do that."""
     library.compute(path.is_dir, partial(_reveal, path))
 

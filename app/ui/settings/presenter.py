@@ -15,8 +15,8 @@ from app.models.hub.tokens import Kept
 from app.models.library.folders import ModelFolder
 from app.models.text import printable
 from app.settings import Settings
-from app.ui.models.hub_service import HubAccess
-from app.ui.models.library_service import LibraryAccess, models_folder
+from app.ui.models.hub_service import HubService
+from app.ui.models.library_service import LibraryService, models_folder
 from app.ui.models.reveal import reveal
 from app.ui.models.token_dialog import TokenDialog
 from app.ui.settings.models_page import FoundFolder
@@ -33,7 +33,7 @@ _KEPT: dict[Kept, str] = {
 }
 
 
-class SettingsDesk(QObject):
+class SettingsPresenter(QObject):
     """Shows the settings and carries out changes, at once.
 
     Signals:
@@ -54,8 +54,8 @@ class SettingsDesk(QObject):
         self,
         window: SettingsWindow,
         values: Settings,
-        library: LibraryAccess,
-        hub: HubAccess,
+        library: LibraryService,
+        hub: HubService,
         is_downloading: Callable[[], bool],
         save: Callable[[], Future[None]],
         parent: QObject | None = None,

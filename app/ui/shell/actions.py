@@ -10,11 +10,11 @@ from PySide6.QtGui import QDesktopServices, QGuiApplication
 from PySide6.QtWidgets import QApplication, QDialog
 
 from app import paths
-from app.ui.chat.operations import ChatBook
+from app.ui.chat.operations import ChatOperations
 from app.ui.chat.session import ChatSession
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairKeeper
-from app.ui.models.coordinator import ModelsInWindow
+from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.notices import Action, NoticeBoard
 from app.ui.widgets.questions import ask_where_to_save
@@ -43,9 +43,9 @@ class Commands(QObject):
         engine: Engine,
         keeper: PairKeeper,
         session: ChatSession,
-        book: ChatBook,
+        operations: ChatOperations,
         board: NoticeBoard,
-        models: ModelsInWindow,
+        models: ModelsCoordinator,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
@@ -53,7 +53,7 @@ class Commands(QObject):
         self._engine = engine
         self._keeper = keeper
         self._session = session
-        self._book = book
+        self._operations = operations
         self._board = board
         self._models = models
         self._entries = self._make_entries()
@@ -88,7 +88,7 @@ class Commands(QObject):
         self._window.chat_list.hide_chat(chat_id)
         if chat_id == self._session.chat_id():
             self.new_chat()
-        self._book.delete(chat_id)
+        self._operations.delete(chat_id)
 
     @Slot()
     def export_chat(self) -> None:
@@ -97,9 +97,9 @@ class Commands(QObject):
         if chat_id is None:
             return
         folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
-        proposal = Path(folder) / file_name(self._book.title(chat_id))
+        proposal = Path(folder) / file_name(self._operations.title(chat_id))
         ask_where_to_save(
-            self._window, "Export chat", proposal, "Markdown", lambda path: self._book.export(chat_id, path)
+            self._window, "Export chat", proposal, "Markdown", lambda path: self._operations.export(chat_id, path)
         )
 
     # ------------------------------------------------------------ inside
@@ -110,9 +110,9 @@ class Commands(QObject):
             "new_chat": self.new_chat,
             "open_models": self.models_requested.emit,
             "load_guide": self._keeper.load_guide,
-            "show_library": self._models.door.show_library,
-            "get_models": self._models.door.show_recommended,
-            "show_settings": self._models.door.show_settings,
+            "show_library": self._models.launcher.show_library,
+            "get_models": self._models.launcher.show_recommended,
+            "show_settings": self._models.launcher.show_settings,
             "export_chat": self.export_chat,
             "quit": window.close,
             "copy": _copy,

@@ -18,17 +18,17 @@ from app.protocol.messages import DrafterChoice, DraftLength, PairLoaded
 from app.settings import SettingsFile
 from app.ui.chat.chat_list import UNTITLED
 from app.ui.chat.conversation import question_to_measure
-from app.ui.chat.operations import ChatBook
+from app.ui.chat.operations import ChatOperations
 from app.ui.chat.session import ChatSession
-from app.ui.chat.stored_chats import ChatAccess
+from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.unsent_text import joined
-from app.ui.compare.launcher import CompareDoor
+from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.baseline import Baseline
 from app.ui.engine.interface import Engine, EngineExit, EngineState
 from app.ui.engine.pair import PairKeeper
 from app.ui.engine.pair_files import LoadingMarker, PairFiles, is_guide
 from app.ui.engine.pair_names import files_title, pair_details, pair_title, recent_title
-from app.ui.models.coordinator import ModelsInWindow
+from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.models.opening import OpenModels
 from app.ui.settings import in_use
 from app.ui.settings.saver import SettingsSaver
@@ -49,7 +49,7 @@ class Controller(QObject):
     """Owns what has no widgets and wires it to what has.
 
     Attributes:
-        session, keeper, book, board, compare, models, opening, commands: The parts; tests look at them.
+        session, keeper, operations, board, compare, models, opening, commands: The parts; tests look at them.
     """
 
     def __init__(self, window: MainWindow, settings: SettingsFile, engine: Engine, worker: ChatWorker) -> None:
@@ -58,7 +58,7 @@ class Controller(QObject):
         self._settings = settings
         self._engine = engine
         self._opened = worker.opened
-        self._access = ChatAccess(worker, self)
+        self._chat_store = StoredChats(worker, self)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._results = Results(self)
         self._saver = SettingsSaver(settings, self)
@@ -67,14 +67,16 @@ class Controller(QObject):
         self._is_shut_down = False
         self.board = NoticeBoard(self)
         self.keeper = PairKeeper(engine, self.board, LoadingMarker(paths.data_dir() / "loading.json"), self)
-        self.session = ChatSession(engine, self.keeper, self._access, self.board, window.transcript, self)
-        self.book = ChatBook(self._access, self.board, self)
-        self.compare = CompareDoor(engine, self.keeper, self.session, self)
-        self.models = ModelsInWindow(
+        self.session = ChatSession(engine, self.keeper, self._chat_store, self.board, window.transcript, self)
+        self.operations = ChatOperations(self._chat_store, self.board, self)
+        self.compare = CompareLauncher(engine, self.keeper, self.session, self)
+        self.models = ModelsCoordinator(
             window, engine, self.keeper, self.session, self.board, settings.values, self._saver.save, self
         )
         self.opening = OpenModels(window, engine, self.keeper, self.models, self.board, settings.values, self)
-        self.commands = Commands(window, engine, self.keeper, self.session, self.book, self.board, self.models, self)
+        self.commands = Commands(
+            window, engine, self.keeper, self.session, self.operations, self.board, self.models, self
+        )
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)
         self._saver.save_failed.connect(lambda error: self.board.show("settings", notices.plain_text(str(error))))
@@ -108,9 +110,9 @@ class Controller(QObject):
         self._window.store(self._settings.values)
         self._save_timer.stop()
         self._saver.save()
-        self.book.end_undo()
+        self.operations.end_undo()
         self.keeper.shutdown()
-        self._access.close()
+        self._chat_store.close()
         self._saver.close()
         self._baseline.close()
         if self._temporary is not None:
@@ -138,29 +140,30 @@ class Controller(QObject):
         self.board.changed.connect(self._on_notices_changed)
 
     def _connect_chats(self) -> None:
-        window, session, book = self._window, self.session, self.book
+        window, session, operations = self._window, self.session, self.operations
         window.chat_list.chat_chosen.connect(session.open_chat)
         window.chat_list.new_chat_requested.connect(self.commands.new_chat)
-        window.chat_list.chat_renamed.connect(book.rename)
+        window.chat_list.chat_renamed.connect(operations.rename)
         window.chat_list.chat_deletion_requested.connect(self.commands.delete_chat)
-        window.chat_list.search_changed.connect(book.search)
-        window.undo_bar.undo_requested.connect(book.undo_delete)
-        session.chats_changed.connect(book.refresh)
+        window.chat_list.search_changed.connect(operations.search)
+        window.undo_bar.undo_requested.connect(operations.undo_delete)
+        session.chats_changed.connect(operations.refresh)
         session.chat_chosen.connect(self._on_chat_chosen)
         session.chat_shown.connect(self._on_chat_shown)
         session.chat_created.connect(self._remember_chat)
         session.busy_changed.connect(self._on_busy_changed)
         session.hint_changed.connect(window.composer.set_hint)
         session.send_failed.connect(self._on_send_failed)
-        book.chats_listed.connect(self._on_chats_listed)
-        book.chat_deleted.connect(self._on_chat_deleted)
-        book.deletion_failed.connect(window.chat_list.show_chat)
-        book.chat_restored.connect(session.open_chat)
-        book.undo_ended.connect(window.undo_bar.withdraw)
-        book.deleted_for_good.connect(self._engine.forget)
-        book.deleted_for_good.connect(session.save_again)  # an answer of that chat has no place any more, and goes
-        self._engine.forgotten.connect(book.finish_erasing)
-        book.exported.connect(lambda path: self.board.show("export", notices.exported(path.name)))
+        operations.chats_listed.connect(self._on_chats_listed)
+        operations.chat_deleted.connect(self._on_chat_deleted)
+        operations.deletion_failed.connect(window.chat_list.show_chat)
+        operations.chat_restored.connect(session.open_chat)
+        operations.undo_ended.connect(window.undo_bar.withdraw)
+        operations.deleted_for_good.connect(self._engine.forget)
+        # An answer of that chat has no place any more, and goes.
+        operations.deleted_for_good.connect(session.save_again)
+        self._engine.forgotten.connect(operations.finish_erasing)
+        operations.exported.connect(lambda path: self.board.show("export", notices.exported(path.name)))
 
     def _connect_widgets(self) -> None:
         window, session = self._window, self.session
@@ -299,11 +302,11 @@ class Controller(QObject):
         if opened.erased:
             self._engine.forget()
         last = self._settings.values.last_chat_id
-        self._access.ask(
+        self._chat_store.ask(
             lambda store: any(chat.id == last for chat in store.chats()),
             lambda exists: self._open_first(last if exists else None),
         )
-        self.book.refresh()
+        self.operations.refresh()
 
     def _open_first(self, chat_id: str | None) -> None:
         """Unless a message was sent while the chats were being opened: then its chat is the one to see."""
@@ -313,11 +316,11 @@ class Controller(QObject):
     def _on_chats_unavailable(self, error: KnownError) -> None:
         """Go on with a store of this session alone; what is on the disk stays untouched."""
         self._temporary = tempfile.TemporaryDirectory(prefix="slipstream-")
-        self._access.use(ChatWorker(Path(self._temporary.name) / "chats.sqlite"))
+        self._chat_store.use(ChatWorker(Path(self._temporary.name) / "chats.sqlite"))
         self.board.show("store", notices.chats_unavailable(str(error)))
         self._settings.values.last_chat_id = None
         self.session.new_chat()
-        self.book.refresh()
+        self.operations.refresh()
 
     @Slot(object, str)
     def _on_chat_chosen(self, chat_id: str | None, text: str) -> None:

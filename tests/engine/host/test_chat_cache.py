@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from app.engine.decoding.sampling import Floats
-from app.engine.host.chat_cache import Keeper, KeptCaches, Pace, Policy, memory_limit
-from app.engine.host.chat_cache_files import KeptFiles
+from app.engine.host.chat_cache import ChatCaches, ChatSwitcher, Pace, Policy, memory_limit
+from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.llama import context as llama
 from app.errors import KnownError
 from tests.support.eager_engine import EAGER
@@ -48,14 +48,14 @@ def context(new_context: Callable[[], llama.Context]) -> llama.Context:
     return new_context()
 
 
-def caches(files: KeptFiles | None = None, policy: Policy = EAGER) -> KeptCaches:
-    kept = KeptCaches(files, policy)
+def caches(files: ChatCacheFiles | None = None, policy: Policy = EAGER) -> ChatCaches:
+    kept = ChatCaches(files, policy)
     kept.set_limit(64 * 1024 * 1024)
     return kept
 
 
-def keeper(context: llama.Context, kept: KeptCaches, owner: str = OWNER) -> Keeper:
-    return Keeper(context, kept, owner, lambda: False)
+def switcher(context: llama.Context, kept: ChatCaches, owner: str = OWNER) -> ChatSwitcher:
+    return ChatSwitcher(context, kept, owner, lambda: False)
 
 
 def chat(seed: int, length: int = 200) -> list[int]:
@@ -71,9 +71,9 @@ def feed(context: llama.Context, tokens: list[int]) -> Floats:
             return row
 
 
-def turn(keeper: Keeper, context: llama.Context, tokens: list[int]) -> tuple[int, Floats]:
+def turn(switcher: ChatSwitcher, context: llama.Context, tokens: list[int]) -> tuple[int, Floats]:
     """One turn with the prompt ``tokens``: how much of it was there, and the logits behind it."""
-    shared = keeper.begin(tokens[:-1])
+    shared = switcher.begin(tokens[:-1])
     assert context.tokens == tokens[:shared]
     return shared, feed(context, tokens)
 
@@ -81,7 +81,7 @@ def turn(keeper: Keeper, context: llama.Context, tokens: list[int]) -> tuple[int
 @pytest.mark.usefixtures("one_by_one")
 def test_going_back_to_a_chat_brings_it_back_bit_by_bit(context: llama.Context) -> None:
     kept = caches()
-    keep = keeper(context, kept)
+    keep = switcher(context, kept)
     first, second = chat(1), chat(2)
     _, logits = turn(keep, context, first)
     turn(keep, context, second)
@@ -93,7 +93,7 @@ def test_going_back_to_a_chat_brings_it_back_bit_by_bit(context: llama.Context) 
 def test_a_longer_turn_and_an_edited_one_take_what_they_share(
     context: llama.Context, new_context: Callable[[], llama.Context]
 ) -> None:
-    keep = keeper(context, caches())
+    keep = switcher(context, caches())
     first = chat(1)
     turn(keep, context, first)
     turn(keep, context, chat(2))
@@ -108,7 +108,7 @@ def test_a_longer_turn_and_an_edited_one_take_what_they_share(
 def test_caches_of_another_owner_are_never_taken(new_context: Callable[[], llama.Context]) -> None:
     kept = caches()
     one, other = new_context(), new_context()
-    keep_one, keep_other = keeper(one, kept), keeper(other, kept, "somebody else")
+    keep_one, keep_other = switcher(one, kept), switcher(other, kept, "somebody else")
     turn(keep_one, one, chat(1))
     turn(keep_one, one, chat(2))
     assert turn(keep_other, other, chat(1))[0] == 0
@@ -117,7 +117,7 @@ def test_caches_of_another_owner_are_never_taken(new_context: Callable[[], llama
 
 def test_what_the_cache_goes_on_from_is_not_kept_twice(context: llama.Context) -> None:
     kept = caches()
-    keep = keeper(context, kept)
+    keep = switcher(context, kept)
     chats = [chat(1, 100), chat(2, 100)]
     for _ in range(4):
         for number, tokens in enumerate(chats):
@@ -129,7 +129,7 @@ def test_what_the_cache_goes_on_from_is_not_kept_twice(context: llama.Context) -
 
 def test_the_least_recently_used_go_when_the_limit_is_reached(context: llama.Context) -> None:
     kept = caches()
-    keep = keeper(context, kept)
+    keep = switcher(context, kept)
     turn(keep, context, chat(1))
     kept.set_limit(5 * context.state_size() // 2)
     for number in (2, 3, 1, 4, 5):
@@ -142,9 +142,9 @@ def test_the_least_recently_used_go_when_the_limit_is_reached(context: llama.Con
 
 @pytest.mark.parametrize("limit", [0, 1000])
 def test_a_limit_smaller_than_one_chat_keeps_nothing(context: llama.Context, tmp_path: Path, limit: int) -> None:
-    kept = caches(KeptFiles(tmp_path))
+    kept = caches(ChatCacheFiles(tmp_path))
     kept.set_limit(limit)
-    keep = keeper(context, kept)
+    keep = switcher(context, kept)
     for number in (1, 2, 1):
         assert turn(keep, context, chat(number))[0] == 0
     keep.put_away()
@@ -153,8 +153,8 @@ def test_a_limit_smaller_than_one_chat_keeps_nothing(context: llama.Context, tmp
 
 
 def test_a_limit_of_nothing_erases_what_was_kept(context: llama.Context, tmp_path: Path) -> None:
-    kept = caches(KeptFiles(tmp_path))
-    keep = keeper(context, kept)
+    kept = caches(ChatCacheFiles(tmp_path))
+    keep = switcher(context, kept)
     turn(keep, context, chat(1))
     keep.put_away()
     kept.flush(10)
@@ -165,12 +165,12 @@ def test_a_limit_of_nothing_erases_what_was_kept(context: llama.Context, tmp_pat
 
 def test_what_is_quick_to_process_is_not_copied(context: llama.Context) -> None:
     kept = caches(policy=Policy())
-    keep = keeper(context, kept)
+    keep = switcher(context, kept)
     turn(keep, context, chat(1))
     keep.processed(1000, 0.001)
     turn(keep, context, chat(2))
     assert kept.of(OWNER) == []
-    slow = keeper(context, kept)
+    slow = switcher(context, kept)
     slow.processed(1000, 100.0)
     turn(slow, context, chat(1))
     assert len(kept.of(OWNER)) == 1
@@ -178,7 +178,7 @@ def test_what_is_quick_to_process_is_not_copied(context: llama.Context) -> None:
 
 def test_what_is_slow_to_bring_back_stays_where_it_is(context: llama.Context) -> None:
     kept = caches()
-    keep = keeper(context, kept)
+    keep = switcher(context, kept)
     keep.processed(1000, 1.0)
     turn(keep, context, chat(1))
     turn(keep, context, chat(2))
@@ -188,7 +188,7 @@ def test_what_is_slow_to_bring_back_stays_where_it_is(context: llama.Context) ->
 
 def test_an_answer_written_anew_is_copied_only_where_processing_is_very_slow(context: llama.Context) -> None:
     kept = caches(policy=Policy(least_seconds=0.0, gain=1.0, gain_of_repeats=100.0))
-    keep = keeper(context, kept)
+    keep = switcher(context, kept)
     prompt = chat(1, 50)
     turn(keep, context, prompt)
     size = context.state_size()
@@ -204,7 +204,7 @@ def test_an_answer_written_anew_is_copied_only_where_processing_is_very_slow(con
 
 def test_the_last_message_edited_is_not_worth_a_copy_of_a_long_chat(context: llama.Context) -> None:
     kept = caches()
-    keep = keeper(context, kept)
+    keep = switcher(context, kept)
     turn(keep, context, chat(1, 400))
     assert turn(keep, context, [*chat(1, 400)[:350], *chat(2, 30)])[0] == 350
     assert kept.of(OWNER) == []
@@ -212,7 +212,7 @@ def test_the_last_message_edited_is_not_worth_a_copy_of_a_long_chat(context: lla
 
 def test_a_measurement_in_between_costs_the_chat_nothing(context: llama.Context) -> None:
     kept = caches()
-    keep = keeper(context, kept)
+    keep = switcher(context, kept)
     tokens = chat(1, 400)
     turn(keep, context, tokens)
     keep.before_measuring()
@@ -234,7 +234,7 @@ def test_a_memory_that_cannot_be_cut_comes_back_only_as_a_whole(
 ) -> None:
     cannot_be_cut(context, monkeypatch)
     kept = caches()
-    keep = keeper(context, kept)
+    keep = switcher(context, kept)
     first = chat(1)
     turn(keep, context, first)
     turn(keep, context, chat(2))
@@ -248,7 +248,7 @@ def test_a_sliding_window_does_not_reach_behind_what_was_kept(
 ) -> None:
     """llama.cpp leaves out of a state what the window of its layers no longer sees."""
     monkeypatch.setattr(context.rolling_back, "window", 32)
-    keep = keeper(context, caches())
+    keep = switcher(context, caches())
     first = chat(1)
     turn(keep, context, first)
     turn(keep, context, chat(2))
@@ -266,7 +266,7 @@ def test_a_state_llama_cpp_refuses_is_given_up_and_processed_again(
     context: llama.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = caches()
-    keep = keeper(context, kept)
+    keep = switcher(context, kept)
     _, logits = turn(keep, context, chat(1))
     turn(keep, context, chat(2))
     with monkeypatch.context() as refusing:
@@ -277,7 +277,7 @@ def test_a_state_llama_cpp_refuses_is_given_up_and_processed_again(
 
 
 def test_a_copy_that_fails_costs_only_the_copy(context: llama.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = keeper(context, caches())
+    keep = switcher(context, caches())
     turn(keep, context, chat(1))
 
     for error in (KnownError("no"), MemoryError()):
@@ -288,9 +288,9 @@ def test_a_copy_that_fails_costs_only_the_copy(context: llama.Context, monkeypat
 
 @pytest.mark.usefixtures("one_by_one")
 def test_large_ones_go_to_disk_and_come_back(context: llama.Context, tmp_path: Path) -> None:
-    files = KeptFiles(tmp_path)
+    files = ChatCacheFiles(tmp_path)
     kept = caches(files)
-    keep = keeper(context, kept)
+    keep = switcher(context, kept)
     _, logits = turn(keep, context, chat(1))
     kept.set_limit(3 * context.state_size() // 2)
     for number in (2, 3, 4):
@@ -305,23 +305,23 @@ def test_large_ones_go_to_disk_and_come_back(context: llama.Context, tmp_path: P
 def test_what_is_put_away_is_there_for_the_next_engine(
     new_context: Callable[[], llama.Context], tmp_path: Path
 ) -> None:
-    context, files = new_context(), KeptFiles(tmp_path)
+    context, files = new_context(), ChatCacheFiles(tmp_path)
     kept = caches(files)
-    keep = keeper(context, kept)
+    keep = switcher(context, kept)
     logits = {number: turn(keep, context, chat(number))[1] for number in (1, 2, 3)}
     keep.put_away()
     assert kept.of(OWNER) == []
     kept.flush(10)
     again = new_context()
-    next_keep = keeper(again, caches(KeptFiles(tmp_path)))
+    next_keep = switcher(again, caches(ChatCacheFiles(tmp_path)))
     for number in (3, 1, 2):
         shared, row = turn(next_keep, again, chat(number))
         assert shared == 199 and np.array_equal(row, logits[number])
 
 
 def test_small_ones_do_not_go_to_disk(context: llama.Context, tmp_path: Path) -> None:
-    kept = caches(KeptFiles(tmp_path), Policy(least_seconds=0.0, gain=0.0))
-    keep = keeper(context, kept)
+    kept = caches(ChatCacheFiles(tmp_path), Policy(least_seconds=0.0, gain=0.0))
+    keep = switcher(context, kept)
     keep.processed(1000, 1.0)  # 0.2 seconds for the whole chat
     turn(keep, context, chat(1))
     keep.put_away()
@@ -330,8 +330,8 @@ def test_small_ones_do_not_go_to_disk(context: llama.Context, tmp_path: Path) ->
 
 
 def test_a_file_that_is_slow_to_read_is_left_alone(context: llama.Context, tmp_path: Path) -> None:
-    kept = caches(KeptFiles(tmp_path))
-    keep = keeper(context, kept)
+    kept = caches(ChatCacheFiles(tmp_path))
+    keep = switcher(context, kept)
     turn(keep, context, chat(1))
     keep.put_away()
     kept.flush(10)
@@ -341,8 +341,8 @@ def test_a_file_that_is_slow_to_read_is_left_alone(context: llama.Context, tmp_p
 
 
 def test_stopping_ends_the_reading_of_a_file(context: llama.Context, tmp_path: Path) -> None:
-    kept = caches(KeptFiles(tmp_path))
-    first = keeper(context, kept)
+    kept = caches(ChatCacheFiles(tmp_path))
+    first = switcher(context, kept)
     turn(first, context, chat(1))
     first.put_away()
     kept.flush(10)
@@ -354,7 +354,7 @@ def test_stopping_ends_the_reading_of_a_file(context: llama.Context, tmp_path: P
         asked += 1
         return asked > 1
 
-    stopping = Keeper(context, kept, OWNER, stopped)
+    stopping = ChatSwitcher(context, kept, OWNER, stopped)
     assert stopping.begin(chat(1)) == 0
     assert turn(first, context, chat(1))[0] == 199
 

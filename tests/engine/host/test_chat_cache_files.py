@@ -20,7 +20,7 @@ import pytest
 
 from app.engine.decoding.cache import State
 from app.engine.host import state_file
-from app.engine.host.chat_cache_files import KeptFiles
+from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.state_file import BadFileError, Header
 
 OWNER = "0123456789abcdef"
@@ -36,7 +36,7 @@ def state(seed: int = 0, tokens: int = 50, size: int = 10_000, least: int = 0) -
 def written(folder: Path, *states: State, owner: str = OWNER) -> list[Path]:
     """The files of ``states`` in that order."""
     folder.mkdir(exist_ok=True)
-    files = KeptFiles(folder)
+    files = ChatCacheFiles(folder)
     paths: list[Path] = []
     for one in states:
         before = set(folder.iterdir())
@@ -53,7 +53,7 @@ def never() -> bool:
 def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     states = [state(1), state(2, least=50), state(3, tokens=1, size=1)]
     written(tmp_path, *states)
-    files = KeptFiles(tmp_path)
+    files = ChatCacheFiles(tmp_path)
     for one in states:
         (file,) = (file for file in files.of(OWNER) if np.array_equal(file.tokens, one.tokens))
         assert (file.size, file.least, file.token_seconds) == (len(one.data), one.least, 0.001)
@@ -67,7 +67,7 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
 def test_only_the_user_can_read_what_chats_said(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
-        files = KeptFiles(tmp_path / "made")
+        files = ChatCacheFiles(tmp_path / "made")
         files.put(OWNER, state(), 0.001)
         files.flush(20)
     finally:
@@ -80,7 +80,7 @@ def test_only_the_user_can_read_what_chats_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", [0, 9, 12, 20, 80, 200, 5000, -40, -1])
 def test_a_single_wrong_bit_is_found_and_the_file_deleted(tmp_path: Path, place: int) -> None:
     (path,) = written(tmp_path, state())
-    files = KeptFiles(tmp_path)
+    files = ChatCacheFiles(tmp_path)
     known = files.of(OWNER)
     data = bytearray(path.read_bytes())
     data[place] ^= 0x10
@@ -94,7 +94,7 @@ def test_a_single_wrong_bit_is_found_and_the_file_deleted(tmp_path: Path, place:
 def test_a_file_cut_short_is_deleted(tmp_path: Path, keep: int) -> None:
     (path,) = written(tmp_path, state())
     path.write_bytes(path.read_bytes()[:keep])
-    assert KeptFiles(tmp_path).of(OWNER) == []
+    assert ChatCacheFiles(tmp_path).of(OWNER) == []
     assert not path.exists()
 
 
@@ -111,7 +111,7 @@ def test_a_file_cut_short_is_deleted(tmp_path: Path, keep: int) -> None:
 def test_a_file_that_is_none_of_ours_is_deleted(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / f"{OWNER}-abcdef.kept"
     path.write_bytes(content)
-    assert KeptFiles(tmp_path).of(OWNER) == []
+    assert ChatCacheFiles(tmp_path).of(OWNER) == []
     assert not path.exists()
 
 
@@ -119,21 +119,21 @@ def test_a_header_that_promises_more_than_there_is_reserves_nothing(tmp_path: Pa
     for number, (tokens, size) in enumerate([(2**40, 10), (10, 2**50)]):
         front = next(state_file.chunks(Header(OWNER, tokens, size, 0, 0.1), state()))
         (tmp_path / f"{OWNER}-{number}.kept").write_bytes(bytes(front) + bytes(1000))
-    assert KeptFiles(tmp_path).of(OWNER) == []
+    assert ChatCacheFiles(tmp_path).of(OWNER) == []
 
 
 def test_another_owners_file_is_neither_offered_nor_read(tmp_path: Path) -> None:
     (path,) = written(tmp_path, state(), owner="somebody")
-    files = KeptFiles(tmp_path)
+    files = ChatCacheFiles(tmp_path)
     assert files.of(OWNER) == [] and len(files.of("somebody")) == 1
     renamed = path.rename(tmp_path / f"{OWNER}-abcdef.kept")
-    assert KeptFiles(tmp_path).of(OWNER) == []
+    assert ChatCacheFiles(tmp_path).of(OWNER) == []
     assert not renamed.exists()
 
 
 def test_what_a_file_has_already_is_not_written_again(tmp_path: Path) -> None:
     whole = state(1, tokens=100)
-    files = KeptFiles(tmp_path)
+    files = ChatCacheFiles(tmp_path)
     files.put(OWNER, whole, 0.001)
     files.flush(20)
     files.put(OWNER, State(whole.tokens[:60], whole.data[:5000], 0), 0.001)
@@ -146,7 +146,7 @@ def test_a_longer_one_takes_the_place_of_its_beginning(tmp_path: Path) -> None:
     longer = state(1, tokens=100)
     beginning = State(longer.tokens[:60], longer.data[:5000], 0)
     written(tmp_path, beginning, state(2))
-    files = KeptFiles(tmp_path)
+    files = ChatCacheFiles(tmp_path)
     assert sorted(len(file.tokens) for file in files.of(OWNER)) == [50, 60]
     files.put(OWNER, longer, 0.001)
     files.flush(20)
@@ -158,7 +158,7 @@ def test_the_least_recently_used_are_deleted_at_the_limit(tmp_path: Path) -> Non
     paths = written(tmp_path, *(state(number) for number in range(4)))
     for age, path in enumerate(paths):
         os.utime(path, (time.time() - 1000 + age, time.time() - 1000 + age))
-    files = KeptFiles(tmp_path, limit=35_000)
+    files = ChatCacheFiles(tmp_path, limit=35_000)
     (oldest,) = (file for file in files.of(OWNER) if file.path == paths[0])
     assert files.read(oldest, OWNER, never) is not None  # now it is the one used last
     files.put(OWNER, state(9), 0.001)
@@ -206,7 +206,7 @@ def test_a_disk_that_fails_costs_nothing(
 ) -> None:
     folder = tmp_path / "kept"
     folder.mkdir()
-    files = KeptFiles(folder)
+    files = ChatCacheFiles(folder)
     with monkeypatch.context() as troubled:
         trouble(folder, troubled)
         files.put(OWNER, state(1), 0.001)
@@ -228,7 +228,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
 
 def test_a_file_that_vanished_is_not_offered_again(tmp_path: Path) -> None:
     (path,) = written(tmp_path, state())
-    files = KeptFiles(tmp_path)
+    files = ChatCacheFiles(tmp_path)
     (file,) = files.of(OWNER)
     path.unlink()
     with pytest.raises(FileNotFoundError):
@@ -256,7 +256,7 @@ class Held:
 
 def test_forgetting_in_the_middle_of_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, state(1))
-    files = KeptFiles(tmp_path)
+    files = ChatCacheFiles(tmp_path)
     held = Held(monkeypatch)
     files.put(OWNER, state(2), 0.001)
     files.put(OWNER, state(3), 0.001)
@@ -270,7 +270,7 @@ def test_forgetting_in_the_middle_of_writing_leaves_nothing(tmp_path: Path, monk
 
 
 def test_ending_does_not_wait_for_a_disk_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = KeptFiles(tmp_path)
+    files = ChatCacheFiles(tmp_path)
     held = Held(monkeypatch)
     files.put(OWNER, state(2), 0.001)
     files.put(OWNER, state(3), 0.001)
@@ -282,7 +282,7 @@ def test_ending_does_not_wait_for_a_disk_that_hangs(tmp_path: Path, monkeypatch:
 
 
 def test_nothing_is_written_while_the_engine_computes(tmp_path: Path) -> None:
-    files = KeptFiles(tmp_path)
+    files = ChatCacheFiles(tmp_path)
     files.wait(True)
     files.put(OWNER, state(1), 0.001)
     assert files.unwritten_bytes() == 10_000 and list(tmp_path.iterdir()) == []
@@ -300,7 +300,7 @@ def test_what_was_left_behind_is_tidied_away(tmp_path: Path) -> None:
     month, hour = time.time() - 31 * 86400, time.time() - 3600
     os.utime(old, (month, month))
     os.utime(left, (hour, hour))
-    assert len(KeptFiles(tmp_path).of(OWNER)) == 1
+    assert len(ChatCacheFiles(tmp_path).of(OWNER)) == 1
     assert set(tmp_path.iterdir()) == {new, being_written}
 
 
@@ -309,13 +309,13 @@ def test_two_engines_on_one_folder_leave_only_whole_files(tmp_path: Path) -> Non
     script = (
         "import sys, numpy as np\n"
         "from pathlib import Path\n"
-        "from app.engine.host.chat_cache_files import KeptFiles\n"
+        "from app.engine.host.chat_cache_files import ChatCacheFiles\n"
         "from app.engine.host.state_file import BadFileError\n"
         "from tests.engine.host.test_chat_cache_files import OWNER, never, state\n"
         "folder, me = Path(sys.argv[1]), int(sys.argv[2])\n"
         "read = 0\n"
         "for number in range(40):\n"
-        "    files = KeptFiles(folder, limit=100_000)\n"
+        "    files = ChatCacheFiles(folder, limit=100_000)\n"
         "    files.put(OWNER, state(1000 * me + number), 0.001)\n"
         "    files.flush(20)\n"
         "    for file in files.of(OWNER):\n"
@@ -334,7 +334,7 @@ def test_two_engines_on_one_folder_leave_only_whole_files(tmp_path: Path) -> Non
     outputs = [process.communicate(timeout=100)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     assert all(int(output) > 40 for output in outputs)
-    files = KeptFiles(tmp_path)
+    files = ChatCacheFiles(tmp_path)
     assert all(files.read(file, OWNER, never) is not None for file in files.of(OWNER))
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 110_000
 
@@ -348,7 +348,7 @@ def test_what_cannot_be_written_is_not_the_last_to_be_written(
         monkeypatch.undo()
         raise error
 
-    files = KeptFiles(tmp_path)
+    files = ChatCacheFiles(tmp_path)
     monkeypatch.setattr(state_file, "write", failing)
     files.put(OWNER, state(1), 0.001)
     files.put(OWNER, state(2), 0.001)
@@ -358,7 +358,7 @@ def test_what_cannot_be_written_is_not_the_last_to_be_written(
 
 
 def test_what_was_written_is_not_held_in_memory(tmp_path: Path) -> None:
-    files = KeptFiles(tmp_path)
+    files = ChatCacheFiles(tmp_path)
     one = state()
     held = weakref.ref(one)
     files.put(OWNER, one, 0.001)
@@ -375,4 +375,4 @@ def test_a_header_that_is_no_text_or_nested_too_deep_is_a_bad_file(tmp_path: Pat
     path.write_bytes(state_file._MAGIC + state_file._LENGTH.pack(len(header)) + header)
     with pytest.raises(BadFileError):
         state_file.look(path, OWNER)
-    assert KeptFiles(tmp_path).of(OWNER) == [] and not path.exists()
+    assert ChatCacheFiles(tmp_path).of(OWNER) == [] and not path.exists()

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.host.chat_cache import KeptCaches
-from app.engine.host.chat_cache_files import KeptFiles
+from app.engine.host.chat_cache import ChatCaches
+from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.protocol.messages import Generate, Load, LoadSettings, MeasurePlain, Message, Sampling
 from tests.support.eager_engine import EAGER
@@ -34,7 +34,7 @@ def new_engine(random_pair: Pair, tmp_path: Path) -> Iterator[Callable[..., Engi
     engines = []
 
     def new(pair: Pair = random_pair, on_disk: bool = False, **settings: object) -> Engine:
-        engine = Engine(KeptCaches(KeptFiles(tmp_path / "kept") if on_disk else None, EAGER))
+        engine = Engine(ChatCaches(ChatCacheFiles(tmp_path / "kept") if on_disk else None, EAGER))
         options = {"context_length": 1024, "kept_cache_mib": 64, **settings}
         load = LoadSettings(**options)  # type: ignore[arg-type]
         engine.load(Load(request=1, target=str(pair[0]), draft=str(pair[1]), settings=load), lambda _: None)

@@ -286,7 +286,7 @@ def test_no_orphan_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=root)
     assert parent.stdout is not None
-    engine, keeper = map(int, parent.stdout.readline().split())
+    engine, switcher = map(int, parent.stdout.readline().split())
     parent.kill()
     parent.wait()
     parent.stdout.close()
@@ -296,7 +296,7 @@ def test_no_orphan_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
             assert time.monotonic() < deadline, "the engine outlived its parent"
             os.sched_yield()
     finally:
-        os.kill(keeper, signal.SIGKILL)
+        os.kill(switcher, signal.SIGKILL)
 
 
 def _runs(pid: int) -> bool:

@@ -15,7 +15,7 @@ from shiboken6 import isValid
 
 from app.protocol.messages import Sampling
 from app.ui.chat.messages import AnswerMessage
-from app.ui.compare.presenter import CompareDesk
+from app.ui.compare.presenter import ComparePresenter
 from app.ui.compare.window import CompareWindow
 from app.ui.engine.interface import EngineState
 from tests.ui.shell.test_main_window import WAIT_MS, Running
@@ -27,15 +27,15 @@ class Comparing(Running):
     """An open window that compares."""
 
     @property
-    def desk(self) -> CompareDesk:
-        return self.controller.compare.desk()
+    def presenter(self) -> ComparePresenter:
+        return self.controller.compare.presenter()
 
     @property
     def compare(self) -> CompareWindow:
-        return self.desk.window()
+        return self.presenter.window()
 
     def compared(self) -> None:
-        self.qtbot.waitUntil(lambda: not self.desk.runner.is_running(), timeout=WAIT_MS)
+        self.qtbot.waitUntil(lambda: not self.presenter.runner.is_running(), timeout=WAIT_MS)
 
     def endless(self) -> None:
         """From now on no answer finds an end."""
@@ -109,7 +109,7 @@ def test_the_shortcut_compares_the_last_answer_and_needs_one(running: Comparing)
         Qt.Key.Key_R,
         Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier,
     )
-    assert running.desk.runner.is_running()
+    assert running.presenter.runner.is_running()
     running.compared()
     assert running.compare.one._title.text() == "Hello"
 
@@ -122,7 +122,7 @@ def test_under_the_rejection_rule_the_words_differ_and_the_target_says_how_close
     running.ask("Tell me a short story")
     running.choose("compare_last")
     running.compared()
-    compared = running.desk._result
+    compared = running.presenter._result
     assert compared is not None
     difference = compared[0].comparison.difference
     assert difference is not None  # 64 tokens at this temperature do not agree by chance
@@ -139,7 +139,7 @@ def test_a_message_waits_for_the_prompt_being_compared(qtbot: QtBot, running: Co
     running.settings.values.longest_answer = 24
     running.controller._apply_settings()
     running.choose("compare_last")
-    with qtbot.waitSignal(running.desk.runner.run_begun, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.presenter.runner.run_begun, timeout=WAIT_MS):
         pass
     running.type("Are you there?")
     assert running.window.composer.hint.text() == ("Your message is sent as soon as the prompt being compared is done.")
@@ -154,7 +154,7 @@ def test_deleting_the_chat_takes_the_comparison_away(qtbot: QtBot, running: Comp
     running.choose("compare_last")
     running.compared()
     assert running.compare.one.plain.text()
-    with qtbot.waitSignal(running.controller.book.chat_deleted, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.controller.operations.chat_deleted, timeout=WAIT_MS):
         running.choose("delete_chat")
     assert running.compare.one.plain.text() == ""
     assert "was deleted" in running.compare.one._empty_text.text()
@@ -177,7 +177,7 @@ def test_closing_the_main_window_in_the_middle_closes_both(qtbot: QtBot, running
     assert window.isVisible()
     running.window.close()
     assert not window.isVisible()
-    assert not running.desk.runner.is_running()
+    assert not running.presenter.runner.is_running()
     assert running.engine.state() is EngineState.STOPPED
     qtbot.waitUntil(lambda: not isValid(window), timeout=WAIT_MS)
 
@@ -204,7 +204,7 @@ def test_a_set_of_prompts_and_its_report(
     assert [many.table.topLevelItem(row).text(0) for row in range(3)] == ["json", "story", "all"]  # type: ignore[union-attr]
     assert many.verdict.text().startswith("✓ Same text in all 6")
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "set"), ""))
-    with qtbot.waitSignal(running.desk.exporter.ended, timeout=WAIT_MS) as ended:
+    with qtbot.waitSignal(running.presenter.exporter.ended, timeout=WAIT_MS) as ended:
         many.footer.export_requested.emit("JSON")
     assert ended.args == [tmp_path / "set.json", ""]
     value = json.loads((tmp_path / "set.json").read_text(encoding="utf-8"))
@@ -220,7 +220,7 @@ def test_a_set_of_prompts_and_its_report(
 def test_what_compares_is_made_when_it_is_wanted(running: Comparing) -> None:
     running.ask("Hello")
     running.window.menus.action("show_drafted").trigger()
-    assert running.controller.compare._desk is None
+    assert running.controller.compare._presenter is None
     running.choose("compare_last")
     running.compared()
     assert running.compare.one.drafted._text().view._shows_drafted

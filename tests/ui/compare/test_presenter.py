@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.store import ChatStore
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare import wording
-from app.ui.compare.presenter import CompareDesk
+from app.ui.compare.presenter import ComparePresenter
 from app.ui.compare.runner import ENGINE_LOST
 from app.ui.compare.window import CompareWindow
 from app.ui.engine.interface import EngineState
@@ -33,18 +33,18 @@ class Comparing:
 
     def __init__(self, desk: Desk) -> None:
         self.chat = desk
-        self.desk = CompareDesk(desk.engine, desk.keeper, desk.session)
+        self.presenter = ComparePresenter(desk.engine, desk.keeper, desk.session)
         self.qtbot = desk.qtbot
 
     @property
     def window(self) -> CompareWindow:
-        return self.desk.window()
+        return self.presenter.window()
 
     def last_answer(self) -> str:
         return self.chat.session.branch()[-1].id
 
     def idle(self) -> None:
-        self.qtbot.waitUntil(lambda: not self.desk.runner.is_running(), timeout=WAIT_MS)
+        self.qtbot.waitUntil(lambda: not self.presenter.runner.is_running(), timeout=WAIT_MS)
 
     def verdict(self) -> str:
         return self.window.one.verdict.text()
@@ -68,8 +68,8 @@ def make(make_desk: MakeDesk, dressed: None) -> Iterator[MakeComparing]:
 
     yield start
     for one in made:
-        one.desk.close()
-        one.desk.deleteLater()
+        one.presenter.close()
+        one.presenter.deleteLater()
 
 
 def test_an_answer_is_compared_with_its_own_settings(make: MakeComparing) -> None:
@@ -77,7 +77,7 @@ def test_an_answer_is_compared_with_its_own_settings(make: MakeComparing) -> Non
     at.chat.session.settings = AnswerSettings(seed=21, draft_length=3)
     at.chat.ask("What is a draft?")
     at.chat.session.settings = AnswerSettings()
-    at.desk.compare_answer(at.last_answer())
+    at.presenter.compare_answer(at.last_answer())
     assert at.window.isVisible()
     assert at.window.current_tab() is at.window.one
     assert at.window.one._title.text() == "What is a draft?"
@@ -91,11 +91,11 @@ def test_an_answer_is_compared_with_its_own_settings(make: MakeComparing) -> Non
 
 def test_the_last_answer_and_a_chat_without_one(make: MakeComparing) -> None:
     at = make("compare")
-    at.desk.compare_last()
+    at.presenter.compare_last()
     assert at.window.one._empty_text.text() == wording.NO_ANSWER
     at.chat.ask("First")
     at.chat.ask("Second")
-    at.desk.compare_last()
+    at.presenter.compare_last()
     assert at.window.one._title.text() == "Second"
     at.idle()
 
@@ -103,7 +103,7 @@ def test_the_last_answer_and_a_chat_without_one(make: MakeComparing) -> None:
 def test_where_they_differ_both_sides_are_marked(qtbot: QtBot, make: MakeComparing) -> None:
     at = make("compare differ")
     at.chat.ask("Hello")
-    at.desk.compare_last()
+    at.presenter.compare_last()
     at.idle()
     assert at.verdict().startswith("Different from token 5 on · 2.0× faster · 71 % kept")
     assert "“ friend” (logit 17.310), with draft “ foe” (logit 17.306)" in at.verdict()
@@ -117,7 +117,7 @@ def test_where_they_differ_both_sides_are_marked(qtbot: QtBot, make: MakeCompari
 def test_an_engine_without_tokens_and_counters(make: MakeComparing) -> None:
     at = make("compare differ nameless")
     at.chat.ask("Hello")
-    at.desk.compare_last()
+    at.presenter.compare_last()
     at.idle()
     assert at.verdict().startswith("Different from character 18 on · 2.0× faster Plain wrote")
     at.window.one.footer.run_button.click()
@@ -128,7 +128,7 @@ def test_a_draft_that_fails_is_told_here_and_not_in_the_chat(make: MakeComparing
     at = make("compare draft fails")
     at.chat.session.settings = AnswerSettings(draft_length=0)
     at.chat.ask("Hello")
-    at.desk.compare_last()
+    at.presenter.compare_last()
     at.idle()
     assert at.verdict().endswith("The draft failed in between. It ran out of memory.")
     assert "draft" not in at.chat.board.notices()
@@ -137,10 +137,10 @@ def test_a_draft_that_fails_is_told_here_and_not_in_the_chat(make: MakeComparing
 def test_run_again(make: MakeComparing) -> None:
     at = make("compare")
     at.chat.ask("Hello")
-    at.desk.compare_last()
+    at.presenter.compare_last()
     at.idle()
     at.window.one.footer.run_button.click()
-    assert at.desk.runner.is_running()
+    assert at.presenter.runner.is_running()
     assert at.verdict() == ""
     assert at.window.one.plain.text() == ""
     at.idle()
@@ -154,7 +154,7 @@ def test_every_way_to_stop(qtbot: QtBot, make: MakeComparing, way: str) -> None:
     qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
     at.chat.session.stop()
     at.chat.settle()
-    at.desk.compare_last()
+    at.presenter.compare_last()
     qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
     window = at.window
     if way == "button":
@@ -165,8 +165,8 @@ def test_every_way_to_stop(qtbot: QtBot, make: MakeComparing, way: str) -> None:
     elif way == "close":
         window.close()
     else:
-        at.desk.close()
-    assert not at.desk.runner.is_running()
+        at.presenter.close()
+    assert not at.presenter.runner.is_running()
     if way != "program":
         assert at.verdict() == "Stopped."
         assert window.one.footer.run_button.isEnabled() or way == "close"
@@ -175,7 +175,7 @@ def test_every_way_to_stop(qtbot: QtBot, make: MakeComparing, way: str) -> None:
 
 def test_escape_closes_what_does_not_run(make: MakeComparing) -> None:
     at = make("compare")
-    at.desk.compare_prompts()
+    at.presenter.compare_prompts()
     assert at.window.current_tab() is at.window.many
     at.escape()
     assert not at.window.isVisible()
@@ -187,7 +187,7 @@ def test_an_engine_that_dies(make: MakeComparing) -> None:
     at = make("compare dies")
     at.chat.session.settings = AnswerSettings(draft_length=0)
     at.chat.ask("Hello")
-    at.desk.compare_last()
+    at.presenter.compare_last()
     at.idle()
     assert at.verdict() == ENGINE_LOST
     assert not at.window.one.footer.run_button.isEnabled()
@@ -203,7 +203,7 @@ def test_another_pair_is_told_and_used(make: MakeComparing) -> None:
     at.chat.draft.unlink()
     with at.qtbot.waitSignal(at.chat.keeper.pair_opened, timeout=WAIT_MS):
         at.chat.keeper.load(replace(at.chat.files(), draft=None))
-    at.desk.compare_last()
+    at.presenter.compare_last()
     note = at.window.one._notes
     assert note.isVisible()
     assert note.text() == (
@@ -218,7 +218,7 @@ def test_a_reload_in_the_middle_ends_it(qtbot: QtBot, make: MakeComparing) -> No
     qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
     at.chat.session.stop()
     at.chat.settle()
-    at.desk.compare_last()
+    at.presenter.compare_last()
     qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
     at.chat.load()
     assert at.verdict().startswith("Another pair is loaded")
@@ -233,12 +233,12 @@ def test_a_deleted_chat_leaves_the_window(qtbot: QtBot, make: MakeComparing) -> 
     at.chat.settle()
     chat_id = at.chat.session.chat_id()
     assert chat_id is not None
-    at.desk.compare_last()
+    at.presenter.compare_last()
     qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
-    at.desk.forget_chat("another")
-    assert at.desk.runner.is_running()
-    at.desk.forget_chat(chat_id)
-    assert not at.desk.runner.is_running()
+    at.presenter.forget_chat("another")
+    assert at.presenter.runner.is_running()
+    at.presenter.forget_chat(chat_id)
+    assert not at.presenter.runner.is_running()
     assert at.window.one._empty_text.text() == wording.CHAT_DELETED
     assert at.window.one.plain.text() == ""
     at.chat.stored(ChatStore.chats)
@@ -247,7 +247,7 @@ def test_a_deleted_chat_leaves_the_window(qtbot: QtBot, make: MakeComparing) -> 
 def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tmp_path: Path) -> None:
     at = make("compare differ")
     at.chat.session.settings = AnswerSettings(seed=3, draft_length=0, system_prompt="Be rude.", stop=("x",))
-    at.desk.compare_prompts()
+    at.presenter.compare_prompts()
     many = at.window.many
     path = tmp_path / "mine.txt"
     path.write_text("One\nTwo\nThree\n", encoding="utf-8")
@@ -279,10 +279,10 @@ def test_while_a_set_runs_an_answer_waits_for_its_end(qtbot: QtBot, make: MakeCo
     qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
     at.chat.session.stop()
     at.chat.settle()
-    at.desk.compare_prompts()
+    at.presenter.compare_prompts()
     at.window.many.footer.run_button.click()
-    assert at.desk.runner.is_running()
-    at.desk.compare_last()
+    assert at.presenter.runner.is_running()
+    at.presenter.compare_last()
     assert "A prompt set is running" in at.verdict()
     assert not at.window.one.footer.run_button.isEnabled()
     at.window.many.footer.stop_button.click()
@@ -291,7 +291,7 @@ def test_while_a_set_runs_an_answer_waits_for_its_end(qtbot: QtBot, make: MakeCo
     at.window.one.footer.run_button.click()
     assert not at.window.many.footer.run_button.isEnabled()
     assert at.window.many.footer.run_button.toolTip() == "An answer is being compared."
-    at.desk.runner.stop()
+    at.presenter.runner.stop()
 
 
 def test_another_answer_takes_the_place_of_the_one_that_runs(qtbot: QtBot, make: MakeComparing) -> None:
@@ -302,18 +302,18 @@ def test_another_answer_takes_the_place_of_the_one_that_runs(qtbot: QtBot, make:
         at.chat.session.stop()
         at.chat.settle()
     first, second = (one.id for one in at.chat.session.branch() if one.role == "assistant")
-    at.desk.compare_answer(first)
+    at.presenter.compare_answer(first)
     qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
-    at.desk.compare_answer(second)
+    at.presenter.compare_answer(second)
     assert at.window.one._title.text() == "Second"
-    assert at.desk.runner.is_running()
+    assert at.presenter.runner.is_running()
     qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
-    at.desk.runner.stop()
+    at.presenter.runner.stop()
 
 
 def test_a_file_of_prompts_that_is_gone_when_it_starts(make: MakeComparing, tmp_path: Path) -> None:
     at = make("compare")
-    at.desk.compare_prompts()
+    at.presenter.compare_prompts()
     path = tmp_path / "mine.txt"
     path.write_text("One\n", encoding="utf-8")
     at.window.many.choice.open_file(path)
@@ -330,7 +330,7 @@ def test_exports_of_both_tabs(
 ) -> None:
     at = make("compare differ")
     at.chat.ask("Hello")
-    at.desk.compare_last()
+    at.presenter.compare_last()
     at.idle()
     for tab in (at.window.one, at.window.many):
         typed = tmp_path / f"export of {type(tab).__name__}"
@@ -343,7 +343,7 @@ def test_exports_of_both_tabs(
             at.idle()
         menu = tab.footer.export_menu()
         action = next(one for one in menu.actions() if one.text() == f"{name}…")
-        with qtbot.waitSignal(at.desk.exporter.ended, timeout=WAIT_MS) as ended:
+        with qtbot.waitSignal(at.presenter.exporter.ended, timeout=WAIT_MS) as ended:
             action.trigger()
             assert not tab.footer.run_button.isEnabled()  # reading files would disturb the clocks
         assert ended.args is not None
@@ -360,10 +360,10 @@ def test_an_export_that_fails_says_so(
 ) -> None:
     at = make("compare")
     at.chat.ask("Hello")
-    at.desk.compare_last()
+    at.presenter.compare_last()
     at.idle()
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(at.chat.target / "x"), ""))
-    with qtbot.waitSignal(at.desk.exporter.ended, timeout=WAIT_MS):
+    with qtbot.waitSignal(at.presenter.exporter.ended, timeout=WAIT_MS):
         at.window.one.footer.export_requested.emit("JSON")
     assert at.window.one.footer.status().startswith("The comparison could not be exported to")
 
@@ -371,7 +371,7 @@ def test_an_export_that_fails_says_so(
 def test_every_control_has_an_accessible_name_and_is_reached_with_tab(qtbot: QtBot, make: MakeComparing) -> None:
     at = make("compare")
     at.chat.ask("Hello")
-    at.desk.compare_last()
+    at.presenter.compare_last()
     at.idle()
     for tab in (at.window.one, at.window.many):
         at.window.show_tab(tab)

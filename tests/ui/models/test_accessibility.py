@@ -16,53 +16,53 @@ from app.ui.models.token_dialog import TokenDialog
 from app.ui.settings.models_page import FoundFolder
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model
-from tests.ui.models.windows import Rooms, cell, rows, texts, tree
+from tests.ui.models.windows import Windows, cell, rows, texts, tree
 
 HOSTILE = "<b>bold<img src=x>&amp;"
 
 
 @pytest.fixture
-def full(rooms: Rooms, tmp_path: Path, dressed: None) -> Rooms:
+def full(windows: Windows, tmp_path: Path, dressed: None) -> Windows:
     """Something in every list, with names nobody should give."""
-    target = small_model(rooms.models / "target.gguf", name=HOSTILE)
-    small_model(rooms.models / f"{HOSTILE}.gguf", name=HOSTILE, vocab_size=700)
-    small_model(rooms.models / "draft.gguf", name=HOSTILE)
+    target = small_model(windows.models / "target.gguf", name=HOSTILE)
+    small_model(windows.models / f"{HOSTILE}.gguf", name=HOSTILE, vocab_size=700)
+    small_model(windows.models / "draft.gguf", name=HOSTILE)
     origin = Origin(repository=HOSTILE, commit="0" * 40, path=HOSTILE, sha256="0" * 64, size=1, licence=HOSTILE)
-    rooms.library.origins.put(target, origin)
-    rooms.values.extra_folders = [str(tmp_path / HOSTILE)]
-    rooms.scanned()
-    rooms.choose(target)
-    rooms.desk.show_folders()
-    rooms.settings.models.show_found([FoundFolder(f"/{HOSTILE}", "LM Studio")])
+    windows.library.origins.put(target, origin)
+    windows.values.extra_folders = [str(tmp_path / HOSTILE)]
+    windows.scanned()
+    windows.choose(target)
+    windows.presenter.show_folders()
+    windows.settings.models.show_found([FoundFolder(f"/{HOSTILE}", "LM Studio")])
     model = make_model(tmp_path / "x-Q4_0.gguf", width=16, heads=1, layers=1, name=HOSTILE)
-    rooms.server.add("owner/x", {"x-Q4_0.gguf": model}, licence=HOSTILE)
-    rooms.search("x")
-    rooms.until(lambda: rooms.results() == ["owner/x"])
-    rooms.show_repository("owner/x")
-    files = (rooms.server.remote_file("owner/x", "x-Q4_0.gguf"),)
+    windows.server.add("owner/x", {"x-Q4_0.gguf": model}, licence=HOSTILE)
+    windows.search("x")
+    windows.until(lambda: windows.results() == ["owner/x"])
+    windows.show_repository("owner/x")
+    files = (windows.server.remote_file("owner/x", "x-Q4_0.gguf"),)
     states = [ItemState.RUNNING, ItemState.PAUSED, ItemState.FAILED, ItemState.DONE]
     items = [Item(id=str(number), title=f"{number} {HOSTILE}", target=files) for number in range(len(states))]
-    rooms.window.downloads.show_progress(
+    windows.window.downloads.show_progress(
         [
             ItemProgress(item=item, state=state, message=HOSTILE, page="https://x")
             for item, state in zip(items, states, strict=True)
         ]
     )
-    rooms.desk._hub_desk.refresh()
-    return rooms
+    windows.presenter._hub_presenter.refresh()
+    return windows
 
 
 @pytest.fixture
-def windows(full: Rooms) -> Iterator[list[QWidget]]:
+def every_window(full: Windows) -> Iterator[list[QWidget]]:
     dialog = TokenDialog("https://huggingface.co")
     yield [full.window, full.settings, dialog]
     dialog.deleteLater()
 
 
-def test_every_control_has_a_name(windows: list[QWidget]) -> None:
+def test_every_control_has_a_name(every_window: list[QWidget]) -> None:
     controls = [
         widget
-        for window in windows
+        for window in every_window
         for widget in window.findChildren(QWidget)
         if widget.window() is window and widget.focusPolicy() & Qt.FocusPolicy.TabFocus and not is_of_qt(widget)
     ]
@@ -81,7 +81,7 @@ def name_of(widget: QWidget) -> str:
     return widget.accessibleName() or text or ("part" if is_part else "")
 
 
-def test_buttons_with_the_same_text_can_be_told_apart(full: Rooms) -> None:
+def test_buttons_with_the_same_text_can_be_told_apart(full: Windows) -> None:
     for window in (full.window.downloads, full.window.recommended, full.settings.models):
         shown = [one for one in window.findChildren(QAbstractButton) if one.isVisibleTo(window)]
         names = [one.accessibleName() or one.text() for one in shown]
@@ -89,14 +89,14 @@ def test_buttons_with_the_same_text_can_be_told_apart(full: Rooms) -> None:
         assert len(set(names)) == len(names)
 
 
-def test_labels_take_nothing_for_markup(windows: list[QWidget]) -> None:
-    labels = [label for window in windows for label in window.findChildren(QLabel)]
+def test_labels_take_nothing_for_markup(every_window: list[QWidget]) -> None:
+    labels = [label for window in every_window for label in window.findChildren(QLabel)]
     assert len([label for label in labels if HOSTILE in label.text()]) > 8
     rich = [label for label in labels if label.text() and label.textFormat() is not Qt.TextFormat.PlainText]
     assert [label for label in rich if not is_of_qt(label)] == []
 
 
-def test_tooltips_take_nothing_for_markup(full: Rooms) -> None:
+def test_tooltips_take_nothing_for_markup(full: Windows) -> None:
     tooltips = [widget.toolTip() for window in (full.window, full.settings) for widget in window.findChildren(QWidget)]
     model = full.models_list.model()
     for row in range(model.rowCount()):
@@ -108,12 +108,12 @@ def test_tooltips_take_nothing_for_markup(full: Rooms) -> None:
     assert [text for text in tooltips if "<b>" in text or "<img" in text] == []
 
 
-def test_what_a_repository_calls_itself_is_text(full: Rooms) -> None:
+def test_what_a_repository_calls_itself_is_text(full: Windows) -> None:
     assert any(HOSTILE in text for text in texts(full.page))
     assert [cell(row, 0) for row in rows(tree(full.page, "Files"))] == ["Q4_0"]
 
 
-def test_nothing_is_cut_in_a_narrow_window(full: Rooms) -> None:
+def test_nothing_is_cut_in_a_narrow_window(full: Windows) -> None:
     for window in (full.window, full.settings):
         window.resize(window.minimumSize())
     full.window.show()

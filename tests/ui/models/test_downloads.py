@@ -15,7 +15,7 @@ from app.settings import Pair
 from app.ui.models.token_dialog import TokenDialog
 from tests.support.hub_faults import Fault
 from tests.support.library_parts import small_model
-from tests.ui.models.windows import WAIT_MS, Pages, Rooms, button, buttons, open_dialog, question, texts
+from tests.ui.models.windows import WAIT_MS, Pages, Windows, button, buttons, open_dialog, question, texts
 
 NAME, PATH, SIZE = "owner/some-GGUF", "some-Q4_0.gguf", 1_000_000
 ANOTHER_QUEUE = """
@@ -38,40 +38,40 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.fixture
-def content(rooms: Rooms, model: bytes) -> bytes:
+def content(windows: Windows, model: bytes) -> bytes:
     """Of the one file on the hub."""
-    rooms.server.add(NAME, {PATH: model})
+    windows.server.add(NAME, {PATH: model})
     return model
 
 
-def begun(rooms: Rooms) -> Item:
+def begun(windows: Windows) -> Item:
     """A download that stands still in the middle."""
-    rooms.server.faults.add(PATH, Fault(stall_at=300_000))
-    item = rooms.get((NAME, PATH))
-    rooms.server.wait_for(lambda: any(request.sent >= 300_000 for request in rooms.server.bodies()))
-    rooms.says("KB of 1 MB")
+    windows.server.faults.add(PATH, Fault(stall_at=300_000))
+    item = windows.get((NAME, PATH))
+    windows.server.wait_for(lambda: any(request.sent >= 300_000 for request in windows.server.bodies()))
+    windows.says("KB of 1 MB")
     return item
 
 
-def test_paused_resumed_done_and_opened(rooms: Rooms, content: bytes) -> None:
-    tab = rooms.window.downloads
-    begun(rooms)
-    assert rooms.window.current_tab() is tab
-    assert rooms.window._tabs.tabText(3) == "Downloads (1)"
+def test_paused_resumed_done_and_opened(windows: Windows, content: bytes) -> None:
+    tab = windows.window.downloads
+    begun(windows)
+    assert windows.window.current_tab() is tab
+    assert windows.window._tabs.tabText(3) == "Downloads (1)"
     assert texts(tab)[0] == "1 running"
     assert buttons(tab) == ["Pause", "Cancel"]
     button(tab, "Pause: A model").click()
-    rooms.says("· paused")
-    assert rooms.window._tabs.tabText(3) == "Downloads"
+    windows.says("· paused")
+    assert windows.window._tabs.tabText(3) == "Downloads"
     assert buttons(tab) == ["Resume", "Cancel", "Discard"]
-    with rooms.qtbot.waitSignal(rooms.desk.downloaded, timeout=WAIT_MS) as told:
+    with windows.qtbot.waitSignal(windows.presenter.downloaded, timeout=WAIT_MS) as told:
         button(tab, "Resume: A model").click()
-    path = rooms.models / NAME / PATH
+    path = windows.models / NAME / PATH
     assert path.read_bytes() == content
     assert told.args == ["A model", Pair(str(path))]
-    rooms.says("1 MB · complete, checksum right")
+    windows.says("1 MB · complete, checksum right")
     assert buttons(tab) == ["Open…", "Remove from list"]
-    with rooms.qtbot.waitSignal(rooms.desk.open_requested) as opened:
+    with windows.qtbot.waitSignal(windows.presenter.open_requested) as opened:
         button(tab, "Open…: A model").click()
     assert opened.args == [str(path), ""]
     button(tab, "Remove from list: A model").click()
@@ -81,126 +81,126 @@ def test_paused_resumed_done_and_opened(rooms: Rooms, content: bytes) -> None:
     assert path.exists()
 
 
-def test_cancel_keeps_what_arrived_and_discard_deletes_it(rooms: Rooms, content: bytes) -> None:
-    tab, part = rooms.window.downloads, rooms.models / NAME / f"{PATH}.part"
-    begun(rooms)
+def test_cancel_keeps_what_arrived_and_discard_deletes_it(windows: Windows, content: bytes) -> None:
+    tab, part = windows.window.downloads, windows.models / NAME / f"{PATH}.part"
+    begun(windows)
     button(tab, "Cancel").click()
-    rooms.says("cancelled; what has arrived is kept")
+    windows.says("cancelled; what has arrived is kept")
     assert part.stat().st_size > 0
     button(tab, "Discard").click()
     box = question(tab)
     assert "Discard A model? The " in box.text()
     button(box, "Cancel").click()
-    rooms.until(lambda: buttons(tab) == ["Resume", "Discard"])
+    windows.until(lambda: buttons(tab) == ["Resume", "Discard"])
     assert part.exists()
     button(tab, "Discard").click()
     button(question(tab), "Discard").click()
-    rooms.until(lambda: not list(rooms.models.rglob("*.part*")))
+    windows.until(lambda: not list(windows.models.rglob("*.part*")))
     assert texts(tab)[0].startswith("No downloads.")
 
 
-def test_a_gated_model_shows_its_page_and_takes_a_token(rooms: Rooms, pages: Pages, model: bytes) -> None:
-    tab = rooms.window.downloads
-    rooms.values.token_to_mirror = True
-    rooms.desk.hub.apply_settings()
-    rooms.server.add(NAME, {PATH: model}, gated="auto")
-    with rooms.qtbot.waitSignal(rooms.desk.needs_user, timeout=WAIT_MS) as told:
-        rooms.get((NAME, PATH))
+def test_a_gated_model_shows_its_page_and_takes_a_token(windows: Windows, pages: Pages, model: bytes) -> None:
+    tab = windows.window.downloads
+    windows.values.token_to_mirror = True
+    windows.presenter.hub.apply_settings()
+    windows.server.add(NAME, {PATH: model}, gated="auto")
+    with windows.qtbot.waitSignal(windows.presenter.needs_user, timeout=WAIT_MS) as told:
+        windows.get((NAME, PATH))
     title, message = told.args
     assert title == "A model"
     assert "gated" in message
     assert message in texts(tab)
     assert buttons(tab) == ["Try again", "Open its page", "Enter a token…", "Discard"]
     button(tab, "Open its page").click()
-    assert pages.opened == [f"{rooms.server.endpoint}/{NAME}"]
+    assert pages.opened == [f"{windows.server.endpoint}/{NAME}"]
     button(tab, "Enter a token…").click()
     dialog = open_dialog(TokenDialog)
     line = dialog.findChild(QLineEdit)
     assert isinstance(line, QLineEdit)
     line.setText(" hf_good ")
     button(dialog, "Keep").click()
-    rooms.until(lambda: rooms.desk.hub._access.tokens.get("127.0.0.1") == "hf_good")
+    windows.until(lambda: windows.presenter.hub._connection.tokens.get("127.0.0.1") == "hf_good")
     button(tab, "Try again").click()
-    rooms.says("complete, checksum right")
+    windows.says("complete, checksum right")
 
 
-def test_a_broken_line_is_tried_again(rooms: Rooms, content: bytes) -> None:
-    rooms.server.faults.always(PATH, Fault(cut_at=200_000))
-    rooms.get((NAME, PATH))
-    rooms.says("tries again")
-    assert buttons(rooms.window.downloads) == ["Pause", "Cancel"]
-    rooms.server.faults.clear()
-    rooms.says("complete, checksum right")
-    assert (rooms.models / NAME / PATH).read_bytes() == content
+def test_a_broken_line_is_tried_again(windows: Windows, content: bytes) -> None:
+    windows.server.faults.always(PATH, Fault(cut_at=200_000))
+    windows.get((NAME, PATH))
+    windows.says("tries again")
+    assert buttons(windows.window.downloads) == ["Pause", "Cancel"]
+    windows.server.faults.clear()
+    windows.says("complete, checksum right")
+    assert (windows.models / NAME / PATH).read_bytes() == content
 
 
-def test_a_file_that_is_not_what_it_should_be_fails(rooms: Rooms, content: bytes) -> None:
-    rooms.server.faults.always(PATH, Fault(content=b"y" * SIZE))
-    with rooms.qtbot.waitSignal(rooms.desk.needs_user, timeout=WAIT_MS) as told:
-        rooms.get((NAME, PATH))
-    assert told.args[1] in texts(rooms.window.downloads)
-    assert button(rooms.window.downloads, "Try again: A model").isEnabled()
-    assert not (rooms.models / NAME / PATH).exists()
+def test_a_file_that_is_not_what_it_should_be_fails(windows: Windows, content: bytes) -> None:
+    windows.server.faults.always(PATH, Fault(content=b"y" * SIZE))
+    with windows.qtbot.waitSignal(windows.presenter.needs_user, timeout=WAIT_MS) as told:
+        windows.get((NAME, PATH))
+    assert told.args[1] in texts(windows.window.downloads)
+    assert button(windows.window.downloads, "Try again: A model").isEnabled()
+    assert not (windows.models / NAME / PATH).exists()
 
 
-def test_all_are_paused_and_resumed_together(rooms: Rooms, content: bytes) -> None:
-    tab = rooms.window.downloads
-    rooms.server.add("owner/other", {"other.gguf": content[:-1]})
-    rooms.server.faults.add("other.gguf", Fault(stall_at=100_000))
-    begun(rooms)
+def test_all_are_paused_and_resumed_together(windows: Windows, content: bytes) -> None:
+    tab = windows.window.downloads
+    windows.server.add("owner/other", {"other.gguf": content[:-1]})
+    windows.server.faults.add("other.gguf", Fault(stall_at=100_000))
+    begun(windows)
     assert "Pause all" not in buttons(tab)
-    rooms.get(("owner/other", "other.gguf"), title="Another model")
-    rooms.server.wait_for(lambda: sum(request.sent >= 100_000 for request in rooms.server.bodies()) == 2)
-    rooms.says("2 running")
+    windows.get(("owner/other", "other.gguf"), title="Another model")
+    windows.server.wait_for(lambda: sum(request.sent >= 100_000 for request in windows.server.bodies()) == 2)
+    windows.says("2 running")
     button(tab, "Pause all").click()
-    rooms.says("2 paused")
+    windows.says("2 paused")
     button(tab, "Resume all").click()
-    rooms.says("2 done")
+    windows.says("2 done")
     assert "Resume all" not in buttons(tab)
 
 
-def test_two_that_failed_cannot_be_resumed_together(rooms: Rooms) -> None:
+def test_two_that_failed_cannot_be_resumed_together(windows: Windows) -> None:
     for name in ("a", "b"):
-        rooms.server.add(f"owner/{name}", {f"{name}.gguf": b"x"}, gated="auto")
-        rooms.get((f"owner/{name}", f"{name}.gguf"), title=name)
-    rooms.says("2 stopped")
-    assert "Resume all" not in buttons(rooms.window.downloads)
+        windows.server.add(f"owner/{name}", {f"{name}.gguf": b"x"}, gated="auto")
+        windows.get((f"owner/{name}", f"{name}.gguf"), title=name)
+    windows.says("2 stopped")
+    assert "Resume all" not in buttons(windows.window.downloads)
 
 
-def test_a_queue_in_other_hands(closed_rooms: Rooms) -> None:
+def test_a_queue_in_other_hands(closed_windows: Windows) -> None:
     paths.data_dir().mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-c", ANOTHER_QUEUE, str(paths.data_dir())]
     sentence = "Another Slipstream is using the downloads. Use that one, or close it first."
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdin is not None
         assert other.stdout.readline() == b"ready\n"
-        rooms = closed_rooms.open()
-        rooms.desk.show_downloads()
-        assert sentence in texts(rooms.window.downloads)
-        rooms.server.add(NAME, {PATH: b"x"})
-        rooms.get((NAME, PATH))  # is not done, and the sentence is in front
-        assert rooms.window.current_tab() is rooms.window.downloads
+        windows = closed_windows.open()
+        windows.presenter.show_downloads()
+        assert sentence in texts(windows.window.downloads)
+        windows.server.add(NAME, {PATH: b"x"})
+        windows.get((NAME, PATH))  # is not done, and the sentence is in front
+        assert windows.window.current_tab() is windows.window.downloads
         other.stdin.close()
         assert other.wait() == 0
-    rooms.desk.show_downloads()
-    assert sentence not in texts(rooms.window.downloads)
-    assert rooms.desk.downloads.progress() == []
+    windows.presenter.show_downloads()
+    assert sentence not in texts(windows.window.downloads)
+    assert windows.presenter.downloads.progress() == []
 
 
-def test_it_goes_on_after_a_restart(rooms: Rooms, content: bytes) -> None:
-    begun(rooms)
-    rooms.close()
-    rooms.open()
-    rooms.until((rooms.models / NAME / PATH).exists)
-    rooms.desk.show_downloads()
-    rooms.says("complete, checksum right")
-    assert (rooms.models / NAME / PATH).read_bytes() == content
-    assert rooms.server.bodies()[-1].start > 0  # what had arrived was not fetched again
+def test_it_goes_on_after_a_restart(windows: Windows, content: bytes) -> None:
+    begun(windows)
+    windows.close()
+    windows.open()
+    windows.until((windows.models / NAME / PATH).exists)
+    windows.presenter.show_downloads()
+    windows.says("complete, checksum right")
+    assert (windows.models / NAME / PATH).read_bytes() == content
+    assert windows.server.bodies()[-1].start > 0  # what had arrived was not fetched again
 
 
-def test_progress_is_a_bar_with_a_name(rooms: Rooms, content: bytes) -> None:
-    begun(rooms)
-    bar = rooms.window.downloads.findChild(QProgressBar)
+def test_progress_is_a_bar_with_a_name(windows: Windows, content: bytes) -> None:
+    begun(windows)
+    bar = windows.window.downloads.findChild(QProgressBar)
     assert isinstance(bar, QProgressBar)
-    rooms.until(lambda: bar.value() == 300)
+    windows.until(lambda: bar.value() == 300)
     assert bar.accessibleName() == "Progress of A model"

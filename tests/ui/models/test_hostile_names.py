@@ -24,7 +24,7 @@ from app.ui.shell import notices
 from app.ui.shell.undo_bar import UndoBar
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model
-from tests.ui.models.windows import WAIT_MS, Rooms
+from tests.ui.models.windows import WAIT_MS, Windows
 
 HOSTILE = "\x1b[2J\u202egnp.\u2066\u200b\u2028\x85"
 posix = pytest.mark.skipif(sys.platform == "win32", reason="names that Windows does not allow")
@@ -58,17 +58,17 @@ def check(widget: QWidget) -> None:
 
 
 @posix
-def test_the_library(rooms: Rooms) -> None:
-    path = small_model(rooms.models / f"of{HOSTILE}" / f"file{HOSTILE}.gguf", name=f"Name {HOSTILE}")
+def test_the_library(windows: Windows) -> None:
+    path = small_model(windows.models / f"of{HOSTILE}" / f"file{HOSTILE}.gguf", name=f"Name {HOSTILE}")
     (path.parent / f"broken{HOSTILE}.gguf").write_bytes(b"no")
-    rooms.scanned()
-    tree = rooms.window.findChild(QTreeWidget)
+    windows.scanned()
+    tree = windows.window.findChild(QTreeWidget)
     assert tree is not None
     for row in range(tree.topLevelItemCount()):
         item = tree.topLevelItem(row)
         assert item is not None
         tree.setCurrentItem(item)
-        check(rooms.window)
+        check(windows.window)
 
 
 @posix

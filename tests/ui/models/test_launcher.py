@@ -15,7 +15,7 @@ from app.models.downloads.item import Item, ItemState
 from app.models.downloads.queue_file import FILE_NAME, SavedItem
 from app.models.hub.repository import RemoteFile
 from app.settings import Settings
-from app.ui.models.launcher import ModelsDoor
+from app.ui.models.launcher import ModelsLauncher
 from app.ui.shell.system_notifications import Notifier
 from tests.support.saved_queue import write_queue
 from tests.ui.models.windows import MACHINE, WAIT_MS
@@ -31,52 +31,54 @@ def test_the_window_starts_without_the_network() -> None:
     assert json.loads(found.stdout) == []
 
 
-def make() -> ModelsDoor:
-    return ModelsDoor(Settings(), Future, lambda: MACHINE, lambda _path: False)
+def make() -> ModelsLauncher:
+    return ModelsLauncher(Settings(), Future, lambda: MACHINE, lambda _path: False)
 
 
 def test_the_desk_is_made_once(qtbot: QtBot, user: Path, kept: object) -> None:
-    door = make()
-    assert door.library() is door.library()
-    with qtbot.waitSignal(door.library().scanned, timeout=WAIT_MS):
-        desk = door.desk()
-    assert door.desk() is desk
-    door.show_library()
-    assert desk.window.isVisible()
-    assert desk.window.current_tab() is desk.window.library
-    door.show_recommended()
-    assert desk.window.current_tab() is desk.window.recommended
-    door.show_settings()
-    assert desk.settings_window.isVisible()
-    door.close()
-    assert not desk.window.isVisible()
-    assert not desk.settings_window.isVisible()
+    launcher = make()
+    assert launcher.library() is launcher.library()
+    with qtbot.waitSignal(launcher.library().scanned, timeout=WAIT_MS):
+        presenter = launcher.presenter()
+    assert launcher.presenter() is presenter
+    launcher.show_library()
+    assert presenter.window.isVisible()
+    assert presenter.window.current_tab() is presenter.window.library
+    launcher.show_recommended()
+    assert presenter.window.current_tab() is presenter.window.recommended
+    launcher.show_settings()
+    assert presenter.settings_window.isVisible()
+    launcher.close()
+    assert not presenter.window.isVisible()
+    assert not presenter.settings_window.isVisible()
 
 
 def test_the_signals_of_the_desk_come_through(qtbot: QtBot, user: Path, kept: object) -> None:
-    door = make()
-    desk = door.desk()
-    with qtbot.waitSignals([door.open_requested, door.pair_requested, door.settings_changed, door.needs_user]):
-        desk.open_requested.emit("a", "")
-        desk.pair_requested.emit("a", "b")
-        desk.settings_changed.emit()
-        desk.needs_user.emit("a", "why")
-    door.close()
+    launcher = make()
+    presenter = launcher.presenter()
+    with qtbot.waitSignals(
+        [launcher.open_requested, launcher.pair_requested, launcher.settings_changed, launcher.needs_user]
+    ):
+        presenter.open_requested.emit("a", "")
+        presenter.pair_requested.emit("a", "b")
+        presenter.settings_changed.emit()
+        presenter.needs_user.emit("a", "why")
+    launcher.close()
 
 
 def test_downloads_go_on_only_where_there_are_some(user: Path, kept: object) -> None:
-    door, file = make(), paths.data_dir() / FILE_NAME
-    assert not door.has_downloads()
+    launcher, file = make(), paths.data_dir() / FILE_NAME
+    assert not launcher.has_downloads()
     write_queue(file, [saved(ItemState.DONE), saved(ItemState.PAUSED), saved(ItemState.FAILED)])
-    assert not door.has_downloads()
+    assert not launcher.has_downloads()
     write_queue(file, [saved(ItemState.DONE), saved(ItemState.QUEUED)])
-    assert door.has_downloads()
+    assert launcher.has_downloads()
     file.write_text("broken")
-    assert door.has_downloads()  # there is something to tell
-    assert not made(door)
-    door.go_on_downloading()
-    assert made(door)
-    door.close()
+    assert launcher.has_downloads()  # there is something to tell
+    assert not made(launcher)
+    launcher.go_on_downloading()
+    assert made(launcher)
+    launcher.close()
 
 
 def saved(state: ItemState) -> SavedItem:
@@ -84,11 +86,11 @@ def saved(state: ItemState) -> SavedItem:
     return SavedItem(item=Item(id=state.value, title="A model", target=(file,)), folder="models", state=state)
 
 
-def made(door: ModelsDoor) -> bool:
-    return door._desk is not None
+def made(launcher: ModelsLauncher) -> bool:
+    return launcher._presenter is not None
 
 
-def test_closing_a_door_that_was_never_opened() -> None:
+def test_closing_what_was_never_opened() -> None:
     make().close()
 
 

@@ -21,55 +21,55 @@ from app.ui.models.library_list import COLUMNS
 from app.ui.models.model_page import FIRST_DRAFTS
 from app.ui.widgets import theme
 from tests.support.library_parts import small_model
-from tests.ui.models.windows import WAIT_MS, Rooms, button, buttons, column, question, texts
+from tests.ui.models.windows import WAIT_MS, Windows, button, buttons, column, question, texts
 
 NOTHING = "Choose a model to see what it is and which drafts fit it."
 
 
 @pytest.fixture
-def stocked(rooms: Rooms) -> Rooms:
+def stocked(windows: Windows) -> Windows:
     """Three models, one of another vocabulary, and a file that is none."""
     small_model(
-        rooms.models / "a" / "big.gguf", name="Big One", feed_forward=4096, context_length=4096, architecture="qwen3"
+        windows.models / "a" / "big.gguf", name="Big One", feed_forward=4096, context_length=4096, architecture="qwen3"
     )
-    small_model(rooms.models / "b" / "small.gguf", name="Small One")
-    small_model(rooms.models / "c" / "other.gguf", vocab_size=700, weights="Q8_0")
-    (rooms.models / "broken.gguf").write_bytes(b"not a model")
-    rooms.scanned()
-    return rooms
+    small_model(windows.models / "b" / "small.gguf", name="Small One")
+    small_model(windows.models / "c" / "other.gguf", vocab_size=700, weights="Q8_0")
+    (windows.models / "broken.gguf").write_bytes(b"not a model")
+    windows.scanned()
+    return windows
 
 
-def path(rooms: Rooms, name: str) -> Path:
-    return next(rooms.models.rglob(f"{name}.gguf"))
+def path(windows: Windows, name: str) -> Path:
+    return next(windows.models.rglob(f"{name}.gguf"))
 
 
-def file_menu(rooms: Rooms) -> dict[str, object]:
-    menu = rooms.model_page.findChild(QMenu)
+def file_menu(windows: Windows) -> dict[str, object]:
+    menu = windows.model_page.findChild(QMenu)
     assert isinstance(menu, QMenu)
     return {action.text(): action for action in menu.actions() if action.text() and action.isVisible()}
 
 
-def choose_entry(rooms: Rooms, text: str) -> None:
+def choose_entry(windows: Windows, text: str) -> None:
     """An entry of the File menu that begins so."""
-    next(action for name, action in file_menu(rooms).items() if name.startswith(text)).trigger()  # type: ignore[attr-defined]
+    next(action for name, action in file_menu(windows).items() if name.startswith(text)).trigger()  # type: ignore[attr-defined]
 
 
 # ------------------------------------------------------------ the list
 
 
-def test_nothing_yet(rooms: Rooms) -> None:
-    assert rooms.scanned() == []
-    shown = texts(rooms.window.library)
+def test_nothing_yet(windows: Windows) -> None:
+    assert windows.scanned() == []
+    shown = texts(windows.window.library)
     assert "No models here yet. Get one with its draft, or add a folder that has some." in shown
     assert NOTHING in shown
-    button(rooms.window.library, "Get models").click()
-    assert rooms.window.current_tab() is rooms.window.recommended
-    rooms.desk.show_library()
-    button(rooms.window.library, "Folders…").click()
-    assert rooms.settings.isVisible()
+    button(windows.window.library, "Get models").click()
+    assert windows.window.current_tab() is windows.window.recommended
+    windows.presenter.show_library()
+    button(windows.window.library, "Folders…").click()
+    assert windows.settings.isVisible()
 
 
-def test_rows(stocked: Rooms) -> None:
+def test_rows(stocked: Windows) -> None:
     stocked.models_list.sortByColumn(0, Qt.SortOrder.AscendingOrder)
     assert stocked.titles() == ["big", "other", "small", "broken"]
     assert column(stocked.models_list, 1) == ["F16", "Q8_0", "F16", "–"]
@@ -95,7 +95,7 @@ def test_rows(stocked: Rooms) -> None:
         (4, ["big", "small", "other"]),
     ],
 )
-def test_sorted_by_each_column_and_what_cannot_be_used_last(stocked: Rooms, place: int, ascending: list[str]) -> None:
+def test_sorted_by_each_column_and_what_cannot_be_used_last(stocked: Windows, place: int, ascending: list[str]) -> None:
     stocked.library.note_use(str(path(stocked, "other")))
     stocked.scanned()
     stocked.models_list.sortByColumn(0, Qt.SortOrder.AscendingOrder)
@@ -109,7 +109,7 @@ def test_sorted_by_each_column_and_what_cannot_be_used_last(stocked: Rooms, plac
     assert [keys[name] for name in last[:-1]] == [keys[name] for name in reversed(ascending)]
 
 
-def test_words_filter_and_the_selection_stays(stocked: Rooms) -> None:
+def test_words_filter_and_the_selection_stays(stocked: Windows) -> None:
     stocked.choose(path(stocked, "small"))
     search = stocked.window.library._search
     search.setText("ONE")
@@ -125,7 +125,7 @@ def test_words_filter_and_the_selection_stays(stocked: Rooms) -> None:
     assert "No model has these words." not in texts(stocked.window.library)
 
 
-def test_the_selection_survives_sorting_and_another_look(stocked: Rooms) -> None:
+def test_the_selection_survives_sorting_and_another_look(stocked: Windows) -> None:
     stocked.choose(path(stocked, "small"))
     for place in range(len(COLUMNS)):
         stocked.models_list.sortByColumn(place, Qt.SortOrder.AscendingOrder)
@@ -136,7 +136,7 @@ def test_the_selection_survives_sorting_and_another_look(stocked: Rooms) -> None
     assert "another" in stocked.titles()
 
 
-def test_a_folder_that_is_gone_greys_and_forgets_nothing(stocked: Rooms, tmp_path: Path, dressed: None) -> None:
+def test_a_folder_that_is_gone_greys_and_forgets_nothing(stocked: Windows, tmp_path: Path, dressed: None) -> None:
     extra, away = tmp_path / "extra", tmp_path / "away"
     small_model(extra / "far.gguf")
     stocked.values.extra_folders = [str(extra)]
@@ -159,16 +159,16 @@ def test_a_folder_that_is_gone_greys_and_forgets_nothing(stocked: Rooms, tmp_pat
     assert button(stocked.model_page, "Open…").isEnabled()
 
 
-def test_a_double_click_opens_what_can_be_loaded(stocked: Rooms) -> None:
+def test_a_double_click_opens_what_can_be_loaded(stocked: Windows) -> None:
     opened: list[str] = []
-    stocked.desk.open_requested.connect(lambda target, _draft: opened.append(target))
+    stocked.presenter.open_requested.connect(lambda target, _draft: opened.append(target))
     for name in ("broken", "small"):
         stocked.models_list.select(str(path(stocked, name)))
         stocked.models_list.activated.emit(stocked.models_list.currentIndex())
     assert opened == [str(path(stocked, "small"))]
 
 
-def test_no_figure_is_cut(stocked: Rooms, dressed: None) -> None:
+def test_no_figure_is_cut(stocked: Windows, dressed: None) -> None:
     stocked.window.resize(1400, 600)
     stocked.scanned()
     model = stocked.models_list.model()
@@ -178,7 +178,7 @@ def test_no_figure_is_cut(stocked: Rooms, dressed: None) -> None:
             assert stocked.models_list.columnWidth(place) >= needed
 
 
-def test_columns_make_room_in_a_narrow_list(stocked: Rooms) -> None:
+def test_columns_make_room_in_a_narrow_list(stocked: Windows) -> None:
     def shown() -> list[str]:
         return [name for place, name in enumerate(COLUMNS) if not stocked.models_list.isColumnHidden(place)]
 
@@ -192,7 +192,7 @@ def test_columns_make_room_in_a_narrow_list(stocked: Rooms) -> None:
 # ------------------------------------------------------------ the page
 
 
-def test_facts(stocked: Rooms) -> None:
+def test_facts(stocked: Windows) -> None:
     file = path(stocked, "big")
     origin = Origin(
         repository="owner/Big-GGUF", commit="abcdef12" * 5, path="big.gguf", sha256="0" * 64, size=1, licence="mit"
@@ -208,7 +208,7 @@ def test_facts(stocked: Rooms) -> None:
     assert "Fits" in shown
 
 
-def test_a_problem_is_said_and_nothing_is_offered(stocked: Rooms) -> None:
+def test_a_problem_is_said_and_nothing_is_offered(stocked: Windows) -> None:
     stocked.models_list.select(str(path(stocked, "broken")))
     shown = texts(stocked.model_page)
     assert "broken.gguf is not a GGUF model file." in shown
@@ -217,7 +217,7 @@ def test_a_problem_is_said_and_nothing_is_offered(stocked: Rooms) -> None:
     assert not button(stocked.model_page, "Open…").isEnabled()
 
 
-def test_drafts_with_their_reasons(stocked: Rooms) -> None:
+def test_drafts_with_their_reasons(stocked: Windows) -> None:
     stocked.choose(path(stocked, "big"))
     shown = texts(stocked.model_page)
     assert any(text.startswith("Fits: same vocabulary of 512 tokens.") for text in shown)
@@ -225,47 +225,47 @@ def test_drafts_with_their_reasons(stocked: Rooms) -> None:
     assert reason in shown
     assert "broken.gguf is not a GGUF model file." in shown
     assert buttons(stocked.model_page).count("Load with it") == 1
-    with stocked.qtbot.waitSignal(stocked.desk.pair_requested) as asked:
+    with stocked.qtbot.waitSignal(stocked.presenter.pair_requested) as asked:
         button(stocked.model_page, "Load with it").click()
     assert asked.args == [str(path(stocked, "big")), str(path(stocked, "small"))]
-    with stocked.qtbot.waitSignal(stocked.desk.open_requested) as opened:
+    with stocked.qtbot.waitSignal(stocked.presenter.open_requested) as opened:
         button(stocked.model_page, "Open…").click()
     assert opened.args == [str(path(stocked, "big")), ""]
 
 
-def test_a_trial_stands_with_its_draft(stocked: Rooms) -> None:
+def test_a_trial_stands_with_its_draft(stocked: Windows) -> None:
     target, draft = [FileKey.of(path(stocked, name)) for name in ("big", "small")]
     trial = Trial(acceptance_rate=0.68, plain_speed=40.0, drafted_speed=72.0, tokens=64, measured_at=int(time.time()))
     stocked.choose(path(stocked, "big"))
     assert not [text for text in texts(stocked.model_page) if text.startswith("Measured here")]
     stocked.library.trials.put(target, draft, trial)
-    stocked.desk.refresh_library()
+    stocked.presenter.refresh_library()
     stocked.library_idle()
     measured = next(text for text in texts(stocked.model_page) if text.startswith("Measured here"))
     assert measured.replace("\u00a0", " ").startswith("Measured here: 68 % kept · 1.8× plain · ")
 
 
-def test_a_long_list_of_drafts_is_shown_when_asked_for(rooms: Rooms) -> None:
-    first = small_model(rooms.models / "m0.gguf")
+def test_a_long_list_of_drafts_is_shown_when_asked_for(windows: Windows) -> None:
+    first = small_model(windows.models / "m0.gguf")
     for number in range(1, 2 * FIRST_DRAFTS):
-        (rooms.models / f"m{number}.gguf").write_bytes(first.read_bytes())
-    rooms.scanned()
-    rooms.choose(first)
-    rooms.until(lambda: buttons(rooms.model_page).count("Load with it") == FIRST_DRAFTS)
-    button(rooms.model_page, f"Show all {2 * FIRST_DRAFTS - 1}").click()
-    rooms.until(lambda: buttons(rooms.model_page).count("Load with it") == 2 * FIRST_DRAFTS - 1)
-    assert not [text for text in buttons(rooms.model_page) if text.startswith("Show all")]
+        (windows.models / f"m{number}.gguf").write_bytes(first.read_bytes())
+    windows.scanned()
+    windows.choose(first)
+    windows.until(lambda: buttons(windows.model_page).count("Load with it") == FIRST_DRAFTS)
+    button(windows.model_page, f"Show all {2 * FIRST_DRAFTS - 1}").click()
+    windows.until(lambda: buttons(windows.model_page).count("Load with it") == 2 * FIRST_DRAFTS - 1)
+    assert not [text for text in buttons(windows.model_page) if text.startswith("Show all")]
 
 
-def test_the_only_model_has_no_drafts(rooms: Rooms) -> None:
-    only = small_model(rooms.models / "only.gguf")
-    rooms.scanned()
-    rooms.choose(only)
-    assert "No other model of the library fits its vocabulary." in texts(rooms.model_page)
-    assert "Find a draft on Hugging Face…" in buttons(rooms.model_page)
+def test_the_only_model_has_no_drafts(windows: Windows) -> None:
+    only = small_model(windows.models / "only.gguf")
+    windows.scanned()
+    windows.choose(only)
+    assert "No other model of the library fits its vocabulary." in texts(windows.model_page)
+    assert "Find a draft on Hugging Face…" in buttons(windows.model_page)
 
 
-def test_the_path_is_copied(stocked: Rooms) -> None:
+def test_the_path_is_copied(stocked: Windows) -> None:
     stocked.choose(path(stocked, "big"))
     choose_entry(stocked, "Copy path")
     assert QGuiApplication.clipboard().text() == str(path(stocked, "big"))
@@ -274,17 +274,17 @@ def test_the_path_is_copied(stocked: Rooms) -> None:
 # ------------------------------------------------------------ files
 
 
-def downloaded(rooms: Rooms, file: Path) -> None:
+def downloaded(windows: Windows, file: Path) -> None:
     """Make it known where a file came from."""
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     size = file.stat().st_size
     origin = Origin(repository="owner/x", commit="0" * 40, path=file.name, sha256=digest, size=size)
-    rooms.library.origins.put(file, origin)
-    rooms.scanned()
-    rooms.choose(file)
+    windows.library.origins.put(file, origin)
+    windows.scanned()
+    windows.choose(file)
 
 
-def test_a_right_and_a_wrong_checksum(stocked: Rooms) -> None:
+def test_a_right_and_a_wrong_checksum(stocked: Windows) -> None:
     file = path(stocked, "big")
     downloaded(stocked, file)
     choose_entry(stocked, "Verify checksum")
@@ -299,14 +299,14 @@ def test_a_right_and_a_wrong_checksum(stocked: Rooms) -> None:
     assert stocked.model_page._bar.isHidden()
 
 
-def test_without_a_known_checksum_there_is_nothing_to_verify(stocked: Rooms) -> None:
+def test_without_a_known_checksum_there_is_nothing_to_verify(stocked: Windows) -> None:
     stocked.choose(path(stocked, "big"))
     verify = file_menu(stocked)["Verify checksum"]
     assert not verify.isEnabled()  # type: ignore[attr-defined]
     assert verify.toolTip() == "No checksum is known: Slipstream did not download it."  # type: ignore[attr-defined]
 
 
-def test_a_check_is_stopped(stocked: Rooms) -> None:
+def test_a_check_is_stopped(stocked: Windows) -> None:
     file = path(stocked, "big")
     downloaded(stocked, file)
     stopped = threading.Event()
@@ -318,7 +318,7 @@ def test_a_check_is_stopped(stocked: Rooms) -> None:
     assert stocked.model_page._bar.isHidden()
 
 
-def test_delete(stocked: Rooms) -> None:
+def test_delete(stocked: Windows) -> None:
     file, tab = path(stocked, "small"), stocked.window.library
     freed = size_text(file.stat().st_size)
     stocked.choose(file)
@@ -340,7 +340,7 @@ def test_delete(stocked: Rooms) -> None:
     assert NOTHING in texts(tab)
 
 
-def test_a_loaded_model_is_not_deleted(stocked: Rooms) -> None:
+def test_a_loaded_model_is_not_deleted(stocked: Windows) -> None:
     file = path(stocked, "small")
     stocked.loaded.add(str(file))
     stocked.choose(file)
@@ -349,7 +349,7 @@ def test_a_loaded_model_is_not_deleted(stocked: Rooms) -> None:
     assert not stocked.window.library.findChildren(QMessageBox)
 
 
-def test_nothing_is_deleted_in_other_folders(stocked: Rooms, tmp_path: Path) -> None:
+def test_nothing_is_deleted_in_other_folders(stocked: Windows, tmp_path: Path) -> None:
     far = small_model(tmp_path / "extra" / "far.gguf")
     stocked.values.extra_folders = [str(tmp_path / "extra")]
     stocked.scanned()
@@ -367,7 +367,7 @@ def test_when(days: int, expected: str) -> None:
     assert wording.when(0.0, now) == "never"
 
 
-def test_what_came_of_a_check_is_said_of_the_model_it_was(stocked: Rooms) -> None:
+def test_what_came_of_a_check_is_said_of_the_model_it_was(stocked: Windows) -> None:
     """Also where another model is looked at, or checked, meanwhile."""
     big, small = path(stocked, "big"), path(stocked, "small")
     downloaded(stocked, big)
@@ -387,7 +387,7 @@ def test_what_came_of_a_check_is_said_of_the_model_it_was(stocked: Rooms) -> Non
     assert any(text.startswith("✓ The checksum is right") for text in texts(stocked.model_page))
 
 
-def test_a_look_is_not_undone_by_a_judgement_of_what_was_there_before(stocked: Rooms) -> None:
+def test_a_look_is_not_undone_by_a_judgement_of_what_was_there_before(stocked: Windows) -> None:
     file = path(stocked, "big")
     new = file.with_name("another.gguf")
     new.write_bytes(file.read_bytes())
@@ -398,7 +398,7 @@ def test_a_look_is_not_undone_by_a_judgement_of_what_was_there_before(stocked: R
     assert stocked.library.entry(str(new)) is not None
 
 
-def test_a_look_that_has_not_begun_gives_way_to_the_next(stocked: Rooms) -> None:
+def test_a_look_that_has_not_begun_gives_way_to_the_next(stocked: Windows) -> None:
     looks: list[object] = []
     stocked.library.scanned.connect(looks.append)
     may_go_on = threading.Event()

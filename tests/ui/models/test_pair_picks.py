@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.models.trials import FileKey, Trial
 from app.settings import Settings
-from app.ui.models.library_service import LibraryAccess
+from app.ui.models.library_service import LibraryService
 from app.ui.models.pair_picks import PairPicks
 from app.ui.models.picker import MOST_GREY, ModelPicker, Pick
 from tests.support.library_parts import small_model
@@ -29,7 +29,7 @@ class Pickers:
         self.folder = folder
         values = Settings()
         values.models_folder = str(folder)
-        self.library = LibraryAccess(values, lambda: MACHINE)
+        self.library = LibraryService(values, lambda: MACHINE)
         self.targets, self.drafts = ModelPicker("Library", "Target"), ModelPicker("Drafts", "Draft")
         for picker in (self.targets, self.drafts):
             qtbot.addWidget(picker)

@@ -16,7 +16,7 @@ from app.ui.widgets import theme
 from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
 from tests.support.library_parts import small_model
-from tests.ui.models.windows import GB, Pages, Rooms, button, buttons, cell, rows, texts, tree
+from tests.ui.models.windows import GB, Pages, Windows, button, buttons, cell, rows, texts, tree
 
 TARGET, DRAFT, OTHER = "owner/Mistral-Small-24B-GGUF", "owner/Mistral-Small-DRAFT-GGUF", "b/Mistral-Small-DRAFT-B"
 TARGET_FILE, LARGE_FILE = "Mistral-Small-24B-Q4_K_M.gguf", "Mistral-Small-24B-Q8_0.gguf"
@@ -35,27 +35,27 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def hub(rooms: Rooms, files: dict[str, Path]) -> Rooms:
+def hub(windows: Windows, files: dict[str, Path]) -> Windows:
     """A target with a large file beside it, a draft that fits and one that does not."""
-    add = rooms.server.add
+    add = windows.server.add
     add(TARGET, {TARGET_FILE: files["target"], LARGE_FILE: os.urandom(20_000_000)}, downloads=812_345, likes=42)
     add(DRAFT, {"draft-Q8_0.gguf": files["draft"]}, downloads=20)
     add(OTHER, {"other-Q8_0.gguf": files["other"]}, downloads=10)
-    return rooms
+    return windows
 
 
-def find_drafts(rooms: Rooms) -> None:
+def find_drafts(windows: Windows) -> None:
     """Choose the target's small file and look for drafts."""
-    rooms.search("24B")
-    rooms.until(lambda: rooms.results() == [TARGET])
-    rooms.show_repository(TARGET)
-    files = tree(rooms.page, "Files")
+    windows.search("24B")
+    windows.until(lambda: windows.results() == [TARGET])
+    windows.show_repository(TARGET)
+    files = tree(windows.page, "Files")
     files.setCurrentItem(rows(files)[0])
-    button(rooms.page, "Find a draft for this").click()
-    rooms.until(lambda: any("looked at" in text for text in texts(rooms.page)))
+    button(windows.page, "Find a draft for this").click()
+    windows.until(lambda: any("looked at" in text for text in texts(windows.page)))
 
 
-def test_nothing_is_asked_before_the_user_asks(hub: Rooms) -> None:
+def test_nothing_is_asked_before_the_user_asks(hub: Windows) -> None:
     hub.window.show_tab(hub.window.search)
     assert "Type what you look for. Nothing is asked of the network before." in texts(hub.window.search)
     hub.search("  ")
@@ -63,7 +63,7 @@ def test_nothing_is_asked_before_the_user_asks(hub: Rooms) -> None:
     assert hub.server.requests == []
 
 
-def test_results_files_and_badges(hub: Rooms, pages: Pages) -> None:
+def test_results_files_and_badges(hub: Windows, pages: Pages) -> None:
     hub.search("mistral small")
     hub.until(lambda: len(hub.results()) == 3)
     first = rows(tree(hub.window, "Repositories found"))[0]
@@ -79,7 +79,7 @@ def test_results_files_and_badges(hub: Rooms, pages: Pages) -> None:
     assert pages.opened == [f"{hub.server.endpoint}/{TARGET}"]
 
 
-def test_the_order_is_the_users(hub: Rooms) -> None:
+def test_the_order_is_the_users(hub: Windows) -> None:
     hub.search("mistral")
     hub.until(lambda: len(hub.results()) == 3)
     sort = hub.window.search._sort
@@ -91,7 +91,7 @@ def test_the_order_is_the_users(hub: Rooms) -> None:
     assert "sort=downloads" not in asked[0]
 
 
-def test_a_file_is_downloaded(hub: Rooms) -> None:
+def test_a_file_is_downloaded(hub: Windows) -> None:
     hub.search("24B")
     hub.until(lambda: hub.results() == [TARGET])
     hub.show_repository(TARGET)
@@ -105,7 +105,7 @@ def test_a_file_is_downloaded(hub: Rooms) -> None:
     assert "Mistral-Small-24B Q4_K_M" in texts(hub.window.downloads)
 
 
-def test_drafts_that_fit_and_that_do_not(hub: Rooms) -> None:
+def test_drafts_that_fit_and_that_do_not(hub: Windows) -> None:
     find_drafts(hub)
     drafts = tree(hub.page, "Drafts found")
     good, bad = rows(drafts)
@@ -125,12 +125,12 @@ def test_drafts_that_fit_and_that_do_not(hub: Rooms) -> None:
     drafts.setCurrentItem(good)
     button(hub.page, "Get with draft (+50 KB)").click()
     hub.says("complete, checksum right")
-    (progress,) = hub.desk.downloads.progress()
+    (progress,) = hub.presenter.downloads.progress()
     assert progress.item.title == "Mistral-Small-24B Q4_K_M with draft"
     assert [file.repository for file in progress.item.files] == [TARGET, DRAFT]
 
 
-def test_colours_follow_the_theme(hub: Rooms, dressed: None) -> None:
+def test_colours_follow_the_theme(hub: Windows, dressed: None) -> None:
     find_drafts(hub)
     bad = rows(tree(hub.page, "Drafts found"))[1]
     assert bad.foreground(0).color() == theme.LIGHT.quiet
@@ -138,7 +138,7 @@ def test_colours_follow_the_theme(hub: Rooms, dressed: None) -> None:
     assert bad.foreground(0).color() == theme.DARK.quiet
 
 
-def test_drafts_for_another_file_are_not_shown(hub: Rooms) -> None:
+def test_drafts_for_another_file_are_not_shown(hub: Windows) -> None:
     """The search for drafts is still on when another file is chosen."""
     hub.server.faults.add(f"/api/models/{DRAFT}", Fault(stall_at=0), at="api")
     hub.search("24B")
@@ -155,7 +155,7 @@ def test_drafts_for_another_file_are_not_shown(hub: Rooms) -> None:
     assert not [text for text in texts(hub.page) if "draft" in text.lower() or "Stopped" in text]
 
 
-def test_drafts_for_a_model_of_the_library(hub: Rooms, files: dict[str, Path]) -> None:
+def test_drafts_for_a_model_of_the_library(hub: Windows, files: dict[str, Path]) -> None:
     path = hub.models / TARGET_FILE
     hub.models.mkdir()
     path.write_bytes(files["target"].read_bytes())
@@ -170,21 +170,21 @@ def test_drafts_for_a_model_of_the_library(hub: Rooms, files: dict[str, Path]) -
     assert (hub.models / DRAFT / "draft-Q8_0.gguf").is_file()
 
 
-def test_nothing_found(hub: Rooms) -> None:
+def test_nothing_found(hub: Windows) -> None:
     hub.search("no such model")
     hub.until(lambda: "Nothing found. Try fewer or other words." in texts(hub.window.search))
 
 
-def test_offline(hub: Rooms) -> None:
+def test_offline(hub: Windows) -> None:
     hub.values.offline = True
-    hub.desk.hub.apply_settings()
+    hub.presenter.hub.apply_settings()
     hub.search("mistral")
     hub.until(lambda: any("offline" in text.lower() for text in texts(hub.window.search)))
     hub.hub_idle()
     assert hub.server.requests == []
 
 
-def test_a_repository_that_is_gone(hub: Rooms) -> None:
+def test_a_repository_that_is_gone(hub: Windows) -> None:
     hub.search("24B")
     hub.until(lambda: hub.results() == [TARGET])
     del hub.server.repositories[TARGET]
@@ -195,7 +195,7 @@ def test_a_repository_that_is_gone(hub: Rooms) -> None:
     assert buttons(hub.page) == []
 
 
-def test_an_empty_repository(hub: Rooms) -> None:
+def test_an_empty_repository(hub: Windows) -> None:
     hub.server.add("owner/nothing", {"README.md": b"text"})
     hub.search("nothing")
     hub.until(lambda: hub.results() == ["owner/nothing"])
@@ -205,7 +205,7 @@ def test_an_empty_repository(hub: Rooms) -> None:
     assert not button(hub.page, "Get").isEnabled()
 
 
-def test_a_slow_search_does_not_overwrite_a_later_one(hub: Rooms) -> None:
+def test_a_slow_search_does_not_overwrite_a_later_one(hub: Windows) -> None:
     hub.server.faults.add("/api/models", Fault(stall_at=0), at="api")
     hub.search("24B")
     hub.server.wait_for(lambda: len(hub.server.requests) == 1)
@@ -217,7 +217,7 @@ def test_a_slow_search_does_not_overwrite_a_later_one(hub: Rooms) -> None:
     assert START in texts(hub.window.search)
 
 
-def test_a_repository_may_be_chosen_while_a_search_is_on(hub: Rooms) -> None:
+def test_a_repository_may_be_chosen_while_a_search_is_on(hub: Windows) -> None:
     hub.search("24B")
     hub.until(lambda: hub.results() == [TARGET])
     hub.server.faults.add("/api/models", Fault(stall_at=0), at="api")
@@ -229,7 +229,7 @@ def test_a_repository_may_be_chosen_while_a_search_is_on(hub: Rooms) -> None:
     assert "Searching …" not in texts(hub.window.search)
 
 
-def test_a_slow_repository_does_not_overwrite_a_later_one(hub: Rooms) -> None:
+def test_a_slow_repository_does_not_overwrite_a_later_one(hub: Windows) -> None:
     hub.search("mistral")
     hub.until(lambda: len(hub.results()) == 3)
     hub.server.faults.add(f"/api/models/{TARGET}", Fault(stall_at=0), at="api")
@@ -242,7 +242,7 @@ def test_a_slow_repository_does_not_overwrite_a_later_one(hub: Rooms) -> None:
     assert texts(hub.page)[0] == DRAFT
 
 
-def test_a_gated_repository_says_so(hub: Rooms) -> None:
+def test_a_gated_repository_says_so(hub: Windows) -> None:
     hub.server.add("owner/closed", {"closed-Q4_0.gguf": b"x"}, gated="manual")
     hub.search("closed")
     hub.until(lambda: hub.results() == ["owner/closed  (gated)"])
@@ -254,85 +254,85 @@ def test_a_gated_repository_says_so(hub: Rooms) -> None:
     assert "Enter a token…" not in start_buttons(hub)
 
 
-def start_buttons(rooms: Rooms) -> list[str]:
-    rooms.page.clear()
-    return buttons(rooms.page)
+def start_buttons(windows: Windows) -> list[str]:
+    windows.page.clear()
+    return buttons(windows.page)
 
 
 # ------------------------------------------------------------ recommended
 
 
-def card(rooms: Rooms, title: str) -> QWidget:
+def card(windows: Windows, title: str) -> QWidget:
     """The card of a pair."""
-    tab = rooms.window.recommended
-    rooms.until(lambda: title in texts(tab))
+    tab = windows.window.recommended
+    windows.until(lambda: title in texts(tab))
     heading = next(label for label in tab.findChildren(QLabel) if label.text() == title and label.isVisibleTo(tab))
     parent = heading.parentWidget()
     assert parent is not None
     return parent
 
 
-def host(rooms: Rooms, pair: CatalogPair, folder: Path) -> None:
+def host(windows: Windows, pair: CatalogPair, folder: Path) -> None:
     """Small models in place of those of a pair."""
     for model in (pair.target, pair.draft):
         name = model.file.replace("*", "x")
-        path = small_model(folder / name, seed=len(rooms.server.repositories))
-        rooms.server.add(model.repository, {name: path})
+        path = small_model(folder / name, seed=len(windows.server.repositories))
+        windows.server.add(model.repository, {name: path})
 
 
-def test_the_best_pair_for_this_machine_comes_first(rooms: Rooms) -> None:
-    rooms.desk.show_recommended()
-    best = load_catalog().propose(rooms.machine)
+def test_the_best_pair_for_this_machine_comes_first(windows: Windows) -> None:
+    windows.presenter.show_recommended()
+    best = load_catalog().propose(windows.machine)
     assert best is not None
-    shown = texts(rooms.window.recommended)
+    shown = texts(windows.window.recommended)
     assert shown[0] == "Some GPU, 7.6 GB of 8.6 GB free · memory: 11 GB of 16 GB free"
     assert "Best for this computer" in shown
     assert shown.count(best.title) == 1
-    primary = [one for one in card(rooms, best.title).findChildren(QPushButton) if one.property("role") == "primary"]
+    primary = [one for one in card(windows, best.title).findChildren(QPushButton) if one.property("role") == "primary"]
     assert len(primary) == 1
     assert all(pair.title in shown for pair in load_catalog().pairs)
-    rooms.machine = Machine(memory_total=GB, memory_free=GB // 2)
-    rooms.desk.show_recommended()
+    windows.machine = Machine(memory_total=GB, memory_free=GB // 2)
+    windows.presenter.show_recommended()
     alone = "No pair of the catalogue fits the memory of this computer. The Slipstream Guide works everywhere."
-    rooms.until(lambda: alone in texts(rooms.window.recommended))
-    assert rooms.server.requests == []
+    windows.until(lambda: alone in texts(windows.window.recommended))
+    assert windows.server.requests == []
 
 
-def test_a_pair_is_got_as_one_item_and_then_in_the_library(rooms: Rooms, tmp_path: Path) -> None:
-    pair = load_catalog().propose(rooms.machine)
+def test_a_pair_is_got_as_one_item_and_then_in_the_library(windows: Windows, tmp_path: Path) -> None:
+    pair = load_catalog().propose(windows.machine)
     assert pair is not None
-    host(rooms, pair, tmp_path / "hub")
-    rooms.server.faults.add(pair.target.file, Fault(stall_at=1000))
-    rooms.desk.show_recommended()
-    get = next(text for text in buttons(card(rooms, pair.title)) if text.startswith("Get with draft ("))
-    button(card(rooms, pair.title), get).click()
-    assert f"Looking up the files of {pair.title} …" in texts(rooms.window.recommended)
-    rooms.until(lambda: rooms.window.current_tab() is rooms.window.downloads)
-    assert [progress.item.title for progress in rooms.desk.downloads.progress()] == [pair.title]
-    rooms.desk.show_recommended()
-    state = button(card(rooms, pair.title), "In downloads")
+    host(windows, pair, tmp_path / "hub")
+    windows.server.faults.add(pair.target.file, Fault(stall_at=1000))
+    windows.presenter.show_recommended()
+    get = next(text for text in buttons(card(windows, pair.title)) if text.startswith("Get with draft ("))
+    button(card(windows, pair.title), get).click()
+    assert f"Looking up the files of {pair.title} …" in texts(windows.window.recommended)
+    windows.until(lambda: windows.window.current_tab() is windows.window.downloads)
+    assert [progress.item.title for progress in windows.presenter.downloads.progress()] == [pair.title]
+    windows.presenter.show_recommended()
+    state = button(card(windows, pair.title), "In downloads")
     assert not state.isEnabled()
-    rooms.server.release()
-    rooms.until(lambda: rooms.desk._state_of_pair(pair) == "in the library")
-    rooms.desk.show_recommended()
-    assert not button(card(rooms, pair.title), "In the library").isEnabled()
+    windows.server.release()
+    windows.until(lambda: windows.presenter._state_of_pair(pair) == "in the library")
+    windows.presenter.show_recommended()
+    assert not button(card(windows, pair.title), "In the library").isEnabled()
 
 
-def test_a_pair_that_is_not_there_any_more(rooms: Rooms, qtbot: QtBot) -> None:
-    pair = load_catalog().propose(rooms.machine)
+def test_a_pair_that_is_not_there_any_more(windows: Windows, qtbot: QtBot) -> None:
+    pair = load_catalog().propose(windows.machine)
     assert pair is not None
-    rooms.desk.get_pair(pair)
-    status = rooms.window.recommended._status
+    windows.presenter.get_pair(pair)
+    status = windows.window.recommended._status
     qtbot.waitUntil(lambda: pair.target.repository in status.text())
     assert status.property("role") == "bad"
 
 
-def test_other_files_of_a_pair(rooms: Rooms, tmp_path: Path) -> None:
-    pair = load_catalog().propose(rooms.machine)
+def test_other_files_of_a_pair(windows: Windows, tmp_path: Path) -> None:
+    pair = load_catalog().propose(windows.machine)
     assert pair is not None
-    host(rooms, pair, tmp_path / "hub")
-    rooms.desk.show_recommended()
-    button(card(rooms, pair.title), "Other files…").click()
-    assert rooms.window.current_tab() is rooms.window.search
-    rooms.until(lambda: bool(rows(tree(rooms.page, "Files"))))
-    assert texts(rooms.page)[0] == pair.target.repository
+    host(windows, pair, tmp_path / "hub")
+    windows.presenter.show_recommended()
+    button(card(windows, pair.title), "Other files…").click()
+    assert windows.window.current_tab() is windows.window.search
+    windows.until(lambda: bool(rows(tree(windows.page, "Files"))))
+    assert texts(windows.page)[0] == pair.target.repository

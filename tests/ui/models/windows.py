@@ -26,9 +26,9 @@ from app.models.library.entry import LibraryEntry
 from app.models.machine import Device, Machine
 from app.settings import Settings
 from app.ui.models.library_list import LibraryList
-from app.ui.models.library_service import LibraryAccess
+from app.ui.models.library_service import LibraryService
 from app.ui.models.model_page import ModelPage
-from app.ui.models.presenter import ModelsDesk
+from app.ui.models.presenter import ModelsPresenter
 from app.ui.models.repository_page import RepositoryPage
 from tests.support.hub_server import HubServer
 
@@ -39,7 +39,7 @@ GPU = Device(name="CUDA0", description="Some GPU", total_bytes=8_600_000_000, fr
 MACHINE = Machine(memory_total=16 * GB, memory_free=11 * GB, devices=[GPU])
 
 
-class Rooms:
+class Windows:
     """Both windows; ``close`` and ``open`` are a restart."""
 
     def __init__(self, qtbot: QtBot, server: HubServer, folder: Path) -> None:
@@ -56,10 +56,12 @@ class Rooms:
         self.saving_fails = False
         self.is_open = False
 
-    def open(self) -> Rooms:
-        self.library = LibraryAccess(self.values, lambda: self.machine)
-        self.desk = ModelsDesk(self.values, self.library, lambda: self.machine, self.loaded.__contains__, self._save)
-        self.window, self.settings = self.desk.window, self.desk.settings_window
+    def open(self) -> Windows:
+        self.library = LibraryService(self.values, lambda: self.machine)
+        self.presenter = ModelsPresenter(
+            self.values, self.library, lambda: self.machine, self.loaded.__contains__, self._save
+        )
+        self.window, self.settings = self.presenter.window, self.presenter.settings_window
         self.is_open = True
         return self
 
@@ -75,9 +77,9 @@ class Rooms:
     def close(self) -> None:
         if self.is_open:
             self.is_open = False
-            self.desk.close()
+            self.presenter.close()
             self.library.close()
-            for part in (self.window, self.settings, self.desk, self.library):
+            for part in (self.window, self.settings, self.presenter, self.library):
                 part.deleteLater()
 
     # --- waiting
@@ -87,7 +89,7 @@ class Rooms:
 
     def hub_idle(self) -> None:
         """Wait until every question to the hub is answered and its answer is dealt with."""
-        self.until(self.desk.hub._lane.is_idle)
+        self.until(self.presenter.hub._lane.is_idle)
 
     def library_idle(self) -> None:
         """Wait until the library has done all it was asked for; what it answers may ask again."""
@@ -109,7 +111,7 @@ class Rooms:
     def scanned(self) -> list[LibraryEntry]:
         """Show the library and wait until it has looked into the folders."""
         with self.qtbot.waitSignal(self.library.scanned, timeout=WAIT_MS):
-            self.desk.show_library()
+            self.presenter.show_library()
         self.library_idle()
         return self.library.entries()
 
@@ -148,7 +150,7 @@ class Rooms:
         """Download files of the hub, the second as a draft."""
         remote = [self.server.remote_file(*file) for file in files]
         item = Item(id=title, title=title, target=(remote[0],), draft=tuple(remote[1:]))
-        self.desk.get(item)
+        self.presenter.get(item)
         return item
 
     def says(self, part: str) -> None:

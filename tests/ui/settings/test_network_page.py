@@ -12,23 +12,23 @@ from app.ui.models.token_dialog import TokenDialog
 from app.ui.settings.network_page import PURPOSES, NetworkPage
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring
-from tests.ui.models.windows import Pages, Rooms, button, buttons, cell, open_dialog, rows, texts, tree
+from tests.ui.models.windows import Pages, Windows, button, buttons, cell, open_dialog, rows, texts, tree
 
 HOST, SECRET = "127.0.0.1", "hf_aSecret"
 
 
 @pytest.fixture
-def page(rooms: Rooms) -> NetworkPage:
+def page(windows: Windows) -> NetworkPage:
     """The page, in front."""
-    show(rooms)
-    return rooms.settings.network
+    show(windows)
+    return windows.settings.network
 
 
-def show(rooms: Rooms) -> None:
-    rooms.desk._settings_desk.show_network()
-    rooms.until(
+def show(windows: Windows) -> None:
+    windows.presenter._settings_presenter.show_network()
+    windows.until(
         lambda: any(
-            "token" in text.lower() for text in texts(rooms.settings.network) if "No token" in text or "kept" in text
+            "token" in text.lower() for text in texts(windows.settings.network) if "No token" in text or "kept" in text
         )
     )
 
@@ -47,15 +47,15 @@ def type_address(page: NetworkPage, text: str) -> None:
     line.editingFinished.emit()
 
 
-def test_what_is_set_is_shown(closed_rooms: Rooms) -> None:
-    values = closed_rooms.values
+def test_what_is_set_is_shown(closed_windows: Windows) -> None:
+    values = closed_windows.values
     values.offline, values.token_to_mirror, values.parallel_downloads = True, True, 3
     values.download_limit = 12_000_000
-    rooms = closed_rooms.open()
+    windows = closed_windows.open()
     changes: list[object] = []
-    rooms.settings.network.choice_changed.connect(changes.append)
-    show(rooms)
-    page = rooms.settings.network
+    windows.settings.network.choice_changed.connect(changes.append)
+    show(windows)
+    page = windows.settings.network
     assert check(page, "Work offline").isChecked()
     assert check(page, "Send the access token to this mirror too").isChecked()
     assert field(page, "At the same time").value() == 3
@@ -63,54 +63,54 @@ def test_what_is_set_is_shown(closed_rooms: Rooms) -> None:
     assert changes == []
 
 
-def test_offline_takes_effect_at_once(rooms: Rooms, page: NetworkPage) -> None:
-    with rooms.qtbot.waitSignal(rooms.desk.settings_changed):
+def test_offline_takes_effect_at_once(windows: Windows, page: NetworkPage) -> None:
+    with windows.qtbot.waitSignal(windows.presenter.settings_changed):
         check(page, "Work offline").click()
-    assert rooms.values.offline
-    rooms.search("anything")
-    rooms.until(lambda: any("offline" in text.lower() for text in texts(rooms.window.search)))
-    assert rooms.server.requests == []
+    assert windows.values.offline
+    windows.search("anything")
+    windows.until(lambda: any("offline" in text.lower() for text in texts(windows.window.search)))
+    assert windows.server.requests == []
     check(page, "Work offline").click()
-    rooms.search("anything")
-    rooms.until(lambda: any("Nothing found" in text for text in texts(rooms.window.search)))
+    windows.search("anything")
+    windows.until(lambda: any("Nothing found" in text for text in texts(windows.window.search)))
 
 
-def test_downloads_at_the_same_time_and_their_limit(rooms: Rooms, page: NetworkPage) -> None:
+def test_downloads_at_the_same_time_and_their_limit(windows: Windows, page: NetworkPage) -> None:
     field(page, "At the same time").setValue(4)
     field(page, "Limit").setValue(5)
-    assert (rooms.values.parallel_downloads, rooms.values.download_limit) == (4, 5_000_000)
-    queue = rooms.desk.downloads._queue
+    assert (windows.values.parallel_downloads, windows.values.download_limit) == (4, 5_000_000)
+    queue = windows.presenter.downloads._queue
     assert queue is not None
     assert (queue._parallel, queue._limiter.limit) == (4, 5_000_000)
     field(page, "Limit").setValue(0)
     assert field(page, "Limit").text() == "no limit"
-    assert rooms.values.download_limit is None
+    assert windows.values.download_limit is None
 
 
-def test_another_mirror_is_asked_at_once(rooms: Rooms, page: NetworkPage) -> None:
+def test_another_mirror_is_asked_at_once(windows: Windows, page: NetworkPage) -> None:
     with HubServer() as other:
         other.add("owner/on-the-other", {"x.gguf": b"x"})
         type_address(page, f"  {other.endpoint}/ ")
-        rooms.search("other")
-        rooms.until(lambda: rooms.results() == ["owner/on-the-other"])
-        assert rooms.server.requests == []
+        windows.search("other")
+        windows.until(lambda: windows.results() == ["owner/on-the-other"])
+        assert windows.server.requests == []
 
 
-def test_an_address_that_is_not_safe(rooms: Rooms, page: NetworkPage) -> None:
+def test_an_address_that_is_not_safe(windows: Windows, page: NetworkPage) -> None:
     type_address(page, "http://mirror.example/<b>")
     sentence = "The hub's address http://mirror.example/<b> is not safe to use. It must begin with https://."
     assert sentence in texts(page)
-    rooms.search("anything")
-    rooms.until(lambda: sentence in texts(rooms.window.search))
+    windows.search("anything")
+    windows.until(lambda: sentence in texts(windows.window.search))
     button(page, "Enter a token…").click()
     assert sentence in texts(page)
-    rooms.desk._hub_desk.open_page("owner/name")
-    type_address(page, rooms.server.endpoint)
+    windows.presenter._hub_presenter.open_page("owner/name")
+    type_address(page, windows.server.endpoint)
     assert sentence not in texts(page)
 
 
 def test_a_token_is_kept_in_the_keyring_and_removed(
-    rooms: Rooms, page: NetworkPage, kept: MemoryKeyring, pages: Pages
+    windows: Windows, page: NetworkPage, kept: MemoryKeyring, pages: Pages
 ) -> None:
     assert "No token. Repositories that need one say so." in texts(page)
     assert "Remove" not in buttons(page)
@@ -121,44 +121,44 @@ def test_a_token_is_kept_in_the_keyring_and_removed(
     assert line.echoMode() is QLineEdit.EchoMode.Password
     assert not button(dialog, "Keep").isEnabled()
     button(dialog, "Make a token on its page").click()
-    assert pages.opened == [f"{rooms.server.endpoint}/settings/tokens"]
+    assert pages.opened == [f"{windows.server.endpoint}/settings/tokens"]
     line.setText(f" {SECRET} ")
     button(dialog, "Keep").click()
-    rooms.until(lambda: "A token is kept in the system's keyring." in texts(page))
+    windows.until(lambda: "A token is kept in the system's keyring." in texts(page))
     assert kept.entries == {(SERVICE, HOST): SECRET}
     assert "Replace…" in buttons(page)
     button(page, "Remove the access token").click()
-    rooms.until(lambda: "No token. Repositories that need one say so." in texts(page))
+    windows.until(lambda: "No token. Repositories that need one say so." in texts(page))
     assert kept.entries == {}
 
 
-def test_a_token_that_is_none_is_refused_and_said_so(rooms: Rooms) -> None:
-    rooms.desk.show_downloads()
-    rooms.window.downloads.token_requested.emit()
+def test_a_token_that_is_none_is_refused_and_said_so(windows: Windows) -> None:
+    windows.presenter.show_downloads()
+    windows.window.downloads.token_requested.emit()
     dialog = open_dialog(TokenDialog)
     line = dialog.findChild(QLineEdit)
     assert isinstance(line, QLineEdit)
     line.setText("two words")
     button(dialog, "Keep").click()
-    page = rooms.settings.network
-    rooms.until(lambda: any(text.startswith("This is no access token") for text in texts(page)))
-    assert rooms.settings.isVisible()
+    page = windows.settings.network
+    windows.until(lambda: any(text.startswith("This is no access token") for text in texts(page)))
+    assert windows.settings.isVisible()
     assert "No token. Repositories that need one say so." in texts(page)
     assert "Remove" not in buttons(page)
 
 
-def test_without_a_keyring_it_is_kept_in_memory_and_says_so(rooms: Rooms, page: NetworkPage) -> None:
+def test_without_a_keyring_it_is_kept_in_memory_and_says_so(windows: Windows, page: NetworkPage) -> None:
     keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
-    rooms.desk.hub.set_token(SECRET, rooms.desk._settings_desk._show_token, lambda error: None)
-    rooms.until(lambda: any("in memory until Slipstream ends" in text for text in texts(page)))
+    windows.presenter.hub.set_token(SECRET, windows.presenter._settings_presenter._show_token, lambda error: None)
+    windows.until(lambda: any("in memory until Slipstream ends" in text for text in texts(page)))
 
 
 @pytest.mark.usefixtures("page")
-def test_the_traffic_is_listed(rooms: Rooms) -> None:
-    traffic = tree(rooms.settings, "Network traffic since the start")
+def test_the_traffic_is_listed(windows: Windows) -> None:
+    traffic = tree(windows.settings, "Network traffic since the start")
     assert [cell(row, 2) for row in rows(traffic)] == ["Nothing since Slipstream was started"]
-    rooms.search("anything")
-    rooms.until(lambda: [cell(row, 2) for row in rows(traffic)] == ["search"])
+    windows.search("anything")
+    windows.until(lambda: [cell(row, 2) for row in rows(traffic)] == ["search"])
     (row,) = rows(traffic)
     assert cell(row, 1) == HOST
     named = {name.lower() for name, _ in PURPOSES}

@@ -366,17 +366,17 @@ def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]
     running = open_window()
     for title in ("First", "Second"):
         running.make_chat(title)
-    book = running.controller.book
-    with qtbot.waitSignal(book.chats_listed, timeout=WAIT_MS):
-        book.refresh()
+    operations = running.controller.operations
+    with qtbot.waitSignal(operations.chats_listed, timeout=WAIT_MS):
+        operations.refresh()
     assert running.titles() == ["Today", "Second", "First"]
-    first = book._chats[1].id
+    first = operations._chats[1].id
     with qtbot.waitSignal(running.session.chat_shown, timeout=WAIT_MS):
         running.window.chat_list.chat_chosen.emit(first)
-    with qtbot.waitSignal(book.chats_listed, timeout=WAIT_MS):
+    with qtbot.waitSignal(operations.chats_listed, timeout=WAIT_MS):
         running.window.chat_list.chat_renamed.emit(first, "Renamed")
     assert "Renamed" in running.titles()
-    with qtbot.waitSignal(book.chat_deleted, timeout=WAIT_MS):
+    with qtbot.waitSignal(operations.chat_deleted, timeout=WAIT_MS):
         running.choose("delete_chat")
     qtbot.waitUntil(lambda: "Renamed" not in running.titles(), timeout=WAIT_MS)
     assert running.window.undo_bar.isVisible()
@@ -392,26 +392,26 @@ def test_a_chat_deleted_for_good_is_forgotten_by_the_engine(
     forgotten: list[str] = []
     monkeypatch.setattr(LocalEngine, "forget", lambda _: forgotten.append("all"))
     running = open_window()
-    book = running.controller.book
+    operations = running.controller.operations
 
     def delete(title: str) -> None:
         chat = running.make_chat(title)
-        with qtbot.waitSignal(book.chat_deleted, timeout=WAIT_MS):
-            book.delete(chat.id)
+        with qtbot.waitSignal(operations.chat_deleted, timeout=WAIT_MS):
+            operations.delete(chat.id)
 
     delete("brought back")
-    with qtbot.waitSignal(book.chat_restored, timeout=WAIT_MS):
-        book.undo_delete()
+    with qtbot.waitSignal(operations.chat_restored, timeout=WAIT_MS):
+        operations.undo_delete()
     assert forgotten == []
     delete("one")
     assert forgotten == []
     delete("two")  # now only this one can be brought back
     assert len(forgotten) == 1
-    book._undo_timer.setInterval(0)
-    with qtbot.waitSignal(book.deleted_for_good, timeout=WAIT_MS):
-        book._undo_timer.start()
+    operations._undo_timer.setInterval(0)
+    with qtbot.waitSignal(operations.deleted_for_good, timeout=WAIT_MS):
+        operations._undo_timer.start()
     assert len(forgotten) == 2
-    book._undo_timer.setInterval(10 * WAIT_MS)
+    operations._undo_timer.setInterval(10 * WAIT_MS)
     delete("three")
     running.close()
     assert len(forgotten) == 3
@@ -435,17 +435,17 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Call
     assert not is_erased()
     running = open_window()
     qtbot.waitUntil(is_erased, timeout=WAIT_MS)
-    book = running.controller.book
+    operations = running.controller.operations
     chat = running.make_chat(f"{secret} too")
-    with qtbot.waitSignal(book.chats_listed, timeout=WAIT_MS):
-        book.refresh()
+    with qtbot.waitSignal(operations.chats_listed, timeout=WAIT_MS):
+        operations.refresh()
     (paths.kept_caches_dir() / "b.kept").write_text(secret)
-    with qtbot.waitSignal(book.chat_deleted, timeout=WAIT_MS):
-        book.delete(chat.id)
+    with qtbot.waitSignal(operations.chat_deleted, timeout=WAIT_MS):
+        operations.delete(chat.id)
     assert secret in running.window.undo_bar._label.text()
     assert not is_erased()
-    book._undo_timer.setInterval(0)
-    book._undo_timer.start()
+    operations._undo_timer.setInterval(0)
+    operations._undo_timer.start()
     qtbot.waitUntil(is_erased, timeout=WAIT_MS)
     assert running.window.undo_bar._label.text() == ""
 
@@ -469,8 +469,8 @@ def test_export_writes_markdown(qtbot: QtBot, tmp_path: Path, open_window: Calla
     chat = running.make_chat("For a friend")
     running.worker.submit(lambda store: store.add_user_message(chat.id, None, "Hello **you**")).result(timeout=10)
     target = tmp_path / "chat.md"
-    with qtbot.waitSignal(running.controller.book.exported, timeout=WAIT_MS):
-        running.controller.book.export(chat.id, target)
+    with qtbot.waitSignal(running.controller.operations.exported, timeout=WAIT_MS):
+        running.controller.operations.export(chat.id, target)
     assert "Hello **you**" in target.read_text(encoding="utf-8")
 
 
@@ -487,12 +487,12 @@ def test_export_that_fails_says_so_and_leaves_the_old_file(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        running.controller.book.export(chat.id, old)
+        running.controller.operations.export(chat.id, old)
         qtbot.waitUntil(lambda: "store" in running.controller.board.notices(), timeout=WAIT_MS)
     assert "No space left on device" in running.controller.board.notices()["store"].text
     assert old.read_bytes() == b"of last week"
     running.controller.board.remove("store")
-    running.controller.book.export(chat.id, tmp_path / "no such folder" / "chat.md")
+    running.controller.operations.export(chat.id, tmp_path / "no such folder" / "chat.md")
     qtbot.waitUntil(lambda: "store" in running.controller.board.notices(), timeout=WAIT_MS)
 
 

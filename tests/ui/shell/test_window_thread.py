@@ -24,8 +24,8 @@ from app.ui.engine.memory_watch import MemoryWatch
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models import library_service
 from app.ui.models.choice import OpenModelsChoice
-from app.ui.models.coordinator import ModelsInWindow
-from app.ui.models.library_service import LibraryAccess
+from app.ui.models.coordinator import ModelsCoordinator
+from app.ui.models.library_service import LibraryService
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.settings.saver import SettingsSaver
 from app.ui.shell.main_window import MainWindow
@@ -182,7 +182,7 @@ def test_who_loads_another_pair_hears_no_more_of_the_drive(
     window = MainWindow(Settings())
     qtbot.addWidget(window)
     values = Settings(models_folder=str(tmp_path / "models"))
-    models = ModelsInWindow(window, desk.engine, desk.keeper, desk.session, desk.board, values, Future)
+    models = ModelsCoordinator(window, desk.engine, desk.keeper, desk.session, desk.board, values, Future)
     stalled.drive(drive)
     desk.keeper.load(PairFiles(str(drive / "target.gguf")))
     qtbot.waitUntil(lambda: "drive" in desk.board.notices(), timeout=WAIT_MS)
@@ -219,7 +219,7 @@ def test_the_library_looks_into_such_a_drive_and_the_end_does_not_wait(
 ) -> None:
     monkeypatch.setattr(library_service, "_PATIENCE_S", 0.01)
     values = Settings(models_folder=str(tmp_path / "models"), extra_folders=[str(drive)])
-    library = LibraryAccess(values, lambda: MACHINE)
+    library = LibraryService(values, lambda: MACHINE)
     stalled.drive(drive)
     with qtbot.assertNotEmitted(library.scanned):
         library.scan()
