@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Meta
 
 from app.errors import KnownError
-from app.protocol.messages import MAX_DRAFT_LENGTH, AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
+from app.protocol.limits import MAX_DRAFT_LENGTH
+from app.protocol.messages import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_S, JsonFile, NewerFileError, NotKeptError, decode
 
 VERSION = 1

@@ -7,15 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from app.protocol.messages import (
-    MAX_CONTEXT_LENGTH,
-    MAX_DRAFT_LENGTH,
-    MAX_THREADS,
-    AcceptRule,
-    DrafterChoice,
-    KvType,
-    Propose,
-)
+from app.protocol.limits import MAX_CONTEXT_LENGTH, MAX_DRAFT_LENGTH, MAX_THREADS, KvType
+from app.protocol.messages import AcceptRule, DrafterChoice, Propose
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:

@@ -21,15 +21,8 @@ from app.compare.results import Comparison, Skipped
 from app.compare.running import compare
 from app.errors import KnownError
 from app.models.text import visible, visible_json
-from app.protocol.messages import (
-    DEFAULT_DRAFT_LENGTH,
-    MAX_CONTEXT_LENGTH,
-    MAX_THREADS,
-    DraftLength,
-    Generate,
-    PairLoaded,
-    Quantization,
-)
+from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH, MAX_THREADS
+from app.protocol.messages import DraftLength, Generate, PairLoaded, Quantization
 
 if TYPE_CHECKING:
     from app.engine.host.engine import Engine

@@ -5,26 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import psutil
 
+from app.protocol.devices import Device
+
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _OWN_CONTROL_GROUP = Path("/proc/self/cgroup")
-
-
-class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU as llama.cpp's backend reports it. Bytes."""
-
-    name: str
-    """Short and unique on the machine: ``CUDA0``, ``Vulkan1``, ``Metal``."""
-    description: str
-    """For people: ``NVIDIA GeForce RTX 4060``."""
-    kind: Literal["gpu", "integrated"] = "gpu"
-    """``integrated`` shares the system's memory (Apple silicon, laptops)."""
-    total_bytes: int = 0
-    free_bytes: int = 0
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):

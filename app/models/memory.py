@@ -7,27 +7,19 @@ follows the same rules; its context is as long as the target's.
 from __future__ import annotations
 
 import platform
-from typing import Literal
 
 import msgspec
 
 from app.models.architectures import KEEPS_STATES, LARGE_GRAPHS
 from app.models.shape import Layer, ModelShape, shape_of
+from app.protocol.limits import DEFAULT_BATCH_SIZE, DRAFT_OUTPUTS, TARGET_OUTPUTS, KvType, snapshots_for
 
-__all__ = ["ALL_LAYERS", "KvType", "MemoryEstimate", "ModelShape", "Parts", "estimate", "shape_of", "takes_kv_type"]
+__all__ = ["MemoryEstimate", "ModelShape", "Parts", "estimate", "shape_of", "takes_kv_type"]
 
-KvType = Literal["f16", "q8_0", "q4_0"]
-
-ALL_LAYERS = -1
-"""As a number of GPU layers."""
-DEFAULT_BATCH = 512
-"""Tokens of a prompt that are computed at once."""
 _KV_BLOCKS: dict[KvType, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}
 """Numbers that are stored together, and the bytes they take."""
 _CELLS = 256
 """llama.cpp rounds a cache up to a multiple of so many tokens."""
-_TARGET_OUTPUTS, _DRAFT_OUTPUTS = 17, 1
-"""Positions whose logits are asked at once (`app.engine.host.loading`)."""
 _FLOAT, _HALF = 4, 2
 _BYTES_PER_TOKEN, _BYTES_PER_MERGE = 240, 140
 """Of a vocabulary in memory, llama.cpp's and the engine's copy together: six real ones took within a tenth of that."""
@@ -37,8 +29,6 @@ _LEAST_NODES, _NODES_PER_TENSOR = 1024, 8
 _MORE_NODES_PER_TOKEN, _MORE_NODES_PER_TENSOR = 40, 32
 _PROCESS_BYTES = 4 * 1024 * 1024
 """What the engine process itself takes more once something is loaded: threads, arrays, libraries in use."""
-_MOST_SNAPSHOTS, _LEAST_SNAPSHOTS, _SNAPSHOT_SHARE = 8, 2, 8
-"""As `app.engine.host.loading` chooses them."""
 _MARKS = 2
 """Copies of a running state in system memory: one while guesses are out, one of an earlier question."""
 _REPACKED_X86 = frozenset({"Q4_0", "Q4_K", "IQ4_NL", "MXFP4"})
@@ -93,7 +83,7 @@ def estimate(
     kv_type: KvType = "f16",
     target_gpu_layers: int = 0,
     draft_gpu_layers: int = 0,
-    batch_size: int = DEFAULT_BATCH,
+    batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> MemoryEstimate:
     """What a pair takes with ``context_length`` tokens (at least 1) of cache for each of its models.
 
@@ -102,13 +92,13 @@ def estimate(
     """
     cells = _rounded(max(context_length, 1))
     batch = min(batch_size, cells)
-    model = _Model(target, cells, batch, kv_type, _TARGET_OUTPUTS, target_gpu_layers, _snapshots(target))
+    model = _Model(target, cells, batch, kv_type, TARGET_OUTPUTS, target_gpu_layers, _snapshots(target))
     system, gpu = model.system(), model.gpu()
     system.kv += _MARKS * _state(target)
     repacked = model.repacked()
     draft_system, draft_gpu = _Place(), _Place()
     if draft is not None:
-        second = _Model(draft, cells, batch, kv_type, _DRAFT_OUTPUTS, draft_gpu_layers)
+        second = _Model(draft, cells, batch, kv_type, DRAFT_OUTPUTS, draft_gpu_layers)
         draft_system, draft_gpu = second.system(), second.gpu()
         repacked += second.repacked()
     system.compute += _PROCESS_BYTES
@@ -228,8 +218,7 @@ def _snapshots(target: ModelShape) -> int:
     state = _state(target)
     if not state or target.architecture not in KEEPS_STATES:
         return 0
-    most = target.weights // _SNAPSHOT_SHARE // state
-    return min(most, _MOST_SNAPSHOTS) if most >= _LEAST_SNAPSHOTS else 0
+    return snapshots_for(state, target.weights)
 
 
 def _rounded(tokens: int) -> int:

@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.models.machine import Device, Machine
-from app.models.memory import ALL_LAYERS, DEFAULT_BATCH, KvType, MemoryEstimate, ModelShape, estimate, takes_kv_type
+from app.models.machine import Machine
+from app.models.memory import MemoryEstimate, ModelShape, estimate, takes_kv_type
 from app.models.text import size_text
+from app.protocol.devices import Device
+from app.protocol.limits import ALL_LAYERS, DEFAULT_BATCH_SIZE, KvType
 
 LEAST_CONTEXT = 1024
 """Tokens; no plan of its own accord goes below."""
@@ -36,7 +38,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     draft_gpu_layers: int | None = None
     keep_draft: bool = False
     """Rather no plan than one without the draft."""
-    batch_size: int = DEFAULT_BATCH
+    batch_size: int = DEFAULT_BATCH_SIZE
     """`LoadSettings.micro_batch_size`."""
 
 

@@ -15,9 +15,8 @@ import msgspec
 
 from app.models.gguf import MAX_DIMENSION, MAX_LAYERS, GgufHeader, whole_numbers
 from app.models.gguf_parser import Array, Tensor, Value
+from app.protocol.limits import default_context_length
 
-DEFAULT_CONTEXT = 8192
-"""Tokens, where neither the user nor the model asks for less."""
 _FLOAT_BYTES = 4
 _BLOCK_NAME = re.compile(r"^blk\.(\d{1,4})\.")
 _STATE_TENSORS = ("ssm_", "shortconv", "time_mix", "kda_")
@@ -130,7 +129,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def default_context(self) -> int:
         """Tokens of context when nobody asks for a length."""
-        return min(self.training_context or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
+        return default_context_length(self.training_context)
 
 
 def shape_of(header: GgufHeader) -> ModelShape:

@@ -12,15 +12,18 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from app.models.machine import Device
+from app.protocol.devices import Device
+from app.protocol.limits import (
+    ALL_LAYERS,
+    DEFAULT_BATCH_SIZE,
+    DEFAULT_DRAFT_LENGTH,
+    MAX_CONTEXT_LENGTH,
+    MAX_DRAFT_LENGTH,
+    MAX_THREADS,
+    KvType,
+)
 
 PROTOCOL_VERSION = 2
-
-MAX_DRAFT_LENGTH = 16
-DEFAULT_DRAFT_LENGTH = 5
-MAX_CONTEXT_LENGTH = 2**24
-MAX_THREADS = 512
-"""What ggml can take; it ends the process above it."""
 
 AcceptRule = Literal["coupled", "rejection", "block"]
 DrafterName = Literal["model", "ngram"]
@@ -31,7 +34,6 @@ Way = Literal["coupled", "greedy"]
 Propose = Literal["auto", "coupled", "greedy"]
 DraftLength = Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_LENGTH)]
 """``auto`` leaves it to the controller, 0 is plain decoding."""
-KvType = Literal["f16", "q8_0", "q4_0"]
 Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
 """Of weights that are written again."""
 Role = Literal["system", "user", "assistant"]
@@ -79,12 +81,12 @@ class LoadSettings(_Struct, frozen=True, kw_only=True):
     """Tokens in the KV cache; 0 takes the target's own training length, at most 8,192."""
     threads: Annotated[int, msgspec.Meta(ge=0, le=MAX_THREADS)] = 0
     """0 takes the physical cores."""
-    target_gpu_layers: int = -1
+    target_gpu_layers: int = ALL_LAYERS
     """Layers of the target on the GPU; -1 is all of them, 0 none."""
-    draft_gpu_layers: int = -1
-    batch_size: Annotated[int, msgspec.Meta(ge=32)] = 512
+    draft_gpu_layers: int = ALL_LAYERS
+    batch_size: Annotated[int, msgspec.Meta(ge=32)] = DEFAULT_BATCH_SIZE
     """Tokens of a prompt processed between two looks at Stop and the progress."""
-    micro_batch_size: Annotated[int, msgspec.Meta(ge=32)] = 512
+    micro_batch_size: Annotated[int, msgspec.Meta(ge=32)] = DEFAULT_BATCH_SIZE
     kv_type: KvType = "f16"
     kept_cache_mib: Annotated[int, msgspec.Meta(ge=-1)] = -1
     """Memory for the KV caches of recently used chats; 0 keeps none, -1 an eighth of the system's, at most 2,048."""

@@ -32,13 +32,13 @@ from app.engine.llama import context as llama
 from app.engine.llama.thread_count import default_threads
 from app.models.gguf import read_header
 from app.models.memory import estimate, shape_of
+from app.protocol.limits import KvType
 from app.protocol.messages import (
     Generate,
     GenerationFailed,
     GenerationFinished,
     GenerationStarted,
     Hello,
-    KvType,
     Load,
     LoadFailed,
     LoadSettings,

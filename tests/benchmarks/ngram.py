@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from app.engine.drafters.ngram import NgramDrafter
-from app.protocol.messages import MAX_DRAFT_LENGTH
+from app.protocol.limits import MAX_DRAFT_LENGTH
 
 LENGTHS = (1_000, 8_000, 32_000)
 GROWN = 500

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.protocol.messages import MAX_DRAFT_LENGTH, Sampling
+from app.protocol.limits import MAX_DRAFT_LENGTH
+from app.protocol.messages import Sampling
 from tests.benchmarks import accept_rules, worlds
 from tests.benchmarks.contenders import (
     BLOCK,

@@ -28,16 +28,8 @@ from app.engine.policy.acceptance import AcceptancePrior
 from app.engine.policy.controller import Controller
 from app.engine.policy.costs import CostModel, Costs
 from app.engine.policy.history import PairHistory, Remembered
-from app.protocol.messages import (
-    MAX_DRAFT_LENGTH,
-    DraftLength,
-    Generate,
-    Load,
-    LoadSettings,
-    Message,
-    Sampling,
-    TextKind,
-)
+from app.protocol.limits import MAX_DRAFT_LENGTH
+from app.protocol.messages import DraftLength, Generate, Load, LoadSettings, Message, Sampling, TextKind
 from app.storage.keyed_file import KeyedFile
 from tests.benchmarks.contenders import Contender, Counts
 from tests.support.generation import run

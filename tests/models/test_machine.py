@@ -8,7 +8,8 @@ import psutil
 import pytest
 
 from app.models import machine
-from app.models.machine import Device, machine_now, private_bytes
+from app.models.machine import machine_now, private_bytes
+from app.protocol.devices import Device
 
 GIB = 1024**3
 GPU = Device(name="CUDA0", description="GPU", total_bytes=8 * GIB, free_bytes=5 * GIB)

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.models.gguf import read_header
-from app.models.memory import ALL_LAYERS, ModelShape, estimate, shape_of, takes_kv_type
+from app.models.memory import ModelShape, estimate, shape_of, takes_kv_type
 from app.models.shape import Layer
-from app.protocol.messages import KvType, LoadSettings
+from app.protocol.limits import ALL_LAYERS, KvType
+from app.protocol.messages import LoadSettings
 from tests.benchmarks.memory_estimate import Pair, measured
 from tests.support.architectures import WINDOW, Architecture, make
 from tests.support.gguf_files import RandomWeights, Shape, Tensors, llama_weights, make_model

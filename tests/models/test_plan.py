@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.models.machine import Device, Machine
-from app.models.memory import ALL_LAYERS, ModelShape, estimate
+from app.models.machine import Machine
+from app.models.memory import ModelShape, estimate
 from app.models.plan import Plan, Wishes, alternatives, gpu_room, make_plan, system_room
 from app.models.shape import Layer
 from app.models.text import size_text
+from app.protocol.devices import Device
+from app.protocol.limits import ALL_LAYERS
 from app.protocol.messages import LoadSettings
 
 MIB, GIB = 1024**2, 1024**3

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.engine.host.engine import Engine
+from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.messages import (
-    DEFAULT_DRAFT_LENGTH,
     Generate,
     GenerationFinished,
     GenerationStarted,

@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 
-from app.models.machine import Device
+from app.protocol.devices import Device
 from app.protocol.frames import FrameReader
 from app.protocol.framing import decode_command, encode_frame
 from app.protocol.messages import (

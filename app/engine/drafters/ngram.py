@@ -8,7 +8,8 @@ from itertools import islice
 
 from app.engine.decoding.cache import shared_prefix
 from app.engine.drafters import Proposal, Worth, always
-from app.protocol.messages import MAX_DRAFT_LENGTH, DrafterName, Way
+from app.protocol.limits import MAX_DRAFT_LENGTH
+from app.protocol.messages import DrafterName, Way
 
 SHORTEST_MATCH = 3
 LONGEST_MATCH = 12

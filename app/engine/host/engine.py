@@ -33,8 +33,8 @@ from app.engine.llama.thread_count import default_threads
 from app.engine.policy.controller import Controller
 from app.engine.policy.history import PairHistory
 from app.errors import Cancelled, KnownError
+from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.messages import (
-    DEFAULT_DRAFT_LENGTH,
     Generate,
     GenerationFinished,
     GenerationStarted,

@@ -32,28 +32,22 @@ from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.pairing import compare
 from app.models.text import printable
-from app.protocol.messages import (
+from app.protocol.limits import (
     DEFAULT_DRAFT_LENGTH,
+    DRAFT_OUTPUTS,
     MAX_CONTEXT_LENGTH,
     MAX_DRAFT_LENGTH,
-    Load,
-    LoadProgressed,
-    LoadSettings,
-    ModelInfo,
-    Sampling,
-    SpeedChange,
+    TARGET_OUTPUTS,
+    default_context_length,
+    fewer_snapshots,
+    snapshots_for,
 )
+from app.protocol.messages import Load, LoadProgressed, LoadSettings, ModelInfo, Sampling, SpeedChange
 from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
 log = logging.getLogger("slipstream.engine")
 
-_DEFAULT_CONTEXT = 8192
 _SMALL_DRAFT_PARAMETERS = 20_000_000
-_MOST_SNAPSHOTS, _LEAST_SNAPSHOTS = 8, 2
-"""Of a running state after each pass. They cost memory, and time in every pass (8 of them 2 % in a hybrid of 0.2 B on a
-CPU); what is drafted beyond them is held with a copy, and what was accepted of it has to be fed again."""
-_SNAPSHOT_SHARE = 1 / 8
-"""Of the free memory and of the model's size, snapshots may take at most so much."""
 _FINGERPRINT_BYTES, _LEAST_FINGERPRINT_BYTES = 1024 * 1024, 16 * 1024
 """Read at each of three places of a model, shared by its parts; and of a part at least."""
 NO_ROLL_BACK = "Rejected guesses cannot be taken back from the running state of this target, so drafting is off."
@@ -142,7 +136,7 @@ class Loader:
             undo.callback(model.close)
             if not model.has_decoder_only:
                 raise KnownError(f"{path.name} is not a model that writes text token after token.")
-            wanted = settings.context_length or min(model.training_context or _DEFAULT_CONTEXT, _DEFAULT_CONTEXT)
+            wanted = settings.context_length or default_context_length(model.training_context)
             self._on_progress(LoadProgressed(request=self._command.request, stage="context", fraction=0.0))
             context = _target_context(model, settings, wanted, self._threads)
             undo.callback(context.close)
@@ -176,7 +170,7 @@ class Loader:
             undo.callback(model.close)
             if model.parameters < _SMALL_DRAFT_PARAMETERS:
                 threads = 1  # below this size waiting for each other costs threads more than they share
-            context = _new_context(model, settings, target.context.length, threads, 1)
+            context = _new_context(model, settings, target.context.length, threads, DRAFT_OUTPUTS)
             undo.callback(context.close)
             with context.aborting(self._stopped):
                 _warm_up(context)
@@ -342,11 +336,11 @@ def _target_context(model: llama.Model, settings: LoadSettings, length: int, thr
     snapshots = _affordable_snapshots(model, settings, threads)
     while snapshots:
         try:
-            return _new_context(model, settings, length, threads, MAX_DRAFT_LENGTH + 1, snapshots)
+            return _new_context(model, settings, length, threads, TARGET_OUTPUTS, snapshots)
         except KnownError as error:
             log.info("no room for %d snapshots: %s", snapshots, error)
-            snapshots = snapshots // 2 if snapshots >= 2 * _LEAST_SNAPSHOTS else 0
-    return _new_context(model, settings, length, threads, MAX_DRAFT_LENGTH + 1)
+            snapshots = fewer_snapshots(snapshots)
+    return _new_context(model, settings, length, threads, TARGET_OUTPUTS)
 
 
 def _affordable_snapshots(model: llama.Model, settings: LoadSettings, threads: int) -> int:
@@ -358,11 +352,7 @@ def _affordable_snapshots(model: llama.Model, settings: LoadSettings, threads: i
         if not probe.rolling_back.snapshots:
             return 0
         size = probe.rolling_back.mark_size()
-    if size == 0:  # llama.cpp cannot tell
-        return 0
-    budget = _SNAPSHOT_SHARE * min(model.size_bytes, psutil.virtual_memory().available)
-    count = min(int(budget // size), _MOST_SNAPSHOTS)
-    return count if count >= _LEAST_SNAPSHOTS else 0
+    return snapshots_for(size, min(model.size_bytes, psutil.virtual_memory().available))  # 0: llama.cpp cannot tell
 
 
 def _longest_draft(context: llama.Context, owner: str) -> int:

@@ -30,7 +30,8 @@ from app.engine.llama.long_state import lengthened
 from app.engine.llama.memory import SEQUENCE, WHOLE, Memory
 from app.engine.llama.rolling_back import RollBack
 from app.errors import Cancelled, KnownError
-from app.protocol.messages import MAX_DRAFT_LENGTH, KvType, Quantization
+from app.protocol.limits import TARGET_OUTPUTS, KvType
+from app.protocol.messages import Quantization
 
 log = logging.getLogger("slipstream.llama")
 
@@ -284,7 +285,7 @@ class Context:
         micro_batch_size: int,
         threads: int,
         kv_type: KvType,
-        outputs: int = MAX_DRAFT_LENGTH + 1,
+        outputs: int = TARGET_OUTPUTS,
         snapshots: int = 0,
     ) -> None:
         """``length`` tokens of cache; ``outputs`` is the largest number of positions whose logits are asked at once.

@@ -11,7 +11,7 @@ from functools import cache
 from llama_cpp import _ggml
 
 from app.errors import KnownError
-from app.models.machine import Device
+from app.protocol.devices import Device
 
 CPU, GPU, INTEGRATED_GPU = 0, 1, 2
 """Kinds of devices as ggml numbers them."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from app.engine.decoding.cache import Cache
 from app.engine.decoding.sampling import Floats
 from app.errors import KnownError
-from app.protocol.messages import MAX_DRAFT_LENGTH
+from app.protocol.limits import MAX_DRAFT_LENGTH
 
 log = logging.getLogger("slipstream.rolling_back")
 

@@ -16,7 +16,8 @@ from app.errors import KnownError
 from app.models.downloads.item import Item
 from app.models.hub.items import item_of
 from app.models.hub.repository import RemoteModel, Repository
-from app.models.machine import Device, Machine
+from app.models.machine import Machine
+from app.protocol.devices import Device
 
 if TYPE_CHECKING:
     from app.models.hub.api import Hub  # the first start proposes a pair without the network

@@ -8,7 +8,8 @@ from typing import cast
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QButtonGroup, QCheckBox, QPlainTextEdit, QRadioButton, QVBoxLayout, QWidget
 
-from app.protocol.messages import MAX_CONTEXT_LENGTH, MAX_THREADS, AcceptRule, KvType, LoadSettings, Sampling
+from app.protocol.limits import MAX_CONTEXT_LENGTH, MAX_THREADS, KvType
+from app.protocol.messages import AcceptRule, LoadSettings, Sampling
 from app.ui.models.choice import OpenModelsChoice, stop_strings_as_text, stop_strings_from
 from app.ui.widgets.controls import explain, label
 from app.ui.widgets.number_fields import FIELD_WIDTH, Decimal, Digits, FieldTable, OneOf, Whole

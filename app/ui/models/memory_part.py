@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QSlider, QVBoxLayout, QWidget
 
 from app.models.machine import Machine
 from app.models.memory import Parts
-from app.models.plan import Plan
+from app.models.plan import LEAST_CONTEXT, Plan
 from app.models.shape import ModelShape
 from app.models.text import printable, size_text
 from app.ui.models.memory_bar import MemoryBar, Segment
@@ -18,7 +18,6 @@ from app.ui.widgets import theme
 from app.ui.widgets.controls import clear_layout, explain, label, small_button
 from app.ui.widgets.theme import SPACING
 
-LEAST_CONTEXT = 1024
 _STEPS = 64
 """Of the slider for the context, evenly spaced in the logarithm."""
 _ALL = -1

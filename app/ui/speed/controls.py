@@ -6,7 +6,8 @@ from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, QSize, Qt, Signal, 
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QSizePolicy, QSlider, QVBoxLayout, QWidget
 
-from app.protocol.messages import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH, DrafterChoice, DraftLength, PairLoaded
+from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH
+from app.protocol.messages import DrafterChoice, DraftLength, PairLoaded
 from app.ui.engine import drafters
 from app.ui.speed import wording
 from app.ui.speed.parts import Heading

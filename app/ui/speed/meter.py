@@ -14,7 +14,8 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 
 from app.engine.decoding.statistics import Statistics, acceptance_by_position, acceptance_rate
-from app.protocol.messages import MAX_DRAFT_LENGTH, Figures, Round
+from app.protocol.limits import MAX_DRAFT_LENGTH
+from app.protocol.messages import Figures, Round
 from app.ui.speed.recent import Recent
 
 LIVE_SECONDS = 3.0

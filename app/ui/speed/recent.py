@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from app.protocol.messages import MAX_DRAFT_LENGTH, Pause, Round
+from app.protocol.limits import MAX_DRAFT_LENGTH
+from app.protocol.messages import Pause, Round
 
 PAUSE_SECONDS = 0.5
 """For so long rounds must agree before what is shown changes."""

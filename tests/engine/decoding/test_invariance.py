@@ -17,7 +17,8 @@ from app.engine.drafters import Proposal
 from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine
 from app.engine.policy.controller import Controller, Plan
-from app.protocol.messages import MAX_DRAFT_LENGTH, Message, PairLoaded, Sampling, Way
+from app.protocol.limits import MAX_DRAFT_LENGTH
+from app.protocol.messages import Message, PairLoaded, Sampling, Way
 from tests.support.generation import Answer, ask, assert_sums_close, run
 from tests.support.statistics import chi_square_p_value
 

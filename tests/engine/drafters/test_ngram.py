@@ -7,7 +7,7 @@ import pytest
 
 from app.engine.drafters import Drafter, Proposal
 from app.engine.drafters.ngram import CANDIDATES, INDEXED, LONGEST_MATCH, SHORTEST_MATCH, NgramDrafter
-from app.protocol.messages import MAX_DRAFT_LENGTH
+from app.protocol.limits import MAX_DRAFT_LENGTH
 
 LONG = 32_000
 

@@ -18,8 +18,8 @@ import pytest
 from app.engine.decoding.sampling import Floats
 from app.engine.host.engine import Engine
 from app.errors import Cancelled, KnownError
+from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import (
-    MAX_DRAFT_LENGTH,
     AcceptRule,
     GenerationFinished,
     Load,

@@ -20,15 +20,8 @@ from app.engine.llama.context import Context, Model
 from app.engine.llama.memory import MARK, Memory
 from app.errors import KnownError
 from app.models.gguf import check_loadable
-from app.protocol.messages import (
-    DEFAULT_DRAFT_LENGTH,
-    MAX_CONTEXT_LENGTH,
-    Load,
-    LoadProgressed,
-    LoadSettings,
-    PairLoaded,
-    Sampling,
-)
+from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH
+from app.protocol.messages import Load, LoadProgressed, LoadSettings, PairLoaded, Sampling
 from tests.support.architectures import make
 from tests.support.engine_process import ROOT
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model

@@ -16,8 +16,8 @@ from app.engine.host.loading import NO_ROLL_BACK
 from app.engine.llama import context as llama
 from app.engine.llama.memory import Memory
 from app.engine.llama.rolling_back import Tried, try_out
+from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import (
-    MAX_DRAFT_LENGTH,
     DrafterName,
     DraftLength,
     Generate,

@@ -17,7 +17,8 @@ from app.engine.llama.context import Context, Model
 from app.engine.llama.memory import Memory
 from app.engine.llama.rolling_back import try_out
 from app.errors import KnownError
-from app.protocol.messages import MAX_DRAFT_LENGTH, LoadSettings
+from app.protocol.limits import MAX_DRAFT_LENGTH
+from app.protocol.messages import LoadSettings
 from tests.support.architectures import WINDOW, Architecture, make
 
 ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3", "llama")

@@ -15,7 +15,8 @@ from app.engine.policy import calibration
 from app.engine.policy.calibration import METHOD, Build, KeptCosts, is_sound, measure, up_to_date
 from app.engine.policy.costs import CostModel, Costs
 from app.errors import Cancelled
-from app.protocol.messages import KvType, PairLoaded
+from app.protocol.limits import KvType
+from app.protocol.messages import PairLoaded
 from app.storage.keyed_file import KeyedFile, cache_file
 from tests.support.architectures import Architecture
 from tests.support.architectures import make as make_architecture

@@ -15,8 +15,9 @@ from app.models.hub.errors import NotFoundError
 from app.models.hub.grouping import quantization
 from app.models.hub.names import is_repository_id
 from app.models.hub.network import Network
-from app.models.machine import Device, Machine
+from app.models.machine import Machine
 from app.models.pairing import LARGE_DRAFT_SHARE
+from app.protocol.devices import Device
 from tests.support.hub_server import HubServer
 
 GB = 10**9

@@ -11,9 +11,10 @@ from PySide6.QtWidgets import QPushButton, QSlider
 from pytestqt.qtbot import QtBot
 
 from app.models.gguf import read_header
-from app.models.machine import Device, Machine
+from app.models.machine import Machine
 from app.models.memory import shape_of
 from app.models.plan import Wishes, make_plan
+from app.protocol.devices import Device
 from app.protocol.messages import LoadSettings
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.memory_bar import MemoryBar, Segment

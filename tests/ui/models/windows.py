@@ -23,7 +23,8 @@ from pytestqt.qtbot import QtBot
 from app.errors import KnownError
 from app.models.downloads.item import Item
 from app.models.library.entry import LibraryEntry
-from app.models.machine import Device, Machine
+from app.models.machine import Machine
+from app.protocol.devices import Device
 from app.settings import Settings
 from app.ui.models.library_list import LibraryList
 from app.ui.models.library_service import LibraryService
