@@ -23,10 +23,10 @@ from app import __version__
 from app.commands import bench, compare, inspect, models, self_draft, selftest
 from app.commands.options import add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
-from app.engine.decoding.statistics import exported_acceptance_by_position
 from app.errors import Cancelled, KnownError
 from app.models.text import visible, visible_json
 from app.protocol.messages import GenerationFinished, GenerationStarted, Message, PairLoaded, Round
+from app.protocol.statistics import exported_acceptance_by_position
 
 if TYPE_CHECKING:
     from app.engine.host.engine import Engine

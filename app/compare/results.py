@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from app.compare.prompts import Prompt
-from app.engine.decoding.statistics import acceptance_rate, mean_acceptance_length
 from app.protocol.messages import (
     DrafterFigures,
     DrafterName,
@@ -20,6 +19,7 @@ from app.protocol.messages import (
     ScoreTokens,
     TokensScored,
 )
+from app.protocol.statistics import acceptance_rate, mean_acceptance_length
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,2 @@
-"""What an engine and everybody else say to each other: messages, and how they travel in frames.
-
-Must never import another part of the app: everybody imports this one, and the helper process only its `frames`.
-"""
+"""What an engine and everybody else say to each other: messages, how they travel in frames, the limits that both sides
+keep to, and the definition of every figure. Imports nothing else of the app."""

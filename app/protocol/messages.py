@@ -350,7 +350,7 @@ class DrafterFigures(_Struct, frozen=True, kw_only=True):
 
 
 class DraftFigures(_Struct, frozen=True, kw_only=True):
-    """Counters of drafting over one generation; definitions in ``engine/decoding/statistics.py``."""
+    """Counters of drafting over one generation; definitions in ``protocol/statistics.py``."""
 
     drafted: int = 0
     tested: int = 0

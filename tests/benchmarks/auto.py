@@ -37,7 +37,6 @@ from unittest.mock import patch
 import msgspec
 
 from app import paths
-from app.engine.decoding.statistics import acceptance_rate
 from app.engine.host.engine import Engine
 from app.protocol.messages import (
     DrafterChoice,
@@ -49,6 +48,7 @@ from app.protocol.messages import (
     Quantization,
     Sampling,
 )
+from app.protocol.statistics import acceptance_rate
 from tests.benchmarks.contestants import Answer
 from tests.benchmarks.inflate import FOLDER, GUIDE, inflated, shuffled
 from tests.benchmarks.prompt_sets import LENGTHS, Maker, PromptSet

@@ -15,7 +15,6 @@ from app.engine.decoding.loop import Decoding, Task
 from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sampling import Floats, InvalidLogitsError
 from app.engine.decoding.scoring import Choice, logits_behind
-from app.engine.decoding.statistics import Statistics
 from app.engine.drafters import Drafter
 from app.engine.host.chat_cache import ChatCaches, memory_limit
 from app.engine.host.loading import (
@@ -48,6 +47,7 @@ from app.protocol.messages import (
     ScoreTokens,
     TokensScored,
 )
+from app.protocol.statistics import Statistics
 
 log = logging.getLogger("slipstream.engine")
 

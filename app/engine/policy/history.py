@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from app.engine.decoding.statistics import sums_by_kind
 from app.engine.policy.acceptance import AcceptancePrior, ArmPrior
 from app.protocol.messages import AcceptRule, KindFigures, TextKind
+from app.protocol.statistics import sums_by_kind
 from app.storage.keyed_file import KeyedFile
 
 log = logging.getLogger("slipstream.history")

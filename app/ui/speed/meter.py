@@ -1,6 +1,6 @@
 """What the Speed panel shows, worked out from rounds. No widgets, no clock of its own: times come in as seconds.
 
-The figures of an answer are defined in `app.engine.decoding.statistics`. Here are those that move: live speed is the
+The figures of an answer are defined in `app.protocol.statistics`. Here are those that move: live speed is the
 tokens of the last 3 s ÷ that time, live acceptance the accepted ÷ tested tokens of the last 3 s.
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import NamedTuple
 
-from app.engine.decoding.statistics import Statistics, acceptance_by_position, acceptance_rate
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import Figures, Round
+from app.protocol.statistics import Statistics, acceptance_by_position, acceptance_rate
 from app.ui.speed.recent import Recent
 
 LIVE_SECONDS = 3.0

@@ -9,9 +9,9 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
-from app.engine.decoding.statistics import sums_by_kind
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.messages import DrafterChoice, DraftLength, Figures, KindFigures, PairLoaded, Round
+from app.protocol.statistics import sums_by_kind
 from app.ui.engine import drafters
 from app.ui.speed import wording
 from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted

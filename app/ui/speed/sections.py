@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QVBoxLayout, QWidget
 
-from app.engine.decoding.statistics import acceptance_rate, kind_speed
 from app.protocol.messages import DraftLength, KindFigures, TextKind
+from app.protocol.statistics import acceptance_rate, kind_speed
 from app.ui.speed import wording
 from app.ui.speed.drawings import LengthCurve
 from app.ui.speed.parts import Heading

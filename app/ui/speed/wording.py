@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from app.engine.decoding.statistics import kind_speed
 from app.protocol.messages import (
     DrafterChoice,
     DrafterName,
@@ -16,6 +15,7 @@ from app.protocol.messages import (
     Pause,
     TextKind,
 )
+from app.protocol.statistics import kind_speed
 from app.ui.engine import drafters
 from app.ui.widgets import units
 from app.ui.widgets.units import NO_BREAK

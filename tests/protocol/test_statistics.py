@@ -5,8 +5,8 @@ import random
 import msgspec
 import pytest
 
-from app.engine.decoding.statistics import Statistics, acceptance_by_position, exported_acceptance_by_position
 from app.protocol.messages import Piece, Round, TextKind
+from app.protocol.statistics import Statistics, acceptance_by_position, exported_acceptance_by_position
 
 
 def a_round(tokens: int, tested: int, accepted: int, time: float, passes: int = 1) -> Round:
