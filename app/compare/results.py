@@ -87,13 +87,6 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     near_tie: bool | None = None
     """Whether rounding alone can make either of the two the choice; ``None`` when it was not looked at."""
 
-    @property
-    def logit_gap(self) -> float | None:
-        """Distance of the logits."""
-        if self.plain_logit is None or self.drafted_logit is None:
-            return None
-        return abs(self.plain_logit - self.drafted_logit)
-
 
 def first_difference(plain: Run, drafted: Run) -> Difference | None:
     """Where the texts part, ``None`` when they are the same. Logits come later, by `with_scores`."""

@@ -97,7 +97,7 @@ def test_what_the_engine_is_asked_and_what_it_answers() -> None:
     assert (asked.sampling, asked.messages) == (WARM, pair.prompt.messages)
     scored = TokensScored(request=4, logits=[7.5, 7.0], scores=[1.5, 1.25], could_win=[True, True], rounding=0.3)
     found = with_scores(pair.difference, scored)
-    assert (found.plain_logit, found.drafted_logit, found.logit_gap) == (7.5, 7.0, 0.5)
+    assert (found.plain_logit, found.drafted_logit) == (7.5, 7.0)
     assert (found.score_gap, found.rounding, found.near_tie) == (0.25, 0.3, True)
     assert (found.token, found.plain, found.drafted) == (1, " the", " then")
 

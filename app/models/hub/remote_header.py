@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import httpx2
 
@@ -16,7 +15,6 @@ from app.models.gguf_parser import MAX_HEADER_BYTES
 from app.models.hub.network import Network
 from app.models.hub.refusals import refused
 from app.models.hub.repository import RemoteFile, RemoteModel
-from app.models.pairing import Verdict, compare
 from app.models.text import printable
 
 FIRST_PIECE = 256 * 1024
@@ -24,14 +22,6 @@ MAX_FETCHED = 2 * MAX_HEADER_BYTES
 """Of one model: a split one may have a thousand parts, each with a header."""
 LARGEST_PIECE = 1024 * 1024
 """Most that can be fetched in vain; small headers are fetched in smaller pieces."""
-
-
-class RemotePair(NamedTuple):
-    """Two models before they are downloaded; their headers are what `app.models` makes plans from."""
-
-    target: GgufHeader
-    draft: GgufHeader
-    verdict: Verdict
 
 
 def read_remote_header(network: Network, model: RemoteModel, stopped: Callable[[], bool] = lambda: False) -> GgufHeader:
@@ -43,15 +33,6 @@ def read_remote_header(network: Network, model: RemoteModel, stopped: Callable[[
     header = read_header_from(_Remote(network, model, stopped), Path(model.files[0].path))
     check_loadable(header)
     return header
-
-
-def read_remote_pair(
-    network: Network, target: RemoteModel, draft: RemoteModel, stopped: Callable[[], bool] = lambda: False
-) -> RemotePair:
-    """Whether two models would fit each other, from their tokenizers. Raises as `read_remote_header` does."""
-    first = read_remote_header(network, target, stopped)
-    second = read_remote_header(network, draft, stopped)
-    return RemotePair(first, second, compare(first, second))
 
 
 class _Remote:

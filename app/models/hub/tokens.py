@@ -34,12 +34,6 @@ class TokenStore:
         self._lock = threading.Lock()
         self._tokens: dict[str, str | None] = {}
         self._in_keyring: set[str] = set()
-        self._memory_only = False
-
-    @property
-    def memory_only(self) -> bool:
-        """Whether the keyring failed, so that tokens are forgotten when Slipstream ends. Does not wait for it."""
-        return self._memory_only
 
     def get(self, host: str) -> str | None:
         """The token for a hub, as ``huggingface.co``; the keyring is asked once."""
@@ -64,7 +58,6 @@ class TokenStore:
             try:
                 _keyring().set_password(SERVICE, host, token)
                 self._in_keyring.add(host)
-                self._memory_only = False
             except Exception as error:
                 self._failed(error)
 
@@ -99,7 +92,6 @@ class TokenStore:
 
     def _failed(self, error: Exception) -> None:
         # Backends raise whatever their system's services do. Their texts stay out of the log: they may name secrets.
-        self._memory_only = True
         _log.info("no keyring: %s", type(error).__name__)
 
 

@@ -22,8 +22,6 @@ NOTHING_YET = (
 NO_ANSWER = "There is no answer in this chat that could be compared."
 STOPPED = "Stopped."
 CHAT_DELETED = "The chat of this answer was deleted, so the comparison was taken away too."
-WAITS_FOR_CHAT = "Begins when the answer in the chat has ended."
-WAITS_FOR_PAIR = "Begins when the pair is loaded."
 AFTER_PLAIN = "Runs after plain: two runs at once would slow each other down."
 READING = "Reading the chat"
 

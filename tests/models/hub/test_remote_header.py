@@ -13,8 +13,9 @@ from app.models.hub import remote_header
 from app.models.hub.errors import GatedError, NotFoundError, RefusedError, UnreachableError
 from app.models.hub.grouping import group
 from app.models.hub.network import Network, NetworkSettings
-from app.models.hub.remote_header import FIRST_PIECE, LARGEST_PIECE, read_remote_header, read_remote_pair
+from app.models.hub.remote_header import FIRST_PIECE, LARGEST_PIECE, read_remote_header
 from app.models.hub.repository import RemoteFile, RemoteModel
+from app.models.pairing import compare
 from tests.support.gguf_files import make_model, make_vocabulary_file
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import CDN_HOST, HubServer
@@ -91,12 +92,12 @@ def test_pairs_are_judged_before_the_download(tmp_path: Path, server: HubServer,
         server.add(f"maker/{id}", {path.name: path})
         return RemoteModel(files=(server.remote_file(f"maker/{id}", path.name),), quantization="F16")
 
-    target = model("target", width=128, layers=4)
-    pair = read_remote_pair(network, target, model("draft", width=32))
-    assert pair.verdict.fits
-    assert pair.draft.tensor_bytes < pair.target.tensor_bytes
-    other = read_remote_pair(network, target, model("other", vocab_size=900))
-    assert "512 tokens in the target and 900 in the draft" in other.verdict.reason
+    target = read_remote_header(network, model("target", width=128, layers=4))
+    draft = read_remote_header(network, model("draft", width=32))
+    assert compare(target, draft).fits
+    assert draft.tensor_bytes < target.tensor_bytes
+    other = read_remote_header(network, model("other", vocab_size=900))
+    assert "512 tokens in the target and 900 in the draft" in compare(target, other).reason
 
 
 def test_files_that_are_no_models_get_the_same_sentence(tmp_path: Path, server: HubServer, network: Network) -> None:

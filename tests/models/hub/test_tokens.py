@@ -70,7 +70,7 @@ def test_kept_in_the_keyring() -> None:
     assert store.kept(HOST) == "nowhere"
     store.set(HOST, f" {SECRET}\n")
     assert backend.entries == {(SERVICE, HOST): SECRET}
-    assert (store.get(HOST), store.kept(HOST), store.memory_only) == (SECRET, "keyring", False)
+    assert (store.get(HOST), store.kept(HOST)) == (SECRET, "keyring")
     later = TokenStore()
     assert (later.get(HOST), later.kept(HOST)) == (SECRET, "keyring")
     assert later.get("mirror.example") is None
@@ -96,7 +96,7 @@ def test_without_a_keyring_only_memory(backend: type[KeyringBackend]) -> None:
     store = TokenStore()
     assert store.get(HOST) is None
     store.set(HOST, SECRET)
-    assert (store.get(HOST), store.kept(HOST), store.memory_only) == (SECRET, "memory", True)
+    assert (store.get(HOST), store.kept(HOST)) == (SECRET, "memory")
     assert getattr(made, "entries", {}) == {}
     assert TokenStore().get(HOST) is None
     store.delete(HOST)
@@ -119,7 +119,7 @@ def test_a_locked_keyring_is_not_asked_again_and_again() -> None:
     assert backend.asked == 1
     use(MemoryKeyring())
     store.set(HOST, SECRET)
-    assert (store.kept(HOST), store.memory_only) == ("keyring", False)
+    assert store.kept(HOST) == "keyring"
 
 
 def test_a_token_that_stays_in_the_keyring_is_said() -> None:
