@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from app.engine.decoding import loop
+from app.engine.decoding.drafting import Draft, Drafting
 from app.engine.decoding.sampling import Floats
 from app.engine.host.engine import Engine
 from app.engine.policy.costs import Costs
@@ -143,3 +145,34 @@ def test_auto_drafts_as_far_as_a_perfect_draft_pays(engine: Engine, load: Loader
     engine._costs.costs = Costs(verify={1: 1.0, 17: 1.1}, draft=0.001)  # as on a GPU: width is nearly free
     answer = run(engine, ask("What is a draft model?", sampling=GREEDY, draft_length="auto", max_tokens=200))
     assert max(round_.drafted for round_ in answer.rounds) == 16
+
+
+class Clock:
+    """Stands still but for what is added to it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+def test_what_the_policy_takes_to_learn_is_time_of_the_next_round(
+    engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(*random_pair)
+    clock = Clock()
+    monkeypatch.setattr(loop, "time", clock)
+    learnt: list[tuple[float, float, float]] = []
+    verified = Drafting.verified
+
+    def slow(self: Drafting, draft: Draft, accepted: int, own: int, seconds: tuple[float, float, float]) -> None:
+        learnt.append(seconds)
+        clock.now += 2.0
+        verified(self, draft, accepted, own, seconds)
+
+    monkeypatch.setattr(Drafting, "verified", slow)
+    answer = run(engine, ask("x", sampling=GREEDY, draft_length=2, max_tokens=12))
+    assert len(learnt) > 2 and learnt[0] == (0.0, 0.0, 0.0)
+    assert set(learnt[1:]) == {(0.0, 0.0, 2.0)}
+    assert [round_.other_seconds for round_ in answer.rounds[1 : len(learnt) + 1]] == [2.0] * len(learnt)
