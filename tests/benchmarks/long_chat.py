@@ -31,9 +31,9 @@ from app.ui.chat.session import ChatSession
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.local_engine import LocalEngine
-from app.ui.engine.pair import PairKeeper
+from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker
-from app.ui.shell.notices import NoticeBoard
+from app.ui.shell.notices import NoticeList
 from app.ui.widgets import stylesheet
 from tests.benchmarks.transcript import tokens
 
@@ -108,12 +108,12 @@ def is_drawn(transcript: Transcript) -> bool:
 
 def measure(folder: Path, messages: int) -> Result:
     chat_id = fill(folder / "chats.sqlite", messages)
-    worker, engine, board = ChatWorker(folder / "chats.sqlite"), LocalEngine(), NoticeBoard()
-    keeper = PairKeeper(engine, board, LoadingMarker(folder / "loading.json"))
+    worker, engine, notice_list = ChatWorker(folder / "chats.sqlite"), LocalEngine(), NoticeList()
+    pair_loader = PairLoader(engine, notice_list, LoadingMarker(folder / "loading.json"))
     transcript = Transcript()
     transcript.resize(900, 720)
     transcript.show()
-    session = ChatSession(engine, keeper, StoredChats(worker), board, transcript)
+    session = ChatSession(engine, pair_loader, StoredChats(worker), notice_list, transcript)
     session.new_chat()
     ready = time.perf_counter() + 0.5
     Steps().run_until(lambda: time.perf_counter() > ready)

@@ -17,9 +17,9 @@ from app.ui.chat.answer import Finished
 from app.ui.chat.session import ChatSession
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.engine.local_engine import LocalEngine, Timings
-from app.ui.engine.pair import PairKeeper
+from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
-from app.ui.shell.notices import NoticeBoard
+from app.ui.shell.notices import NoticeList
 
 WAIT_MS = 20_000
 T = TypeVar("T")
@@ -120,11 +120,11 @@ class Desk:
             path.write_bytes(b"GGUF")
         self.engine = self._engine(way, timings or Timings(quit=0.5))
         self.worker = ChatWorker(folder / "chats.sqlite")
-        self.board = NoticeBoard()
+        self.notice_list = NoticeList()
         self.marker = LoadingMarker(folder / "loading.json")
-        self.keeper = PairKeeper(self.engine, self.board, self.marker)
+        self.pair_loader = PairLoader(self.engine, self.notice_list, self.marker)
         self.page = Page()
-        self.session = ChatSession(self.engine, self.keeper, StoredChats(self.worker), self.board, self.page)
+        self.session = ChatSession(self.engine, self.pair_loader, StoredChats(self.worker), self.notice_list, self.page)
 
     @staticmethod
     def _engine(way: str, timings: Timings) -> LocalEngine:
@@ -134,8 +134,8 @@ class Desk:
         return PairFiles(str(self.target), str(self.draft))
 
     def load(self) -> None:
-        with self.qtbot.waitSignal(self.keeper.pair_opened, timeout=WAIT_MS):
-            self.keeper.load(self.files())
+        with self.qtbot.waitSignal(self.pair_loader.pair_opened, timeout=WAIT_MS):
+            self.pair_loader.load(self.files())
 
     def ask(self, text: str) -> None:
         """Send a message and wait for the end of its answer."""
@@ -155,7 +155,7 @@ class Desk:
 
     def close(self) -> None:
         self.session.shutdown()
-        self.keeper.shutdown()
+        self.pair_loader.shutdown()
         self.worker.close()
-        for part in (self.session, self.keeper, self.board, self.engine):
+        for part in (self.session, self.pair_loader, self.notice_list, self.engine):
             part.deleteLater()

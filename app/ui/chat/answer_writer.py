@@ -29,7 +29,7 @@ from app.ui.chat.stored_chats import StoredChats
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair_names import speaker
 from app.ui.shell import notices
-from app.ui.shell.notices import NoticeBoard
+from app.ui.shell.notices import NoticeList
 
 SAVE_INTERVAL_MS = 1000
 TOKENS_PER_INTERVAL = 5000
@@ -58,12 +58,12 @@ class AnswerWriter(QObject):
     stored = Signal()
 
     def __init__(
-        self, engine: Engine, chat_store: StoredChats, board: NoticeBoard, parent: QObject | None = None
+        self, engine: Engine, chat_store: StoredChats, notice_list: NoticeList, parent: QObject | None = None
     ) -> None:
         super().__init__(parent)
         self._engine = engine
         self._chat_store = chat_store
-        self._board = board
+        self._notice_list = notice_list
         self._answer: Answer | None = None
         self._beginning: Pending | None = None
         self._unstored: dict[str, tuple[StoredMessage, FinalStatus]] = {}
@@ -108,7 +108,7 @@ class AnswerWriter(QObject):
 
         def failed(error: KnownError) -> None:
             self._beginning = None
-            self._board.show("send", notices.plain_text(f"The answer could not be begun. {error}"))
+            self._notice_list.show("send", notices.plain_text(f"The answer could not be begun. {error}"))
             self.ended.emit(None, None)
 
         name, parent_id = speaker(pair), pending.branch[-1].id
@@ -167,7 +167,7 @@ class AnswerWriter(QObject):
 
     def save_again(self) -> None:
         """Try again to store what could not be."""
-        self._board.remove("save")
+        self._notice_list.remove("save")
         for message, status in list(self._unstored.values()):
             self._store(message, status)
 
@@ -212,7 +212,7 @@ class AnswerWriter(QObject):
         status: FinalStatus = "stopped" if finished.finish_reason == "cancelled" else "complete"
         extra = {"stop_string": finished.stop_string} if finished.stop_string else {}
         if finished.draft_failure:
-            self._board.show("draft", notices.draft_failed(finished.draft_failure))
+            self._notice_list.show("draft", notices.draft_failed(finished.draft_failure))
         self.end(status, finished.finish_reason, finished.figures, extra)
 
     @Slot(object)
@@ -254,6 +254,6 @@ class AnswerWriter(QObject):
             self.stored.emit()
 
         def failed(error: KnownError) -> None:
-            self._board.show("save", notices.not_saved(f"The answer is not saved yet. {error}"))
+            self._notice_list.show("save", notices.not_saved(f"The answer is not saved yet. {error}"))
 
         self._chat_store.ask(store_it, stored, failed)

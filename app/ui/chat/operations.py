@@ -14,7 +14,7 @@ from app.errors import KnownError
 from app.storage.files import write_export
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.shell import notices
-from app.ui.shell.notices import NoticeBoard
+from app.ui.shell.notices import NoticeList
 
 UNDO_MS = 8000
 
@@ -42,10 +42,10 @@ class ChatOperations(QObject):
     deleted_for_good = Signal()
     exported = Signal(object)
 
-    def __init__(self, chat_store: StoredChats, board: NoticeBoard, parent: QObject | None = None) -> None:
+    def __init__(self, chat_store: StoredChats, notice_list: NoticeList, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._chat_store = chat_store
-        self._board = board
+        self._notice_list = notice_list
         self._search = ""
         self._chats: list[Chat] = []
         self._deleted: str | None = None
@@ -147,4 +147,4 @@ class ChatOperations(QObject):
         self._chat_store.ask(function, done, self._on_failed)
 
     def _on_failed(self, error: KnownError) -> None:
-        self._board.show("store", notices.plain_text(str(error)))
+        self._notice_list.show("store", notices.plain_text(str(error)))

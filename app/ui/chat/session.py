@@ -24,9 +24,9 @@ from app.ui.chat.page import ChatPage
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.unsent_text import UnsentText
 from app.ui.engine.interface import Engine, EngineState
-from app.ui.engine.pair import PairKeeper
+from app.ui.engine.pair import PairLoader
 from app.ui.shell import notices
-from app.ui.shell.notices import NoticeBoard
+from app.ui.shell.notices import NoticeList
 
 T = TypeVar("T")
 
@@ -78,21 +78,21 @@ class ChatSession(QObject):
     def __init__(
         self,
         engine: Engine,
-        keeper: PairKeeper,
+        pair_loader: PairLoader,
         chat_store: StoredChats,
-        board: NoticeBoard,
+        notice_list: NoticeList,
         view: TranscriptView,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self.settings = AnswerSettings()
         self._engine = engine
-        self._keeper = keeper
+        self._pair_loader = pair_loader
         self._chat_store = chat_store
-        self._board = board
+        self._notice_list = notice_list
         self._view = view
         self._page = ChatPage(view)
-        self._writer = AnswerWriter(engine, chat_store, board, self)
+        self._writer = AnswerWriter(engine, chat_store, notice_list, self)
         self._unsent = UnsentText(chat_store, self._on_store_failed, self)
         self._unsent.came_back.connect(self.send_failed)
         self._pending: deque[Pending] = deque()
@@ -112,8 +112,8 @@ class ChatSession(QObject):
 
     def _connect(self) -> None:
         self._engine.state_changed.connect(self._on_engine_state_changed)
-        self._keeper.engine_lost.connect(self._writer.give_up)
-        self._keeper.pair_given_up.connect(self._on_pair_given_up)
+        self._pair_loader.engine_lost.connect(self._writer.give_up)
+        self._pair_loader.pair_given_up.connect(self._on_pair_given_up)
         self._writer.begun.connect(self._on_begun)
         self._writer.started.connect(self._on_started)
         self._writer.prompt_progressed.connect(self._on_prompt_progressed)
@@ -195,7 +195,7 @@ class ChatSession(QObject):
         if self.is_busy():
             self.send_failed.emit(text)
             return
-        self._board.remove(*notices.PASSING)
+        self._notice_list.remove(*notices.PASSING)
         old_id, chat_id = self._chat_id, self._chat_id or new_id()
         before = list(self._page.branch) if self._page_is_true() else None
         if old_id is None:
@@ -298,7 +298,7 @@ class ChatSession(QObject):
         def stored(found: tuple[list[StoredMessage], StoredMessage]) -> None:
             before, message = self._writer.newest(found[0]), found[1]
             self._storing.remove(question)
-            self._board.remove("send")
+            self._notice_list.remove("send")
             self._show_question(message)
             if question.is_first and question.chat_id == self._chat_id:
                 self.chat_created.emit(question.chat_id)
@@ -310,7 +310,7 @@ class ChatSession(QObject):
 
         def failed(error: KnownError) -> None:
             self._storing.remove(question)
-            self._board.show("send", notices.plain_text(f"The message was not sent. {error}"))
+            self._notice_list.show("send", notices.plain_text(f"The message was not sent. {error}"))
             self._give_back(question)
             self._refresh()
 
@@ -350,11 +350,13 @@ class ChatSession(QObject):
         if self._pending and self._writer.is_free():
             state = self._engine.state()
             if state is EngineState.READY:
-                self._writer.write(self._pending.popleft(), self.settings, self._keeper.pair())
-            elif state is EngineState.DIED and self._keeper.can_bring_back():
-                self._keeper.restart()
-            elif state is EngineState.EMPTY and not (self._keeper.is_planning() or "load" in self._board.notices()):
-                self._board.show("load", notices.no_model())
+                self._writer.write(self._pending.popleft(), self.settings, self._pair_loader.pair())
+            elif state is EngineState.DIED and self._pair_loader.can_bring_back():
+                self._pair_loader.restart()
+            elif state is EngineState.EMPTY and not (
+                self._pair_loader.is_planning() or "load" in self._notice_list.notices()
+            ):
+                self._notice_list.show("load", notices.no_model())
         self._refresh()
 
     # ------------------------------------------------------------ answers
@@ -415,7 +417,7 @@ class ChatSession(QObject):
         self._chat_store.ask(function, done, failed or self._on_store_failed)
 
     def _on_store_failed(self, error: KnownError) -> None:
-        self._board.show("store", notices.plain_text(str(error)))
+        self._notice_list.show("store", notices.plain_text(str(error)))
 
     def _is_busy(self, chat_id: str | None) -> bool:
         """Whether this chat waits for, or is getting, an answer."""
@@ -474,9 +476,9 @@ class ChatSession(QObject):
             self.busy_changed.emit(busy)
         branch = self._page.branch
         if not (page_is_busy or self._is_opening) and branch and branch[-1].role == "user":
-            self._board.show("unanswered", notices.unanswered())
+            self._notice_list.show("unanswered", notices.unanswered())
         else:
-            self._board.remove("unanswered")
+            self._notice_list.remove("unanswered")
         wanted, self._wanted_engine = self._wanted_engine, self.wants_engine()
         if wanted and not self._wanted_engine:
             self.engine_released.emit()

@@ -25,7 +25,7 @@ from app.ui.compare.setups import Snapshot
 from app.ui.compare.window import CompareWindow
 from app.ui.compare.wording import Verdict
 from app.ui.engine.interface import Engine, EngineState
-from app.ui.engine.pair import PairKeeper
+from app.ui.engine.pair import PairLoader
 
 DEFAULT_SEED = 0
 """Of a set, where the settings name none."""
@@ -58,10 +58,12 @@ class ComparePresenter(QObject):
         runner, exporter: Do the work; tests look at them.
     """
 
-    def __init__(self, engine: Engine, keeper: PairKeeper, session: ChatSession, parent: QObject | None = None) -> None:
+    def __init__(
+        self, engine: Engine, pair_loader: PairLoader, session: ChatSession, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self._engine = engine
-        self._keeper = keeper
+        self._pair_loader = pair_loader
         self._session = session
         self._made: CompareWindow | None = None
         self._subject: _Subject | None = None
@@ -143,7 +145,7 @@ class ComparePresenter(QObject):
         runner = self.runner
         self._session.engine_released.connect(runner.go_on)
         self._engine.state_changed.connect(self._on_engine_state_changed)
-        self._keeper.pair_changed.connect(self._refresh)
+        self._pair_loader.pair_changed.connect(self._refresh)
         runner.waiting_changed.connect(self._show_waiting)
         runner.run_begun.connect(self._on_run_begun)
         runner.prompt_progressed.connect(self._on_prompt_progressed)
@@ -172,7 +174,7 @@ class ComparePresenter(QObject):
     # ------------------------------------------------------------ one answer
 
     def _asked(self, branch: list[StoredMessage], place: int) -> Asked | None:
-        return asked(branch, place, self._session.settings, self._keeper.pair())
+        return asked(branch, place, self._session.settings, self._pair_loader.pair())
 
     def _take(self, subject: _Subject) -> None:
         """Make something else the subject of the tab, and compare it unless a set is running."""
@@ -253,7 +255,7 @@ class ComparePresenter(QObject):
         if not self._is_set:
             self.window().one.begin_run(drafted)
         try:
-            self._snapshot.take(self._engine, self._keeper)
+            self._snapshot.take(self._engine, self._pair_loader)
         except KnownError as error:
             self.runner.give_up(str(error))
 
@@ -320,7 +322,7 @@ class ComparePresenter(QObject):
             return "An answer is being compared." if of_set else "A prompt set is running: Run again works after it."
         if self.exporter.is_busy():
             return "The export is being written; reading the model files would disturb the clocks."
-        pair = self._keeper.pair()
+        pair = self._pair_loader.pair()
         if pair is not None and pair.drafting_off is not None:
             return f"Nothing can draft for this target, so there is nothing to compare. {pair.drafting_off}"
         return _IDLE.get(self._engine.state(), "")

@@ -8,7 +8,7 @@ from app.protocol.messages import Generate, LoadSettings, PairLoaded
 from app.ui.compare.choice import SetChoice
 from app.ui.compare.runner import Task
 from app.ui.engine.interface import Engine
-from app.ui.engine.pair import PairKeeper
+from app.ui.engine.pair import PairLoader
 
 
 class Snapshot:
@@ -26,12 +26,12 @@ class Snapshot:
         self.setup: Setup | None = None
         self.pair: PairLoaded | None = None
 
-    def take(self, engine: Engine, keeper: PairKeeper) -> None:
+    def take(self, engine: Engine, pair_loader: PairLoader) -> None:
         """Put down how things stand; only the first call does.
 
         Raises `KnownError` where the file of prompts is gone.
         """
-        pair, files, choice = keeper.pair(), keeper.files(), self._choice
+        pair, files, choice = pair_loader.pair(), pair_loader.files(), self._choice
         if self.setup is not None or pair is None:
             return
         self.pair = pair

@@ -24,7 +24,7 @@ from app.protocol.messages import (
 from app.ui.engine.interface import CrashTracker, Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, guide_files, is_guide
 from app.ui.shell import notices
-from app.ui.shell.notices import Notice, NoticeBoard
+from app.ui.shell.notices import Notice, NoticeList
 
 if TYPE_CHECKING:
     from app.ui.engine.load_planner import FittedPair
@@ -38,7 +38,7 @@ ENGINE_NOTICES = ("engine", "load", "draft", "stall")
 Planned = Callable[["FittedPair"], None]
 
 
-class PairKeeper(QObject):
+class PairLoader(QObject):
     """Keeps an engine with a pair in it.
 
     Signals:
@@ -64,14 +64,14 @@ class PairKeeper(QObject):
     def __init__(
         self,
         engine: Engine,
-        board: NoticeBoard,
+        notice_list: NoticeList,
         marker: LoadingMarker,
         parent: QObject | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(parent)
         self._engine = engine
-        self._board = board
+        self._notice_list = notice_list
         self._marker = marker
         self._clock = clock
         self._tracker = CrashTracker()
@@ -133,7 +133,7 @@ class PairKeeper(QObject):
         self._marker.clear()
         if left is not None and (left.target, left.draft) == (files.target, files.draft):
             self._files = files
-            self._board.show("load", notices.died_while_loading(_name(files)))
+            self._notice_list.show("load", notices.died_while_loading(_name(files)))
             self._engine.start()
         else:
             self.load(files)
@@ -147,9 +147,9 @@ class PairKeeper(QObject):
         self._is_planning = False
         self._refused = None
         if files != self._files:
-            self._board.remove("slower")  # else it is said until it was read: a restart measures nothing
+            self._notice_list.remove("slower")  # else it is said until it was read: a restart measures nothing
         self._files = files
-        self._board.remove(*ENGINE_NOTICES)
+        self._notice_list.remove(*ENGINE_NOTICES)
         is_bundled = is_guide(files.target)
         if (self._plan is None or is_bundled) and (missing := files.missing()) is not None:
             self._refuse(notices.guide_missing() if is_bundled else notices.file_missing(missing.name))
@@ -173,7 +173,7 @@ class PairKeeper(QObject):
     def _refuse(self, notice: Notice) -> None:
         """Leave what there is as it is."""
         self._refused, self._files = self._files, self._given or self._files
-        self._board.show("load", notice)
+        self._notice_list.show("load", notice)
 
     def _load_now(self, files: PairFiles, remark: str = "", gpu_bytes: int = 0) -> None:
         self.pair_given_up.emit()
@@ -202,7 +202,7 @@ class PairKeeper(QObject):
 
     def restart(self, *, with_draft: bool = True) -> None:
         """End the engine, start a fresh one and load the pair again."""
-        self._board.remove(*ENGINE_NOTICES)
+        self._notice_list.remove(*ENGINE_NOTICES)
         self._set_pair(None)
         self._marker.clear()
         self._end_measuring()
@@ -235,7 +235,7 @@ class PairKeeper(QObject):
     def _on_generation_failed(self, failed: GenerationFailed) -> None:
         if failed.request == self._measure_request:
             self._end_measuring()
-            self._board.show("measure", notices.plain_text(failed.message))
+            self._notice_list.show("measure", notices.plain_text(failed.message))
 
     def _end_measuring(self) -> None:
         if self._measure_request:
@@ -254,14 +254,14 @@ class PairKeeper(QObject):
         _log.info("pair loaded in %.2f s", pair.load_seconds)
         self._marker.clear()
         if self._refused is None:  # else what was asked for meanwhile is still to be answered for
-            self._board.remove(*ENGINE_NOTICES)
+            self._notice_list.remove(*ENGINE_NOTICES)
         self._set_pair(pair)
         if pair.draft_refused:
-            self._board.show("draft", notices.draft_refused(pair.draft_refused))
+            self._notice_list.show("draft", notices.draft_refused(pair.draft_refused))
         elif self._remark:
-            self._board.show("draft", notices.loaded_otherwise(self._remark))
+            self._notice_list.show("draft", notices.loaded_otherwise(self._remark))
         if pair.slower:
-            self._board.show("slower", notices.slower(pair.slower))
+            self._notice_list.show("slower", notices.slower(pair.slower))
         if self._given is not None:
             self.pair_opened.emit(self._given)
 
@@ -270,7 +270,7 @@ class PairKeeper(QObject):
         self._marker.clear()
         self._set_pair(None)
         notice = notices.load_cancelled() if failed.cancelled else notices.load_failed(failed.message)
-        self._board.show("load", notice)
+        self._notice_list.show("load", notice)
 
     @Slot(object)
     def _on_engine_exited(self, ended: EngineExit) -> None:
@@ -286,18 +286,18 @@ class PairKeeper(QObject):
         else:
             was_answering = ended.state is EngineState.ANSWERING
             notice = notices.engine_ended(ended, had_draft=had_draft, was_answering=was_answering)
-        self._board.remove(*ENGINE_NOTICES)
-        self._board.show("engine", notice)
+        self._notice_list.remove(*ENGINE_NOTICES)
+        self._notice_list.show("engine", notice)
         self.engine_lost.emit()
 
     @Slot(float)
     def _on_engine_stalled(self, seconds: float) -> None:
-        self._board.show("stall", notices.engine_stalled(seconds))
+        self._notice_list.show("stall", notices.engine_stalled(seconds))
 
     @Slot(EngineState)
     def _on_state_changed(self, state: EngineState) -> None:
         if not state.is_busy:
-            self._board.remove("stall")
+            self._notice_list.remove("stall")
 
     def _set_pair(self, pair: PairLoaded | None) -> None:
         if pair is not self._pair:

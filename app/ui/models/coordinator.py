@@ -18,12 +18,12 @@ from app.ui.chat.session import ChatSession
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.load_planner import LoadPlanner
 from app.ui.engine.memory_watch import MemoryWatch
-from app.ui.engine.pair import PairKeeper
+from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles, is_guide
 from app.ui.models.launcher import ModelsLauncher
 from app.ui.shell import notices
 from app.ui.shell.main_window import MainWindow
-from app.ui.shell.notices import NoticeBoard
+from app.ui.shell.notices import NoticeList
 from app.ui.widgets.tasks import Lane
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class ModelsCoordinator(QObject):
         self,
         window: MainWindow,
         engine: Engine,
-        keeper: PairKeeper,
+        pair_loader: PairLoader,
         session: ChatSession,
-        board: NoticeBoard,
+        notice_list: NoticeList,
         values: Settings,
         save: Callable[[], Future[None]],
         parent: QObject | None = None,
@@ -65,9 +65,9 @@ class ModelsCoordinator(QObject):
         super().__init__(parent)
         self._window = window
         self._engine = engine
-        self._keeper = keeper
+        self._pair_loader = pair_loader
         self._session = session
-        self._board = board
+        self._notice_list = notice_list
         self._values = values
         self._trial: PairTrial | None = None
         self._proposal: CatalogPair | None = None
@@ -78,16 +78,16 @@ class ModelsCoordinator(QObject):
         self.memory = MemoryWatch(engine, self)
         self._planner = LoadPlanner(self.memory, self)
         self._planner.waits_for_drive.connect(self._on_waits_for_drive)
-        keeper.plan_with(self._planner.plan)
-        keeper.load_begun.connect(self.memory.note_loaded)
-        keeper.pair_given_up.connect(self._planner.stop_waiting)
+        pair_loader.plan_with(self._planner.plan)
+        pair_loader.load_begun.connect(self.memory.note_loaded)
+        pair_loader.pair_given_up.connect(self._planner.stop_waiting)
         self.launcher = ModelsLauncher(values, save, self.memory.machine, self._is_loaded, self)
         self.launcher.open_requested.connect(self.open_requested)
         self.launcher.pair_requested.connect(self.load)
         self.launcher.settings_changed.connect(self.settings_changed)
         self.launcher.downloaded.connect(self._on_downloaded)
         self.launcher.needs_user.connect(self._on_needs_user)
-        keeper.pair_changed.connect(self._on_pair_changed)
+        pair_loader.pair_changed.connect(self._on_pair_changed)
         window.transcript.proposal_accepted.connect(self._on_proposal_accepted)
 
     def begin(self) -> None:
@@ -106,7 +106,7 @@ class ModelsCoordinator(QObject):
     @Slot(str, str)
     def load(self, target: str, draft: str = "") -> None:
         """Load a pair as the settings want it."""
-        self._keeper.load(PairFiles(target, draft or None, self._values.load))
+        self._pair_loader.load(PairFiles(target, draft or None, self._values.load))
         self._window.raise_window()
 
     def is_trying(self) -> bool:
@@ -121,12 +121,12 @@ class ModelsCoordinator(QObject):
 
     def load_downloaded(self) -> None:
         """Load what was downloaded last."""
-        self._board.remove("downloaded")
+        self._notice_list.remove("downloaded")
         if self._downloaded is not None:
             self.load(self._downloaded.target, self._downloaded.draft or "")
 
     def show_downloads(self) -> None:
-        self._board.remove("download")
+        self._notice_list.remove("download")
         self.launcher.presenter().show_downloads()
 
     # ------------------------------------------------------------ pairs
@@ -157,13 +157,13 @@ class ModelsCoordinator(QObject):
     @Slot(bool)
     def _on_waits_for_drive(self, waits: bool) -> None:
         if waits:
-            self._board.show("drive", notices.slow_drive())
+            self._notice_list.show("drive", notices.slow_drive())
         else:
-            self._board.remove("drive")
+            self._notice_list.remove("drive")
 
     def _is_loaded(self, path: str) -> bool:
         """Or is being loaded."""
-        pair, files = self._keeper.pair(), self._keeper.files()
+        pair, files = self._pair_loader.pair(), self._pair_loader.files()
         in_use: tuple[str | None, ...] = ()
         if pair is not None:
             in_use = pair.target.path, pair.draft.path if pair.draft else None
@@ -176,7 +176,7 @@ class ModelsCoordinator(QObject):
     @Slot()
     def _on_quiet(self) -> None:
         self._lane.submit(self.launcher.has_downloads, self._on_downloads_known)
-        files = self._keeper.files()
+        files = self._pair_loader.files()
         if not self._values.guide_kept and files is not None and is_guide(files.target):
             self._lane.submit(self._propose, self._show_proposal)
 
@@ -194,7 +194,7 @@ class ModelsCoordinator(QObject):
         return pair if pair is not None and pair.target.repository not in known else None
 
     def _show_proposal(self, pair: CatalogPair | None) -> None:
-        files = self._keeper.files()
+        files = self._pair_loader.files()
         if pair is not None and files is not None and is_guide(files.target) and not self._values.guide_kept:
             self._proposal = pair
             self._window.transcript.set_proposal(f"{pair.title} ({size_text(pair.size)} to download)")
@@ -208,9 +208,9 @@ class ModelsCoordinator(QObject):
     def _on_downloaded(self, title: str, pair: Pair) -> None:
         self._downloaded = pair
         self._window.transcript.set_proposal("")
-        self._board.remove("download")
-        self._board.show("downloaded", notices.downloaded(title))
+        self._notice_list.remove("download")
+        self._notice_list.show("downloaded", notices.downloaded(title))
 
     @Slot(str, str)
     def _on_needs_user(self, title: str, message: str) -> None:
-        self._board.show("download", notices.download_stopped(title, message))
+        self._notice_list.show("download", notices.download_stopped(title, message))

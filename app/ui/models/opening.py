@@ -10,7 +10,7 @@ from app.errors import KnownError
 from app.models.opened_file import path_of
 from app.settings import Settings
 from app.ui.engine.interface import Engine
-from app.ui.engine.pair import PairKeeper
+from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.coordinator import ModelsCoordinator
@@ -18,7 +18,7 @@ from app.ui.settings import in_use
 from app.ui.shell import notices
 from app.ui.shell.actions import open_dialog
 from app.ui.shell.main_window import MainWindow
-from app.ui.shell.notices import NoticeBoard
+from app.ui.shell.notices import NoticeList
 
 if TYPE_CHECKING:
     from app.ui.models.fit import PairCheck, PairChecker
@@ -40,18 +40,18 @@ class OpenModels(QObject):
         self,
         window: MainWindow,
         engine: Engine,
-        keeper: PairKeeper,
+        pair_loader: PairLoader,
         models: ModelsCoordinator,
-        board: NoticeBoard,
+        notice_list: NoticeList,
         values: Settings,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._window = window
         self._engine = engine
-        self._keeper = keeper
+        self._pair_loader = pair_loader
         self._models = models
-        self._board = board
+        self._notice_list = notice_list
         self._values = values
         self._dialog: OpenModelsDialog | None = None
         self._checker: PairChecker | None = None
@@ -62,8 +62,8 @@ class OpenModels(QObject):
     def show(self) -> None:
         """Let the user choose the pair and how it is used."""
         if self._dialog is None:
-            keeper = self._keeper
-            self._open(keeper.refused() or keeper.files(), is_loaded=keeper.refused() is None)
+            pair_loader = self._pair_loader
+            self._open(pair_loader.refused() or pair_loader.files(), is_loaded=pair_loader.refused() is None)
         else:
             self._dialog.activateWindow()
 
@@ -80,11 +80,11 @@ class OpenModels(QObject):
         ``name`` is a path or a ``file:`` address. Why it cannot be opened appears as a notice.
         """
         self._window.raise_window()
-        self._board.remove(_NOTICE)
+        self._notice_list.remove(_NOTICE)
         try:
             self._file = str(path_of(name))
         except KnownError as error:
-            self._board.show(_NOTICE, notices.not_opened(str(error)))
+            self._notice_list.show(_NOTICE, notices.not_opened(str(error)))
         else:
             self._make_checker().check(self._file, None)
 
@@ -101,7 +101,7 @@ class OpenModels(QObject):
         if check.can_load:
             self._show_files(self._file).propose_draft()
         else:
-            self._board.show(_NOTICE, notices.not_opened(check.verdict))
+            self._notice_list.show(_NOTICE, notices.not_opened(check.verdict))
 
     def _show_files(self, target: str, draft: str = "") -> OpenModelsDialog:
         if (dialog := self._dialog) is None:
@@ -113,7 +113,7 @@ class OpenModels(QObject):
     def _open(self, files: PairFiles | None, *, is_loaded: bool) -> OpenModelsDialog:
         from app.ui.models.open_dialog import OpenModelsDialog  # not needed at the start
 
-        pair = self._keeper.pair()
+        pair = self._pair_loader.pair()
         self._dialog = dialog = OpenModelsDialog(
             in_use.choice_in_use(self._values, files, pair),
             self._values.recent_pairs,
@@ -139,7 +139,7 @@ class OpenModels(QObject):
         self._dialog = None
 
     def _use(self, choice: OpenModelsChoice, *, reload: bool, anyway: bool) -> None:
-        files = in_use.keep_choice(self._values, choice, self._keeper.pair())
+        files = in_use.keep_choice(self._values, choice, self._pair_loader.pair())
         self.settings_changed.emit()
         if reload:
-            self._keeper.load(files, anyway=anyway)
+            self._pair_loader.load(files, anyway=anyway)

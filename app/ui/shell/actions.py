@@ -13,10 +13,10 @@ from app import paths
 from app.ui.chat.operations import ChatOperations
 from app.ui.chat.session import ChatSession
 from app.ui.engine.interface import Engine, EngineState
-from app.ui.engine.pair import PairKeeper
+from app.ui.engine.pair import PairLoader
 from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.shell.main_window import MainWindow
-from app.ui.shell.notices import Action, NoticeBoard
+from app.ui.shell.notices import Action, NoticeList
 from app.ui.widgets.questions import ask_where_to_save
 
 
@@ -41,20 +41,20 @@ class Commands(QObject):
         self,
         window: MainWindow,
         engine: Engine,
-        keeper: PairKeeper,
+        pair_loader: PairLoader,
         session: ChatSession,
         operations: ChatOperations,
-        board: NoticeBoard,
+        notice_list: NoticeList,
         models: ModelsCoordinator,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._window = window
         self._engine = engine
-        self._keeper = keeper
+        self._pair_loader = pair_loader
         self._session = session
         self._operations = operations
-        self._board = board
+        self._notice_list = notice_list
         self._models = models
         self._entries = self._make_entries()
         self._buttons = self._make_buttons()
@@ -68,7 +68,7 @@ class Commands(QObject):
     def on_notice(self, action: Action, subject: str) -> None:
         """Carry out the button of the notice about this subject."""
         if action in (Action.WAIT, Action.DISMISS):
-            self._board.remove(subject)
+            self._notice_list.remove(subject)
         else:
             self._buttons[action]()
 
@@ -109,7 +109,7 @@ class Commands(QObject):
         return {
             "new_chat": self.new_chat,
             "open_models": self.models_requested.emit,
-            "load_guide": self._keeper.load_guide,
+            "load_guide": self._pair_loader.load_guide,
             "show_library": self._models.launcher.show_library,
             "get_models": self._models.launcher.show_recommended,
             "show_settings": self._models.launcher.show_settings,
@@ -135,13 +135,13 @@ class Commands(QObject):
 
     def _make_buttons(self) -> dict[Action, Callable[[], object]]:
         return {
-            Action.RESTART: self._keeper.restart,
-            Action.RESTART_PLAIN: lambda: self._keeper.restart(with_draft=False),
-            Action.COPY_REPORT: lambda: QGuiApplication.clipboard().setText(self._keeper.report()),
+            Action.RESTART: self._pair_loader.restart,
+            Action.RESTART_PLAIN: lambda: self._pair_loader.restart(with_draft=False),
+            Action.COPY_REPORT: lambda: QGuiApplication.clipboard().setText(self._pair_loader.report()),
             Action.OPEN_MODELS: self.models_requested.emit,
-            Action.LOAD_GUIDE: self._keeper.load_guide,
-            Action.LOAD_AGAIN: self._keeper.load_again,
-            Action.LOAD_ANYWAY: self._keeper.load_anyway,
+            Action.LOAD_GUIDE: self._pair_loader.load_guide,
+            Action.LOAD_AGAIN: self._pair_loader.load_again,
+            Action.LOAD_ANYWAY: self._pair_loader.load_anyway,
             Action.OPEN_LOGS: open_log_folder,
             Action.ANSWER: self._session.regenerate,
             Action.SAVE_AGAIN: self._session.save_again,

@@ -25,7 +25,7 @@ from app.ui.chat.unsent_text import joined
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.baseline import Baseline
 from app.ui.engine.interface import Engine, EngineExit, EngineState
-from app.ui.engine.pair import PairKeeper
+from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles, is_guide
 from app.ui.engine.pair_names import files_title, pair_details, pair_title, recent_title
 from app.ui.models.coordinator import ModelsCoordinator
@@ -35,7 +35,7 @@ from app.ui.settings.saver import SettingsSaver
 from app.ui.shell import notices
 from app.ui.shell.actions import Commands
 from app.ui.shell.main_window import MainWindow
-from app.ui.shell.notices import Notice, NoticeBoard
+from app.ui.shell.notices import Notice, NoticeList
 from app.ui.shell.top_bar import state_text
 from app.ui.widgets.tasks import Results
 
@@ -49,7 +49,7 @@ class Controller(QObject):
     """Owns what has no widgets and wires it to what has.
 
     Attributes:
-        session, keeper, operations, board, compare, models, opening, commands: The parts; tests look at them.
+        session, pair_loader, operations, notice_list, compare, models, opening, commands: The parts, for tests.
     """
 
     def __init__(self, window: MainWindow, settings: SettingsFile, engine: Engine, worker: ChatWorker) -> None:
@@ -65,21 +65,25 @@ class Controller(QObject):
         self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME), self)
         self._progress = 0.0
         self._is_shut_down = False
-        self.board = NoticeBoard(self)
-        self.keeper = PairKeeper(engine, self.board, LoadingMarker(paths.data_dir() / "loading.json"), self)
-        self.session = ChatSession(engine, self.keeper, self._chat_store, self.board, window.transcript, self)
-        self.operations = ChatOperations(self._chat_store, self.board, self)
-        self.compare = CompareLauncher(engine, self.keeper, self.session, self)
-        self.models = ModelsCoordinator(
-            window, engine, self.keeper, self.session, self.board, settings.values, self._saver.save, self
+        self.notice_list = NoticeList(self)
+        self.pair_loader = PairLoader(engine, self.notice_list, LoadingMarker(paths.data_dir() / "loading.json"), self)
+        self.session = ChatSession(
+            engine, self.pair_loader, self._chat_store, self.notice_list, window.transcript, self
         )
-        self.opening = OpenModels(window, engine, self.keeper, self.models, self.board, settings.values, self)
+        self.operations = ChatOperations(self._chat_store, self.notice_list, self)
+        self.compare = CompareLauncher(engine, self.pair_loader, self.session, self)
+        self.models = ModelsCoordinator(
+            window, engine, self.pair_loader, self.session, self.notice_list, settings.values, self._saver.save, self
+        )
+        self.opening = OpenModels(
+            window, engine, self.pair_loader, self.models, self.notice_list, settings.values, self
+        )
         self.commands = Commands(
-            window, engine, self.keeper, self.session, self.operations, self.board, self.models, self
+            window, engine, self.pair_loader, self.session, self.operations, self.notice_list, self.models, self
         )
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)
-        self._saver.save_failed.connect(lambda error: self.board.show("settings", notices.plain_text(str(error))))
+        self._saver.save_failed.connect(lambda error: self.notice_list.show("settings", notices.plain_text(str(error))))
         self._connect_engine()
         self._connect_chats()
         self._connect_widgets()
@@ -91,8 +95,8 @@ class Controller(QObject):
     def begin(self, notices_at_start: dict[str, Notice] | None = None) -> None:
         """Load the pair, open the chats; call when the window has been painted."""
         for subject, notice in (notices_at_start or {}).items():
-            self.board.show(subject, notice)
-        self.keeper.open_at_start(in_use.files_at_start(self._settings.values))
+            self.notice_list.show(subject, notice)
+        self.pair_loader.open_at_start(in_use.files_at_start(self._settings.values))
         self._results.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
         self.models.begin()
 
@@ -111,7 +115,7 @@ class Controller(QObject):
         self._save_timer.stop()
         self._saver.save()
         self.operations.end_undo()
-        self.keeper.shutdown()
+        self.pair_loader.shutdown()
         self._chat_store.close()
         self._saver.close()
         self._baseline.close()
@@ -121,15 +125,15 @@ class Controller(QObject):
     # ------------------------------------------------------------ wiring
 
     def _connect_engine(self) -> None:
-        keeper, session, panel = self.keeper, self.session, self._window.speed_panel
+        pair_loader, session, panel = self.pair_loader, self.session, self._window.speed_panel
         self._engine.state_changed.connect(self._on_engine_state_changed)
         self._engine.engine_exited.connect(self._on_engine_exited)
         self._engine.generation_finished.connect(lambda finished: panel.set_curve(finished.curve))
-        keeper.load_progressed.connect(self._on_load_progressed)
-        keeper.pair_changed.connect(self._on_pair_changed)
-        keeper.pair_opened.connect(self._on_pair_opened)
-        keeper.plain_speed_measured.connect(self._on_plain_speed_measured)
-        keeper.measuring_ended.connect(lambda: panel.set_measuring(False))
+        pair_loader.load_progressed.connect(self._on_load_progressed)
+        pair_loader.pair_changed.connect(self._on_pair_changed)
+        pair_loader.pair_opened.connect(self._on_pair_opened)
+        pair_loader.plain_speed_measured.connect(self._on_plain_speed_measured)
+        pair_loader.measuring_ended.connect(lambda: panel.set_measuring(False))
         session.generation_begun.connect(panel.begin_generation)
         session.rounds_received.connect(panel.add_rounds)
         session.generation_ended.connect(panel.end_generation)
@@ -137,7 +141,7 @@ class Controller(QObject):
         panel.drafter_changed.connect(self._on_drafter_changed)
         panel.measure_plain_requested.connect(self.measure_plain)
         panel.show_drafted_changed.connect(self._set_show_drafted)
-        self.board.changed.connect(self._on_notices_changed)
+        self.notice_list.changed.connect(self._on_notices_changed)
 
     def _connect_chats(self) -> None:
         window, session, operations = self._window, self.session, self.operations
@@ -163,7 +167,7 @@ class Controller(QObject):
         # An answer of that chat has no place any more, and goes.
         operations.deleted_for_good.connect(session.save_again)
         self._engine.forgotten.connect(operations.finish_erasing)
-        operations.exported.connect(lambda path: self.board.show("export", notices.exported(path.name)))
+        operations.exported.connect(lambda path: self.notice_list.show("export", notices.exported(path.name)))
 
     def _connect_widgets(self) -> None:
         window, session = self._window, self.session
@@ -204,15 +208,17 @@ class Controller(QObject):
         """Measure the speed of the target without a draft, on the chat that is shown."""
         settings = self.session.settings
         messages = question_to_measure(self.session.branch(), settings.system_prompt)
-        if self.keeper.measure_plain(messages, settings.sampling, MEASURE_SEED):
+        if self.pair_loader.measure_plain(messages, settings.sampling, MEASURE_SEED):
             self._window.speed_panel.set_measuring(True)
         elif self._engine.state() is EngineState.COMPARING:
-            self.board.show("measure", notices.busy_trying() if self.models.is_trying() else notices.busy_comparing())
+            self.notice_list.show(
+                "measure", notices.busy_trying() if self.models.is_trying() else notices.busy_comparing()
+            )
 
     @Slot(int)
     def _on_recent_chosen(self, place: int) -> None:
         pair = self._settings.values.recent_pairs[place]
-        self.keeper.load(PairFiles(pair.target, pair.draft, self._settings.values.load))
+        self.pair_loader.load(PairFiles(pair.target, pair.draft, self._settings.values.load))
 
     # ------------------------------------------------------------ engine and panel
 
@@ -236,7 +242,7 @@ class Controller(QObject):
 
     @Slot(object)
     def _on_pair_changed(self, pair: PairLoaded | None) -> None:
-        files = self.keeper.files()
+        files = self.pair_loader.files()
         self._window.top_bar.set_pair(pair_title(pair) or files_title(files), pair_details(pair))
         self._window.speed_panel.set_pair(pair)
         self._apply_settings()
@@ -245,7 +251,7 @@ class Controller(QObject):
 
     def _introduce_guide(self) -> None:
         """An empty chat says what the guide is, until the user wants to keep it."""
-        files = self.keeper.files()
+        files = self.pair_loader.files()
         is_in_use = files is None or is_guide(files.target)
         self.session.set_guide(is_in_use and not self._settings.values.guide_kept)
 
@@ -280,14 +286,14 @@ class Controller(QObject):
     @Slot(float)
     def _on_plain_speed_measured(self, tokens_per_second: float) -> None:
         load, sampling = self._settings.values.load, self.session.settings.sampling
-        self._baseline.record(self.keeper.pair(), load, sampling, tokens_per_second)
+        self._baseline.record(self.pair_loader.pair(), load, sampling, tokens_per_second)
         self._window.speed_panel.set_plain_speed(tokens_per_second)
-        self.board.remove("measure")
+        self.notice_list.remove("measure")
 
     @Slot()
     def _refresh_plain_speed(self) -> None:
         load, sampling = self._settings.values.load, self.session.settings.sampling
-        self._baseline.find(self.keeper.pair(), load, sampling, self._window.speed_panel.set_plain_speed)
+        self._baseline.find(self.pair_loader.pair(), load, sampling, self._window.speed_panel.set_plain_speed)
 
     @Slot(bool)
     def _set_show_drafted(self, shown: bool) -> None:
@@ -298,7 +304,7 @@ class Controller(QObject):
 
     def _on_chats_opened(self, opened: Opened) -> None:
         if opened.notice:
-            self.board.show("store", notices.plain_text(opened.notice))
+            self.notice_list.show("store", notices.plain_text(opened.notice))
         if opened.erased:
             self._engine.forget()
         last = self._settings.values.last_chat_id
@@ -317,7 +323,7 @@ class Controller(QObject):
         """Go on with a store of this session alone; what is on the disk stays untouched."""
         self._temporary = tempfile.TemporaryDirectory(prefix="slipstream-")
         self._chat_store.use(ChatWorker(Path(self._temporary.name) / "chats.sqlite"))
-        self.board.show("store", notices.chats_unavailable(str(error)))
+        self.notice_list.show("store", notices.chats_unavailable(str(error)))
         self._settings.values.last_chat_id = None
         self.session.new_chat()
         self.operations.refresh()
@@ -377,7 +383,7 @@ class Controller(QObject):
     def _apply_settings(self) -> None:
         """Bring panel, transcript and session to what the settings say."""
         values, window = self._settings.values, self._window
-        settings = self.session.settings = in_use.answer_settings(values, self.keeper.pair())
+        settings = self.session.settings = in_use.answer_settings(values, self.pair_loader.pair())
         window.speed_panel.set_draft_length(settings.draft_length)
         window.speed_panel.set_drafter(settings.drafter)
         window.speed_panel.set_show_drafted(values.drafted_visible)

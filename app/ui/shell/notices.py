@@ -206,7 +206,7 @@ def plain_text(text: str) -> Notice:
     return Notice("warning", text, (Action.DISMISS,))
 
 
-class NoticeBoard(QObject):
+class NoticeList(QObject):
     """The notices in force, one a subject; a new one about the same subject replaces the old.
 
     Signals:

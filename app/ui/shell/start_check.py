@@ -25,8 +25,8 @@ class TrialStart(QObject):
         super().__init__(window)
         self.status = 1
         self._window = window
-        controller.keeper.pair_changed.connect(self._on_pair_changed)
-        controller.board.changed.connect(self._on_notices_changed)
+        controller.pair_loader.pair_changed.connect(self._on_pair_changed)
+        controller.notice_list.changed.connect(self._on_notices_changed)
 
     @Slot(object)
     def _on_pair_changed(self, pair: PairLoaded | None) -> None:

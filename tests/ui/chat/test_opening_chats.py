@@ -199,7 +199,7 @@ def test_a_message_that_is_stopped_while_it_is_stored_gets_no_answer(slow: Slow,
     QTest.keyClick(slow.composer.editor, Qt.Key.Key_Escape)
     slow.settle()
     assert [message.text for message in slow.session.branch()][-1] == "never mind"
-    assert "unanswered" in slow.controller.board.notices()
+    assert "unanswered" in slow.controller.notice_list.notices()
 
 
 def test_regenerate_before_the_store_answers_is_for_the_chat_that_was_clicked(
@@ -327,7 +327,7 @@ def test_what_was_typed_after_the_first_message_of_a_chat_that_cannot_be_made_is
 
 def test_notices_stay_whatever_happens_to_the_messages(slow: Slow, two_chats: tuple[str, str]) -> None:
     one, _two = two_chats
-    slow.controller.board.show("engine", notices.load_failed("It is true."))
+    slow.controller.notice_list.show("engine", notices.load_failed("It is true."))
     bar = slow.window.notice_bar
     for change in (
         slow.session.regenerate,
@@ -340,7 +340,7 @@ def test_notices_stay_whatever_happens_to_the_messages(slow: Slow, two_chats: tu
         slow.settle()
         assert bar.texts() == ["It is true."]
         assert bar.isVisible()
-    slow.controller.board.remove("engine")
+    slow.controller.notice_list.remove("engine")
     assert bar.isHidden()
 
 

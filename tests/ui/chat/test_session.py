@@ -95,14 +95,14 @@ def test_how_to_draft_reaches_the_engine_and_is_stored(make_desk: MakeDesk) -> N
 def test_a_pair_that_got_slower_is_told_once_and_until_it_was_read(make_desk: MakeDesk) -> None:
     desk = make_desk("slower")
     desk.load()
-    notice = desk.board.notices()["slower"]
+    notice = desk.notice_list.notices()["slower"]
     assert "engine 2" in notice.text and "1.3 ×" in notice.text
     assert notice.actions == (Action.MEASURE, Action.DISMISS)
     desk.load()  # nothing was measured anew, and it may not have been read
-    assert desk.board.notices()["slower"] == notice
-    with desk.qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS):
-        desk.keeper.load(PairFiles(str(desk.target)))
-    assert "slower" not in desk.board.notices()
+    assert desk.notice_list.notices()["slower"] == notice
+    with desk.qtbot.waitSignal(desk.pair_loader.pair_opened, timeout=WAIT_MS):
+        desk.pair_loader.load(PairFiles(str(desk.target)))
+    assert "slower" not in desk.notice_list.notices()
 
 
 def test_a_draft_that_fails_in_an_answer_is_told(make_desk: MakeDesk) -> None:
@@ -110,7 +110,7 @@ def test_a_draft_that_fails_in_an_answer_is_told(make_desk: MakeDesk) -> None:
     desk.load()
     desk.ask("Go on")
     assert desk.page.texts() == ["Go on", "Hello there"]
-    assert desk.board.notices()["draft"].text.endswith("The draft ran out of memory.")
+    assert desk.notice_list.notices()["draft"].text.endswith("The draft ran out of memory.")
 
 
 def test_blank_messages_are_not_sent(make_desk: MakeDesk) -> None:
@@ -125,7 +125,7 @@ def test_message_sent_while_loading_is_answered_when_ready(make_desk: MakeDesk) 
     desk = make_desk()
     hints: list[str] = []
     desk.session.hint_changed.connect(hints.append)
-    desk.keeper.load(desk.files())
+    desk.pair_loader.load(desk.files())
     desk.ask("Early")
     assert "Your message is sent when the pair is ready." in hints
     assert desk.page.texts() == ["Early", "Hello there"]
@@ -134,14 +134,14 @@ def test_message_sent_while_loading_is_answered_when_ready(make_desk: MakeDesk) 
 def test_message_without_a_model_is_kept_and_answered_later(qtbot: QtBot, make_desk: MakeDesk) -> None:
     desk = make_desk("no load")
     with qtbot.waitSignal(desk.engine.load_failed, timeout=WAIT_MS):
-        desk.keeper.load(desk.files())
+        desk.pair_loader.load(desk.files())
     desk.session.send("Anybody?")
     qtbot.waitUntil(lambda: desk.page.texts() == ["Anybody?"], timeout=WAIT_MS)
     assert desk.session.is_busy()
-    assert Action.OPEN_MODELS in desk.board.notices()["load"].actions
+    assert Action.OPEN_MODELS in desk.notice_list.notices()["load"].actions
     desk.session.stop()
     assert not desk.session.is_busy()
-    assert Action.ANSWER in desk.board.notices()["unanswered"].actions
+    assert Action.ANSWER in desk.notice_list.notices()["unanswered"].actions
 
 
 def test_stop_keeps_what_was_written(qtbot: QtBot, make_desk: MakeDesk) -> None:
@@ -202,13 +202,13 @@ def test_engine_killed_in_an_answer_keeps_it_and_one_click_goes_on(qtbot: QtBot,
     assert chat_id is not None
     answer = desk.stored(lambda store: store.branch(chat_id))[-1]
     assert (answer.text, answer.status) == ("Hello there", "interrupted")
-    notice = desk.board.notices()["engine"]
+    notice = desk.notice_list.notices()["engine"]
     assert notice.actions == (Action.RESTART, Action.RESTART_PLAIN, Action.COPY_REPORT)
-    assert "scripted engine" in desk.keeper.report()
-    with qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS):
-        desk.keeper.restart()
+    assert "scripted engine" in desk.pair_loader.report()
+    with qtbot.waitSignal(desk.pair_loader.pair_opened, timeout=WAIT_MS):
+        desk.pair_loader.restart()
     assert desk.engine.state() is EngineState.READY
-    assert "engine" not in desk.board.notices()
+    assert "engine" not in desk.notice_list.notices()
 
 
 @posix
@@ -230,7 +230,7 @@ def test_after_three_deaths_the_window_asks(qtbot: QtBot, make_desk: MakeDesk) -
         desk.load()
         with qtbot.waitSignal(desk.engine.engine_exited, timeout=WAIT_MS):
             os.kill(desk.engine.process_id(), signal.SIGKILL)
-    assert "third time in five minutes" in desk.board.notices()["engine"].text
+    assert "third time in five minutes" in desk.notice_list.notices()["engine"].text
     desk.session.send("Are you there?")
     qtbot.waitUntil(lambda: desk.page.texts() == ["Are you there?"], timeout=WAIT_MS)
     assert desk.engine.state() is EngineState.DIED
@@ -241,8 +241,8 @@ def test_an_engine_that_refuses_to_start_is_not_blamed_on_the_pair(qtbot: QtBot,
     desk = make_desk("unable")
     for _ in range(3):
         with qtbot.waitSignal(desk.engine.engine_exited, timeout=WAIT_MS):
-            desk.keeper.restart()
-        assert "pair" not in desk.board.notices()["engine"].text
+            desk.pair_loader.restart()
+        assert "pair" not in desk.notice_list.notices()["engine"].text
 
 
 @pytest.mark.allow_logs
@@ -253,12 +253,12 @@ def test_stalled_engine_is_offered_to_be_restarted(qtbot: QtBot, make_desk: Make
         desk.session.send("Go on")
     with qtbot.waitSignal(desk.engine.engine_stalled, timeout=WAIT_MS):
         desk.session.stop()
-    assert desk.board.notices()["stall"].actions == (Action.WAIT, Action.RESTART)
-    with qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS):
-        desk.keeper.restart()
+    assert desk.notice_list.notices()["stall"].actions == (Action.WAIT, Action.RESTART)
+    with qtbot.waitSignal(desk.pair_loader.pair_opened, timeout=WAIT_MS):
+        desk.pair_loader.restart()
     desk.settle()
     assert desk.session.branch()[-1].status == "interrupted"
-    assert "stall" not in desk.board.notices()
+    assert "stall" not in desk.notice_list.notices()
 
 
 def test_another_pair_in_the_middle_of_an_answer_ends_it(qtbot: QtBot, make_desk: MakeDesk) -> None:
@@ -361,7 +361,7 @@ def test_unsent_text_that_cannot_be_stored_is_still_there(qtbot: QtBot, make_des
     with qtbot.waitSignal(desk.session.chat_shown, timeout=WAIT_MS) as shown:
         desk.session.open_chat(chat_id)
     assert shown.args == [chat_id, "half a sen"]
-    assert "store" in desk.board.notices()
+    assert "store" in desk.notice_list.notices()
 
 
 def test_regeneration_that_cannot_begin_leaves_the_answer(qtbot: QtBot, make_desk: MakeDesk) -> None:
@@ -372,7 +372,7 @@ def test_regeneration_that_cannot_begin_leaves_the_answer(qtbot: QtBot, make_des
     desk.session.regenerate()
     assert desk.page.texts() == ["One"]
     qtbot.waitUntil(lambda: desk.page.texts() == ["One", "Hello there"], timeout=WAIT_MS)
-    assert "send" in desk.board.notices()
+    assert "send" in desk.notice_list.notices()
     assert not desk.session.is_busy()
 
 
@@ -383,7 +383,7 @@ def test_message_that_cannot_be_stored_comes_back(qtbot: QtBot, make_desk: MakeD
     with qtbot.waitSignal(desk.session.send_failed, timeout=WAIT_MS) as failed:
         desk.session.send("Do not lose me")
     assert failed.args == ["Do not lose me"]
-    assert "send" in desk.board.notices()
+    assert "send" in desk.notice_list.notices()
     assert not desk.session.is_busy()
 
 
@@ -395,8 +395,8 @@ def test_answer_that_cannot_be_stored_can_be_saved_later(qtbot: QtBot, make_desk
     forbid_writing(desk)
     with qtbot.waitSignal(desk.session.generation_ended, timeout=WAIT_MS):
         desk.session.stop()
-    qtbot.waitUntil(lambda: "save" in desk.board.notices(), timeout=WAIT_MS)
-    assert desk.board.notices()["save"].actions == (Action.SAVE_AGAIN,)
+    qtbot.waitUntil(lambda: "save" in desk.notice_list.notices(), timeout=WAIT_MS)
+    assert desk.notice_list.notices()["save"].actions == (Action.SAVE_AGAIN,)
     assert desk.page.texts() == ["Go on", "Hello there"]
     chat_id = desk.session.chat_id()
     assert chat_id is not None
@@ -409,7 +409,7 @@ def test_answer_that_cannot_be_stored_can_be_saved_later(qtbot: QtBot, make_desk
     with qtbot.waitSignal(desk.session.chats_changed, timeout=WAIT_MS):
         desk.session.save_again()
     assert desk.stored(lambda store: store.branch(chat_id))[-1].text == "Hello there"
-    assert "save" not in desk.board.notices()
+    assert "save" not in desk.notice_list.notices()
 
 
 def test_answer_that_was_not_saved_goes_with_its_chat(qtbot: QtBot, make_desk: MakeDesk) -> None:
@@ -419,7 +419,7 @@ def test_answer_that_was_not_saved_goes_with_its_chat(qtbot: QtBot, make_desk: M
         desk.session.send("Go on")
     forbid_writing(desk)
     desk.session.stop()
-    qtbot.waitUntil(lambda: "save" in desk.board.notices(), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: "save" in desk.notice_list.notices(), timeout=WAIT_MS)
     chat_id = desk.session.chat_id()
     assert chat_id is not None
     question, answer = desk.session.branch()
@@ -428,15 +428,15 @@ def test_answer_that_was_not_saved_goes_with_its_chat(qtbot: QtBot, make_desk: M
     desk.stored(lambda store: store.erase_deleted([chat_id]))
     with qtbot.waitSignal(desk.session.chats_changed, timeout=WAIT_MS):
         desk.session.save_again()  # as the window does when a deletion is final
-    assert "save" not in desk.board.notices()
+    assert "save" not in desk.notice_list.notices()
     assert desk.session._writer.newest([question, replace(answer, text="")])[-1].text == ""
 
 
 def test_pair_that_took_the_app_with_it_is_not_loaded_again_by_itself(make_desk: MakeDesk) -> None:
     desk = make_desk()
     desk.marker.set(desk.files())
-    desk.keeper.open_at_start(desk.files())
-    assert Action.LOAD_AGAIN in desk.board.notices()["load"].actions
+    desk.pair_loader.open_at_start(desk.files())
+    assert Action.LOAD_AGAIN in desk.notice_list.notices()["load"].actions
     assert desk.engine.state() is EngineState.STARTING
     assert desk.marker.left_behind() is None
 
@@ -444,14 +444,14 @@ def test_pair_that_took_the_app_with_it_is_not_loaded_again_by_itself(make_desk:
 def test_missing_file_is_named(make_desk: MakeDesk) -> None:
     desk = make_desk()
     desk.draft.unlink()
-    desk.keeper.load(desk.files())
-    assert "draft.gguf" in desk.board.notices()["load"].text
+    desk.pair_loader.load(desk.files())
+    assert "draft.gguf" in desk.notice_list.notices()["load"].text
     assert desk.engine.state() is EngineState.STARTING
 
 
 def test_measuring_reports_the_speed(qtbot: QtBot, make_desk: MakeDesk) -> None:
     desk = make_desk()
     desk.load()
-    with qtbot.waitSignal(desk.keeper.plain_speed_measured, timeout=WAIT_MS) as measured:
-        desk.keeper.measure_plain([Message(role="user", content="Hi")], desk.session.settings.sampling, 0)
+    with qtbot.waitSignal(desk.pair_loader.plain_speed_measured, timeout=WAIT_MS) as measured:
+        desk.pair_loader.measure_plain([Message(role="user", content="Hi")], desk.session.settings.sampling, 0)
     assert measured.args == [40.0]

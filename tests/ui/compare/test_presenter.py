@@ -33,7 +33,7 @@ class Comparing:
 
     def __init__(self, desk: Desk) -> None:
         self.chat = desk
-        self.presenter = ComparePresenter(desk.engine, desk.keeper, desk.session)
+        self.presenter = ComparePresenter(desk.engine, desk.pair_loader, desk.session)
         self.qtbot = desk.qtbot
 
     @property
@@ -131,7 +131,7 @@ def test_a_draft_that_fails_is_told_here_and_not_in_the_chat(make: MakeComparing
     at.presenter.compare_last()
     at.idle()
     assert at.verdict().endswith("The draft failed in between. It ran out of memory.")
-    assert "draft" not in at.chat.board.notices()
+    assert "draft" not in at.chat.notice_list.notices()
 
 
 def test_run_again(make: MakeComparing) -> None:
@@ -193,7 +193,7 @@ def test_an_engine_that_dies(make: MakeComparing) -> None:
     assert not at.window.one.footer.run_button.isEnabled()
     assert "restarts it" in at.window.one.footer.run_button.toolTip()
     assert at.window.one.plain.text() == TEXT  # what had arrived
-    at.chat.keeper.restart()
+    at.chat.pair_loader.restart()
     at.qtbot.waitUntil(at.window.one.footer.run_button.isEnabled, timeout=WAIT_MS)
 
 
@@ -201,8 +201,8 @@ def test_another_pair_is_told_and_used(make: MakeComparing) -> None:
     at = make("compare")
     at.chat.ask("Hello")
     at.chat.draft.unlink()
-    with at.qtbot.waitSignal(at.chat.keeper.pair_opened, timeout=WAIT_MS):
-        at.chat.keeper.load(replace(at.chat.files(), draft=None))
+    with at.qtbot.waitSignal(at.chat.pair_loader.pair_opened, timeout=WAIT_MS):
+        at.chat.pair_loader.load(replace(at.chat.files(), draft=None))
     at.presenter.compare_last()
     note = at.window.one._notes
     assert note.isVisible()

@@ -46,7 +46,7 @@ def desk(qtbot: QtBot, tmp_path: Path, models: Path) -> Iterator[Desk]:
         (tmp_path / f"{name}.gguf").write_bytes((models / f"{name}.gguf").read_bytes())
     owner = QObject()
     planner = LoadPlanner(MemoryWatch(desk.engine, owner), owner)
-    desk.keeper.plan_with(planner.plan)
+    desk.pair_loader.plan_with(planner.plan)
     yield desk
     planner.close()
     desk.close()
@@ -140,83 +140,83 @@ def test_what_does_not_fit_is_left_as_it_was_wished_for(models: Path) -> None:
 
 def test_a_pair_that_fits_is_loaded(desk: Desk) -> None:
     desk.load()
-    assert desk.keeper.pair() is not None
-    assert desk.keeper.files() == desk.files()  # as it was asked for, so that the next load is planned anew
-    assert "load" not in desk.board.notices()
+    assert desk.pair_loader.pair() is not None
+    assert desk.pair_loader.files() == desk.files()  # as it was asked for, so that the next load is planned anew
+    assert "load" not in desk.notice_list.notices()
 
 
 def test_a_pair_that_does_not_fit_is_refused_and_what_was_loaded_stays(desk: Desk, qtbot: QtBot) -> None:
     desk.load()
-    before = desk.keeper.pair()
-    desk.keeper.load(replace(desk.files(), settings=TOO_LONG))
-    qtbot.waitUntil(lambda: "load" in desk.board.notices(), timeout=WAIT_MS)
-    notice = desk.board.notices()["load"]
+    before = desk.pair_loader.pair()
+    desk.pair_loader.load(replace(desk.files(), settings=TOO_LONG))
+    qtbot.waitUntil(lambda: "load" in desk.notice_list.notices(), timeout=WAIT_MS)
+    notice = desk.notice_list.notices()["load"]
     assert "do not fit" in notice.text
     assert "GB" in notice.text or "TB" in notice.text
     assert Action.LOAD_ANYWAY in notice.actions
-    assert desk.keeper.pair() is before
+    assert desk.pair_loader.pair() is before
 
 
 def test_it_can_be_loaded_anyway(desk: Desk, qtbot: QtBot) -> None:
-    desk.keeper.load(replace(desk.files(), settings=TOO_LONG))
-    qtbot.waitUntil(lambda: "load" in desk.board.notices(), timeout=WAIT_MS)
-    with qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS):
-        desk.keeper.load_anyway()
-    assert "load" not in desk.board.notices()
+    desk.pair_loader.load(replace(desk.files(), settings=TOO_LONG))
+    qtbot.waitUntil(lambda: "load" in desk.notice_list.notices(), timeout=WAIT_MS)
+    with qtbot.waitSignal(desk.pair_loader.pair_opened, timeout=WAIT_MS):
+        desk.pair_loader.load_anyway()
+    assert "load" not in desk.notice_list.notices()
 
 
 def test_after_a_refusal_the_engine_comes_back_with_what_it_had(desk: Desk, qtbot: QtBot) -> None:
     desk.load()
     too_long = replace(desk.files(), settings=TOO_LONG)
-    desk.keeper.load(too_long)
-    qtbot.waitUntil(lambda: desk.keeper.refused() is not None, timeout=WAIT_MS)
-    assert desk.keeper.refused() == too_long
-    assert desk.keeper.files() == desk.files()
-    assert Action.DISMISS in desk.board.notices()["load"].actions
-    with qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS) as opened:
-        desk.keeper.restart()
+    desk.pair_loader.load(too_long)
+    qtbot.waitUntil(lambda: desk.pair_loader.refused() is not None, timeout=WAIT_MS)
+    assert desk.pair_loader.refused() == too_long
+    assert desk.pair_loader.files() == desk.files()
+    assert Action.DISMISS in desk.notice_list.notices()["load"].actions
+    with qtbot.waitSignal(desk.pair_loader.pair_opened, timeout=WAIT_MS) as opened:
+        desk.pair_loader.restart()
     assert opened.args == [desk.files()]
-    assert desk.keeper.refused() is None
+    assert desk.pair_loader.refused() is None
 
 
 def test_a_pair_that_was_refused_while_another_is_loaded_is_not_the_one_remembered(desk: Desk, qtbot: QtBot) -> None:
     opened: list[PairFiles] = []
-    desk.keeper.pair_opened.connect(opened.append)
-    with qtbot.waitSignal(desk.keeper.load_begun, timeout=WAIT_MS):
-        desk.keeper.load(desk.files())
-    desk.keeper.load(replace(desk.files(), draft=None, settings=TOO_LONG))
-    qtbot.waitUntil(lambda: bool(opened) and desk.keeper.refused() is not None, timeout=WAIT_MS)
+    desk.pair_loader.pair_opened.connect(opened.append)
+    with qtbot.waitSignal(desk.pair_loader.load_begun, timeout=WAIT_MS):
+        desk.pair_loader.load(desk.files())
+    desk.pair_loader.load(replace(desk.files(), draft=None, settings=TOO_LONG))
+    qtbot.waitUntil(lambda: bool(opened) and desk.pair_loader.refused() is not None, timeout=WAIT_MS)
     assert opened == [desk.files()]
-    assert desk.keeper.files() == desk.files()
-    assert "do not fit" in desk.board.notices()["load"].text
+    assert desk.pair_loader.files() == desk.files()
+    assert "do not fit" in desk.notice_list.notices()["load"].text
 
 
 def test_a_message_sent_while_a_pair_is_planned_waits_for_it_quietly(desk: Desk, qtbot: QtBot) -> None:
     desk.engine.start()
     qtbot.waitUntil(lambda: desk.engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
     shown: list[set[str]] = []
-    desk.board.changed.connect(lambda notices: shown.append(set(notices)))
-    desk.keeper.load(desk.files())
-    assert desk.keeper.is_planning()
+    desk.notice_list.changed.connect(lambda notices: shown.append(set(notices)))
+    desk.pair_loader.load(desk.files())
+    assert desk.pair_loader.is_planning()
     desk.session.send("Hello")
-    qtbot.waitUntil(lambda: desk.keeper.pair() is not None and not desk.session.is_busy(), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: desk.pair_loader.pair() is not None and not desk.session.is_busy(), timeout=WAIT_MS)
     assert not any("load" in subjects for subjects in shown)
 
 
 def test_what_a_pair_takes_of_the_gpus_is_told_for_the_one_the_engine_gets(desk: Desk) -> None:
     begun: list[int] = []
-    desk.keeper.load_begun.connect(begun.append)
-    desk.keeper.plan_with(lambda files, done: done(FittedPair(files, gpu_bytes=5 * GIB)))
+    desk.pair_loader.load_begun.connect(begun.append)
+    desk.pair_loader.plan_with(lambda files, done: done(FittedPair(files, gpu_bytes=5 * GIB)))
     desk.load()
-    desk.keeper.load(desk.files(), anyway=True)
+    desk.pair_loader.load(desk.files(), anyway=True)
     assert begun == [5 * GIB, 0]
 
 
 def test_only_the_pair_asked_for_last_is_loaded(desk: Desk, qtbot: QtBot) -> None:
     opened: list[PairFiles] = []
-    desk.keeper.pair_opened.connect(opened.append)
-    desk.keeper.load(desk.files())
-    desk.keeper.load(replace(desk.files(), draft=None))
+    desk.pair_loader.pair_opened.connect(opened.append)
+    desk.pair_loader.load(desk.files())
+    desk.pair_loader.load(replace(desk.files(), draft=None))
     qtbot.waitUntil(lambda: bool(opened), timeout=WAIT_MS)
     desk.settle()
     assert opened == [replace(desk.files(), draft=None)]
@@ -224,8 +224,8 @@ def test_only_the_pair_asked_for_last_is_loaded(desk: Desk, qtbot: QtBot) -> Non
 
 def test_a_file_that_is_no_model_is_left_to_the_engine(desk: Desk, qtbot: QtBot) -> None:
     desk.target.write_bytes(b"no model")
-    with qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS):  # the scripted engine loads anything
-        desk.keeper.load(desk.files())
+    with qtbot.waitSignal(desk.pair_loader.pair_opened, timeout=WAIT_MS):  # the scripted engine loads anything
+        desk.pair_loader.load(desk.files())
 
 
 # ---------------------------------------------------------------- what the engine says

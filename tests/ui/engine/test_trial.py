@@ -27,7 +27,7 @@ class Tried:
         self.trial._idle.setInterval(1)
         self.told: list[Trial] = []
         self.trial.tried.connect(self.told.append)
-        self.desk.keeper.pair_changed.connect(self.trial.set_pair)
+        self.desk.pair_loader.pair_changed.connect(self.trial.set_pair)
 
     def key(self) -> tuple[FileKey, FileKey]:
         return FileKey.of(self.desk.target), FileKey.of(self.desk.draft)
@@ -79,8 +79,8 @@ def test_a_new_pair_is_tried_once_and_the_trial_is_kept(tried: MakeTried, qtbot:
 
 def test_a_pair_without_a_draft_is_not_tried(tried: MakeTried, qtbot: QtBot) -> None:
     one = tried("compare")
-    with qtbot.waitSignal(one.desk.keeper.pair_opened, timeout=WAIT_MS):
-        one.desk.keeper.load(PairFiles(str(one.desk.target), None))
+    with qtbot.waitSignal(one.desk.pair_loader.pair_opened, timeout=WAIT_MS):
+        one.desk.pair_loader.load(PairFiles(str(one.desk.target), None))
     one.rests()
     assert one.told == []
 

@@ -270,17 +270,17 @@ def test_control_characters_do_no_harm(open_window: Callable[[], Running]) -> No
 def test_measuring_plain_speed_gives_a_baseline_that_stays(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
     running.ready()
-    with qtbot.waitSignal(running.controller.keeper.measuring_ended, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.controller.pair_loader.measuring_ended, timeout=WAIT_MS):
         running.choose("measure_plain")
     running.ready()
     values = running.settings.values
     sampling = running.session.settings.sampling
     found: list[float | None] = []
-    running.controller._baseline.find(running.controller.keeper.pair(), values.load, sampling, found.append)
+    running.controller._baseline.find(running.controller.pair_loader.pair(), values.load, sampling, found.append)
     qtbot.waitUntil(lambda: bool(found), timeout=WAIT_MS)
     (speed,) = found
     assert speed is None or speed > 0
-    assert (speed is None) == ("measure" in running.controller.board.notices())
+    assert (speed is None) == ("measure" in running.controller.notice_list.notices())
 
 
 @pytest.mark.usefixtures("guide_pair")
@@ -295,7 +295,7 @@ def test_the_panel_learns_what_drafting_pays_on(qtbot: QtBot, open_window: Calla
     running.session.settings = replace(running.session.settings, max_tokens=200, draft_length=8)
     running.ask("What is speculative decoding?")
     qtbot.waitUntil(lambda: curve.isVisible() and "prose" in kinds.texts(), timeout=WAIT_MS)
-    running.controller.keeper.load_again()
+    running.controller.pair_loader.load_again()
     qtbot.waitUntil(lambda: not curve.isVisible(), timeout=WAIT_MS)
     running.ready()
     qtbot.waitUntil(lambda: "prose" in kinds.texts(), timeout=WAIT_MS)
@@ -305,7 +305,7 @@ def test_the_panel_learns_what_drafting_pays_on(qtbot: QtBot, open_window: Calla
 def test_the_notice_of_a_slower_pair_measures_plain_speed(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
     running.ready()
-    with qtbot.waitSignal(running.controller.keeper.measuring_ended, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.controller.pair_loader.measuring_ended, timeout=WAIT_MS):
         running.controller.commands.on_notice(Action.MEASURE, "slower")
 
 
@@ -313,7 +313,7 @@ def test_the_notice_of_a_slower_pair_measures_plain_speed(qtbot: QtBot, open_win
 def test_a_measurement_can_be_stopped(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
     running.ready()
-    with qtbot.waitSignal(running.controller.keeper.measuring_ended, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.controller.pair_loader.measuring_ended, timeout=WAIT_MS):
         running.choose("measure_plain")
         running.choose("stop")
     assert running.engine.state() is EngineState.READY
@@ -488,12 +488,12 @@ def test_export_that_fails_says_so_and_leaves_the_old_file(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         running.controller.operations.export(chat.id, old)
-        qtbot.waitUntil(lambda: "store" in running.controller.board.notices(), timeout=WAIT_MS)
-    assert "No space left on device" in running.controller.board.notices()["store"].text
+        qtbot.waitUntil(lambda: "store" in running.controller.notice_list.notices(), timeout=WAIT_MS)
+    assert "No space left on device" in running.controller.notice_list.notices()["store"].text
     assert old.read_bytes() == b"of last week"
-    running.controller.board.remove("store")
+    running.controller.notice_list.remove("store")
     running.controller.operations.export(chat.id, tmp_path / "no such folder" / "chat.md")
-    qtbot.waitUntil(lambda: "store" in running.controller.board.notices(), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: "store" in running.controller.notice_list.notices(), timeout=WAIT_MS)
 
 
 @pytest.mark.parametrize(("title", "name"), [("a/b: c?", "a b c.md"), ("", "chat.md"), ("..", "chat.md")])
@@ -569,7 +569,7 @@ def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: Q
     before = paths.chat_file().read_bytes()
     running = Running(qtbot)
     running.begin()
-    notice = running.controller.board.notices()["store"]
+    notice = running.controller.notice_list.notices()["store"]
     assert Action.DISMISS in notice.actions
     assert "kept only until" in notice.text
     running.close()
@@ -602,9 +602,9 @@ def test_there_is_one_dialog_which_takes_the_files_that_are_to_be_opened(
 def test_after_a_refusal_the_dialog_shows_what_was_refused(open_window: Callable[[], Running], tmp_path: Path) -> None:
     running = open_window()
     running.ready()
-    running.controller.keeper.load(PairFiles(str(tmp_path / "gone.gguf")))
+    running.controller.pair_loader.load(PairFiles(str(tmp_path / "gone.gguf")))
     opening = running.controller.opening
-    running.qtbot.waitUntil(lambda: running.controller.keeper.refused() is not None, timeout=WAIT_MS)
+    running.qtbot.waitUntil(lambda: running.controller.pair_loader.refused() is not None, timeout=WAIT_MS)
     opening.show()
     assert opening._dialog is not None
     assert opening._dialog.choice().target == str(tmp_path / "gone.gguf")
@@ -661,10 +661,10 @@ def test_a_file_from_outside_that_is_no_model_is_a_notice(
     (tmp_path / "broken.gguf").write_bytes(b"no model")
     controller = open_window().controller
     controller.opening.show_file(str(tmp_path / name))
-    qtbot.waitUntil(lambda: "file" in controller.board.notices(), timeout=WAIT_MS)
-    assert sentence in controller.board.notices()["file"].text
+    qtbot.waitUntil(lambda: "file" in controller.notice_list.notices(), timeout=WAIT_MS)
+    assert sentence in controller.notice_list.notices()["file"].text
     controller.opening.show_file(str(make_model(tmp_path / "target.gguf")))
     qtbot.waitUntil(lambda: controller.opening._dialog is not None, timeout=WAIT_MS)
-    assert "file" not in controller.board.notices()
+    assert "file" not in controller.notice_list.notices()
     assert controller.opening._dialog is not None
     controller.opening._dialog.reject()

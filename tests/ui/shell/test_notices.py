@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 from app.protocol.messages import SpeedChange
 from app.ui.engine.interface import EngineExit, EngineState, ExitCause
 from app.ui.shell import notices
-from app.ui.shell.notices import LABELS, Action, Notice, NoticeBoard
+from app.ui.shell.notices import LABELS, Action, Notice, NoticeList
 
 ENDED = EngineExit(ExitCause.KILLED, "SIGKILL", EngineState.ANSWERING)
 ALL = [
@@ -69,15 +69,15 @@ def test_without_a_draft_there_is_no_restart_without_it() -> None:
 
 
 def test_one_notice_a_subject_and_only_changes_are_told(qtbot: QtBot) -> None:
-    board = NoticeBoard()
+    notice_list = NoticeList()
     told: list[dict[str, Notice]] = []
-    board.changed.connect(told.append)
-    board.show("a", notices.no_model())
-    board.show("a", notices.no_model())
-    board.show("b", notices.unanswered())
-    board.show("a", notices.load_cancelled())
+    notice_list.changed.connect(told.append)
+    notice_list.show("a", notices.no_model())
+    notice_list.show("a", notices.no_model())
+    notice_list.show("b", notices.unanswered())
+    notice_list.show("a", notices.load_cancelled())
     assert [list(one) for one in told] == [["a"], ["a", "b"], ["b", "a"]]
-    board.remove("nothing")
-    board.remove("a", "b")
-    assert board.notices() == {}
+    notice_list.remove("nothing")
+    notice_list.remove("a", "b")
+    assert notice_list.notices() == {}
     assert len(told) == 4

@@ -160,9 +160,9 @@ def test_a_pair_on_such_a_drive_is_opened_while_another_can_be(
     planner = LoadPlanner(MemoryWatch(desk.engine, owner), owner)
     waits: list[bool] = []
     planner.waits_for_drive.connect(waits.append)
-    desk.keeper.plan_with(planner.plan)
+    desk.pair_loader.plan_with(planner.plan)
     stalled.drive(drive)
-    desk.keeper.load(PairFiles(str(drive / "target.gguf"), str(drive / "draft.gguf"), LoadSettings()))
+    desk.pair_loader.load(PairFiles(str(drive / "target.gguf"), str(drive / "draft.gguf"), LoadSettings()))
     goes_on(qtbot, stalled)
     qtbot.waitUntil(lambda: waits == [True], timeout=WAIT_MS)
     desk.load()  # another pair, on this computer
@@ -182,13 +182,13 @@ def test_who_loads_another_pair_hears_no_more_of_the_drive(
     window = MainWindow(Settings())
     qtbot.addWidget(window)
     values = Settings(models_folder=str(tmp_path / "models"))
-    models = ModelsCoordinator(window, desk.engine, desk.keeper, desk.session, desk.board, values, Future)
+    models = ModelsCoordinator(window, desk.engine, desk.pair_loader, desk.session, desk.notice_list, values, Future)
     stalled.drive(drive)
-    desk.keeper.load(PairFiles(str(drive / "target.gguf")))
-    qtbot.waitUntil(lambda: "drive" in desk.board.notices(), timeout=WAIT_MS)
-    with qtbot.waitSignal(desk.keeper.pair_opened, timeout=WAIT_MS):
-        desk.keeper.load(desk.files(), anyway=True)
-    assert "drive" not in desk.board.notices()
+    desk.pair_loader.load(PairFiles(str(drive / "target.gguf")))
+    qtbot.waitUntil(lambda: "drive" in desk.notice_list.notices(), timeout=WAIT_MS)
+    with qtbot.waitSignal(desk.pair_loader.pair_opened, timeout=WAIT_MS):
+        desk.pair_loader.load(desk.files(), anyway=True)
+    assert "drive" not in desk.notice_list.notices()
     stalled.release()
     models.close()
     desk.close()
@@ -199,16 +199,16 @@ def test_a_file_that_is_not_there_is_named_after_the_drive_answered(
 ) -> None:
     desk = Desk(qtbot, tmp_path, "ordinary")
     planner = LoadPlanner(MemoryWatch(desk.engine, owner), owner)
-    desk.keeper.plan_with(planner.plan)
+    desk.pair_loader.plan_with(planner.plan)
     stalled.drive(drive)
     gone = PairFiles(str(drive / "gone.gguf"))
-    desk.keeper.load(gone)
+    desk.pair_loader.load(gone)
     goes_on(qtbot, stalled)
-    assert "load" not in desk.board.notices()
+    assert "load" not in desk.notice_list.notices()
     stalled.release()
-    qtbot.waitUntil(lambda: "load" in desk.board.notices(), timeout=WAIT_MS)
-    assert "gone.gguf is no longer where it was" in desk.board.notices()["load"].text
-    assert desk.keeper.refused() == gone
+    qtbot.waitUntil(lambda: "load" in desk.notice_list.notices(), timeout=WAIT_MS)
+    assert "gone.gguf is no longer where it was" in desk.notice_list.notices()["load"].text
+    assert desk.pair_loader.refused() == gone
     planner.close()
     desk.close()
     assert stalled.in_window == []
