@@ -15,10 +15,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if program.is_frozen():
         program.restore_environment(os.environ)
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments == ["--role=engine"]:
+    if arguments[:1] == ["--role=engine"]:
         from app.engine.host.worker import run as run_engine
 
-        return run_engine()
+        return run_engine(chat_files="--no-chat-files" not in arguments)
     if arguments == ["--role=helper"]:
         from app.helper.process import run as run_helper
 

@@ -15,21 +15,19 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from app import __version__
+from app.client.process import EngineProcess
 from app.commands import bench, compare, inspect, models, self_draft, selftest
 from app.commands.options import add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
 from app.errors import Cancelled, KnownError
 from app.models.text import visible, visible_json
-from app.protocol.messages import GenerationFinished, GenerationStarted, Message, PairLoaded, Round
+from app.protocol.messages import GenerationFinished, GenerationStarted, Message, PairLoaded, Piece, Round
 from app.protocol.statistics import exported_acceptance_by_position
-
-if TYPE_CHECKING:
-    from app.engine.host.engine import Engine
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -98,23 +96,23 @@ def _generate(options: argparse.Namespace) -> int:
         return _answer(options, engine, pair, prompt)
 
 
-def _answer(options: argparse.Namespace, engine: Engine, pair: PairLoaded, prompt: str) -> int:
+def _answer(options: argparse.Namespace, engine: EngineProcess, pair: PairLoaded, prompt: str) -> int:
     system = [Message(role="system", content=options.system)] if options.system else []
     command = generate_command(options, pair, [*system, Message(role="user", content=prompt)], raw=options.raw)
-    started, text, finished = None, [], None
+    started, pieces, finished = None, list[Piece](), None
     for event in engine.generate(command):
         match event:
             case GenerationStarted():
                 started = event
             case Round():
-                text += [piece.text for piece in event.pieces]
+                pieces += event.pieces
                 if not options.json:
                     _show("".join(piece.text for piece in event.pieces))
             case GenerationFinished():
                 finished = event
     assert started is not None and finished is not None
     if options.json:
-        result = _result(engine, pair, started, finished, "".join(text))
+        result = _result(pair, started, finished, pieces)
         print(visible_json(json.dumps(result, ensure_ascii=False)))
     else:
         print()
@@ -122,12 +120,12 @@ def _answer(options: argparse.Namespace, engine: Engine, pair: PairLoaded, promp
 
 
 def _result(
-    engine: Engine, pair: PairLoaded, started: GenerationStarted, finished: GenerationFinished, text: str
+    pair: PairLoaded, started: GenerationStarted, finished: GenerationFinished, pieces: Sequence[Piece]
 ) -> dict[str, Any]:
     figures, draft = finished.figures, finished.figures.draft
     return {
-        "text": text,
-        "token_ids": engine.token_ids,
+        "text": "".join(piece.text for piece in pieces),
+        "token_ids": [piece.id for piece in pieces],
         "prompt_tokens": figures.prompt_tokens,
         "completion_tokens": figures.completion_tokens,
         "finish_reason": finished.finish_reason,

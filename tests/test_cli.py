@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
 from app import __version__, cli
+from app.client.process import EngineProcess
 from app.commands import session
-from app.engine.host.engine import Engine
 from app.protocol.messages import AcceptRule
 from tests.support.command_line import ROOT, slipstream
 from tests.support.gguf_files import Weights, make_model
@@ -104,18 +104,21 @@ def test_ctrl_c_and_its_like_while_loading_end_in_order(
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_the_pair_is_given_back_at_the_end(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Metal aborts at the end of a process that still holds something."""
-    given_back: list[bool] = []
-    unload = Engine.unload
+def test_the_engine_ends_by_itself_and_leaves_no_chat_on_the_disk(
+    pair: Pair, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In order, that is: Metal aborts at the end of a process that still holds something."""
+    statuses: list[int | None] = []
+    leave = EngineProcess.__exit__
 
-    def watched(engine: Engine) -> None:
-        unload(engine)
-        given_back.append(engine._target is None)
+    def watched(engine: EngineProcess, *raised: Any) -> None:
+        leave(engine, *raised)
+        statuses.append(engine._process.returncode)
 
-    monkeypatch.setattr(Engine, "unload", watched)
+    monkeypatch.setattr(EngineProcess, "__exit__", watched)
     assert cli.run(["generate", "--prompt", "x", "--max-tokens", "2", *map(str, models(pair))]) == 0
-    assert len(given_back) == 2 and given_back[-1]  # once before the load
+    assert statuses == [0]
+    assert not (home / "cache" / "kept").exists() and not list(home.rglob("*.kept"))
 
 
 def test_text_in_other_encodings(pair: Pair) -> None:

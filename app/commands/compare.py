@@ -7,10 +7,10 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from app.client.process import EngineProcess
 from app.commands.options import add_model_options, add_sampling_options, whole
 from app.commands.session import check_drafts, generate_command, load_settings, loaded, show_progress, wrong_usage
 from app.compare import prompts, report, running, setup, terminal
@@ -18,11 +18,8 @@ from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Report, Setup, Skipped
 from app.errors import Cancelled, KnownError
 from app.models.text import visible
-from app.protocol.messages import Generate, PairLoaded
+from app.protocol.messages import Generate, Hello, PairLoaded
 from app.storage.files import write_export
-
-if TYPE_CHECKING:
-    from app.engine.host.engine import Engine
 
 _FORMATS: dict[str, Callable[[Report], str]] = {".md": report.markdown, ".csv": report.csv, ".json": report.json}
 _MAX_TOKENS = 256
@@ -63,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         if pair.drafting_off:
             raise KnownError(pair.drafting_off)
         command = generate_command(options, pair)
-        made_with = _setup(options, pair, command, file)
+        made_with = _setup(options, engine.hello(), pair, command, file)
         work = _Work(engine, asked, command, options.repeat)
         work.compare()
         if options.curve:
@@ -83,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 class _Work:
     """Comparisons as they are made; ``stopped`` once the user has pressed Ctrl+C."""
 
-    def __init__(self, engine: Engine, asked: Sequence[Prompt], command: Generate, repeat: int) -> None:
+    def __init__(self, engine: EngineProcess, asked: Sequence[Prompt], command: Generate, repeat: int) -> None:
         self._engine, self._asked, self._command, self._repeat = engine, asked, command, repeat
         self.comparisons: list[Comparison] = []
         self.skipped: list[Skipped] = []
@@ -128,13 +125,10 @@ def _show(done: int, total: int, what: str, begun: float) -> None:
     show_progress(f"{done} of {total} {what}" + (f", about {left / 60:.0f} min left" if left > 90 else ""))
 
 
-def _setup(options: argparse.Namespace, pair: PairLoaded, command: Generate, file: Path) -> Setup:
-    from app.engine.llama.context import engine_name
-    from app.engine.llama.devices import gpu_devices
-
+def _setup(options: argparse.Namespace, hello: Hello, pair: PairLoaded, command: Generate, file: Path) -> Setup:
     return setup.setup_of(
-        engine=engine_name(),
-        devices=gpu_devices(),
+        engine=hello.engine,
+        devices=[device.description for device in hello.devices],
         pair=pair,
         settings=load_settings(options),
         command=command,

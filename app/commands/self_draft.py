@@ -9,9 +9,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from app import paths
+from app.client.process import EngineProcess
 from app.commands.bench import summary
 from app.commands.options import whole
 from app.commands.session import loaded, show_progress
@@ -23,9 +24,6 @@ from app.errors import KnownError
 from app.models.text import visible, visible_json
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH, MAX_THREADS
 from app.protocol.messages import DraftLength, Generate, PairLoaded, Quantization
-
-if TYPE_CHECKING:
-    from app.engine.host.engine import Engine
 
 _MAX_TOKENS = 96
 _PAYS = 1.02
@@ -156,7 +154,7 @@ def _try(options: argparse.Namespace, draft: Path, layers: int, of_layers: int, 
 
 
 def _measure(
-    engine: Engine, pair: PairLoaded, asked: Sequence[Prompt], max_tokens: int, length: DraftLength, what: str
+    engine: EngineProcess, pair: PairLoaded, asked: Sequence[Prompt], max_tokens: int, length: DraftLength, what: str
 ) -> dict[str, Any]:
     command = Generate(
         request=1,

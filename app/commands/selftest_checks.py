@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -9,27 +10,24 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from app import __version__, paths, program
+from app.client.process import EngineEndedError, EngineProcess
 from app.commands import own_process
-from app.commands.own_process import EngineProcess
 from app.errors import KnownError
 from app.protocol.messages import (
     Figures,
     Generate,
     GenerationFinished,
-    GenerationStarted,
-    Hello,
     Load,
     LoadSettings,
     Message,
-    PairLoaded,
-    RoundsReceived,
+    Round,
     Sampling,
 )
 
@@ -117,8 +115,8 @@ def _check_guide(folder: Path) -> int:
 
 
 def _engine(work: Workplace) -> str:
-    with EngineProcess(work.home(), ENGINE_S) as engine:
-        hello = engine.until(Hello)
+    with _engine_at(work) as engine:
+        hello = engine.hello()
     devices = ", ".join(device.description for device in hello.devices)
     features = " ".join(hello.processor_features)
     return f"{hello.engine} on {devices or 'the processor'}; instruction sets: {features or 'not told'}"
@@ -128,12 +126,12 @@ def _guide(work: Workplace) -> str:
     """One seed must give one answer, with and without a draft."""
     guide = paths.resource("guide")
     files = str(guide / "guide-target.gguf"), str(guide / "guide-draft.gguf")
-    with EngineProcess(work.home(), ENGINE_S) as engine:
-        engine.send(Load(request=1, target=files[0], draft=files[1], settings=LoadSettings(kept_cache_mib=0)))
-        if (refused := engine.until(PairLoaded).draft_refused) is not None:
-            raise KnownError(f"The draft is not used. {refused}")
-        plain, plain_figures = _answer(engine, 2, 0)
-        drafted, figures = _answer(engine, 3, _DRAFT_LENGTH)
+    with _engine_at(work) as engine:
+        pair = engine.load(Load(request=0, target=files[0], draft=files[1], settings=LoadSettings(kept_cache_mib=0)))
+        if pair.draft_refused is not None:
+            raise KnownError(f"The draft is not used. {pair.draft_refused}")
+        plain, plain_figures = _answer(engine, 0)
+        drafted, figures = _answer(engine, _DRAFT_LENGTH)
     if plain != drafted:
         place = next((i for i, pair in enumerate(zip(plain, drafted, strict=False)) if pair[0] != pair[1]), len(plain))
         raise KnownError(f"With one seed the drafted answer differs from the plain one, from token {place + 1} on.")
@@ -145,28 +143,33 @@ def _guide(work: Workplace) -> str:
     )
 
 
-def _answer(engine: EngineProcess, request: int, draft_length: int) -> tuple[list[int], Figures]:
+@contextlib.contextmanager
+def _engine_at(work: Workplace) -> Iterator[EngineProcess]:
+    """An engine with a home of its own. Raises `KnownError` with the most telling line where it comes to a bad end."""
+    try:
+        with EngineProcess(limit_seconds=ENGINE_S, **{paths.HOME_VARIABLE: str(work.home())}) as engine:
+            yield engine
+    except EngineEndedError as error:
+        raise own_process.told(str(error), "\n".join(error.ended.log_lines)) from None
+
+
+def _answer(engine: EngineProcess, draft_length: int) -> tuple[list[int], Figures]:
     """Token ids and figures."""
-    engine.send(
-        Generate(
-            request=request,
-            messages=[Message(role="user", content=_QUESTION)],
-            sampling=_SAMPLING,
-            seed=_SEED,
-            max_tokens=_MAX_TOKENS,
-            draft_length=draft_length,
-            drafter="model" if draft_length else "none",
-            accept="coupled",
-        )
+    command = Generate(
+        request=0,
+        messages=[Message(role="user", content=_QUESTION)],
+        sampling=_SAMPLING,
+        seed=_SEED,
+        max_tokens=_MAX_TOKENS,
+        draft_length=draft_length,
+        drafter="model" if draft_length else "none",
+        accept="coupled",
     )
-    engine.until(GenerationStarted)
-    tokens: list[int] = []
-    while not isinstance(event := engine.next(), GenerationFinished):
-        if isinstance(event, RoundsReceived):
-            tokens += [piece.id for one in event.rounds for piece in one.pieces]
-    if event.draft_failure is not None:
-        raise KnownError(event.draft_failure)
-    return tokens, event.figures
+    *events, finished = engine.generate(command)
+    assert isinstance(finished, GenerationFinished)
+    if finished.draft_failure is not None:
+        raise KnownError(finished.draft_failure)
+    return [piece.id for one in events if isinstance(one, Round) for piece in one.pieces], finished.figures
 
 
 def _speed(figures: Figures) -> str:

@@ -8,11 +8,12 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import msgspec
 
 from app import paths
+from app.client.process import EngineProcess
 from app.errors import KnownError
 from app.models.text import visible
 from app.protocol.messages import (
@@ -26,36 +27,28 @@ from app.protocol.messages import (
     Sampling,
 )
 
-if TYPE_CHECKING:
-    from app.engine.host.engine import Engine
-
 
 @contextlib.contextmanager
-def loaded(options: argparse.Namespace) -> Iterator[tuple[Engine, PairLoaded]]:
-    """The engine with its pair. Ctrl+C ends what it does in order: no exception can leave llama.cpp's callbacks."""
+def loaded(options: argparse.Namespace) -> Iterator[tuple[EngineProcess, PairLoaded]]:
+    """An engine process with its pair. Ctrl+C cancels what it does, so that what there is until then is told."""
     if options.target is None and options.draft is not None:
         wrong_usage("--draft needs --target")
-    from app.engine.host.engine import Engine
-
     target, draft = options.target, options.draft
     if target is None:
         target = paths.resource("guide", "guide-target.gguf")
         draft = paths.resource("guide", "guide-draft.gguf")
-    if options.no_draft:
-        draft = None
-    engine = Engine()
-    draft_file = str(draft) if draft else None
+    draft_file = None if options.no_draft or draft is None else str(draft)
     command = Load(request=0, target=str(target), draft=draft_file, settings=load_settings(options))
-    previous = signal.signal(signal.SIGINT, lambda *_: engine.cancel())
-    try:
-        pair = engine.load(command, show_load_progress)
-        show_progress("")
-        if pair.draft_refused:
-            print(f"slipstream: The draft is not used. {visible(pair.draft_refused)}", file=sys.stderr)
-        yield engine, pair
-    finally:
-        signal.signal(signal.SIGINT, previous)
-        engine.unload()  # Metal ends the process with an abort when something is left
+    with EngineProcess() as engine:
+        previous = signal.signal(signal.SIGINT, lambda *_: engine.cancel())
+        try:
+            pair = engine.load(command, show_load_progress)
+            show_progress("")
+            if pair.draft_refused:
+                print(f"slipstream: The draft is not used. {visible(pair.draft_refused)}", file=sys.stderr)
+            yield engine, pair
+        finally:
+            signal.signal(signal.SIGINT, previous)
 
 
 def load_settings(options: argparse.Namespace) -> LoadSettings:

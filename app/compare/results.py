@@ -14,7 +14,7 @@ from app.protocol.messages import (
     Figures,
     FinishReason,
     GenerationFinished,
-    Round,
+    Piece,
     Sampling,
     ScoreTokens,
     TokensScored,
@@ -34,32 +34,16 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: FinishReason = "end"
 
 
-class Collector:
-    """Puts a `Run` together from the rounds of a generation."""
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self._ids: list[int] = []
-
-    @property
-    def text(self) -> str:
-        """The answer so far."""
-        return "".join(self._pieces)
-
-    def add(self, round_: Round) -> None:
-        """Take the pieces of one round."""
-        self._pieces += [piece.text for piece in round_.pieces]
-        self._ids += [piece.id for piece in round_.pieces]
-
-    def finish(self, event: GenerationFinished) -> Run:
-        """The whole answer."""
-        return Run(
-            text=self.text,
-            token_ids=self._ids if all(token >= 0 for token in self._ids) else [],
-            pieces=self._pieces,
-            figures=event.figures,
-            finish_reason=event.finish_reason,
-        )
+def run_of(pieces: Sequence[Piece], finished: GenerationFinished) -> Run:
+    """The run that wrote ``pieces``."""
+    ids = [piece.id for piece in pieces]
+    return Run(
+        text="".join(piece.text for piece in pieces),
+        token_ids=ids if all(token >= 0 for token in ids) else [],
+        pieces=[piece.text for piece in pieces],
+        figures=finished.figures,
+        finish_reason=finished.finish_reason,
+    )
 
 
 # ---------------------------------------------------------------- where two answers part

@@ -1,38 +1,41 @@
-"""Runs sets of prompts on an engine in this process, plain and drafted in turn.
-
-Runs of a prompt follow each other and which goes first alternates, so that a drifting machine hits both alike. For the
-command line and benchmarks; the window does the same through its engine process.
-"""
+"""Carries out comparisons on an engine that is waited for; the window does the same event by event."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
+from app.client.process import EngineEndedError
 from app.compare.prompts import Prompt
-from app.compare.results import (
-    Collector,
-    Comparison,
-    Curve,
-    Run,
-    Skipped,
-    first_difference,
-    score_command,
-    with_scores,
-)
+from app.compare.results import Comparison, Curve, Skipped
+from app.compare.steps import Compared, Steps, Task
 from app.errors import Cancelled, KnownError
-from app.protocol.messages import DraftLength, Generate, GenerationFinished, Round
-
-if TYPE_CHECKING:
-    from app.engine.host.engine import Engine
-
-log = logging.getLogger("slipstream.compare")
+from app.protocol.messages import (
+    DraftLength,
+    Figures,
+    Generate,
+    GenerationFinished,
+    GenerationStarted,
+    PromptProgressed,
+    Round,
+    ScoreTokens,
+    TokensScored,
+)
 
 CURVE_LENGTHS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+
+
+class Engine(Protocol):
+    """What comparisons need of an engine: `app.client.process.EngineProcess` has it."""
+
+    def generate(
+        self, command: Generate
+    ) -> Iterator[GenerationStarted | PromptProgressed | Round | GenerationFinished]: ...
+
+    def score_tokens(self, command: ScoreTokens) -> TokensScored: ...
 
 
 def compare(
@@ -41,63 +44,47 @@ def compare(
     """Run each prompt plain and as ``command`` says, ``repeat`` times with the seeds s, s + 1, … of ``command``.
 
     One run of each is made before, uncounted. A prompt that cannot be answered comes once, with the reason. Raises
-    `Cancelled` when the engine is told to stop.
+    `Cancelled` when the engine is told to stop, and `EngineEndedError`.
     """
-    skipped: set[int] = set()
-    _warm_up(engine, prompts, command)
-    for index in range(repeat):
-        for number, prompt in enumerate(prompts):
-            if number in skipped:
-                continue
-            seed = (command.seed or 0) + index
-            try:
-                yield compare_one(engine, prompt, command, seed, plain_first=(index + number) % 2 == 0)
-            except KnownError as error:
-                skipped.add(number)
-                yield Skipped(prompt=prompt, reason=str(error))
+    first = command.seed or 0
+    tasks = [task_of(prompt, command, first + turn) for turn in range(repeat) for prompt in prompts]
+    return carry_out(engine, Steps.of_set(tasks))
 
 
-def _warm_up(engine: Engine, prompts: Sequence[Prompt], command: Generate) -> None:
-    """Pages everything in, and lets ``auto`` learn what acceptance is like."""
-    for prompt in prompts:
+def task_of(prompt: Prompt, command: Generate, seed: int) -> Task:
+    """``prompt`` to be answered as ``command`` says."""
+    return Task(prompt, msgspec.structs.replace(command, messages=prompt.messages, seed=seed))
+
+
+def carry_out(engine: Engine, steps: Steps) -> Iterator[Comparison | Skipped]:
+    """The results, as they come. Raises as `compare` does."""
+    while (found := steps.next()) is not None:
         try:
-            for length in (0, command.draft_length):
-                _run(engine, prompt, command, 0, length)
-            return
-        except KnownError:
-            continue  # this prompt does not fit; its turn to be reported comes
+            match found:
+                case Generate():
+                    steps.finish(_generate(engine, found, steps.add))
+                case ScoreTokens():
+                    steps.score(engine.score_tokens(found))
+                case Compared():
+                    yield found.comparison
+                case Skipped():
+                    yield found
+        except EngineEndedError:
+            raise
+        except KnownError as error:
+            steps.fail(str(error))
 
 
-def compare_one(
-    engine: Engine, prompt: Prompt, command: Generate, seed: int, *, plain_first: bool = True
-) -> Comparison:
-    """One prompt plain and as ``command`` says. Raises `KnownError` when it does not fit, and `Cancelled`."""
-    lengths: tuple[DraftLength, DraftLength] = (0, command.draft_length)
-    runs = {length: _run(engine, prompt, command, seed, length) for length in lengths[:: 1 if plain_first else -1]}
-    plain, drafted = runs[0], runs[command.draft_length]
-    difference = first_difference(plain, drafted)
-    comparison = Comparison(prompt=prompt, seed=seed, plain=plain, drafted=drafted, difference=difference)
-    scoring = score_command(command.request, comparison, command.sampling)
-    if difference is None or scoring is None:
-        return comparison
-    try:
-        scored = engine.score_tokens(scoring)
-    except KnownError as error:
-        log.info("a difference could not be looked at: %s", error)
-        return comparison
-    return msgspec.structs.replace(comparison, difference=with_scores(difference, scored))
-
-
-def _run(engine: Engine, prompt: Prompt, command: Generate, seed: int, draft_length: DraftLength) -> Run:
-    collector = Collector()
-    request = msgspec.structs.replace(command, messages=prompt.messages, draft_length=draft_length, seed=seed)
-    for event in engine.generate(request):
+def _generate(
+    engine: Engine, command: Generate, on_round: Callable[[Round], None] = lambda _: None
+) -> GenerationFinished:
+    for event in engine.generate(command):
         if isinstance(event, Round):
-            collector.add(event)
+            on_round(event)
         elif isinstance(event, GenerationFinished):
             if event.finish_reason == "cancelled":
                 raise Cancelled
-            return collector.finish(event)
+            return event
     raise AssertionError("a generation always finishes")
 
 
@@ -113,8 +100,7 @@ class _Speed:
     tested: int = 0
     passes: int = 0
 
-    def add(self, run: Run) -> None:
-        figures = run.figures
+    def add(self, figures: Figures) -> None:
         self.tested += figures.draft.tested
         self.passes += figures.draft.verify_passes
         if figures.decode_tokens_per_second:
@@ -137,11 +123,13 @@ def curve(
     """
     lengths: list[DraftLength] = [*CURVE_LENGTHS, "auto"]
     speeds: dict[DraftLength, _Speed] = {length: _Speed() for length in lengths}
+    command = msgspec.structs.replace(command, seed=command.seed or 0)
     total = len(prompts) * len(lengths)
     done = 0
     for number, prompt in enumerate(prompts):
         for length in lengths[:: -1 if number % 2 else 1]:
-            speeds[length].add(_run(engine, prompt, command, command.seed or 0, length))
+            asked = msgspec.structs.replace(command, messages=prompt.messages, draft_length=length)
+            speeds[length].add(_generate(engine, asked).figures)
             done += 1
             on_progress(done, total)
     auto = speeds["auto"]

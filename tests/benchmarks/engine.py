@@ -24,7 +24,7 @@ from app import paths
 from app.commands.bench import summary
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison
-from app.compare.running import compare, compare_one
+from app.compare.running import compare
 from app.engine.host.engine import Engine
 from app.protocol.messages import (
     Cancel,
@@ -37,6 +37,7 @@ from app.protocol.messages import (
     RoundsReceived,
     Sampling,
 )
+from tests.support.comparing import compare_one
 from tests.support.engine_process import EngineProcess
 from tests.support.generation import GREEDY
 

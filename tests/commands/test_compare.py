@@ -7,13 +7,13 @@ import hashlib
 import io
 import json
 import shlex
+import signal
 from pathlib import Path
 
 import pytest
 
 from app import cli
-from app.compare import running
-from app.engine.host.engine import Engine
+from app.client.process import EngineProcess
 from app.protocol.messages import Generate
 from app.storage.files import write_export
 from tests.support.command_line import slipstream
@@ -110,16 +110,16 @@ def test_after_ctrl_c_what_there_is_is_told(
     pair: Pair, prompts: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     asked = 0
-    run = running._run
+    generate = EngineProcess.generate
 
-    def interrupted(engine: Engine, *rest: object) -> object:
+    def interrupted(engine: EngineProcess, command: Generate) -> object:
         nonlocal asked
         asked += 1
         if asked == 5:  # after the warm-up and the first comparison
-            engine.cancel()
-        return run(engine, *rest)  # type: ignore[arg-type]
+            signal.raise_signal(signal.SIGINT)
+        return generate(engine, command)
 
-    monkeypatch.setattr(running, "_run", interrupted)
+    monkeypatch.setattr(EngineProcess, "generate", interrupted)
     assert cli.run(arguments(pair, prompts, "--json", "--curve")) == 130
     report = json.loads(capfd.readouterr().out)
     assert (len(report["comparisons"]), report["planned"], report["curve"]) == (1, 3, None)
@@ -128,12 +128,13 @@ def test_after_ctrl_c_what_there_is_is_told(
 def test_ctrl_c_before_anything_was_compared(
     pair: Pair, prompts: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def generate(engine: Engine, request: Generate) -> object:
-        engine.cancel()
-        return original(engine, request)
+    def generate(engine: EngineProcess, command: Generate) -> object:
+        for event in original(engine, command):
+            signal.raise_signal(signal.SIGINT)
+            yield event
 
-    original = Engine.generate
-    monkeypatch.setattr(Engine, "generate", generate)
+    original = EngineProcess.generate
+    monkeypatch.setattr(EngineProcess, "generate", generate)
     assert cli.run(arguments(pair, prompts)) == 130
     assert capfd.readouterr().out == ""
 

@@ -1,4 +1,4 @@
-"""Other processes of this program: the engine as a command drives it, and how bad ends are told."""
+"""Other processes of this program, and how bad ends are told."""
 
 from __future__ import annotations
 
@@ -7,36 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.commands.own_process import EngineProcess, end, failure, start
-from app.errors import KnownError
-from app.protocol.messages import Hello, Load, PairLoaded
-
-posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
-
-
-def test_the_engine_greets_and_a_failed_load_is_raised(tmp_path: Path) -> None:
-    with EngineProcess(tmp_path, 60) as engine:
-        assert engine.until(Hello).engine.startswith("llama.cpp")
-        engine.send(Load(request=1, target=str(tmp_path / "gone.gguf")))
-        with pytest.raises(KnownError, match=r"gone\.gguf"):
-            engine.until(PairLoaded)
-
-
-@posix
-def test_an_engine_that_dies_is_told(tmp_path: Path) -> None:
-    with EngineProcess(tmp_path, 60) as engine:
-        engine.until(Hello)
-        end(engine._process)
-        with pytest.raises(KnownError, match="The engine's process ended with SIGKILL"):
-            engine.next()
-        with pytest.raises(KnownError, match="SIGKILL"):
-            while True:
-                engine.send(Load(request=1, target="x" * 100_000))
-
-
-def test_an_engine_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    with EngineProcess(tmp_path, 0.2) as engine, pytest.raises(KnownError, match="was not done after"):
-        engine.until(PairLoaded)
+from app.commands.own_process import end, failure, start
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 
 from app.compare.prompts import Prompt
 from app.compare.results import (
-    Collector,
     Comparison,
     Difference,
     Run,
     first_difference,
+    run_of,
     score_command,
     summarise,
     with_scores,
@@ -28,7 +28,6 @@ from app.protocol.messages import (
     Message,
     PairLoaded,
     Piece,
-    Round,
     Sampling,
     TokensScored,
 )
@@ -117,11 +116,9 @@ def test_an_answer_that_was_cut_cannot_be_asked_about() -> None:
 def collected(engine: Engine, command: Generate) -> Run:
     """Through the very rounds that go to a window."""
     found = run(engine, command)
-    collector = Collector()
-    for round_ in found.rounds:
-        collector.add(round_)
-    assert collector.text == found.text
-    return collector.finish(found.finished)
+    result = run_of([piece for round_ in found.rounds for piece in round_.pieces], found.finished)
+    assert result.text == found.text
+    return result
 
 
 def test_two_seeds_part_where_the_engine_says_so(engine: Engine, load: Loader, guide_pair: Pair) -> None:
@@ -212,7 +209,6 @@ def test_nothing_to_time(comparisons: Sequence[Comparison]) -> None:
 
 
 def test_pieces_without_ids_are_no_tokens() -> None:
-    collector = Collector()
-    collector.add(Round(index=0, verify_passes=0, pieces=[Piece(text="Hello"), Piece(text=" you")]))
-    found = collector.finish(GenerationFinished(request=1, finish_reason="length", figures=Figures()))
+    finished = GenerationFinished(request=1, finish_reason="length", figures=Figures())
+    found = run_of([Piece(text="Hello"), Piece(text=" you")], finished)
     assert (found.text, found.token_ids, found.finish_reason) == ("Hello you", [], "length")

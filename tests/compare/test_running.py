@@ -11,11 +11,12 @@ import pytest
 
 from app.compare.prompts import Prompt, bundled
 from app.compare.results import Comparison, Skipped, summarise
-from app.compare.running import CURVE_LENGTHS, compare, compare_one, curve
+from app.compare.running import CURVE_LENGTHS, compare, curve
 from app.engine.decoding.accept_rules import gumbel
 from app.engine.host.engine import Engine
 from app.errors import Cancelled
 from app.protocol.messages import Generate, GenerationStarted, Message, PairLoaded, Sampling
+from tests.support.comparing import compare_one
 from tests.support.direct import direct_logits
 from tests.support.generation import GREEDY, ROUNDING, ask, run
 
@@ -45,7 +46,7 @@ def test_order_and_seeds(engine: Engine, load: Loader, random_pair: Pair, monkey
     load(*random_pair)
     asked = watched(engine, monkeypatch)
     found = list(compare(engine, [prompt("a"), prompt("b")], ask("", max_tokens=5, draft_length=3, seed=7), 2))
-    assert asked[:2] == [("a", 0, 0), ("a", 3, 0)], "warm-up"
+    assert asked[:2] == [("a", 0, 7), ("a", 3, 7)], "warm-up"
     assert asked[2:] == [
         *[("a", 0, 7), ("a", 3, 7), ("b", 3, 7), ("b", 0, 7)],
         *[("a", 3, 8), ("a", 0, 8), ("b", 0, 8), ("b", 3, 8)],

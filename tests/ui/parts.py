@@ -12,11 +12,12 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
+from app.client.connection import Timings
 from app.protocol.messages import Piece
 from app.ui.chat.answer import Finished
 from app.ui.chat.session import ChatSession
 from app.ui.chat.stored_chats import StoredChats
-from app.ui.engine.local_engine import LocalEngine, Timings
+from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
 from app.ui.shell.notices import NoticeList

@@ -8,6 +8,7 @@ from typing import get_args
 
 import msgspec
 
+from app.client.process import EngineProcess
 from app.commands.inspect import as_text
 from app.commands.models import choosing
 from app.commands.options import whole
@@ -46,7 +47,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status: 1 where nothing fits."""
     target, draft = _shapes(options)
-    machine = _machine()
+    with EngineProcess() as engine:
+        machine = machine_now(engine.hello().devices)
     wishes = Wishes(
         context_length=options.context,
         kv_type=options.kv_type,
@@ -83,14 +85,6 @@ def _shape(entry: LibraryEntry) -> ModelShape:
     choosing.check_usable(entry)
     assert entry.summary is not None  # or it could not be loaded
     return entry.summary.shape
-
-
-def _machine() -> Machine:
-    from app.engine.llama import context as llama
-    from app.engine.llama.devices import devices
-
-    llama.start()
-    return machine_now(devices())
 
 
 def _lines(plan: Plan, others: Sequence[Plan], machine: Machine) -> list[str]:

@@ -66,7 +66,8 @@ class _WindowGoneError(Exception):
 class Worker:
     """Carries out one command after the other."""
 
-    def __init__(self, commands: BinaryIO, events: BinaryIO) -> None:
+    def __init__(self, commands: BinaryIO, events: BinaryIO, *, chat_files: bool = True) -> None:
+        """Without ``chat_files`` nothing that chats said reaches a disk."""
         self._commands = commands
         self._events = events
         self._write_lock = threading.Lock()
@@ -78,7 +79,7 @@ class Worker:
         self._cancelled = 0
         """A Cancel means every command received before it, also one that has not begun."""
         self._bytes_at_start = 0
-        self._kept = ChatCaches(kept_files())
+        self._kept = ChatCaches(kept_files() if chat_files else None)
         self._engine = Engine(self._kept)
 
     def run(self) -> None:
@@ -231,8 +232,8 @@ class Worker:
             raise _WindowGoneError(str(error)) from error
 
 
-def run() -> int:
-    """The entry of the engine process."""
+def run(*, chat_files: bool = True) -> int:
+    """The entry of the engine process. ``chat_files``: as `Worker` has it."""
     faulthandler.enable()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(name)s: %(message)s")
     _end_with_parent()
@@ -242,7 +243,7 @@ def run() -> int:
     events = _claim_stdout()
     try:
         try:
-            worker = Worker(sys.stdin.buffer, events)
+            worker = Worker(sys.stdin.buffer, events, chat_files=chat_files)
         except KnownError as error:
             log.error("%s", error)
             with contextlib.suppress(OSError):

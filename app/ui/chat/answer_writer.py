@@ -20,7 +20,7 @@ from app.protocol.messages import (
     GenerationStarted,
     PairLoaded,
     PromptProgressed,
-    Round,
+    RoundsReceived,
 )
 from app.ui.chat.answer import Answer, Pending
 from app.ui.chat.conversation import AnswerSettings, conversation
@@ -123,17 +123,7 @@ class AnswerWriter(QObject):
         elif self._engine.state() is not EngineState.READY:
             self.give_up()
         else:
-            answer.request = self._engine.generate(
-                asked.messages,
-                sampling=settings.sampling,
-                seed=settings.seed,
-                max_tokens=settings.max_tokens,
-                stop=settings.stop,
-                draft_length=settings.draft_length,
-                accept=settings.accept,
-                drafter=settings.drafter,
-                propose=settings.propose,
-            )
+            answer.request = self._engine.ask(settings.command(asked.messages))
             self._save_timer.start()
 
     # ------------------------------------------------------------ ending
@@ -184,20 +174,20 @@ class AnswerWriter(QObject):
 
     @Slot(object)
     def _on_generation_started(self, started: GenerationStarted) -> None:
-        if self._answer is not None:
-            self._answer.seed = started.seed
-            self._answer.context_start = self._answer.asked.first_kept(started.dropped_messages)
+        if (answer := self._answer_to(started.request)) is not None:
+            answer.seed = started.seed
+            answer.context_start = answer.asked.first_kept(started.dropped_messages)
             self.started.emit()
 
     @Slot(object)
     def _on_prompt_progressed(self, progress: PromptProgressed) -> None:
-        if self._answer is not None:
-            self._answer.prompt_progress = (progress.done, progress.total)
+        if (answer := self._answer_to(progress.request)) is not None:
+            answer.prompt_progress = (progress.done, progress.total)
             self.prompt_progressed.emit(progress.done, progress.total)
 
-    @Slot(list)
-    def _on_rounds_received(self, rounds: list[Round]) -> None:
-        answer = self._answer
+    @Slot(object)
+    def _on_rounds_received(self, event: RoundsReceived) -> None:
+        answer, rounds = self._answer_to(event.request), event.rounds
         if answer is None:
             return
         if answer.first_token_s is None and any(one.tokens for one in rounds):
@@ -207,8 +197,8 @@ class AnswerWriter(QObject):
 
     @Slot(object)
     def _on_generation_finished(self, finished: GenerationFinished) -> None:
-        if self._answer is None:
-            return  # of an answer for somebody else
+        if self._answer_to(finished.request) is None:
+            return
         status: FinalStatus = "stopped" if finished.finish_reason == "cancelled" else "complete"
         extra = {"stop_string": finished.stop_string} if finished.stop_string else {}
         if finished.draft_failure:
@@ -217,8 +207,12 @@ class AnswerWriter(QObject):
 
     @Slot(object)
     def _on_generation_failed(self, failed: GenerationFailed) -> None:
-        if self._answer is not None and failed.request == self._answer.request:
+        if self._answer_to(failed.request) is not None:
             self.end("failed", extra={"failure": failed.message})
+
+    def _answer_to(self, request: int) -> Answer | None:
+        """The answer being written, if this is its request."""
+        return self._answer if self._answer is not None and self._answer.request == request else None
 
     # ------------------------------------------------------------ storing
 

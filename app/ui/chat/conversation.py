@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.chats.model import StoredMessage
-from app.protocol.messages import AcceptRule, DrafterChoice, DraftLength, Message, Propose, Sampling
+from app.protocol.messages import AcceptRule, DrafterChoice, DraftLength, Generate, Message, Propose, Sampling
 
 EXAMPLE = "What is speculative decoding?"
 
@@ -24,6 +24,21 @@ class AnswerSettings:
     drafter: DrafterChoice = "auto"
     propose: Propose = "auto"
     accept: AcceptRule = "coupled"
+
+    def command(self, messages: list[Message], seed: int | None = None) -> Generate:
+        """What an engine is asked for an answer to ``messages``; ``seed`` goes before the one of the settings."""
+        return Generate(
+            request=0,
+            messages=messages,
+            sampling=self.sampling,
+            seed=self.seed if seed is None else seed,
+            max_tokens=self.max_tokens,
+            stop=list(self.stop),
+            draft_length=self.draft_length,
+            accept=self.accept,
+            drafter=self.drafter,
+            propose=self.propose,
+        )
 
 
 @dataclass(frozen=True)

@@ -6,22 +6,24 @@ comparison goes on after that answer.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Literal
 
-import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
+from app.compare import steps
 from app.compare.prompts import Prompt
-from app.compare.results import Collector, Comparison, Run, Skipped, first_difference, score_command, with_scores
+from app.compare.results import Comparison, Skipped
+from app.compare.steps import Steps
 from app.protocol.messages import (
+    Generate,
     GenerationFailed,
     GenerationFinished,
     Piece,
     PromptProgressed,
-    Round,
+    RoundsReceived,
+    ScoreTokens,
     TokensScored,
 )
 from app.ui.chat.conversation import AnswerSettings
@@ -45,6 +47,10 @@ class Task:
     settings: AnswerSettings
     """Its draft length is that of the run with draft."""
 
+    def command(self) -> Generate:
+        """What the engine is asked for the run with draft."""
+        return self.settings.command(self.prompt.messages, self.seed)
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -62,28 +68,6 @@ class End:
 
     kind: Literal["done", "stopped", "failed"]
     message: str = ""
-
-
-@dataclass(frozen=True)
-class _Step:
-    """One answer to be written. ``limit``: so many tokens at most, and the run does not count."""
-
-    task: int
-    drafted: bool
-    limit: int | None = None
-
-
-@dataclass
-class _Writing:
-    """The answer being written."""
-
-    step: _Step
-    collector: Collector = field(default_factory=Collector)
-    pieces: list[Piece] = field(default_factory=list)
-
-    def add(self, round_: Round) -> None:
-        self.collector.add(round_)
-        self.pieces += round_.pieces
 
 
 class Runner(QObject):
@@ -117,15 +101,13 @@ class Runner(QObject):
         self._engine = engine
         self._is_wanted = is_wanted
         self._tasks: list[Task] = []
-        self._steps: deque[_Step] = deque()
-        self._runs: dict[bool, tuple[Run, list[Piece]]] = {}
-        self._writing: _Writing | None = None
-        self._scoring: Compared | None = None
-        """What only the scores of its two tokens are missing from."""
+        self._steps: Steps | None = None
+        """While it runs."""
         self._request = 0
-        self._is_running = False
         self._is_waiting = False
         self._has_result = False
+        self._refusal = ""
+        """Why the last prompt was left out."""
         engine.state_changed.connect(self._on_state_changed)
         engine.prompt_progressed.connect(self._on_prompt_progressed)
         engine.rounds_received.connect(self._on_rounds_received)
@@ -136,41 +118,31 @@ class Runner(QObject):
     # ------------------------------------------------------------ what one asks of it
 
     def is_running(self) -> bool:
-        return self._is_running
+        return self._steps is not None
 
     def is_waiting(self) -> bool:
         """Whether it is not at work because the engine is not free."""
         return self._is_waiting
 
     def start_one(self, task: Task) -> None:
-        """Compare one answer: plain, then with draft. The prompt is read before, so that both runs begin alike."""
-        self._start([task], [_Step(0, drafted=True, limit=1), _Step(0, drafted=False), _Step(0, drafted=True)])
+        """Compare one answer: plain, then with draft."""
+        self._start([task], Steps.of_one(steps.Task(task.prompt, task.command())))
 
     def start_set(self, tasks: Sequence[Task]) -> None:
-        """Compare prompts, all with the first seed, then all with the next; which run comes first alternates.
-
-        Two short runs before do not count.
-        """
-        steps = [_Step(0, drafted=drafted, limit=WARM_UP_TOKENS) for drafted in (False, True)]
-        first_seed = tasks[0].seed
-        prompts = sum(task.seed == first_seed for task in tasks)
-        for number, task in enumerate(tasks):
-            # Of a prompt that is repeated with the next seed the other run is first.
-            first = bool((number % prompts + task.seed - first_seed) % 2)
-            steps += [_Step(number, drafted=first), _Step(number, drafted=not first)]
-        self._start(tasks, steps)
+        """Compare prompts, all with the first seed, then all with the next, after two short runs that do not count."""
+        self._start(tasks, Steps.of_set([steps.Task(one.prompt, one.command()) for one in tasks], WARM_UP_TOKENS))
 
     @Slot()
     def stop(self) -> None:
         """End at once; the engine follows within one verify pass."""
-        if self._is_running:
+        if self.is_running():
             if self._request:
                 self._engine.cancel()
             self._end(End("stopped"))
 
     def give_up(self, message: str) -> None:
         """The engine is gone or gets another pair; ``message`` says it to the user."""
-        if self._is_running:
+        if self.is_running():
             self._end(End("failed", message))
 
     @Slot()
@@ -181,12 +153,11 @@ class Runner(QObject):
 
     # ------------------------------------------------------------ steps
 
-    def _start(self, tasks: Sequence[Task], steps: list[_Step]) -> None:
-        if self._is_running:
+    def _start(self, tasks: Sequence[Task], plan: Steps) -> None:
+        if self.is_running():
             raise RuntimeError("a comparison is running")
-        self._tasks, self._steps = list(tasks), deque(steps)
-        self._runs.clear()
-        self._is_running, self._has_result = True, False
+        self._tasks, self._steps = list(tasks), plan
+        self._has_result, self._refusal = False, ""
         if (reason := _CANNOT_START.get(self._engine.state())) is not None:
             self._end(End("failed", reason))
         else:
@@ -195,85 +166,56 @@ class Runner(QObject):
     @Slot()
     def _next_task(self) -> None:
         """Begin the next prompt, if the engine is free and the chat does not want it."""
-        if not self._is_running or self._request:
+        if not self.is_running() or self._request:
             return
         waits = self._engine.state() is not EngineState.READY or self._is_wanted()
         self._set_waiting(waits)
         if not waits:
-            self._next_run()
+            self._next_step()
 
-    def _next_run(self) -> None:
-        step = self._steps.popleft()
-        task = self._tasks[step.task]
-        settings = task.settings
-        self._writing = _Writing(step)
-        if step.limit is None:
-            self.run_begun.emit(step.task, step.drafted)
-            if not self._is_running:
-                return  # given up by whoever heard of it
-        self._request = self._engine.generate(
-            task.prompt.messages,
-            sampling=settings.sampling,
-            seed=task.seed,
-            max_tokens=settings.max_tokens if step.limit is None else step.limit,
-            stop=settings.stop,
-            draft_length=settings.draft_length if step.drafted else 0,
-            accept=settings.accept,
-            drafter=settings.drafter,
-            propose=settings.propose,
-            compared=True,
-        )
-
-    def _run_over(self, step: _Step, run: Run, pieces: list[Piece]) -> None:
-        self._runs[step.drafted] = run, pieces
-        self.run_ended.emit(step.drafted, run)
-        if len(self._runs) < 2:
-            self._next_run()
-            return
-        (plain, plain_pieces), (drafted, drafted_pieces) = self._runs[False], self._runs[True]
-        self._runs.clear()
-        task = self._tasks[step.task]
-        comparison = Comparison(
-            prompt=task.prompt,
-            seed=task.seed,
-            plain=plain,
-            drafted=drafted,
-            difference=first_difference(plain, drafted),
-        )
-        compared = Compared(task, comparison, plain_pieces, drafted_pieces)
-        if not self._ask_for_scores(compared):
-            self._task_over(compared)
-
-    def _ask_for_scores(self, compared: Compared) -> bool:
-        """Have the target look again at the two tokens in which the answers part; whether that can be done."""
-        command = score_command(0, compared.comparison, compared.task.settings.sampling)
-        if command is None:
-            return False
-        self._request = self._engine.score_tokens(
-            command.messages, command.answer, command.candidates, sampling=command.sampling, seed=command.seed
-        )
-        self._scoring = compared if self._request else None
-        return self._request != 0
-
-    def _task_over(self, compared: Compared) -> None:
-        self._has_result = True
-        self.compared.emit(compared)
-        self._go_to_next_task(End("done"))
-
-    def _go_to_next_task(self, otherwise: End) -> None:
-        if not self._is_running:
+    def _next_step(self) -> None:
+        if self._steps is None:
             return  # stopped by whoever heard of the last one
-        if self._steps:
+        match found := self._steps.next():
+            case Generate():
+                self._ask_for_answer(found)
+            case ScoreTokens():
+                self._request = self._engine.ask(found)
+                if not self._request:
+                    self._steps.fail("this engine cannot tell")
+                    self._next_step()
+            case steps.Compared():
+                self._has_result = True
+                task = self._tasks[found.number]
+                self.compared.emit(Compared(task, found.comparison, found.plain, found.drafted))
+                self._task_over()
+            case Skipped():
+                self._refusal = found.reason
+                self.left_out.emit(found)
+                self._task_over()
+
+    def _ask_for_answer(self, command: Generate) -> None:
+        assert self._steps is not None and self._steps.step is not None
+        step = self._steps.step
+        if step.counts:
+            self.run_begun.emit(step.number, step.drafted)
+            if not self.is_running():
+                return  # given up by whoever heard of it
+        self._request = self._engine.ask(command, compared=True)
+
+    def _task_over(self) -> None:
+        if self._steps is None:
+            return  # stopped by whoever heard of it
+        if not self._steps.is_done:
             self._next_task()
+        elif self._has_result:
+            self._end(End("done"))
         else:
-            self._end(otherwise)
+            self._end(End("failed", self._refusal))
 
     def _end(self, end: End) -> None:
         self._request = 0
-        self._writing = self._scoring = None
-        self._steps.clear()
-        self._runs.clear()
-        self._is_running = False
+        self._steps = None
         self._set_waiting(False)
         self.ended.emit(end)
 
@@ -286,7 +228,7 @@ class Runner(QObject):
 
     @Slot(EngineState)
     def _on_state_changed(self, state: EngineState) -> None:
-        if not self._is_running:
+        if not self.is_running():
             return
         if state in _CANNOT_START:
             self.give_up(ENGINE_LOST if self._request else _CANNOT_START[state])
@@ -297,63 +239,47 @@ class Runner(QObject):
 
     @Slot(object)
     def _on_prompt_progressed(self, progress: PromptProgressed) -> None:
-        if self._is_mine(progress.request):
+        if self._is_own(progress.request):
             self.prompt_progressed.emit(progress.done, progress.total)
 
-    @Slot(list)
-    def _on_rounds_received(self, rounds: list[Round]) -> None:
-        # They name no request, but while there is one of ours there is no other.
-        if not self._request or self._writing is None:
+    @Slot(object)
+    def _on_rounds_received(self, event: RoundsReceived) -> None:
+        if self._steps is None or not self._is_own(event.request):
             return
-        for one in rounds:
-            self._writing.add(one)
-        if self._writing.step.limit is None:
-            self.rounds_received.emit(rounds)
+        for one in event.rounds:
+            self._steps.add(one)
+        if self._steps.step is not None and self._steps.step.counts:
+            self.rounds_received.emit(event.rounds)
 
     @Slot(object)
     def _on_generation_finished(self, finished: GenerationFinished) -> None:
-        writing = self._writing
-        if writing is None or not self._is_mine(finished.request):
+        if self._steps is None or not self._is_own(finished.request):
             return
-        self._request, self._writing = 0, None
+        self._request = 0
         if finished.finish_reason == "cancelled":
             self._end(End("stopped"))
             return
         if finished.draft_failure:
             self.draft_failed.emit(finished.draft_failure)
-        if writing.step.limit is not None:
-            self._next_run()
-            return
-        self._run_over(writing.step, writing.collector.finish(finished), writing.pieces)
+        step = self._steps.step
+        run = self._steps.finish(finished)
+        if step is not None and step.counts:
+            self.run_ended.emit(step.drafted, run)
+        self._next_step()
 
     @Slot(object)
     def _on_generation_failed(self, failed: GenerationFailed) -> None:
-        if not self._is_mine(failed.request):
-            return
-        self._request = 0
-        if self._scoring is not None:
-            compared, self._scoring = self._scoring, None
-            self._task_over(compared)  # where they part is known, only not by how little
-        elif self._writing is not None:
-            number = self._writing.step.task
-            self._writing = None
-            self._runs.clear()
-            prompt = self._tasks[number].prompt
-            # With another seed it would be refused again.
-            self._steps = deque(step for step in self._steps if self._tasks[step.task].prompt is not prompt)
-            self.left_out.emit(Skipped(prompt=prompt, reason=failed.message))
-            self._go_to_next_task(End("done") if self._has_result else End("failed", failed.message))
+        if self._steps is not None and self._is_own(failed.request):
+            self._request = 0
+            self._steps.fail(failed.message)
+            self._next_step()
 
     @Slot(object)
     def _on_tokens_scored(self, scored: TokensScored) -> None:
-        if self._scoring is None or not self._is_mine(scored.request):
-            return
-        self._request = 0
-        compared, self._scoring = self._scoring, None
-        assert compared.comparison.difference is not None
-        difference = with_scores(compared.comparison.difference, scored)
-        comparison = msgspec.structs.replace(compared.comparison, difference=difference)
-        self._task_over(replace(compared, comparison=comparison))
+        if self._steps is not None and self._is_own(scored.request):
+            self._request = 0
+            self._steps.score(scored)
+            self._next_step()
 
-    def _is_mine(self, request: int) -> bool:
+    def _is_own(self, request: int) -> bool:
         return self._request != 0 and request == self._request

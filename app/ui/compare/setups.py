@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.compare.results import Setup
 from app.compare.setup import setup_of
-from app.protocol.messages import Generate, LoadSettings, PairLoaded
+from app.protocol.messages import LoadSettings, PairLoaded
 from app.ui.compare.choice import SetChoice
 from app.ui.compare.runner import Task
 from app.ui.engine.interface import Engine
@@ -40,23 +40,8 @@ class Snapshot:
             devices=engine.devices(),
             pair=pair,
             settings=files.settings if files else LoadSettings(),
-            command=self._command(),
+            command=self._first.command(),
             repeat=choice.repeats if choice else 1,
             prompt_file=choice.path if choice else None,
             kinds=choice.kinds if choice else (),
-        )
-
-    def _command(self) -> Generate:
-        task, settings = self._first, self._first.settings
-        return Generate(
-            request=0,
-            messages=task.prompt.messages,
-            sampling=settings.sampling,
-            seed=task.seed,
-            max_tokens=settings.max_tokens,
-            stop=list(settings.stop),
-            draft_length=settings.draft_length,
-            drafter=settings.drafter,
-            propose=settings.propose,
-            accept=settings.accept,
         )

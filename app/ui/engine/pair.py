@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +17,13 @@ from app.protocol.messages import (
     LoadFailed,
     LoadProgressed,
     LoadSettings,
+    MeasurePlain,
     Message,
     PairLoaded,
     PlainMeasured,
     Sampling,
 )
-from app.ui.engine.interface import CrashTracker, Engine, EngineExit, EngineState, ExitCause
+from app.ui.engine.interface import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, guide_files, is_guide
 from app.ui.shell import notices
 from app.ui.shell.notices import Notice, NoticeList
@@ -36,6 +38,23 @@ _STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1)}
 ENGINE_NOTICES = ("engine", "load", "draft", "stall")
 
 Planned = Callable[["FittedPair"], None]
+
+
+class CrashTracker:
+    """Says when an engine dies too often to be started again without asking."""
+
+    def __init__(self, limit: int = 3, window_seconds: float = 300.0) -> None:
+        self._limit = limit
+        self._window_seconds = window_seconds
+        self._deaths: deque[float] = deque(maxlen=limit)
+
+    def record(self, now: float) -> None:
+        """Note a death at ``now``, seconds on a monotonic clock."""
+        self._deaths.append(now)
+
+    def is_exhausted(self, now: float) -> bool:
+        """Whether the limit was reached within the window that ends at ``now``."""
+        return len(self._deaths) == self._limit and now - self._deaths[0] <= self._window_seconds
 
 
 class PairLoader(QObject):
@@ -221,15 +240,16 @@ class PairLoader(QObject):
         """Measure decoding without a draft; whether it could begin."""
         if self._engine.state() is not EngineState.READY:
             return False
-        self._measure_request = self._engine.measure_plain(
-            messages, sampling=sampling, seed=seed, max_tokens=PLAIN_TOKENS
+        self._measure_request = self._engine.ask(
+            MeasurePlain(request=0, messages=messages, sampling=sampling, seed=seed, max_tokens=PLAIN_TOKENS)
         )
         return True
 
     @Slot(object)
     def _on_plain_measured(self, measured: PlainMeasured) -> None:
-        self._end_measuring()
-        self.plain_speed_measured.emit(measured.decode_tokens_per_second)
+        if measured.request == self._measure_request:
+            self._end_measuring()
+            self.plain_speed_measured.emit(measured.decode_tokens_per_second)
 
     @Slot(object)
     def _on_generation_failed(self, failed: GenerationFailed) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.client.connection import Timings
 from app.protocol.messages import LoadSettings, Message
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.engine.interface import EngineState
-from app.ui.engine.local_engine import Timings
 from app.ui.engine.pair_files import PairFiles
 from app.ui.shell.notices import Action
 from tests.ui.parts import WAIT_MS, Desk

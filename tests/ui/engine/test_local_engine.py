@@ -14,16 +14,19 @@ from PySide6.QtCore import QProcess, QProcessEnvironment, QTimer
 from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.protocol.messages import LoadSettings, Message, Round, Sampling
-from app.ui.engine import process as engine_process
-from app.ui.engine.interface import CrashTracker, EngineExit, EngineState, ExitCause
-from app.ui.engine.local_engine import LocalEngine, Timings
-from app.ui.engine.process import child_environment, out_of_memory_kills
+from app.client.connection import Timings
+from app.protocol.messages import Generate, LoadSettings, MeasurePlain, Message, Round, ScoreTokens
+from app.ui.engine import local_engine
+from app.ui.engine.interface import EngineExit, EngineState, ExitCause
+from app.ui.engine.local_engine import LocalEngine, child_environment
+from app.ui.engine.pair import CrashTracker
 
-QUICK = Timings(ping_interval=0.05, silence=0.2, no_progress=100.0, start=0.3, cancel=0.2, quit=0.3)
+QUICK = Timings(tick=0.05, silence=0.2, no_progress=100.0, start=0.3, cancel=0.2, quit=0.3)
 PATIENT = Timings(quit=0.5)
 WAIT_MS = 20_000
 
+HI = [Message(role="user", content="Hi")]
+ANSWER = Generate(request=0, messages=HI, seed=1, max_tokens=16, draft_length=5)
 MakeEngine = Callable[..., LocalEngine]
 pytestmark = pytest.mark.allow_logs  # deaths and hangs are what happens here
 
@@ -50,15 +53,7 @@ def load(qtbot: QtBot, engine: LocalEngine) -> None:
 
 
 def generate(engine: LocalEngine) -> int:
-    return engine.generate(
-        [Message(role="user", content="Hi")],
-        sampling=Sampling(),
-        seed=1,
-        max_tokens=16,
-        stop=[],
-        draft_length=5,
-        accept="coupled",
-    )
+    return engine.ask(ANSWER)
 
 
 def ended(qtbot: QtBot, engine: LocalEngine, action: Callable[[LocalEngine], object]) -> EngineExit:
@@ -76,7 +71,7 @@ def test_load_then_answer_then_polite_end(qtbot: QtBot, make_engine: MakeEngine)
     load(qtbot, engine)
     assert engine.state() is EngineState.READY
     rounds: list[Round] = []
-    engine.rounds_received.connect(rounds.extend)
+    engine.rounds_received.connect(lambda event: rounds.extend(event.rounds))
     with qtbot.waitSignals([engine.generation_started, engine.generation_finished], timeout=WAIT_MS, order="strict"):
         generate(engine)
     assert [piece.text for one in rounds for piece in one.pieces] == ["Hello there"]
@@ -109,7 +104,7 @@ def test_measuring_plain_speed(qtbot: QtBot, make_engine: MakeEngine) -> None:
     engine = make_engine("well")
     load(qtbot, engine)
     with qtbot.waitSignal(engine.plain_measured, timeout=WAIT_MS) as blocker:
-        engine.measure_plain([Message(role="user", content="Hi")], sampling=Sampling(), seed=0, max_tokens=64)
+        engine.ask(MeasurePlain(request=0, messages=HI, max_tokens=64))
     assert blocker.args is not None
     assert blocker.args[0].decode_tokens_per_second == 40.0
     assert engine.state() is EngineState.READY
@@ -121,16 +116,7 @@ def test_an_answer_for_comparison_is_a_state_of_its_own_and_can_be_cancelled(
     engine = make_engine("endless")
     load(qtbot, engine)
     with qtbot.waitSignal(engine.rounds_received, timeout=WAIT_MS):
-        engine.generate(
-            [Message(role="user", content="Hi")],
-            sampling=Sampling(),
-            seed=1,
-            max_tokens=16,
-            stop=[],
-            draft_length=0,
-            accept="coupled",
-            compared=True,
-        )
+        engine.ask(ANSWER, compared=True)
     assert engine.state() is EngineState.COMPARING
     with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS):
         engine.cancel()
@@ -141,7 +127,7 @@ def test_scoring_tokens(qtbot: QtBot, make_engine: MakeEngine) -> None:
     engine = make_engine("well")
     load(qtbot, engine)
     with qtbot.waitSignal(engine.tokens_scored, timeout=WAIT_MS) as blocker:
-        request = engine.score_tokens([Message(role="user", content="Hi")], [1, 2], [3, 4], sampling=Sampling(), seed=1)
+        request = engine.ask(ScoreTokens(request=0, messages=HI, answer=[1, 2], candidates=[3, 4], seed=1))
         assert engine.state() is EngineState.COMPARING
     assert blocker.args is not None
     assert blocker.args[0].request == request
@@ -185,7 +171,7 @@ def test_events_of_other_requests_are_ignored(qtbot: QtBot, make_engine: MakeEng
     engine = make_engine("stale")
     load(qtbot, engine)
     texts: list[str] = []
-    engine.rounds_received.connect(lambda rounds: texts.extend(p.text for one in rounds for p in one.pieces))
+    engine.rounds_received.connect(lambda event: texts.extend(p.text for one in event.rounds for p in one.pieces))
     with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS):
         generate(engine)
     assert texts == ["Hello there"]
@@ -317,7 +303,7 @@ def test_the_end_of_the_app_waits_for_a_hung_engine_only_so_long(
     engine.shutdown()
     assert unkillable == [old]
     assert engine.state() is EngineState.STOPPED
-    left = engine_process._LEFT_BEHIND.pop()
+    left = local_engine._LEFT_BEHIND.pop()
     os.kill(old, signal.SIGKILL)
     left.waitForFinished()
 
@@ -427,7 +413,7 @@ def left_file() -> Path:
 
 
 def logged(engine: LocalEngine) -> tuple[str, ...]:
-    return engine._log_lines.kept()
+    return engine._connection.log.last()
 
 
 def test_forgetting_is_told_to_an_engine_that_runs(qtbot: QtBot, make_engine: MakeEngine) -> None:
@@ -492,10 +478,6 @@ def test_environment_carries_no_secrets() -> None:
     for name in (*hub, "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "https_proxy", "DB_PASSWORD", "PATH", "HOME"):
         own.insert(name, "x")
     assert sorted(child_environment(own).keys()) == ["HOME", "PATH", "PYINSTALLER_RESET_ENVIRONMENT"]
-
-
-def test_memory_counter_reads_without_failing() -> None:
-    assert out_of_memory_kills() >= 0
 
 
 def test_three_deaths_in_five_minutes_are_too_many() -> None:

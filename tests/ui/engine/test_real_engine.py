@@ -11,16 +11,18 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.protocol.messages import LoadSettings, Message, Sampling
+from app.client.connection import Timings
+from app.protocol.messages import Generate, LoadSettings, MeasurePlain, Message, Sampling
 from app.ui.engine.interface import EngineState
-from app.ui.engine.local_engine import LocalEngine, Timings
+from app.ui.engine.local_engine import LocalEngine
 
 WAIT_MS = 60_000
+STORY = [Message(role="user", content="Tell me a short story")]
 
 
 @pytest.fixture
 def engine(qtbot: QtBot, guide_pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
-    made = LocalEngine(timings=Timings(ping_interval=0.2, silence=1.0))
+    made = LocalEngine(timings=Timings(tick=0.2, silence=1.0))
     with qtbot.waitSignal(made.pair_loaded, timeout=WAIT_MS):
         made.load(str(guide_pair[0]), str(guide_pair[1]), LoadSettings())
     yield made
@@ -29,15 +31,7 @@ def engine(qtbot: QtBot, guide_pair: tuple[Path, Path]) -> Iterator[LocalEngine]
 
 
 def tell_a_story(engine: LocalEngine) -> int:
-    return engine.generate(
-        [Message(role="user", content="Tell me a short story")],
-        sampling=Sampling(temperature=2.0),
-        seed=3,
-        max_tokens=None,
-        stop=[],
-        draft_length=5,
-        accept="coupled",
-    )
+    return engine.ask(Generate(request=0, messages=STORY, sampling=Sampling(temperature=2.0), seed=3, draft_length=5))
 
 
 def test_loads_with_progress_and_says_what_it_is(qtbot: QtBot, engine: LocalEngine) -> None:
@@ -56,9 +50,7 @@ def test_cancel_right_behind_the_request_is_not_lost(qtbot: QtBot, engine: Local
 
 def test_cancelled_measurement_ends(qtbot: QtBot, engine: LocalEngine) -> None:
     with qtbot.waitSignal(engine.generation_failed, timeout=WAIT_MS):
-        engine.measure_plain(
-            [Message(role="user", content="Tell me a short story")], sampling=Sampling(), seed=0, max_tokens=2000
-        )
+        engine.ask(MeasurePlain(request=0, messages=STORY, max_tokens=2000))
         engine.cancel()
     assert engine.state() is EngineState.READY
 

@@ -1,0 +1,246 @@
+"""An engine process for callers that wait for what it says, such as commands."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import IO
+
+from app import program
+from app.client.connection import Connection, Question, Stalled, Timings
+from app.client.ends import EngineExit, ExitCause, exit_cause, out_of_memory_kills
+from app.errors import Cancelled, KnownError
+from app.protocol.frames import ProtocolError
+from app.protocol.framing import encode_frame
+from app.protocol.messages import (
+    Event,
+    Generate,
+    GenerationFailed,
+    GenerationFinished,
+    GenerationStarted,
+    Hello,
+    Load,
+    LoadFailed,
+    LoadProgressed,
+    PairLoaded,
+    PromptProgressed,
+    Quit,
+    Round,
+    RoundsReceived,
+    ScoreTokens,
+    TokensScored,
+)
+
+_TIMINGS = Timings(quit=10.0)
+
+
+def engine_command(*options: str) -> list[str]:
+    """Program and arguments of the engine process, from source and frozen alike."""
+    return program.own_command("--role=engine", *options)
+
+
+class EngineEndedError(KnownError):
+    """The engine's process ended while it was needed; `ended` says how."""
+
+    def __init__(self, ended: EngineExit) -> None:
+        super().__init__(ended.sentence())
+        self.ended = ended
+        self.add_note("\n".join(ended.log_lines))
+
+
+class EngineProcess:
+    """Starts an engine process, and ends it at the end of a ``with`` statement.
+
+    Each method waits for the engine, and raises `EngineEndedError` when that has ended. One thing at a time, in one
+    thread; only `cancel` may be called from a signal handler.
+    """
+
+    def __init__(
+        self, command: Sequence[str] | None = None, *, limit_seconds: float | None = None, **environment: str
+    ) -> None:
+        """``environment``: variables to set. After ``limit_seconds``, if given, the process is ended."""
+        self._connection = Connection(_TIMINGS)
+        self._events: deque[Event] = deque()
+        self._is_reading = self._is_cancelled = self._is_overdue = False
+        self._limit_seconds = limit_seconds
+        self._memory_kills = out_of_memory_kills()
+        self._connection.start()
+        try:
+            self._process = _start(command or engine_command("--no-chat-files"), environment)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise EngineEndedError(self._connection.died(ExitCause.FAILED_TO_START, reason)) from error
+        self._listener = threading.Thread(target=self._listen, name="engine-log", daemon=True)
+        self._listener.start()
+        self._timer = threading.Timer(limit_seconds or 0.0, self._end_overdue)
+        self._timer.daemon = True
+        if limit_seconds is not None:
+            self._timer.start()
+
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the process politely, then by force."""
+        self._timer.cancel()
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            if self._connection.hello is not None:
+                self._write(encode_frame(Quit()))
+                _opened(self._process.stdin).close()
+                self._process.wait(_TIMINGS.quit)
+        self._process.kill()
+        self._process.wait()
+        self._listener.join()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            _opened(stream).close()
+
+    # ------------------------------------------------------------ what it can be asked for
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
+    def hello(self) -> Hello:
+        """Its greeting: what it is, and the GPUs it can offload to."""
+        while (hello := self._connection.hello) is None:
+            self._read()
+        return hello
+
+    def load(self, command: Load, on_progress: Callable[[LoadProgressed], None] = lambda _: None) -> PairLoaded:
+        """Load a pair. Raises `KnownError` where that fails, and `Cancelled`."""
+        for event in self._answers(command):
+            match event:
+                case LoadProgressed():
+                    on_progress(event)
+                case LoadFailed():
+                    raise Cancelled if event.cancelled else KnownError(event.message)
+                case PairLoaded():
+                    return event
+        raise AssertionError("a load always ends")
+
+    def generate(
+        self, command: Generate
+    ) -> Iterator[GenerationStarted | PromptProgressed | Round | GenerationFinished]:
+        """Answer a chat; the last event is `GenerationFinished`. Raises `KnownError` where that fails."""
+        for event in self._answers(command):
+            match event:
+                case RoundsReceived():
+                    yield from event.rounds
+                case GenerationFailed():
+                    raise KnownError(event.message)
+                case GenerationStarted() | PromptProgressed() | GenerationFinished():
+                    yield event
+
+    def score_tokens(self, command: ScoreTokens) -> TokensScored:
+        """What the target thinks of some tokens. Raises `KnownError` where it cannot tell, and `Cancelled`."""
+        for event in self._answers(command):
+            match event:
+                case GenerationFailed():
+                    raise Cancelled if self._is_cancelled else KnownError(event.message)
+                case TokensScored():
+                    return event
+        raise AssertionError("a request always ends")
+
+    def cancel(self) -> None:
+        """Stop what runs; whatever is asked for from now on raises `Cancelled`."""
+        self._is_cancelled = True
+        if self._is_reading:
+            self._send_cancel()
+
+    # ------------------------------------------------------------ bytes
+
+    def _answers(self, command: Load | Question) -> Iterator[Event]:
+        """What comes of a command."""
+        if self._is_cancelled:
+            raise Cancelled
+        self._events.clear()
+        connection = self._connection
+        if isinstance(command, Load):
+            connection.load(command)
+        else:
+            connection.ask(command)
+        while self._events or connection.request:
+            if self._events:
+                yield self._events.popleft()
+            else:
+                self._read()
+
+    def _read(self) -> None:
+        """Send what there is to send, and wait for some output."""
+        self._write(self._connection.bytes_to_send())
+        self._is_reading = True  # what is cancelled before is seen in the next line, what is cancelled later is sent
+        try:
+            if self._is_cancelled:
+                self._send_cancel()
+            data = os.read(_opened(self._process.stdout).fileno(), 65536)
+        finally:
+            self._is_reading = False
+        if not data:
+            raise self._ended()
+        try:
+            self._events += (event for event in self._connection.receive(data) if not isinstance(event, Stalled))
+        except ProtocolError:
+            self._process.kill()
+            raise self._ended() from None
+
+    def _send_cancel(self) -> None:
+        if (failed := self._connection.cancel()) is not None:
+            self._events.append(failed)
+        self._write(self._connection.bytes_to_send())
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(_opened(self._process.stdin).fileno(), rest) :]
+        except OSError:
+            raise self._ended() from None
+
+    def _listen(self) -> None:
+        errors, log = _opened(self._process.stderr), self._connection.log
+        while data := os.read(errors.fileno(), 65536):
+            log.add(data)
+        log.end()
+
+    # ------------------------------------------------------------ the end
+
+    def _ended(self) -> KnownError:
+        code = self._process.wait()
+        self._listener.join()
+        if self._is_overdue:
+            return KnownError(f"The engine's process was not done after {self._limit_seconds:.0f} s and was ended.")
+        crashed = code < 0 or (sys.platform == "win32" and code > 0x7FFFFFFF)
+        cause = exit_cause(abs(code), crashed=crashed, memory_kills_before=self._memory_kills)
+        return EngineEndedError(self._connection.died(*cause))
+
+    def _end_overdue(self) -> None:
+        self._is_overdue = True
+        self._process.kill()
+
+
+def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """In a session of its own, so that Ctrl+C in a terminal reaches us alone, and without a window."""
+    return subprocess.Popen(
+        command,
+        bufsize=0,
+        cwd=program.FOLDER,
+        env=program.child_environment(os.environ, **environment),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    )
+
+
+def _opened(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None  # all of them are pipes
+    return stream

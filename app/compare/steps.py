@@ -1,0 +1,191 @@
+"""Plain against drafted, step by step: what an engine is asked, in which order, and what comes of its answers.
+
+Knows no engine: `app.compare.running` carries the steps out and waits for each, the window does it event by event
+(`app.ui.compare.runner`). Runs of a prompt follow each other and which goes first alternates, so that a drifting
+machine hits both alike.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from app.compare.prompts import Prompt
+from app.compare.results import Comparison, Run, Skipped, first_difference, run_of, score_command, with_scores
+from app.protocol.messages import Generate, GenerationFinished, Piece, Round, ScoreTokens, TokensScored
+
+_log = logging.getLogger("slipstream.compare")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One prompt, and the command that has it answered with draft."""
+
+    prompt: Prompt
+    command: Generate
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What came of a task; the pieces say where each token came from."""
+
+    number: int
+    """Of the task."""
+    comparison: Comparison
+    plain: list[Piece]
+    drafted: list[Piece]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One answer to be written."""
+
+    number: int
+    """Of the task."""
+    drafted: bool
+    counts: bool = True
+    limit: int | None = None
+    """Tokens, where that is less than the task's own limit."""
+
+
+@dataclass
+class _Answer:
+    step: Step
+    pieces: list[Piece] = field(default_factory=list)
+    run: Run | None = None
+
+
+class Steps:
+    """A list of tasks being worked through.
+
+    `next` says what is to be done: a command is given to an engine, and what the engine says of it to `add`, `finish`,
+    `score` or `fail`; a result is told to whoever wants it.
+    """
+
+    def __init__(self, tasks: Sequence[Task], steps: Sequence[Step]) -> None:
+        self._tasks = list(tasks)
+        self._steps = deque(steps)
+        self._answers: dict[bool, _Answer] = {}
+        """Of the task being worked on, by whether they were drafted."""
+        self._answer: _Answer | None = None
+        """The one being written."""
+        self._results: deque[Compared | Skipped] = deque()
+        self._scoring: Compared | None = None
+        """What only the scores of its two tokens are missing from."""
+
+    @classmethod
+    def of_one(cls, task: Task) -> Steps:
+        """Plain, then with draft. The prompt is processed before, so that both runs begin alike."""
+        return cls([task], [Step(0, True, counts=False, limit=1), Step(0, False), Step(0, True)])
+
+    @classmethod
+    def of_set(cls, tasks: Sequence[Task], warm_up_tokens: int | None = None) -> Steps:
+        """Prompts, all with the first seed, then all with the next; which run comes first alternates.
+
+        A run of each before does not count: it pages everything in, and lets ``auto`` learn what acceptance is like.
+        ``warm_up_tokens`` is its limit.
+        """
+        steps = [Step(0, drafted, counts=False, limit=warm_up_tokens) for drafted in (False, True)]
+        prompts = sum(task.command.seed == tasks[0].command.seed for task in tasks)
+        for number in range(len(tasks)):
+            turn, place = divmod(number, prompts)
+            first = bool((turn + place) % 2)  # of a prompt that is repeated with the next seed the other run is first
+            steps += [Step(number, first), Step(number, not first)]
+        return cls(tasks, steps)
+
+    # ------------------------------------------------------------ what is to be done
+
+    @property
+    def step(self) -> Step | None:
+        """The answer being written."""
+        return self._answer.step if self._answer else None
+
+    @property
+    def is_done(self) -> bool:
+        return not (self._steps or self._results or self._scoring or self._answer)
+
+    def next(self) -> Generate | ScoreTokens | Compared | Skipped | None:
+        """``None`` when all is done. Not while an answer is being written."""
+        if self._results:
+            return self._results.popleft()
+        if self._scoring is not None:
+            command = self._tasks[self._scoring.number].command
+            return score_command(0, self._scoring.comparison, command.sampling)
+        if not self._steps:
+            return None
+        step = self._steps.popleft()
+        self._answer = _Answer(step)
+        command = self._tasks[step.number].command
+        return msgspec.structs.replace(
+            command,
+            draft_length=command.draft_length if step.drafted else 0,
+            max_tokens=command.max_tokens if step.limit is None else step.limit,
+        )
+
+    # ------------------------------------------------------------ what the engine says
+
+    def add(self, round_: Round) -> None:
+        """A round of the answer."""
+        if self._answer is not None:
+            self._answer.pieces += round_.pieces
+
+    def finish(self, finished: GenerationFinished) -> Run:
+        """The end of the answer; what it came to."""
+        answer, self._answer = self._answer, None
+        assert answer is not None
+        answer.run = run_of(answer.pieces, finished)
+        if answer.step.counts:
+            self._answers[answer.step.drafted] = answer
+        if len(self._answers) == 2:
+            self._compare(answer.step.number)
+        return answer.run
+
+    def score(self, scored: TokensScored) -> None:
+        """What the target thinks of the two tokens at which the answers part."""
+        compared, self._scoring = self._scoring, None
+        assert compared is not None and compared.comparison.difference is not None
+        difference = with_scores(compared.comparison.difference, scored)
+        comparison = msgspec.structs.replace(compared.comparison, difference=difference)
+        self._results.append(replace(compared, comparison=comparison))
+
+    def fail(self, message: str) -> None:
+        """The engine could not do what it was asked; ``message`` says why."""
+        if self._scoring is not None:
+            _log.info("a difference could not be looked at: %s", message)
+            compared, self._scoring = self._scoring, None
+            self._results.append(compared)  # where they part is known, only not by how little
+        elif self._answer is not None:
+            step, self._answer = self._answer.step, None
+            self._leave_out(step, message)
+
+    def _leave_out(self, step: Step, message: str) -> None:
+        """The prompt with all its repetitions: with another seed it would be refused again."""
+        self._answers.clear()
+        prompt = self._tasks[step.number].prompt
+        self._results.append(Skipped(prompt=prompt, reason=message))
+        warm_up = [one for one in (step, *self._steps) if not one.counts]
+        self._steps = deque(one for one in self._steps if one.counts and self._tasks[one.number].prompt is not prompt)
+        if self._steps:
+            self._steps.extendleft(replace(one, number=self._steps[0].number) for one in reversed(warm_up))
+
+    def _compare(self, number: int) -> None:
+        plain, drafted = self._answers[False], self._answers[True]
+        self._answers.clear()
+        assert plain.run is not None and drafted.run is not None
+        task = self._tasks[number]
+        comparison = Comparison(
+            prompt=task.prompt,
+            seed=task.command.seed or 0,
+            plain=plain.run,
+            drafted=drafted.run,
+            difference=first_difference(plain.run, drafted.run),
+        )
+        compared = Compared(number, comparison, plain.pieces, drafted.pieces)
+        if score_command(0, comparison, task.command.sampling) is None:
+            self._results.append(compared)
+        else:
+            self._scoring = compared

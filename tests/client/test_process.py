@@ -1,0 +1,152 @@
+"""An engine process as a command drives it: the real one, and scripted ones for what a sound engine does not do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.client.ends import ExitCause
+from app.client.process import EngineEndedError, EngineProcess
+from app.errors import Cancelled, KnownError
+from app.protocol.messages import Generate, GenerationFinished, GenerationStarted, Load, Message, Round, ScoreTokens
+from tests.support.gguf_files import make_model
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
+HI = [Message(role="user", content="Hi")]
+ANSWER = Generate(request=0, messages=HI, seed=1, max_tokens=16)
+PAIR = Load(request=0, target="target.gguf", draft="draft.gguf")
+
+
+def scripted(way: str) -> EngineProcess:
+    return EngineProcess([sys.executable, "-m", "tests.ui.scripted_engine", way])
+
+
+def test_a_pair_is_loaded_and_answers(tmp_path: Path) -> None:
+    target = make_model(tmp_path / "target.gguf")
+    stages: list[str] = []
+    with EngineProcess() as engine:
+        assert engine.hello().engine.startswith("llama.cpp")
+        pair = engine.load(Load(request=0, target=str(target)), lambda event: stages.append(event.stage))
+        started, *events = engine.generate(ANSWER)
+        again = list(engine.generate(ANSWER))
+        ids = [piece.id for one in events if isinstance(one, Round) for piece in one.pieces]
+        scored = engine.score_tokens(ScoreTokens(request=0, messages=HI, answer=ids[:2], candidates=ids[2:4], seed=1))
+    assert pair.target.path == str(target) and "target" in stages
+    assert isinstance(started, GenerationStarted) and isinstance(events[-1], GenerationFinished)
+    assert len(ids) == 16 == events[-1].figures.completion_tokens
+    assert [one.pieces for one in again if isinstance(one, Round)] == [
+        one.pieces for one in events if isinstance(one, Round)
+    ]
+    assert len(scored.logits) == 2
+
+
+def test_known_errors_of_the_engine_are_raised_and_it_goes_on(tmp_path: Path) -> None:
+    with EngineProcess() as engine:
+        with pytest.raises(KnownError, match=r"gone\.gguf"):
+            engine.load(Load(request=0, target=str(tmp_path / "gone.gguf")))
+        target = make_model(tmp_path / "target.gguf")
+        engine.load(Load(request=0, target=str(target)))
+        with pytest.raises(KnownError):
+            list(engine.generate(Generate(request=0, messages=[Message(role="user", content="x " * 90_000)])))
+        assert isinstance(list(engine.generate(ANSWER))[-1], GenerationFinished)
+
+
+def test_it_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    with scripted("well") as engine:
+        engine.hello()
+        environment = psutil.Process(engine.process_id).environ()
+    assert "HF_TOKEN" not in environment and environment["PYINSTALLER_RESET_ENVIRONMENT"] == "1"
+
+
+@posix
+def test_ctrl_c_ends_an_answer_and_what_there_is_is_told() -> None:
+    with scripted("endless") as engine:
+        engine.load(PAIR)
+        previous = signal.signal(signal.SIGINT, lambda *_: engine.cancel())
+        try:
+            events = []
+            for event in engine.generate(ANSWER):
+                events.append(event)
+                if isinstance(event, Round):
+                    signal.raise_signal(signal.SIGINT)
+        finally:
+            signal.signal(signal.SIGINT, previous)
+        assert isinstance(events[-1], GenerationFinished) and events[-1].finish_reason == "cancelled"
+        with pytest.raises(Cancelled):
+            list(engine.generate(ANSWER))
+
+
+@pytest.mark.parametrize("way", ["well", "slow load"])
+def test_a_load_is_cancelled(way: str) -> None:
+    with scripted(way) as engine:
+        if way == "well":
+            engine.cancel()  # before it has greeted
+        with pytest.raises(Cancelled):
+            engine.load(PAIR, lambda _: engine.cancel())
+
+
+@posix
+@pytest.mark.allow_logs
+@pytest.mark.parametrize(
+    ("way", "cause", "sentence"),
+    [
+        ("signal 6", ExitCause.ABORTED, "The engine stopped itself because of an internal error (SIGABRT)."),
+        ("signal 11", ExitCause.CRASHED, "The engine crashed (SIGSEGV)."),
+        ("garbage", ExitCause.PROTOCOL, "something that Slipstream does not understand"),
+        ("oversized", ExitCause.PROTOCOL, "something that Slipstream does not understand"),
+        ("wrong field", ExitCause.PROTOCOL, "something that Slipstream does not understand"),
+    ],
+)
+def test_an_engine_that_ends_in_an_answer_is_one_sentence(way: str, cause: ExitCause, sentence: str) -> None:
+    with scripted(way) as engine:
+        engine.load(PAIR)
+        with pytest.raises(EngineEndedError) as raised:
+            list(engine.generate(ANSWER))
+    assert raised.value.ended.cause is cause
+    assert sentence in str(raised.value) and str(raised.value).count(".") == 1
+
+
+@pytest.mark.allow_logs
+@pytest.mark.parametrize(
+    ("way", "sentence"),
+    [
+        ("exit", "The engine ended unexpectedly (exit code 3)."),
+        ("unable", "The engine did not start. Nothing here runs on this processor."),
+        ("newer", "The engine sent something that Slipstream does not understand, so it was stopped."),
+        ("early", "The engine sent something that Slipstream does not understand, so it was stopped."),
+    ],
+)
+def test_an_engine_that_ends_at_the_start_is_one_sentence(way: str, sentence: str) -> None:
+    with scripted(way) as engine, pytest.raises(EngineEndedError) as raised:
+        engine.load(PAIR)
+    assert str(raised.value) == sentence
+
+
+@pytest.mark.allow_logs
+def test_a_program_that_does_not_exist() -> None:
+    with pytest.raises(EngineEndedError, match="The engine did not start"):
+        EngineProcess(["slipstream-no-such-program"])
+
+
+@posix
+@pytest.mark.allow_logs
+def test_what_an_engine_that_is_gone_is_sent_tells_so() -> None:
+    with scripted("well") as engine:
+        engine.load(PAIR)
+        os.kill(engine.process_id, signal.SIGKILL)
+        with pytest.raises(EngineEndedError, match=r"The engine was ended from outside \(SIGKILL\)|memory ran out"):
+            list(engine.generate(ANSWER))
+
+
+@posix
+@pytest.mark.allow_logs
+def test_an_engine_that_takes_too_long_is_ended() -> None:
+    mute = [sys.executable, "-m", "tests.ui.scripted_engine", "mute"]
+    with EngineProcess(mute, limit_seconds=0.2) as engine, pytest.raises(KnownError, match="was not done after"):
+        engine.hello()

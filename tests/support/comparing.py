@@ -1,0 +1,17 @@
+"""One comparison on an engine in this process."""
+
+from __future__ import annotations
+
+from app.compare.prompts import Prompt
+from app.compare.results import Comparison
+from app.compare.running import Engine, carry_out, task_of
+from app.compare.steps import Step, Steps
+from app.protocol.messages import Generate
+
+
+def compare_one(engine: Engine, prompt: Prompt, command: Generate, seed: int) -> Comparison:
+    """Plain, then as ``command`` says."""
+    steps = Steps([task_of(prompt, command, seed)], [Step(0, False), Step(0, True)])
+    (found,) = carry_out(engine, steps)
+    assert isinstance(found, Comparison)
+    return found
