@@ -28,7 +28,7 @@ from app.ui.widgets.tasks import Lane
 
 if TYPE_CHECKING:
     from app.models.hub.catalog import CatalogPair
-    from app.ui.engine.trial import PairTrial
+    from app.ui.compare.trial import PairTrial
 
 QUIET_MS = 3000
 """After the start, before what can wait begins."""
@@ -143,7 +143,7 @@ class ModelsCoordinator(QObject):
 
     def _trials(self) -> PairTrial:
         if self._trial is None:
-            from app.ui.engine.trial import PairTrial
+            from app.ui.compare.trial import PairTrial
 
             self._trial = PairTrial(self._engine, self._session, self.launcher.library().trials, self)
             self._trial.tried.connect(self._on_tried)

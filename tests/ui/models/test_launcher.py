@@ -21,7 +21,7 @@ from tests.support.saved_queue import write_queue
 from tests.ui.models.windows import MACHINE, WAIT_MS
 
 HEAVY = ("httpx2", "huggingface_hub", "keyring", "llama_cpp", "filelock")
-OTHERS = ("app.ui.models.presenter", "app.ui.engine.trial", "app.models.hub.network", "app.models.downloads.queue")
+OTHERS = ("app.ui.models.presenter", "app.ui.compare.trial", "app.models.hub.network", "app.models.downloads.queue")
 
 
 def test_the_window_starts_without_the_network() -> None:

@@ -9,8 +9,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.models.trials import FileKey, Trial, Trials
+from app.ui.compare.trial import PairTrial
 from app.ui.engine.pair_files import PairFiles
-from app.ui.engine.trial import PairTrial
 from tests.ui.parts import WAIT_MS, Desk
 
 MakeTried = Callable[[str], "Tried"]
