@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -21,8 +22,9 @@ import msgspec
 
 from app import __version__
 from app.client.process import EngineProcess
-from app.commands import bench, compare, inspect, models, self_draft, selftest
-from app.commands.options import add_model_options, add_sampling_options
+from app.commands import bench, compare, models, self_draft, selftest
+from app.commands.inspect import Inspect
+from app.commands.options import add_command, add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
 from app.errors import Cancelled, KnownError
 from app.models.text import visible, visible_json
@@ -68,12 +70,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"slipstream {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_generate(commands.add_parser("generate", help="answer one prompt"))
-    bench.add(commands.add_parser("bench", help="measure plain against drafted decoding"))
-    compare.add(commands.add_parser("compare", help="compare plain with drafted decoding by kind of text"))
-    self_draft.add(commands.add_parser("self-draft", help="experimental: cut a draft from a target's first layers"))
-    inspect.add(commands.add_parser("inspect", help="say what a GGUF file is, and whether two fit as a pair"))
+    add_command(commands, "bench", bench, "measure plain against drafted decoding")
+    add_command(commands, "compare", compare, "compare plain with drafted decoding by kind of text", as_json=None)
+    add_command(commands, "self-draft", self_draft, "experimental: cut a draft from a target's first layers")
+    of_files = Inspect("FILE", lambda words: list(map(Path, words)))
+    add_command(commands, "inspect", of_files, "say what a GGUF file is, and whether two fit as a pair", as_json="")
     models.add(commands.add_parser("models", help="the models on this machine, and more: list, search, get, pair …"))
-    selftest.add(commands.add_parser("selftest", help="see whether this copy works on this machine"))
+    add_command(commands, "selftest", selftest, "see whether this copy works on this machine", as_json=None)
     return parser
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import IO
 
@@ -72,7 +72,7 @@ class EngineProcess:
         self._memory_kills = out_of_memory_kills()
         self._connection.start()
         try:
-            self._process = _start(command or engine_command("--no-chat-files"), environment)
+            self._process = start_process(command or engine_command("--no-chat-files"), environment)
         except OSError as error:
             reason = error.strerror or str(error)
             raise EngineEndedError(self._connection.died(ExitCause.FAILED_TO_START, reason)) from error
@@ -226,8 +226,8 @@ class EngineProcess:
         self._process.kill()
 
 
-def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    """In a session of its own, so that Ctrl+C in a terminal reaches us alone, and without a window."""
+def start_process(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """One of our processes, all streams piped, without a window; its session is its own, so Ctrl+C reaches us alone."""
     return subprocess.Popen(
         command,
         bufsize=0,

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from app import paths
+from app.client.process import EngineProcess
 from app.commands.options import add_model_options, add_sampling_options, whole
-from app.commands.session import check_drafts, generate_command, loaded, show_progress
+from app.commands.output import show_progress
+from app.commands.session import check_drafts, generate_command, loaded
 from app.compare import prompts
+from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Skipped, summarise
 from app.compare.running import compare
 from app.errors import KnownError
+from app.protocol.messages import Generate
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,28 +27,36 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeat", type=whole(1), default=3, metavar="N", help="runs of each prompt (default 3)")
     add_model_options(parser)
     add_sampling_options(parser, seed="0", max_tokens=1024)
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
-    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status."""
     asked = prompts.read(options.prompts or paths.resource("bench", "prompts.txt"))
     check_drafts(options, "bench")
-    total = len(asked) * options.repeat
-    found: list[Comparison] = []
     with loaded(options) as (engine, pair):
         if pair.drafting_off:
             raise KnownError(pair.drafting_off)
-        for result in compare(engine, asked, generate_command(options, pair), options.repeat):
-            if isinstance(result, Skipped):
-                raise KnownError(result.reason)
-            found.append(result)
-            show_progress(f"{len(found)} of {total} comparisons")
-    show_progress("")
-    figures = summary(found)
+        figures = measure(engine, asked, generate_command(options, pair), options.repeat)
     print(json.dumps(figures) if options.json else _readable(figures))
     return 0
+
+
+def measure(
+    engine: EngineProcess, asked: Sequence[Prompt], command: Generate, repeat: int = 1, what: str = ""
+) -> dict[str, Any]:
+    """The figures of prompts answered plain and as ``command`` says; ``what`` stands before the progress.
+
+    Raises `KnownError` where one cannot be answered.
+    """
+    total = len(asked) * repeat
+    found: list[Comparison] = []
+    for result in compare(engine, asked, command, repeat):
+        if isinstance(result, Skipped):
+            raise KnownError(result.reason)
+        found.append(result)
+        show_progress(f"{what}{len(found)} of {total} comparisons")
+    show_progress("")
+    return summary(found)
 
 
 def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:

@@ -12,13 +12,14 @@ import msgspec
 
 from app.client.process import EngineProcess
 from app.commands.options import add_model_options, add_sampling_options, whole
-from app.commands.session import check_drafts, generate_command, load_settings, loaded, show_progress, wrong_usage
+from app.commands.output import show_progress, wrong_usage
+from app.commands.session import check_drafts, generate_command, load_settings, loaded
 from app.compare import prompts, report, running, setup, terminal
 from app.compare.prompts import Prompt
-from app.compare.results import Comparison, Curve, Report, Setup, Skipped
+from app.compare.results import Comparison, Report, Setup, Skipped
 from app.errors import Cancelled, KnownError
 from app.models.text import visible
-from app.protocol.messages import Generate, Hello, PairLoaded
+from app.protocol.messages import Generate, PairLoaded
 from app.storage.files import write_export
 
 _FORMATS: dict[str, Callable[[Report], str]] = {".md": report.markdown, ".csv": report.csv, ".json": report.json}
@@ -47,7 +48,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of a table")
     add_model_options(parser)
     add_sampling_options(parser, seed="0", max_tokens=_MAX_TOKENS)
-    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,82 +60,61 @@ def run(options: argparse.Namespace) -> int:
         if pair.drafting_off:
             raise KnownError(pair.drafting_off)
         command = generate_command(options, pair)
-        made_with = _setup(options, engine.hello(), pair, command, file)
-        work = _Work(engine, asked, command, options.repeat)
-        work.compare()
-        if options.curve:
-            work.measure_curve()
+        made_with = setup.setup_of(
+            engine=engine.hello().engine,
+            devices=[device.description for device in engine.hello().devices],
+            pair=pair,
+            settings=load_settings(options),
+            command=command,
+            repeat=options.repeat,
+            prompt_file=file,
+            kinds=options.kinds,
+        )
+        found, is_complete = _measure(options, engine, asked, command, made_with)
     show_progress("")
-    found = Report(
-        setup=made_with,
-        comparisons=work.comparisons,
-        planned=len(asked) * options.repeat,
-        skipped=work.skipped,
-        curve=work.curve,
-    )
     _tell(options, found, pair)
-    return 130 if work.stopped else 0
+    return 0 if is_complete else 130
 
 
-class _Work:
-    """Comparisons as they are made; ``stopped`` once the user has pressed Ctrl+C."""
+def _measure(
+    options: argparse.Namespace, engine: EngineProcess, asked: Sequence[Prompt], command: Generate, made_with: Setup
+) -> tuple[Report, bool]:
+    """What was found until all was done, or the user pressed Ctrl+C; whether all was done.
 
-    def __init__(self, engine: EngineProcess, asked: Sequence[Prompt], command: Generate, repeat: int) -> None:
-        self._engine, self._asked, self._command, self._repeat = engine, asked, command, repeat
-        self.comparisons: list[Comparison] = []
-        self.skipped: list[Skipped] = []
-        self.curve: Curve | None = None
-        self.stopped = False
-
-    def compare(self) -> None:
-        """Raises `Cancelled` or `KnownError` when nothing could be compared."""
-        total, begun = len(self._asked) * self._repeat, time.monotonic()
-        try:
-            for result in running.compare(self._engine, self._asked, self._command, self._repeat):
-                if isinstance(result, Skipped):
-                    self.skipped.append(result)
-                    total -= self._repeat
-                else:
-                    self.comparisons.append(result)
-                _show(len(self.comparisons), total, "comparisons", begun)
-        except Cancelled:
-            self.stopped = True
-        if self.comparisons:
-            return
-        if self.skipped:
-            raise KnownError(self.skipped[0].reason)
-        raise Cancelled
-
-    def measure_curve(self) -> None:
-        if self.stopped:
-            return
-        unfit = [skipped.prompt for skipped in self.skipped]
-        fit = [prompt for prompt in self._asked if prompt not in unfit]
-        begun = time.monotonic()
-        try:
-            self.curve = running.curve(
-                self._engine, fit, self._command, lambda done, total: _show(done, total, "runs for the curve", begun)
-            )
-        except Cancelled:
-            self.stopped = True
+    Raises `Cancelled` or `KnownError` when nothing could be compared.
+    """
+    found, skipped, curve, is_complete = list[Comparison](), list[Skipped](), None, False
+    progress, total = _Progress("comparisons"), len(asked) * options.repeat
+    try:
+        for result in running.compare(engine, asked, command, options.repeat):
+            if isinstance(result, Comparison):
+                found.append(result)
+            else:
+                skipped.append(result)
+            progress.show(len(found), total - len(skipped) * options.repeat)
+        if options.curve and found:
+            unfit = [one.prompt for one in skipped]
+            fit = [prompt for prompt in asked if prompt not in unfit]
+            curve = running.curve(engine, fit, command, _Progress("runs for the curve").show)
+        is_complete = True
+    except Cancelled:
+        if not (found or skipped):
+            raise
+    if not found:
+        raise KnownError(skipped[0].reason)
+    return Report(setup=made_with, comparisons=found, planned=total, skipped=skipped, curve=curve), is_complete
 
 
-def _show(done: int, total: int, what: str, begun: float) -> None:
-    left = (time.monotonic() - begun) / done * (total - done) if done else 0.0
-    show_progress(f"{done} of {total} {what}" + (f", about {left / 60:.0f} min left" if left > 90 else ""))
+class _Progress:
+    """A line about how many of ``what`` are done, and how long the others will take."""
 
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._begun = time.monotonic()
 
-def _setup(options: argparse.Namespace, hello: Hello, pair: PairLoaded, command: Generate, file: Path) -> Setup:
-    return setup.setup_of(
-        engine=hello.engine,
-        devices=[device.description for device in hello.devices],
-        pair=pair,
-        settings=load_settings(options),
-        command=command,
-        repeat=options.repeat,
-        prompt_file=file,
-        kinds=options.kinds,
-    )
+    def show(self, done: int, total: int) -> None:
+        left = (time.monotonic() - self._begun) / done * (total - done) if done else 0.0
+        show_progress(f"{done} of {total} {self._what}" + (f", about {left / 60:.0f} min left" if left > 90 else ""))
 
 
 def _tell(options: argparse.Namespace, found: Report, pair: PairLoaded) -> None:

@@ -1,45 +1,38 @@
-"""``slipstream inspect``: what a GGUF file is, and whether two fit as a pair."""
+"""``slipstream inspect`` and ``slipstream models inspect``: what a GGUF file is, and whether two fit as a pair."""
 
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from app.models.text import visible, visible_json
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
-    parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument("draft", type=Path, nargs="?", metavar="DRAFT", help="say whether this fits FILE as its draft")
-    parser.add_argument("--json", action="store_true")
-    parser.set_defaults(command=run)
+from app.commands.output import show_result
 
 
-def run(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit status."""
-    return show(options.file, options.draft, as_json=options.json)
+class Inspect(NamedTuple):
+    """The command; ``files`` finds what its words mean."""
 
+    metavar: str
+    files: Callable[[Sequence[str]], list[Path]]
 
-def show(file: Path, draft_file: Path | None, *, as_json: bool) -> int:
-    """Print what is known of the files; returns the exit status. Raises `KnownError`."""
-    from app.models import inspect, pairing
-    from app.models.gguf import read_header
+    def add(self, parser: argparse.ArgumentParser) -> None:
+        """Its options."""
+        parser.add_argument("target", metavar=self.metavar)
+        help = f"say whether this fits {self.metavar} as its draft"
+        parser.add_argument("draft", nargs="?", metavar="DRAFT", help=help)
 
-    header = read_header(file)
-    if draft_file is None:
-        print(as_text(inspect.describe(header)) if as_json else visible(inspect.readable(header)))
-        return 0
-    draft = read_header(draft_file)
-    verdict = pairing.compare(header, draft)
-    if as_json:
-        print(as_text(inspect.describe_pair(header, draft, verdict)))
-    else:
-        print(visible(inspect.readable_pair(header, draft, verdict)))
-    return 0 if verdict.fits else 1
+    def run(self, options: argparse.Namespace) -> int:
+        """Carry it out; returns the exit status."""
+        from app.models import inspect, pairing
+        from app.models.gguf import read_header
 
-
-def as_text(value: object) -> str:
-    """JSON for people and programs."""
-    return visible_json(json.dumps(value, ensure_ascii=False, indent=2))
+        words = [word for word in (options.target, options.draft) if word is not None]
+        header, *drafts = map(read_header, self.files(words))
+        if not drafts:
+            show_result(options, inspect.describe(header), inspect.readable(header))
+            return 0
+        verdict = pairing.compare(header, drafts[0])
+        described = inspect.describe_pair(header, drafts[0], verdict)
+        show_result(options, described, inspect.readable_pair(header, drafts[0], verdict))
+        return 0 if verdict.fits else 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import signal
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from app import paths, program
+from app.client.process import start_process
 from app.errors import KnownError
 
 _OF_LOCALE = re.compile(r'^Detected locale ".*?^for more information\.$', re.MULTILINE | re.DOTALL)
@@ -20,16 +20,7 @@ _OF_LOCALE = re.compile(r'^Detected locale ".*?^for more information\.$', re.MUL
 
 def start(home: Path, *arguments: str, **changes: str) -> subprocess.Popen[bytes]:
     """A process with a home of its own, all streams piped. ``changes`` are variables of its environment."""
-    changes = {paths.HOME_VARIABLE: str(home), **changes}
-    return subprocess.Popen(
-        program.own_command(*arguments),
-        cwd=program.FOLDER,
-        env=program.child_environment(os.environ, **changes),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-    )
+    return start_process(program.own_command(*arguments), {paths.HOME_VARIABLE: str(home), **changes})
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -11,19 +11,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
+
 from app import paths
-from app.client.process import EngineProcess
-from app.commands.bench import summary
+from app.commands.bench import measure
 from app.commands.options import whole
-from app.commands.session import loaded, show_progress
+from app.commands.output import show_progress
+from app.commands.session import loaded
 from app.compare import prompts
 from app.compare.prompts import Prompt
-from app.compare.results import Comparison, Skipped
-from app.compare.running import compare
 from app.errors import KnownError
 from app.models.text import visible, visible_json
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH, MAX_THREADS
-from app.protocol.messages import DraftLength, Generate, PairLoaded, Quantization
+from app.protocol.messages import DraftLength, Generate, Quantization
 
 _MAX_TOKENS = 96
 _PAYS = 1.02
@@ -49,8 +49,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=whole(0, MAX_THREADS), default=0, metavar="N", help="default: physical cores")
     parser.add_argument("--context", type=whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="in tokens")
     parser.add_argument("--gpu-layers", type=whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 is all")
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
-    parser.set_defaults(command=run, draft=None, no_draft=False, draft_gpu_layers=None, kv_type="f16")
+    parser.set_defaults(draft=None, no_draft=False, draft_gpu_layers=None, kv_type="f16")
 
 
 def _layers(text: str) -> int | str:
@@ -146,33 +145,20 @@ def _try(options: argparse.Namespace, draft: Path, layers: int, of_layers: int, 
     with loaded(argparse.Namespace(**{**vars(options), "draft": draft})) as (engine, pair):
         if pair.draft is None:
             raise KnownError(pair.draft_refused or "The draft that was cut could not be loaded.")
+        command = Generate(
+            request=0, messages=[], sampling=pair.sampling, seed=0, max_tokens=options.max_tokens, drafter="model"
+        )
+        lengths: tuple[DraftLength, ...] = (DEFAULT_DRAFT_LENGTH, "auto")
         fixed, auto = (
-            _measure(engine, pair, asked, options.max_tokens, length, f"{layers} of {of_layers} layers")
-            for length in (DEFAULT_DRAFT_LENGTH, "auto")
+            measure(
+                engine,
+                asked,
+                msgspec.structs.replace(command, draft_length=length),
+                what=f"{layers} of {of_layers} layers, draft length {length}: ",
+            )
+            for length in lengths
         )
         return Trial(layers, of_layers, pair.draft.size_bytes, pair.target.size_bytes, fixed, auto)
-
-
-def _measure(
-    engine: EngineProcess, pair: PairLoaded, asked: Sequence[Prompt], max_tokens: int, length: DraftLength, what: str
-) -> dict[str, Any]:
-    command = Generate(
-        request=1,
-        messages=[],
-        sampling=pair.sampling,
-        seed=0,
-        max_tokens=max_tokens,
-        draft_length=length,
-        drafter="model",
-    )
-    found: list[Comparison] = []
-    for result in compare(engine, asked, command):
-        if isinstance(result, Skipped):
-            raise KnownError(result.reason)
-        found.append(result)
-        show_progress(f"{what}, draft length {length}: {len(found)} of {len(asked)} comparisons")
-    show_progress("")
-    return summary(found)
 
 
 def _tell(options: argparse.Namespace, output: Path, best: Trial, trials: Sequence[Trial]) -> None:

@@ -23,7 +23,6 @@ _DETAIL_CHARACTERS = 400
 def add(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     parser.add_argument("--verbose", action="store_true", help="what is behind a failure, on standard error")
-    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:

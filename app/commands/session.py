@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
 
 import msgspec
 
 from app import paths
 from app.client.process import EngineProcess
+from app.commands.output import show_progress, wrong_usage
 from app.errors import KnownError
 from app.models.text import visible
 from app.protocol.messages import (
@@ -100,16 +99,3 @@ def check_drafts(options: argparse.Namespace, command: str) -> None:
 def show_load_progress(event: LoadProgressed) -> None:
     """One line for one of the stages of a load."""
     show_progress(f"loading the {event.stage} {event.fraction:.0%}")
-
-
-def show_progress(text: str) -> None:
-    """One line on a terminal, written over; nothing where stderr is a file or a pipe."""
-    if sys.stderr.isatty():
-        text = visible(text)[: shutil.get_terminal_size().columns - 1]  # what is wrapped cannot be written over
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-
-def wrong_usage(message: str) -> NoReturn:
-    """End with the exit status of a wrong command line."""
-    print(f"slipstream: {visible(message)}", file=sys.stderr)
-    raise SystemExit(2)

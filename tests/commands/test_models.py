@@ -208,7 +208,7 @@ def test_plan_as_json_is_what_fits(models: Path, capsys: Shown) -> None:
 
 def test_a_plan_that_does_not_fit_says_what_would(models: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     small = Machine(memory_total=64 * 10**6, memory_free=40 * 10**6)
-    monkeypatch.setattr(plan, "_machine", lambda: small)
+    monkeypatch.setattr(plan, "machine_now", lambda _: small)
     assert call("plan", "big", "--context", "1000000") == 1
     printed = capsys.readouterr().out
     assert "The target needs" in printed and "What would fit:\n  " in printed

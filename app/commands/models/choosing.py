@@ -59,6 +59,12 @@ def model(of: Library, word: str, entries: Sequence[LibraryEntry] | None = None)
     return found[0]
 
 
+def library_files(words: Sequence[str]) -> list[Path]:
+    """The files of the models that ``words`` mean. Raises `KnownError`."""
+    found = library()
+    return [model(found, word).path for word in words]
+
+
 def check_usable(entry: LibraryEntry) -> None:
     """Raise `KnownError` for what cannot be loaded now."""
     if not entry.usable:

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from app import paths
-from app.commands.session import show_progress
+from app.commands.output import show_progress
 from app.errors import KnownError
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.commands.inspect import as_text
 from app.commands.models import choosing
-from app.commands.session import show_progress
+from app.commands.output import show_progress, show_result
 from app.errors import KnownError
 from app.models.hub.errors import NoAccessError
 from app.models.hub.repository import RemoteFile, RemoteModel, Repository
-from app.models.text import printable, size_text, visible
+from app.models.text import printable, size_text
 
 if TYPE_CHECKING:
     from app.models.downloads.item import Item
@@ -37,8 +36,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "or a recommended pair, as qwen3-8b",
     )
     parser.add_argument("--with-draft", action="store_true", help="find the best draft that fits and get it too")
-    parser.add_argument("--json", action="store_true")
-    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,10 +53,8 @@ def run(options: argparse.Namespace) -> int:
     finally:
         show_progress("")
         connection.network.close()
-    if options.json:
-        print(as_text(_described(item, target, draft)))
-    else:
-        print(visible("\n".join(str(path) for path in (target, draft) if path is not None)))
+    paths = [str(path) for path in (target, draft) if path is not None]
+    show_result(options, _described(item, target, draft), paths)
     return 0
 
 

@@ -7,20 +7,18 @@ import time
 from collections.abc import Sequence
 from typing import get_args
 
-from app.commands.inspect import as_text
 from app.commands.models import choosing
+from app.commands.output import show_result
 from app.models.library.entry import LibraryEntry
 from app.models.library.folders import ModelFolder, found_folders
 from app.models.library.view import SortKey, in_order, matching
-from app.models.text import count_text, printable, size_text, visible
+from app.models.text import count_text, printable, size_text
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     parser.add_argument("words", nargs="*", metavar="WORD", help="only models with all of these in their names")
     parser.add_argument("--sort", choices=get_args(SortKey), default="name", help="default: name")
-    parser.add_argument("--json", action="store_true")
-    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,12 +27,10 @@ def run(options: argparse.Namespace) -> int:
     entries = in_order(matching(library.scan(), " ".join(options.words)), options.sort)
     folders = library.folders()
     offered = [folder for folder in found_folders() if folder.path not in [one.path for one in folders]]
-    if options.json:
-        lists = {"folders": _places(folders), "found_folders": _places(offered), "notices": library.notices}
-        print(as_text({"models": [choosing.described(entry) for entry in entries], **lists}))
-    else:
-        table = _table(entries) or [_nothing(folders, options.words)]
-        print(visible("\n".join([*table, *library.notices, *map(_offer, offered)])))
+    lists = {"folders": _places(folders), "found_folders": _places(offered), "notices": library.notices}
+    table = _table(entries) or [_nothing(folders, options.words)]
+    described = {"models": [choosing.described(entry) for entry in entries], **lists}
+    show_result(options, described, [*table, *library.notices, *map(_offer, offered)])
     return 0
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from app import paths
-from app.commands.inspect import as_text
 from app.commands.models import choosing
+from app.commands.output import show_result
 from app.models.library.entry import LibraryEntry
 from app.models.ranking import Judge, RankedDraft, rank_drafts
-from app.models.text import printable, size_text, visible
+from app.models.text import printable, size_text
 from app.models.trials import FILE_NAME, Trials
 
 
@@ -22,8 +22,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     parser.add_argument("target", metavar="TARGET")
     parser.add_argument("draft", nargs="?", metavar="DRAFT", help="only this one (default: all of the library)")
-    parser.add_argument("--json", action="store_true")
-    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,10 +34,8 @@ def run(options: argparse.Namespace) -> int:
     trials = Trials(paths.data_dir() / FILE_NAME)
     ranked = rank_drafts(target, candidates, trials, Judge(library.differences))
     library.save()
-    if options.json:
-        print(as_text({"target": choosing.described(target), "drafts": [_described(draft) for draft in ranked]}))
-    else:
-        print(visible("\n".join(_lines(target, ranked))))
+    described = {"target": choosing.described(target), "drafts": [_described(draft) for draft in ranked]}
+    show_result(options, described, _lines(target, ranked))
     return 0 if any(draft.verdict.fits for draft in ranked) else 1
 
 

@@ -9,16 +9,16 @@ from typing import get_args
 import msgspec
 
 from app.client.process import EngineProcess
-from app.commands.inspect import as_text
 from app.commands.models import choosing
 from app.commands.options import whole
+from app.commands.output import show_result
 from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
 from app.models.machine import Machine, machine_now
 from app.models.memory import ModelShape
 from app.models.plan import Plan, Wishes, alternatives, make_plan
 from app.models.ranking import Judge
-from app.models.text import size_text, visible
+from app.models.text import size_text
 from app.protocol.limits import ALL_LAYERS, MAX_CONTEXT_LENGTH, KvType
 
 _PARTS = {
@@ -40,8 +40,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     wishes.add_argument("--gpu-layers", type=whole(-1), metavar="N", help="layers on the GPU; -1 is all")
     wishes.add_argument("--draft-gpu-layers", type=whole(-1), metavar="N", help="those of the draft")
     wishes.add_argument("--keep-draft", action="store_true", help="rather no plan than one without the draft")
-    parser.add_argument("--json", action="store_true")
-    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,11 +56,8 @@ def run(options: argparse.Namespace) -> int:
     )
     plan = make_plan(target, draft, machine, wishes)
     others = [] if plan.fits else alternatives(target, draft, machine, wishes)
-    if options.json:
-        described = {"machine": machine, "plan": plan, "alternatives": others}
-        print(as_text(msgspec.to_builtins(described)))
-    else:
-        print(visible("\n".join(_lines(plan, others, machine))))
+    described = msgspec.to_builtins({"machine": machine, "plan": plan, "alternatives": others})
+    show_result(options, described, _lines(plan, others, machine))
     return 0 if plan.fits else 1
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from app.commands.inspect import as_text
 from app.commands.models import choosing
+from app.commands.output import show_result
 from app.errors import Cancelled, KnownError
 from app.models.library.entry import LibraryEntry
 from app.models.text import printable, size_text
@@ -16,8 +16,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--json", action="store_true")
-    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -28,10 +26,8 @@ def run(options: argparse.Namespace) -> int:
     if not options.yes:
         _ask(entry, library.would_free(entry))
     freed = library.delete(entry)
-    if options.json:
-        print(as_text({"deleted": [str(part) for part in entry.parts], "freed": freed}))
-    else:
-        print(f"{printable(entry.where)} is deleted: {size_text(freed)} are free again.")
+    described = {"deleted": [str(part) for part in entry.parts], "freed": freed}
+    show_result(options, described, f"{printable(entry.where)} is deleted: {size_text(freed)} are free again.")
     return 0
 
 

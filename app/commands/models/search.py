@@ -8,9 +8,9 @@ from typing import get_args
 
 import msgspec
 
-from app.commands.inspect import as_text
 from app.commands.models import choosing
 from app.commands.options import whole
+from app.commands.output import show_result
 from app.models.hub.repository import MAX_RESULTS, SearchResult, Sort
 from app.models.text import count_text, printable
 
@@ -27,8 +27,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=whole(1, MAX_RESULTS), default=_LIMIT, metavar="N", help=f"at most so many (default {_LIMIT})"
     )
-    parser.add_argument("--json", action="store_true")
-    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,10 +36,8 @@ def run(options: argparse.Namespace) -> int:
     words = " ".join(options.words)
     hub = HubConnection(network_settings(choosing.settings())).hub
     results = hub.search(words, options.sort, options.limit)
-    if options.json:
-        print(as_text({"repositories": msgspec.to_builtins(results)}))
-    else:
-        print("\n".join(_table(results) if results else [f'No repository has "{printable(words)}" in its name.']))
+    table = _table(results) if results else f'No repository has "{printable(words)}" in its name.'
+    show_result(options, {"repositories": msgspec.to_builtins(results)}, table)
     return 0
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from app.commands.inspect import as_text
 from app.commands.models import choosing
-from app.commands.session import show_progress
+from app.commands.output import show_progress, show_result
 from app.models.library.verifying import verify
 from app.models.text import printable
 
@@ -20,8 +19,6 @@ _SENTENCES = {
 def add(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--json", action="store_true")
-    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -30,8 +27,5 @@ def run(options: argparse.Namespace) -> int:
     entry = choosing.model(library, options.model)
     same = verify(entry, library.origins, lambda done, total: show_progress(f"verifying {done / total:.0%}"))
     show_progress("")
-    if options.json:
-        print(as_text({"path": str(entry.path), "same": same}))
-    else:
-        print(f"{printable(entry.where)} {_SENTENCES[same]}")
+    show_result(options, {"path": str(entry.path), "same": same}, f"{printable(entry.where)} {_SENTENCES[same]}")
     return 0 if same else 1

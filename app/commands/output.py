@@ -1,0 +1,33 @@
+"""What commands print: results, one line of progress, why a command line is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from app.models.text import visible, visible_json
+
+
+def show_result(options: argparse.Namespace, described: object, lines: str | Sequence[str]) -> None:
+    """``described`` as JSON where ``--json`` asks for it, else ``lines`` for people."""
+    if options.json:
+        print(visible_json(json.dumps(described, ensure_ascii=False, indent=2)))
+    else:
+        print(visible(lines if isinstance(lines, str) else "\n".join(lines)))
+
+
+def show_progress(text: str) -> None:
+    """One line on a terminal, written over; nothing where stderr is a file or a pipe."""
+    if sys.stderr.isatty():
+        text = visible(text)[: shutil.get_terminal_size().columns - 1]  # what is wrapped cannot be written over
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def wrong_usage(message: str) -> NoReturn:
+    """End with the exit status of a wrong command line."""
+    print(f"slipstream: {visible(message)}", file=sys.stderr)
+    raise SystemExit(2)
