@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from PySide6.QtGui import QTextBlock, QTextCursor, QTextDocument, QTextFormat
+from PySide6.QtGui import QTextBlock, QTextCursor, QTextDocument, QTextFormat, QTextList
 from PySide6.QtWidgets import QApplication
 
 from app.ui.chat.markdown.block_writer import FEATURES
@@ -30,7 +30,8 @@ CARRIED_OVER = ("*", "-\n\n  one")
 
 
 def _part(block: QTextBlock) -> tuple[object, ...] | None:
-    form, items = block.blockFormat(), block.textList()
+    form = block.blockFormat()
+    items: QTextList | None = block.textList()  # PySide's stubs deny the None
     if form.hasProperty(_Property.BlockCodeLanguage.value) or form.hasProperty(_Property.BlockCodeFence.value):
         return ("code", block.text()) if block.text().strip() else None
     if form.hasProperty(_Property.BlockTrailingHorizontalRulerWidth.value):
