@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import TypeAlias
 
 from pygments.lexer import Lexer
 from pygments.lexers import get_all_lexers, get_lexer_by_name
-from pygments.token import Comment, Keyword, Name, Number, String, Token, _TokenType
+from pygments.token import Comment, Keyword, Name, Number, String, Token
 
 from app.helper.messages import ROLES, Highlighted
 
 MAX_LINE_CHARACTERS = 400
 """Longer lines stay plain: nobody reads them, and they are slow to lay out in many colors."""
 
+_TokenType: TypeAlias = tuple[str, ...]
 _ROLES: tuple[tuple[_TokenType, str], ...] = (
     (Comment, "comment"),
     (Keyword, "keyword"),
@@ -85,7 +87,7 @@ def _colored(found: Lexer, text: str) -> Iterator[tuple[int, int, int]]:
 
 @cache
 def _role_of(kind: _TokenType) -> int:
-    return next((ROLES.index(role) for parent, role in _ROLES if parent.__contains__(kind)), -1)
+    return next((ROLES.index(role) for parent, role in _ROLES if kind in parent), -1)
 
 
 def _fill(parts: list[list[int]], lines: list[str], colored: Iterator[tuple[int, int, int]]) -> None:

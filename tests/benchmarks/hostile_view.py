@@ -29,11 +29,11 @@ from PySide6.QtWidgets import QApplication
 
 from app.helper.highlighting import languages
 from app.protocol.messages import DrafterName, Piece
-from app.ui.chat.answer import Finished
 from app.ui.chat.markdown.highlight import highlighter
 from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import stylesheet, theme
+from tests.ui.chat import stored
 
 HANG_SECONDS = 20.0
 _PER_CHAT = 20
@@ -210,13 +210,13 @@ def show(transcript: Transcript, steps: Steps, number: int, text: str, chance: r
     name = f"{number}"
     if chance.random() < 0.5:
         own = [piece for portion in pieces(text, chance) for piece in portion]
-        steps.one(f"{name} add", lambda: transcript.add_answer(f"a{number}", "M", text, lambda: Finished(own, "")))
+        steps.one(f"{name} add", lambda: transcript.add(stored.answer(f"a{number}", text, pieces=own)))
     else:
-        steps.one(f"{name} begin", lambda: transcript.begin_answer(f"a{number}", "M"))
+        steps.one(f"{name} begin", lambda: transcript.begin_answer(stored.answer(f"a{number}")))
         for portion in pieces(text, chance):
             steps.one(f"{name} append", lambda portion=portion: transcript.append_pieces(portion))  # type: ignore[misc]
             steps.one(f"{name} events", QCoreApplication.processEvents)
-        steps.one(f"{name} finish", lambda: transcript.finish_answer("", None, 1, 1))
+        steps.one(f"{name} finish", lambda: transcript.finish_answer(stored.answer(f"a{number}", text)))
     steps.run(f"{name} draw", lambda: (answer := view_of(transcript)) is None or answer.view.is_drawn)
 
 

@@ -23,9 +23,9 @@ from PySide6.QtCore import QCoreApplication, QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.protocol.messages import Piece
-from app.ui.chat.answer import Finished
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import stylesheet
+from tests.ui.chat import stored
 
 SECTION = """## {n}. Where the time of a round goes
 
@@ -122,9 +122,9 @@ def run(count: int, speed: int, *, tints: bool) -> Figures:
     transcript.set_show_drafted(tints)
     transcript.show()
     for turn in range(10):
-        transcript.add_user_message(f"u{turn}", "An earlier question")
-        transcript.add_answer(f"a{turn}", "Guide", SECTION.format(n=turn), lambda: Finished([], "74 tok/s"))
-    transcript.add_user_message("question", "How does a round spend its time?")
+        transcript.add(stored.question(f"u{turn}", "An earlier question"))
+        transcript.add(stored.answer(f"a{turn}", SECTION.format(n=turn)))
+    transcript.add(stored.question("question", "How does a round spend its time?"))
     ready_at = time.perf_counter() + 1.5
     Meter().run_until(lambda: time.perf_counter() > ready_at)
 
@@ -142,12 +142,12 @@ def run(count: int, speed: int, *, tints: bool) -> Figures:
             sent = due
         if sent == count:
             feeder.stop()
-            transcript.finish_answer("74 tok/s · 10,000 tokens", None, 1, 1)
+            transcript.finish_answer(stored.answer("answer", "".join(piece.text for piece in pieces)))
             ends_at = time.perf_counter() + 0.3
 
     feeder.timeout.connect(feed)
     transcript.set_busy(True)
-    transcript.begin_answer("answer", "Guide")
+    transcript.begin_answer(stored.answer("answer"))
     feeder.start()
     meter.run_until(lambda: time.perf_counter() > ends_at)
     seconds = time.perf_counter() - began

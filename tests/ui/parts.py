@@ -10,11 +10,13 @@ from typing import TypeVar
 
 from pytestqt.qtbot import QtBot
 
+from app.chats.model import StoredMessage
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.client.connection import Timings
 from app.protocol.messages import Piece
-from app.ui.chat.answer import Finished
+from app.ui.chat.answer import pieces_of
+from app.ui.chat.footer import details_of, footer_of, note_of
 from app.ui.chat.session import ChatSession
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.engine.local_engine import LocalEngine
@@ -39,9 +41,6 @@ class Page:
         self.context_start: str | None = None
         self.busy = False
         self.ends_shown = 0
-        self.is_lazy = False
-        """Whether it asks for what an answer shows only when told to, as the real transcript."""
-        self.waiting: list[Callable[[], Finished]] = []
         self.welcomed: list[bool] = []
 
     def clear(self) -> None:
@@ -50,34 +49,17 @@ class Page:
     def show_welcome(self, guide: bool) -> None:
         self.welcomed.append(guide)
 
-    def add_user_message(self, message_id: str, text: str, version: int = 1, versions: int = 1) -> None:
-        self.lines.append((message_id, text))
-        self.places.append((version, versions))
+    def add(self, message: StoredMessage) -> None:
+        self.lines.append((message.id, message.text))
+        if message.role == "assistant":
+            self.headings.append(message.author)
+            self._show_end(message)
+        else:
+            self.places.append((message.version, message.versions))
 
-    def add_answer(
-        self,
-        message_id: str,
-        heading: str,
-        text: str,
-        finished: Callable[[], Finished],
-        version: int = 1,
-        versions: int = 1,
-    ) -> None:
-        if self.is_lazy:
-            self.waiting.append(finished)
-            return
-        parts = finished()
-        assert "".join(piece.text for piece in parts.pieces) == text
-        self.lines.append((message_id, text))
-        self.headings.append(heading)
-        self.footers.append(parts.footer)
-        self.notes.append(parts.note)
-        self.details.append(parts.details)
-        self.places.append((version, versions))
-
-    def begin_answer(self, message_id: str, heading: str) -> None:
-        self.lines.append((message_id, ""))
-        self.headings.append(heading)
+    def begin_answer(self, message: StoredMessage) -> None:
+        self.lines.append((message.id, ""))
+        self.headings.append(message.author)
 
     def append_pieces(self, pieces: list[Piece]) -> None:
         message_id, text = self.lines[-1]
@@ -86,11 +68,16 @@ class Page:
     def set_prompt_progress(self, done: int, total: int) -> None:
         pass
 
-    def finish_answer(self, footer: str, note: str | None, version: int, versions: int, details: str = "") -> None:
-        self.footers.append(footer)
-        self.notes.append(note)
-        self.details.append(details)
-        self.places.append((version, versions))
+    def finish_answer(self, message: StoredMessage) -> None:
+        assert self.lines[-1] == (message.id, message.text)
+        self._show_end(message)
+
+    def _show_end(self, message: StoredMessage) -> None:
+        assert "".join(piece.text for piece in pieces_of(message)) == message.text
+        self.footers.append(footer_of(message))
+        self.notes.append(note_of(message))
+        self.details.append(details_of(message))
+        self.places.append((message.version, message.versions))
 
     def remove_from(self, message_id: str) -> None:
         place = [one for one, _ in self.lines].index(message_id)

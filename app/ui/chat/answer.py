@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, get_args
 
@@ -17,38 +17,16 @@ from app.ui.chat.conversation import Conversation
 _DRAFTERS: dict[str, DrafterName] = {name: name for name in get_args(DrafterName)}
 
 
-@dataclass(frozen=True)
-class Finished:
-    """What a finished answer shows besides its text."""
-
-    pieces: list[Piece]
-    """Its tokens, where they are known."""
-    footer: str
-    note: str | None = None
-    """What is particular about it, such as that it was cut off."""
-    details: str = ""
-    """Lines for the tool tip of the footer."""
-
-
 class TranscriptView(Protocol):
     """What a session asks of the widget that shows it."""
 
     def clear(self) -> None: ...
     def show_welcome(self, guide: bool) -> None: ...
-    def add_user_message(self, message_id: str, text: str, version: int = 1, versions: int = 1) -> None: ...
-    def add_answer(
-        self,
-        message_id: str,
-        heading: str,
-        text: str,
-        finished: Callable[[], Finished],
-        version: int = 1,
-        versions: int = 1,
-    ) -> None: ...
-    def begin_answer(self, message_id: str, heading: str) -> None: ...
+    def add(self, message: StoredMessage) -> None: ...
+    def begin_answer(self, message: StoredMessage) -> None: ...
     def append_pieces(self, pieces: list[Piece]) -> None: ...
     def set_prompt_progress(self, done: int, total: int) -> None: ...
-    def finish_answer(self, footer: str, note: str | None, version: int, versions: int, details: str = "") -> None: ...
+    def finish_answer(self, message: StoredMessage) -> None: ...
     def remove_from(self, message_id: str) -> None: ...
     def mark_context_start(self, message_id: str | None) -> None: ...
     def set_busy(self, busy: bool) -> None: ...

@@ -63,18 +63,16 @@ class _List(QListWidget):
 
 
 class ChatList(QFrame):
-    """Shows chats and tells what the user wants done with them.
+    """Shows chats and tells what the user wants done with them. `new_button` is for a new chat.
 
     Signals:
         chat_chosen: Id of the chat to show.
-        new_chat_requested: The button for a new chat was pressed.
         chat_renamed: Id and new title.
         chat_deletion_requested: Id of the chat to delete.
         search_changed: What to search for, a moment after typing; empty for everything.
     """
 
     chat_chosen = Signal(str)
-    new_chat_requested = Signal()
     chat_renamed = Signal(str, str)
     chat_deletion_requested = Signal(str)
     search_changed = Signal(str)
@@ -88,11 +86,10 @@ class ChatList(QFrame):
         self._today: date | None = None
         self._hidden: set[str] = set()
         self._filling = False
-        self._new = QPushButton(UNTITLED)
-        self._new.setAccessibleName("New chat")
-        self._new.setToolTip("Start a new chat (Ctrl+N)")
-        icons.set_icon(self._new, "new-chat")
-        self._new.clicked.connect(self.new_chat_requested)
+        self.new_button = QPushButton(UNTITLED)
+        self.new_button.setAccessibleName("New chat")
+        self.new_button.setToolTip("Start a new chat (Ctrl+N)")
+        icons.set_icon(self.new_button, "new-chat")
         self._search = QLineEdit(placeholderText="Search")
         self._search.setAccessibleName("Search chats")
         self._search.setClearButtonEnabled(True)
@@ -108,7 +105,7 @@ class ChatList(QFrame):
         gap = theme.SPACING
         layout.setContentsMargins(3 * gap, 3 * gap, 3 * gap, 2 * gap)
         layout.setSpacing(2 * gap)
-        layout.addWidget(self._new)
+        layout.addWidget(self.new_button)
         layout.addWidget(self._search)
         layout.addWidget(self._nothing, 1)
         layout.addWidget(self._list, 1)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal, Slot
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
+from app.ui.chat.commands import ChatCommands
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import label
@@ -16,12 +20,19 @@ GUIDE_TEXT = "You are talking to a small guide that knows this app."
 CONTEXT_TEXT = "Older messages above no longer fit into the context"
 
 
+def named_button(name: str, action: Callable[[], object]) -> QPushButton:
+    """A button with this text and effect."""
+    button = QPushButton(name)
+    button.setAccessibleName(name)
+    button.clicked.connect(lambda _checked: action())
+    return button
+
+
 class Card(QFrame):
     """A raised surface with text and buttons."""
 
-    action_triggered = Signal(str)
-
-    def __init__(self, text: str, actions: list[tuple[str, str]], role: str = "") -> None:
+    def __init__(self, text: str, actions: Iterable[tuple[str, Callable[[], object]]], role: str = "") -> None:
+        """``actions``: what stands on each button, and what it does."""
         super().__init__()
         themes.set_role(self, "card")
         self._role = role
@@ -34,13 +45,11 @@ class Card(QFrame):
         self._column.addWidget(self.text)
         self._row = QHBoxLayout()
         self._row.setSpacing(2 * SPACING)
-        for action, name in actions:
-            button = QPushButton(name)
-            button.setAccessibleName(name)
-            button.clicked.connect(lambda _checked=False, action=action: self.action_triggered.emit(action))
+        for name, action in actions:
+            button = named_button(name, action)
             self.buttons.append(button)
             self._row.addWidget(button)
-        if actions:
+        if self.buttons:
             self._row.addStretch(1)
             self._column.addLayout(self._row)
 
@@ -94,14 +103,10 @@ class ContextLine(QWidget):
 class Welcome(QWidget):
     """An empty chat: what one could ask, and on the first start what one is talking to."""
 
-    example_chosen = Signal(str)
-    open_models_requested = Signal()
-    proposal_accepted = Signal()
-    guide_kept = Signal()
-
-    def __init__(self, guide: bool, proposal: str = "") -> None:
+    def __init__(self, commands: ChatCommands, guide: bool, proposal: str = "") -> None:
         """``guide``: say that the model is the bundled guide; ``proposal`` is a pair to get instead of it."""
         super().__init__()
+        self._commands = commands
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(2 * SPACING)
@@ -115,10 +120,8 @@ class Welcome(QWidget):
         self._column.addSpacing(2 * SPACING)
         self.examples: list[QPushButton] = []
         for text in EXAMPLES:
-            button = QPushButton(text)
-            button.setAccessibleName(text)
+            button = named_button(text, partial(self._ask, text))
             button.setMinimumWidth(260)
-            button.clicked.connect(lambda _checked=False, text=text: self.example_chosen.emit(text))
             self.examples.append(button)
             self._column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
         self._column.addStretch(1)
@@ -127,15 +130,28 @@ class Welcome(QWidget):
             self._add_card(proposal)
 
     def _add_card(self, proposal: str) -> None:
-        others = [("open", "Open models…"), ("keep", "Keep the guide")]
+        actions = [("Open models…", self._open_models), ("Keep the guide", self._hide_card)]
         if proposal:
             text = f"{GUIDE_TEXT} For real chats, get a model that fits this computer: {proposal}."
-            self.card = Card(text, [("get", "Get it with draft"), *others], role="accent")
+            self.card = Card(text, [("Get it with draft", self._get_proposed), *actions], role="accent")
             themes.set_role(self.card.buttons[0], "primary")
         else:
-            self.card = Card(f"{GUIDE_TEXT} For real chats, open a model.", others, role="accent")
-        self.card.action_triggered.connect(self._on_action)
+            self.card = Card(f"{GUIDE_TEXT} For real chats, open a model.", actions, role="accent")
         self._column.addWidget(self.card)
+
+    def _ask(self, example: str) -> None:
+        self._commands.ask(example)
+
+    def _open_models(self) -> None:
+        self._commands.open_models()
+
+    def _get_proposed(self) -> None:
+        self._commands.get_proposed()
+
+    def _hide_card(self) -> None:
+        if self.card is not None:
+            self.card.hide()
+        self._commands.hide_guide_card()
 
     def fit(self, widths: Widths) -> int:
         parent = self.parentWidget()
@@ -147,18 +163,6 @@ class Welcome(QWidget):
 
     def is_in_use(self) -> bool:
         return False
-
-    @Slot(str)
-    def _on_action(self, action: str) -> None:
-        if action == "open":
-            self.open_models_requested.emit()
-            return
-        if action == "get":
-            self.proposal_accepted.emit()
-            return
-        if self.card is not None:
-            self.card.hide()
-        self.guide_kept.emit()
 
 
 def _colour(role: str) -> QColor:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QRectF, Qt, QUrl, Signal, Slot
-from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal, Slot
+from PySide6.QtGui import QDesktopServices, QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
+from app.chats.model import StoredMessage
 from app.protocol.messages import Piece
-from app.ui.chat.footer import HELP
+from app.ui.chat.answer import pieces_of
+from app.ui.chat.commands import ChatCommands
+from app.ui.chat.footer import HELP, details_of, footer_of, note_of
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.parts import VersionSwitch, copy_text, height_of, icon_button, is_composing
 from app.ui.widgets import theme as themes
@@ -21,18 +24,18 @@ class MessageWidget(QWidget):
     """What all messages share: a heading, the text, a row of quiet buttons."""
 
     height_changed = Signal()
-    link_activated = Signal(QUrl)
-    version_requested = Signal(str, int)
+    """It needs another height, for another reason than its text."""
 
-    def __init__(self, message_id: str, heading: str, *, plain: bool) -> None:
+    def __init__(self, message: StoredMessage, commands: ChatCommands) -> None:
         super().__init__()
-        self.message_id = message_id
+        self.message_id = message.id
+        self.commands = commands
+        heading, plain = message.author, message.role == "user"
         self.heading = label(heading, "quiet", wraps=True, scale=0.95, bold=True)
         self.heading.setParent(self)
         self.view = MarkdownView(plain=plain, parent=self)
         self.view.setAccessibleName(f"{heading}: message")
-        self.view.height_changed.connect(self.height_changed)
-        self.view.link_activated.connect(self.link_activated)
+        self.view.link_activated.connect(QDesktopServices.openUrl)
         self.action_row = QWidget(self)
         self.row = QHBoxLayout(self.action_row)
         self.row.setContentsMargins(0, 0, 0, 0)
@@ -41,9 +44,6 @@ class MessageWidget(QWidget):
         self.copy_button.clicked.connect(self._on_copy)
         self.versions = VersionSwitch()
         self.versions.stepped.connect(self._on_stepped)
-
-    def set_show_drafted(self, shown: bool) -> None:
-        self.view.set_show_drafted(shown)
 
     def set_busy(self, busy: bool) -> None:
         """While an answer is being written, other messages cannot be changed."""
@@ -71,22 +71,20 @@ class MessageWidget(QWidget):
 
     @Slot(int)
     def _on_stepped(self, step: int) -> None:
-        self.version_requested.emit(self.message_id, step)
+        self.commands.choose_version(self.message_id, step)
 
 
 class UserMessage(MessageWidget):
     """The user's words on a quiet ground; they can be edited in place."""
 
-    edit_requested = Signal(str, str)
-
-    def __init__(self, message_id: str, text: str, version: int, versions: int) -> None:
-        super().__init__(message_id, "You", plain=True)
+    def __init__(self, message: StoredMessage, commands: ChatCommands) -> None:
+        super().__init__(message, commands)
         self.edit_button = icon_button("edit", "Edit", "Edit this message and ask again")
         self.edit_button.clicked.connect(self._on_edit)
         for widget in (self.copy_button, self.edit_button, self.versions):
             self.row.addWidget(widget)
         self.row.insertStretch(0, 1)
-        self.versions.set_versions(version, versions)
+        self.versions.set_versions(message.version, message.versions)
         self.editor = QPlainTextEdit(self)
         self.editor.setAccessibleName("Edit your message")
         self.editor.setTabChangesFocus(True)
@@ -105,7 +103,7 @@ class UserMessage(MessageWidget):
         row.addWidget(self.cancel_button)
         row.addWidget(self.save_button)
         self.edit_actions.hide()
-        self.view.set_text(text)
+        self.view.set_text(message.text)
 
     def set_busy(self, busy: bool) -> None:
         self.edit_button.setVisible(not busy)
@@ -167,7 +165,7 @@ class UserMessage(MessageWidget):
         text = self.editor.toPlainText()
         if text.strip():
             self._set_editing(False)
-            self.edit_requested.emit(self.message_id, text)
+            self.commands.edit(self.message_id, text)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.editor and event.type() is QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
@@ -194,11 +192,8 @@ class UserMessage(MessageWidget):
 class AnswerMessage(MessageWidget):
     """A model's answer: Markdown, and below it the figures and what can be done with it."""
 
-    regenerate_requested = Signal(str)
-    compare_requested = Signal(str)
-
-    def __init__(self, message_id: str, heading: str) -> None:
-        super().__init__(message_id, heading, plain=False)
+    def __init__(self, message: StoredMessage, commands: ChatCommands) -> None:
+        super().__init__(message, commands)
         self.progress = label(role="quiet", wraps=True)
         self.note = label(role="warning", wraps=True, scale=0.95)
         self.footer = label(role="quiet", wraps=True, scale=0.9, figures=True)
@@ -240,8 +235,18 @@ class AnswerMessage(MessageWidget):
             self.show_progress("")
         self.view.append_pieces(pieces)
 
-    def finish(self, footer: str, note: str | None, version: int, versions: int, details: str = "") -> None:
-        """The answer is complete; also for a stored one."""
+    def show_stored(self, message: StoredMessage) -> None:
+        """The answer was complete before; what it consists of is worked out only now."""
+        self.view.set_text(message.text, pieces_of(message))
+        self._show_end(message)
+
+    def finish(self, message: StoredMessage) -> None:
+        """The answer that was written is complete."""
+        self.view.finish()
+        self._show_end(message)
+
+    def _show_end(self, message: StoredMessage) -> None:
+        footer, note, details = footer_of(message), note_of(message), details_of(message)
         self.progress.hide()
         self.footer.setText(footer)
         self.footer.setVisible(bool(footer))
@@ -249,7 +254,7 @@ class AnswerMessage(MessageWidget):
         self.footer.setAccessibleDescription(details)
         self.note.setText(note or "")
         self.note.setVisible(bool(note))
-        self.versions.set_versions(version, versions)
+        self.versions.set_versions(message.version, message.versions)
         self.action_row.show()
         self.height_changed.emit()
 
@@ -264,8 +269,8 @@ class AnswerMessage(MessageWidget):
 
     @Slot()
     def _on_regenerate(self) -> None:
-        self.regenerate_requested.emit(self.message_id)
+        self.commands.regenerate(self.message_id)
 
     @Slot()
     def _on_compare(self) -> None:
-        self.compare_requested.emit(self.message_id)
+        self.commands.compare(self.message_id)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from app.chats.model import StoredMessage
-from app.ui.chat.answer import Answer, Finished, TranscriptView, context_start_of, pieces_of
-from app.ui.chat.footer import details_of, footer_of, note_of
+from app.ui.chat.answer import Answer, TranscriptView, context_start_of
 
 
 class ChatPage:
@@ -72,35 +71,20 @@ class ChatPage:
         if not self.branch or self.branch[-1].id != message.parent_id:
             return False
         self.branch.append(message)
-        self._view.begin_answer(message.id, message.author)
+        self._view.begin_answer(message)
         return True
 
     def finish_answer(self, message: StoredMessage) -> None:
         """The last message, the answer being written, has become this."""
         self.branch[-1] = message
-        self._view.finish_answer(
-            footer_of(message), note_of(message), message.version, message.versions, details_of(message)
-        )
+        self._view.finish_answer(message)
 
     def _add(self, message: StoredMessage, live: Answer | None) -> None:
-        if message.role == "user":
-            self._view.add_user_message(message.id, message.text, message.version, message.versions)
-        elif live is not None and live.message.id == message.id:
-            self._view.begin_answer(message.id, message.author)
-            if live.prompt_progress is not None and not live.pieces:
-                self._view.set_prompt_progress(*live.prompt_progress)
-            self._view.append_pieces(live.pieces)
-        elif message.role == "assistant":
-            self._view.add_answer(
-                message.id,
-                message.author,
-                message.text,
-                lambda: _finished(message),
-                message.version,
-                message.versions,
-            )
-
-
-def _finished(message: StoredMessage) -> Finished:
-    """Worked out only for what is shown: the tokens of a long chat are many."""
-    return Finished(pieces_of(message), footer_of(message), note_of(message), details_of(message))
+        if live is None or live.message.id != message.id:
+            if message.role != "system":
+                self._view.add(message)
+            return
+        self._view.begin_answer(message)
+        if live.prompt_progress is not None and not live.pieces:
+            self._view.set_prompt_progress(*live.prompt_progress)
+        self._view.append_pieces(live.pieces)

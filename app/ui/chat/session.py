@@ -47,6 +47,7 @@ class ChatSession(QObject):
 
     Attributes:
         settings: How the next answer is written.
+        writer, unsent_text: The parts; some of what they signal is for the window.
 
     Signals:
         chat_chosen: The id of the chat that commands are for from now on, ``None`` for the one that does not exist yet;
@@ -92,9 +93,8 @@ class ChatSession(QObject):
         self._notice_list = notice_list
         self._view = view
         self._page = ChatPage(view)
-        self._writer = AnswerWriter(engine, chat_store, notice_list, self)
-        self._unsent = UnsentText(chat_store, self._on_store_failed, self)
-        self._unsent.came_back.connect(self.send_failed)
+        self.writer = AnswerWriter(engine, chat_store, notice_list, self)
+        self.unsent_text = UnsentText(chat_store, self._on_store_failed, self)
         self._pending: deque[Pending] = deque()
         self._storing: list[Question] = []
         self._chat_id: str | None = None
@@ -112,14 +112,13 @@ class ChatSession(QObject):
 
     def _connect(self) -> None:
         self._engine.state_changed.connect(self._on_engine_state_changed)
-        self._pair_loader.engine_lost.connect(self._writer.give_up)
+        self._pair_loader.engine_lost.connect(self.writer.give_up)
         self._pair_loader.pair_given_up.connect(self._on_pair_given_up)
-        self._writer.begun.connect(self._on_begun)
-        self._writer.started.connect(self._on_started)
-        self._writer.prompt_progressed.connect(self._on_prompt_progressed)
-        self._writer.rounds_received.connect(self._on_rounds_received)
-        self._writer.ended.connect(self._on_ended)
-        self._writer.stored.connect(self.chats_changed)
+        self.writer.begun.connect(self._on_begun)
+        self.writer.started.connect(self._on_started)
+        self.writer.prompt_progressed.connect(self._on_prompt_progressed)
+        self.writer.rounds_received.connect(self._on_rounds_received)
+        self.writer.ended.connect(self._on_ended)
 
     # ------------------------------------------------------------ what is shown
 
@@ -137,7 +136,7 @@ class ChatSession(QObject):
 
     def wants_engine(self) -> bool:
         """Whether an answer in any chat is being written or waits for it: others leave the engine alone then."""
-        return bool(self._storing or self._pending) or not self._writer.is_free()
+        return bool(self._storing or self._pending) or not self.writer.is_free()
 
     def set_guide(self, is_guide: bool) -> None:
         """Whether an empty chat introduces the guide."""
@@ -152,11 +151,11 @@ class ChatSession(QObject):
 
         From now on commands are for this chat, although its messages come to the page only when the store answers.
         """
-        if self._has_chat and chat_id == self._chat_id and (self._is_opening or self._unsent.is_known):
+        if self._has_chat and chat_id == self._chat_id and (self._is_opening or self.unsent_text.is_known):
             if not self._is_opening:
                 self._reload()
             return
-        text = self._unsent.turn_to(chat_id)
+        text = self.unsent_text.turn_to(chat_id)
         self._chat_id, self._has_chat, self._is_opening = chat_id, True, True
         self._openings += 1
         opening = self._openings
@@ -171,7 +170,7 @@ class ChatSession(QObject):
             if opening == self._openings:
                 self._is_opening = False
                 self._show(chat_id, found[0])
-                self.chat_shown.emit(chat_id, self._unsent.arrived(found[1]))
+                self.chat_shown.emit(chat_id, self.unsent_text.arrived(found[1]))
 
         def failed(error: KnownError) -> None:
             self._on_store_failed(error)
@@ -184,7 +183,7 @@ class ChatSession(QObject):
 
     def keep_unsent(self, text: str) -> None:
         """Remember what stands in the composer; stored a moment later."""
-        self._unsent.keep(text)
+        self.unsent_text.keep(text)
 
     # ------------------------------------------------------------ what the user does
 
@@ -201,7 +200,7 @@ class ChatSession(QObject):
         if old_id is None:
             before = []
             self._turn_to_created(chat_id)
-        whole = self._unsent.sent(chat_id)
+        whole = self.unsent_text.sent(chat_id)
 
         def store_message(store: ChatStore) -> tuple[list[StoredMessage], StoredMessage]:
             if whole:
@@ -268,22 +267,22 @@ class ChatSession(QObject):
             question.withdrawn |= question.chat_id == chat_id
         waited = any(one.chat_id == chat_id for one in self._pending)
         self._pending = deque(one for one in self._pending if one.chat_id != chat_id)
-        if self._writer.chat_id() == chat_id:
-            self._writer.stop()
+        if self.writer.chat_id() == chat_id:
+            self.writer.stop()
         if waited and chat_id == self._page.chat_id:
             self._reload()  # an answer that was to be replaced is still the one there is
         self._refresh()
 
     def save_again(self) -> None:
         """Try again to store what could not be."""
-        self._writer.save_again()
+        self.writer.save_again()
 
     def shutdown(self) -> None:
         """Store what there is; call before the engine and the store are closed."""
-        self._unsent.end()
+        self.unsent_text.end()
         self._pending.clear()
-        self._writer.save_again()
-        self._writer.end("interrupted")
+        self.writer.save_again()
+        self.writer.end("interrupted")
 
     # ------------------------------------------------------------ questions
 
@@ -296,7 +295,7 @@ class ChatSession(QObject):
         self._refresh()
 
         def stored(found: tuple[list[StoredMessage], StoredMessage]) -> None:
-            before, message = self._writer.newest(found[0]), found[1]
+            before, message = self.writer.newest(found[0]), found[1]
             self._storing.remove(question)
             self._notice_list.remove("send")
             self._show_question(message)
@@ -329,7 +328,7 @@ class ChatSession(QObject):
         """A message could not be stored: its text goes back to where it was written."""
         chat_id: str | None = question.chat_id
         if question.is_first:
-            self._unsent.back_to_new(question.chat_id, question.whole)
+            self.unsent_text.back_to_new(question.chat_id, question.whole)
             if self._page.chat_id == chat_id:
                 self._page.chat_id = None
             if self._chat_id == chat_id:
@@ -338,7 +337,7 @@ class ChatSession(QObject):
         if self._chat_id == chat_id:
             self.send_failed.emit(question.text)
         else:
-            self._unsent.put_aside(chat_id, question.text)
+            self.unsent_text.put_aside(chat_id, question.text)
 
     def _enqueue(self, pending: Pending) -> None:
         self._pending.append(pending)
@@ -347,10 +346,10 @@ class ChatSession(QObject):
     @Slot()
     def _answer_next(self) -> None:
         """Begin the next answer if the engine can; otherwise see that it will be able to."""
-        if self._pending and self._writer.is_free():
+        if self._pending and self.writer.is_free():
             state = self._engine.state()
             if state is EngineState.READY:
-                self._writer.write(self._pending.popleft(), self.settings, self._pair_loader.pair())
+                self.writer.write(self._pending.popleft(), self.settings, self._pair_loader.pair())
             elif state is EngineState.DIED and self._pair_loader.can_bring_back():
                 self._pair_loader.restart()
             elif state is EngineState.EMPTY and not (
@@ -370,7 +369,7 @@ class ChatSession(QObject):
 
     @Slot()
     def _on_started(self) -> None:
-        answer = self._writer.answer()
+        answer = self.writer.answer()
         if answer is not None and self._is_written():
             self._view.mark_context_start(answer.context_start)
 
@@ -397,7 +396,7 @@ class ChatSession(QObject):
 
     @Slot()
     def _on_pair_given_up(self) -> None:
-        self._writer.end("stopped", "cancelled")
+        self.writer.end("stopped", "cancelled")
 
     @Slot(EngineState)
     def _on_engine_state_changed(self, state: EngineState) -> None:
@@ -421,7 +420,7 @@ class ChatSession(QObject):
 
     def _is_busy(self, chat_id: str | None) -> bool:
         """Whether this chat waits for, or is getting, an answer."""
-        return chat_id is not None and (self._waits(chat_id) or self._writer.chat_id() == chat_id)
+        return chat_id is not None and (self._waits(chat_id) or self.writer.chat_id() == chat_id)
 
     def _waits(self, chat_id: str | None) -> bool:
         """Whether a message of this chat is being stored or waits for the engine."""
@@ -430,7 +429,7 @@ class ChatSession(QObject):
 
     def _is_written(self) -> bool:
         """Whether the answer being written stands on the page."""
-        answer, branch = self._writer.answer(), self._page.branch
+        answer, branch = self.writer.answer(), self._page.branch
         return answer is not None and bool(branch) and branch[-1].id == answer.message.id
 
     def _page_is_true(self) -> bool:
@@ -461,7 +460,7 @@ class ChatSession(QObject):
         self._chat_store.ask(read, show, failed)
 
     def _show(self, chat_id: str | None, branch: list[StoredMessage]) -> None:
-        self._page.show(chat_id, self._writer.newest(branch), self._writer.answer())
+        self._page.show(chat_id, self.writer.newest(branch), self.writer.answer())
         self._refresh()
 
     def _refresh(self) -> None:

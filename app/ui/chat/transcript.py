@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
-from PySide6.QtCore import Qt, QUrl, Signal, Slot
+from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
+from app.chats.model import StoredMessage
 from app.protocol.messages import Piece
-from app.ui.chat.answer import Finished
+from app.ui.chat.commands import ChatCommands
 from app.ui.chat.extras import ContextLine, Welcome
 from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
 from app.ui.widgets import theme as themes
@@ -25,27 +27,20 @@ _FRAME_HEIGHT = 90
 
 
 class Transcript(QWidget):
-    """Shows one chat. Message ids are the caller's; every text in here is shown as text or as safe Markdown."""
+    """Shows one chat; every text in here is shown as text or as safe Markdown.
 
-    regenerate_requested = Signal(str)
-    compare_requested = Signal(str)
-    edit_requested = Signal(str, str)
-    version_requested = Signal(str, int)
-    link_activated = Signal(QUrl)
-    example_chosen = Signal(str)
-    open_models_requested = Signal()
-    proposal_accepted = Signal()
-    guide_kept = Signal()
+    Attributes:
+        commands: What its buttons do.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.commands = ChatCommands()
         self._shows_drafted = False
         self._is_busy = False
         self._proposal = ""
         self._welcomes_guide: bool | None = None
         self._answer: Entry | None = None
-        self._answer_heading = ""
-        self._answer_pieces: list[Piece] = []
         self._answer_began = 0.0
         themes.set_role(self, "reading")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -70,34 +65,10 @@ class Transcript(QWidget):
         self.column.remove(list(self.column.entries))
         self.column.go_to_end()
 
-    def add_user_message(self, message_id: str, text: str, version: int = 1, versions: int = 1) -> None:
-        """Add what the user wrote."""
-
-        def build(entry: Entry) -> QWidget:
-            message = UserMessage(message_id, text, version, versions)
-            message.edit_requested.connect(self.edit_requested)
-            return self._prepared(message, entry)
-
-        self._add(message_id, build, text)
-
-    def add_answer(
-        self,
-        message_id: str,
-        heading: str,
-        text: str,
-        finished: Callable[[], Finished],
-        version: int = 1,
-        versions: int = 1,
-    ) -> None:
-        """Add a stored answer. ``finished`` is asked each time the answer comes near the screen."""
-
-        def build(entry: Entry) -> QWidget:
-            message, parts = AnswerMessage(message_id, heading), finished()
-            message.view.set_text(text, parts.pieces)
-            message.finish(parts.footer, parts.note, version, versions, parts.details)
-            return self._prepared_answer(message, entry)
-
-        self._add(message_id, build, text)
+    def add(self, message: StoredMessage) -> None:
+        """Add a message of the user or a stored answer."""
+        build = self._build_question if message.role == "user" else self._build_answer
+        self._add(message, partial(build, message))
 
     def remove_from(self, message_id: str) -> None:
         """Remove this message and everything after it."""
@@ -123,23 +94,17 @@ class Transcript(QWidget):
 
     # -- the answer that is being written
 
-    def begin_answer(self, message_id: str, heading: str) -> None:
+    def begin_answer(self, message: StoredMessage) -> None:
         """A new answer; `append_pieces` fills it."""
-
-        def build(entry: Entry) -> QWidget:
-            return self._prepared_answer(AnswerMessage(message_id, heading), entry)
-
-        entry = self._add(message_id, build, "")
+        entry = self._add(message, partial(self._build_live_answer, message))
         entry.is_pinned = True
         self.column.build(entry)
-        self._answer, self._answer_heading, self._answer_pieces = entry, heading, []
-        self._answer_began = time.monotonic()
+        self._answer, self._answer_began = entry, time.monotonic()
 
     def append_pieces(self, pieces: list[Piece]) -> None:
         """Tokens of the answer that was begun; shown with the next frame."""
         if self._answer is not None and isinstance(self._answer.widget, AnswerMessage):
             self._answer.widget.append_pieces(pieces)
-            self._answer_pieces += pieces
 
     def set_prompt_progress(self, done: int, total: int) -> None:
         """How far the model has read the chat, in tokens; shown where that takes noticeable time."""
@@ -149,46 +114,21 @@ class Transcript(QWidget):
             share = min(100, 100 * done // total)
             self._answer.widget.show_progress(f"Reading the chat · {share} %")
 
-    def finish_answer(self, footer: str, note: str | None, version: int, versions: int, details: str = "") -> None:
-        """The answer is complete.
-
-        ``note``: what is particular about it, such as that it was cut off. ``details``: lines for the tool tip of
-        the footer.
-        """
-        if self._answer is not None and isinstance(self._answer.widget, AnswerMessage):
-            self._answer.widget.view.finish()
-            self._answer.widget.finish(footer, note, version, versions, details)
-            self._remember(self._answer, Finished(self._answer_pieces, footer, note, details), version, versions)
-        self._answer, self._answer_pieces = None, []
-
-    def _remember(self, entry: Entry, parts: Finished, version: int, versions: int) -> None:
-        """From now on the answer that was written can be built again."""
-        heading = self._answer_heading
-
-        def build(entry: Entry) -> QWidget:
-            message = AnswerMessage(entry.key, heading)
-            message.view.set_text("".join(piece.text for piece in parts.pieces), parts.pieces)
-            message.finish(parts.footer, parts.note, version, versions, parts.details)
-            return self._prepared_answer(message, entry)
-
-        entry.build, entry.is_pinned = build, False
+    def finish_answer(self, message: StoredMessage) -> None:
+        """The answer is complete: this is what was stored of it."""
+        entry, self._answer = self._answer, None
+        if entry is not None and isinstance(entry.widget, AnswerMessage):
+            entry.widget.finish(message)
+            entry.build, entry.is_pinned = partial(self._build_answer, message), False
 
     # -- the empty chat
 
     def show_welcome(self, guide: bool) -> None:
         """The page of an empty chat. ``guide``: say that the model is the bundled guide."""
 
-        def build(_entry: Entry) -> QWidget:
-            welcome = Welcome(guide, self._proposal)
-            welcome.example_chosen.connect(self.example_chosen)
-            welcome.open_models_requested.connect(self.open_models_requested)
-            welcome.proposal_accepted.connect(self.proposal_accepted)
-            welcome.guide_kept.connect(self.guide_kept)
-            return welcome
-
         self._remove_welcome()
         self._welcomes_guide = guide
-        self.column.add(Entry(_WELCOME, build, 400), 0)
+        self.column.add(Entry(_WELCOME, lambda _entry: Welcome(self.commands, guide, self._proposal), 400), 0)
 
     def set_proposal(self, proposal: str) -> None:
         """A pair the card of the first start proposes to get, in a few words; empty for none."""
@@ -209,7 +149,7 @@ class Transcript(QWidget):
         """Tint the tokens that came from the draft, in all messages."""
         self._shows_drafted = shown
         for message in self._messages():
-            message.set_show_drafted(shown)
+            message.view.set_show_drafted(shown)
 
     def set_busy(self, busy: bool) -> None:
         """Hide what cannot be done while an answer is being written."""
@@ -220,26 +160,30 @@ class Transcript(QWidget):
     def _messages(self) -> list[MessageWidget]:
         return [entry.widget for entry in self.column.entries if isinstance(entry.widget, MessageWidget)]
 
-    def _add(self, key: str, build: Callable[[Entry], QWidget], text: str) -> Entry:
+    def _add(self, message: StoredMessage, build: Callable[[Entry], QWidget]) -> Entry:
         self._remove_welcome()
-        lines = text.count("\n") + len(text) // _CHARACTERS_PER_LINE + 1
-        entry = Entry(key, build, lines * _LINE_HEIGHT + _FRAME_HEIGHT)
+        lines = message.text.count("\n") + len(message.text) // _CHARACTERS_PER_LINE + 1
+        entry = Entry(message.id, build, lines * _LINE_HEIGHT + _FRAME_HEIGHT)
         self.column.add(entry)
         return entry
 
-    def _prepared_answer(self, message: AnswerMessage, entry: Entry) -> AnswerMessage:
-        message.regenerate_requested.connect(self.regenerate_requested)
-        message.compare_requested.connect(self.compare_requested)
-        self._prepared(message, entry)
-        return message
+    def _build_question(self, message: StoredMessage, entry: Entry) -> QWidget:
+        return self._prepared(UserMessage(message, self.commands), entry)
+
+    def _build_live_answer(self, message: StoredMessage, entry: Entry) -> QWidget:
+        return self._prepared(AnswerMessage(message, self.commands), entry)
+
+    def _build_answer(self, message: StoredMessage, entry: Entry) -> QWidget:
+        widget = AnswerMessage(message, self.commands)
+        widget.show_stored(message)
+        return self._prepared(widget, entry)
 
     def _prepared(self, message: MessageWidget, entry: Entry) -> MessageWidget:
-        message.set_show_drafted(self._shows_drafted)
+        message.view.set_show_drafted(self._shows_drafted)
         message.set_busy(self._is_busy)
         message.view.selection_dragged.connect(lambda point: self.column.show_point(message.view, point))
-        message.link_activated.connect(self.link_activated)
-        message.version_requested.connect(self.version_requested)
-        message.height_changed.connect(lambda: self.column.refit(entry))
+        for source in (message, message.view):
+            source.height_changed.connect(lambda: self.column.refit(entry))
         return message
 
     @Slot(bool)

@@ -88,7 +88,7 @@ class ModelsCoordinator(QObject):
         self.launcher.downloaded.connect(self._on_downloaded)
         self.launcher.needs_user.connect(self._on_needs_user)
         pair_loader.pair_changed.connect(self._on_pair_changed)
-        window.transcript.proposal_accepted.connect(self._on_proposal_accepted)
+        window.transcript.commands.get_proposed = self._on_proposal_accepted
 
     def begin(self) -> None:
         """The window is there: what can wait begins a little later."""

@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Slot
-from PySide6.QtGui import QDesktopServices
 
 from app import paths
 from app.chats.model import Chat
@@ -133,31 +132,34 @@ class Controller(QObject):
         pair_loader.pair_changed.connect(self._on_pair_changed)
         pair_loader.pair_opened.connect(self._on_pair_opened)
         pair_loader.plain_speed_measured.connect(self._on_plain_speed_measured)
-        pair_loader.measuring_ended.connect(lambda: panel.set_measuring(False))
+        pair_loader.measuring_ended.connect(lambda: panel.plain_speed.set_measuring(False))
         session.generation_begun.connect(panel.begin_generation)
         session.rounds_received.connect(panel.add_rounds)
         session.generation_ended.connect(panel.end_generation)
-        panel.draft_length_changed.connect(self._on_draft_length_changed)
-        panel.drafter_changed.connect(self._on_drafter_changed)
-        panel.measure_plain_requested.connect(self.measure_plain)
-        panel.show_drafted_changed.connect(self._set_show_drafted)
+        panel.draft_length.value_changed.connect(self._on_draft_length_changed)
+        panel.drafter.choice_changed.connect(self._on_drafter_changed)
+        for button in panel.plain_speed.buttons:
+            button.clicked.connect(self.measure_plain)
+        panel.show_drafted.box.clicked.connect(self._set_show_drafted)
         self.notice_list.changed.connect(self._on_notices_changed)
 
     def _connect_chats(self) -> None:
         window, session, operations = self._window, self.session, self.operations
         window.chat_list.chat_chosen.connect(session.open_chat)
-        window.chat_list.new_chat_requested.connect(self.commands.new_chat)
+        window.chat_list.new_button.clicked.connect(self.commands.new_chat)
         window.chat_list.chat_renamed.connect(operations.rename)
         window.chat_list.chat_deletion_requested.connect(self.commands.delete_chat)
         window.chat_list.search_changed.connect(operations.search)
         window.undo_bar.undo_requested.connect(operations.undo_delete)
         session.chats_changed.connect(operations.refresh)
+        session.writer.stored.connect(operations.refresh)
         session.chat_chosen.connect(self._on_chat_chosen)
         session.chat_shown.connect(self._on_chat_shown)
         session.chat_created.connect(self._remember_chat)
         session.busy_changed.connect(self._on_busy_changed)
         session.hint_changed.connect(window.composer.set_hint)
         session.send_failed.connect(self._on_send_failed)
+        session.unsent_text.came_back.connect(self._on_send_failed)
         operations.chats_listed.connect(self._on_chats_listed)
         operations.chat_deleted.connect(self._on_chat_deleted)
         operations.deletion_failed.connect(window.chat_list.show_chat)
@@ -174,14 +176,14 @@ class Controller(QObject):
         window.composer.message_sent.connect(session.send)
         window.composer.stop_requested.connect(session.stop)
         window.composer.text_changed.connect(self._on_composer_changed)
-        window.transcript.regenerate_requested.connect(session.regenerate)
-        window.transcript.edit_requested.connect(session.edit)
-        window.transcript.compare_requested.connect(self.compare.compare_answer)
-        window.transcript.version_requested.connect(session.choose_version)
-        window.transcript.example_chosen.connect(session.send)
-        window.transcript.open_models_requested.connect(self.opening.show)
-        window.transcript.guide_kept.connect(self._on_guide_kept)
-        window.transcript.link_activated.connect(QDesktopServices.openUrl)
+        commands = window.transcript.commands
+        commands.regenerate = session.regenerate
+        commands.edit = session.edit
+        commands.compare = self.compare.compare_answer
+        commands.choose_version = session.choose_version
+        commands.ask = session.send
+        commands.open_models = self.opening.show
+        commands.hide_guide_card = self._hide_guide_card
         window.notice_bar.action_triggered.connect(self.commands.on_notice)
         window.top_bar.pair_pressed.connect(self.opening.show)
         window.top_bar.cancel_load_requested.connect(self._engine.cancel)
@@ -209,7 +211,7 @@ class Controller(QObject):
         settings = self.session.settings
         messages = question_to_measure(self.session.branch(), settings.system_prompt)
         if self.pair_loader.measure_plain(messages, settings.sampling, MEASURE_SEED):
-            self._window.speed_panel.set_measuring(True)
+            self._window.speed_panel.plain_speed.set_measuring(True)
         elif self._engine.state() is EngineState.COMPARING:
             self.notice_list.show(
                 "measure", notices.busy_trying() if self.models.is_trying() else notices.busy_comparing()
@@ -255,8 +257,7 @@ class Controller(QObject):
         is_in_use = files is None or is_guide(files.target)
         self.session.set_guide(is_in_use and not self._settings.values.guide_kept)
 
-    @Slot()
-    def _on_guide_kept(self) -> None:
+    def _hide_guide_card(self) -> None:
         self._settings.values.guide_kept = True
         self._introduce_guide()
         self._save_timer.start()
@@ -386,7 +387,7 @@ class Controller(QObject):
         settings = self.session.settings = in_use.answer_settings(values, self.pair_loader.pair())
         window.speed_panel.set_draft_length(settings.draft_length)
         window.speed_panel.set_drafter(settings.drafter)
-        window.speed_panel.set_show_drafted(values.drafted_visible)
+        window.speed_panel.show_drafted.box.setChecked(values.drafted_visible)
         window.transcript.set_show_drafted(values.drafted_visible)
         self.compare.set_show_drafted(values.drafted_visible)
         window.menus.set_checked("show_drafted", values.drafted_visible)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
@@ -64,10 +65,9 @@ class NoticeBar(QScrollArea):
         return [card.text.text() for card in self.cards.values()]
 
     def _add(self, subject: str, notice: Notice) -> None:
-        actions = [(action.value, LABELS[action]) for action in notice.actions]
+        actions = [(LABELS[action], partial(self.action_triggered.emit, action, subject)) for action in notice.actions]
         card = self.cards[subject] = Card(notice.text, actions, role=notice.kind)
         card.setAccessibleName(notice.text)
-        card.action_triggered.connect(lambda name: self.action_triggered.emit(Action(name), subject))
         self._column.addWidget(card)
 
     def fit(self) -> None:

@@ -56,7 +56,7 @@ class DraftLengthControl(QWidget):
         column.addLayout(row)
         for widget in (self, self._auto, self._slider):
             explain(widget, wording.HELP["draft-length"])
-        self._auto.toggled.connect(self._on_auto_toggled)
+        self._auto.clicked.connect(self._on_auto_clicked)
         self._slider.valueChanged.connect(self._on_slider_moved)
         self._show(self._default)
 
@@ -65,9 +65,7 @@ class DraftLengthControl(QWidget):
 
     def set_value(self, value: DraftLength) -> None:
         """Without `value_changed`."""
-        self._auto.blockSignals(True)
         self._auto.setChecked(value == "auto")
-        self._auto.blockSignals(False)
         self._show(self._default if value == "auto" else value)
 
     def set_default(self, length: int) -> None:
@@ -84,7 +82,8 @@ class DraftLengthControl(QWidget):
 
     def fix(self) -> None:
         """Go from the automatic choice to the default, as the user would."""
-        self._auto.setChecked(False)
+        if self._auto.isChecked():
+            self._auto.click()
         self.take_focus()
 
     def take_focus(self) -> None:
@@ -108,8 +107,8 @@ class DraftLengthControl(QWidget):
         self._auto.setAccessibleDescription(text)
         self._slider.setAccessibleDescription(text)
 
-    @Slot(bool)
-    def _on_auto_toggled(self, _checked: bool) -> None:
+    @Slot()
+    def _on_auto_clicked(self) -> None:
         self._show(self._default)
         self.value_changed.emit(self.value())
 
@@ -201,13 +200,11 @@ class _Swatch(QWidget):
 
 
 class ShowDrafted(QWidget):
-    """Whether drafted tokens are tinted, and while they are, which tint is whose."""
-
-    toggled = Signal(bool)
+    """Whether drafted tokens are tinted, which `box` says, and while they are, which tint is whose."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._box = QCheckBox("Show drafted tokens")
+        self.box = QCheckBox("Show drafted tokens")
         self._legend = QWidget()
         self._legend.setAccessibleName("Tints: draft model, n-grams with a dotted line below")
         row = QHBoxLayout(self._legend)
@@ -222,16 +219,8 @@ class ShowDrafted(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(SPACING)
-        column.addWidget(self._box)
+        column.addWidget(self.box)
         column.addWidget(self._legend)
-        for widget in (self, self._box, self._legend):
+        for widget in (self, self.box, self._legend):
             explain(widget, wording.HELP["show-drafted"])
-        self._box.toggled.connect(self._legend.setVisible)
-        self._box.toggled.connect(self.toggled)
-
-    def set_checked(self, checked: bool) -> None:
-        """Without `toggled`."""
-        self._box.blockSignals(True)
-        self._box.setChecked(checked)
-        self._box.blockSignals(False)
-        self._legend.setVisible(checked)
+        self.box.toggled.connect(self._legend.setVisible)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
@@ -28,13 +28,11 @@ REFRESH_MS = 100
 
 
 class SpeedPanel(QScrollArea):
-    """Give it rounds as they come; it asks for nothing and works nothing out while it is hidden."""
+    """Give it rounds as they come; it asks for nothing and works nothing out while it is hidden.
 
-    draft_length_changed = Signal(object)
-    """Carries a `DraftLength`."""
-    drafter_changed = Signal(str)
-    measure_plain_requested = Signal()
-    show_drafted_changed = Signal(bool)
+    Attributes:
+        draft_length, drafter, show_drafted, plain_speed: Its controls, which say what the user wants.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -42,7 +40,7 @@ class SpeedPanel(QScrollArea):
         self._pair: PairLoaded | None = None
         self._engine_state = ""
         self._failure: str | None = None
-        self._plain_speed: float | None = None
+        self._baseline: float | None = None
         self._answering = False
         self._asked: wording.Asked | None = None
         """What the running or last answer was asked with; ``None`` where there is none."""
@@ -68,14 +66,14 @@ class SpeedPanel(QScrollArea):
         """A pair was loaded or given up. What was measured with another one is forgotten."""
         self._pair = pair
         self._failure = None
-        self._plain_speed = None
+        self._baseline = None
         self._answering, self._asked = False, None
         self._meter = Meter()
         self._curve, self._length_used = [], None
         self._kinds = pair.history if pair else []
-        self._drafter.set_pair(pair)
+        self.drafter.set_pair(pair)
         if pair is not None:
-            self._draft_length.set_default(pair.default_draft_length)
+            self.draft_length.set_default(pair.default_draft_length)
             self._status_lines.set_default_length(pair.default_draft_length)
         self._rows = self._least_rows()
         self._note_change()
@@ -123,35 +121,21 @@ class SpeedPanel(QScrollArea):
 
     def set_plain_speed(self, tokens_per_second: float | None) -> None:
         """The measured baseline of this target; ``None`` where there is none."""
-        self._plain_speed = tokens_per_second
+        self._baseline = tokens_per_second
         self._note_change()
-
-    def set_measuring(self, measuring: bool) -> None:
-        self._plain.set_measuring(measuring)
-
-    def draft_length(self) -> DraftLength:
-        """Tokens to guess before a verify pass in the next answer: "auto", or a fixed number; 0 is off."""
-        return self._draft_length.value()
-
-    def drafter(self) -> DrafterChoice:
-        """Who guesses in the next answer."""
-        return self._drafter.choice()
 
     def set_drafter(self, drafter: DrafterChoice) -> None:
         """Silently."""
-        self._drafter.set_choice(drafter)
+        self.drafter.set_choice(drafter)
         self._note_change()
 
     def set_draft_length(self, length: DraftLength) -> None:
-        """Silently, as `set_show_drafted`: the one who sets it knows."""
-        if length == self.draft_length():
+        """Silently: the one who sets it knows."""
+        if length == self.draft_length.value():
             return
-        self._draft_length.set_value(length)
+        self.draft_length.set_value(length)
         self._rows = self._rows if self._asked else self._least_rows()
         self._note_change()
-
-    def set_show_drafted(self, shown: bool) -> None:
-        self._show_drafted.set_checked(shown)
 
     def status_text(self) -> str:
         """The status in one sentence, as of the last refresh."""
@@ -174,7 +158,7 @@ class SpeedPanel(QScrollArea):
         self._status_lines = StatusLines()
         self._speed = LiveFigure("Speed", "Speed over the last minute", "8,888 tok/s", wording.HELP["speed"])
         self._kept = LiveFigure("Kept", "Share kept over the last minute", "8,888 tok/s", wording.HELP["kept"], 1.0)
-        self._plain = PlainSpeed()
+        self.plain_speed = PlainSpeed()
         self._positions_heading = Heading("Kept by position")
         self._positions = PositionBars()
         self._round_heading = Heading("A round")
@@ -186,9 +170,9 @@ class SpeedPanel(QScrollArea):
             (self._round, "round"),
         ):
             explain(widget, wording.HELP[key])
-        self._draft_length = DraftLengthControl()
-        self._drafter = DrafterControl()
-        self._show_drafted = ShowDrafted()
+        self.draft_length = DraftLengthControl()
+        self.drafter = DrafterControl()
+        self.show_drafted = ShowDrafted()
         self._curve_section = CurveSection()
         self._kinds_section = KindsSection()
         self.setWidget(self._laid_out())
@@ -202,10 +186,10 @@ class SpeedPanel(QScrollArea):
         column.setSpacing(5 * SPACING)
         groups = (
             self._status_lines,
-            stacked(self._speed, self._kept, self._plain),
+            stacked(self._speed, self._kept, self.plain_speed),
             stacked(self._positions_heading, self._positions),
             stacked(self._round_heading, self._round),
-            stacked(self._draft_length, self._drafter, self._show_drafted),
+            stacked(self.draft_length, self.drafter, self.show_drafted),
             self._curve_section,
             self._kinds_section,
         )
@@ -215,15 +199,14 @@ class SpeedPanel(QScrollArea):
         return content
 
     def _connect(self) -> None:
-        self._draft_length.value_changed.connect(self._on_draft_length_changed)
-        self._drafter.choice_changed.connect(self._on_drafter_changed)
-        self._status_lines.keep_on_requested.connect(self._draft_length.fix)
-        self._status_lines.focus_lost.connect(self._draft_length.take_focus)
-        self._plain.requested.connect(self.measure_plain_requested)
-        self._show_drafted.toggled.connect(self.show_drafted_changed)
+        self.draft_length.value_changed.connect(self._note_change)
+        self.drafter.choice_changed.connect(self._note_change)
+        self._status_lines.always_draft_button.clicked.connect(self.draft_length.fix)
+        self._status_lines.focus_lost.connect(self.draft_length.take_focus)
 
     # ------------------------------------------------------------ refreshing
 
+    @Slot()
     def _note_change(self) -> None:
         self._changed = True
         if self.isVisible() and not self._timer.isActive():
@@ -242,12 +225,12 @@ class SpeedPanel(QScrollArea):
         self._status = wording.status(situation)
         self._status_lines.show_status(self._status)
         self._refresh_figures(situation.figures)
-        self._plain.show_speeds(self._plain_speed, situation.speed_up, can_measure=self._can_measure())
+        self.plain_speed.show_speeds(self._baseline, situation.speed_up, can_measure=self._can_measure())
         self._positions.show_shares(self._shares(), self._rows)
-        self._draft_length.set_in_use(self._length_in_use(situation))
-        self._curve_section.show_curve(self._curve, self._length_used, self.draft_length())
-        self._kinds_section.show_kinds(self._kinds, self._plain_speed)
-        for control in (self._draft_length, self._drafter):
+        self.draft_length.set_in_use(self._length_in_use(situation))
+        self._curve_section.show_curve(self._curve, self._length_used, self.draft_length.value())
+        self._kinds_section.show_kinds(self._kinds, self._baseline)
+        for control in (self.draft_length, self.drafter):
             control.setEnabled(self._pair is not None and drafters.allowed(self._pair))
 
     def _situation(self) -> wording.Situation:
@@ -256,20 +239,20 @@ class SpeedPanel(QScrollArea):
             pair=self._pair,
             engine_state=self._engine_state,
             failure=self._failure,
-            draft_length=self.draft_length(),
-            drafter=self.drafter(),
+            draft_length=self.draft_length.value(),
+            drafter=self.drafter.choice(),
             asked=self._asked,
             answering=self._answering,
             figures=self._meter.figures() if self._asked else None,
             paused=recent.pause if self._asked else None,
             plain_pass=recent.plain.mean(),
             drafted_pass=recent.drafted.mean(),
-            plain_speed=self._plain_speed,
+            plain_speed=self._baseline,
         )
 
     def _least_rows(self) -> int:
         """How many positions to show where nothing is known yet."""
-        length = self.draft_length()
+        length = self.draft_length.value()
         if length != "auto":
             return length
         return self._pair.default_draft_length if self._pair else DEFAULT_DRAFT_LENGTH
@@ -298,7 +281,7 @@ class SpeedPanel(QScrollArea):
         else:
             speed = figures.decode_tokens_per_second if figures else None
             kept = figures.draft.acceptance_rate if figures else None
-        self._speed.show_figure(units.speed(speed), meter.speed_history(), self._plain_speed)
+        self._speed.show_figure(units.speed(speed), meter.speed_history(), self._baseline)
         self._kept.show_figure(units.share(kept), meter.acceptance_history())
         parts = meter.round_time.mean()
         self._round.show_parts(parts)
@@ -306,16 +289,6 @@ class SpeedPanel(QScrollArea):
 
     def _can_measure(self) -> bool:
         return self._pair is not None and self._failure is None and not self._answering
-
-    @Slot(object)
-    def _on_draft_length_changed(self, length: DraftLength) -> None:
-        self._note_change()
-        self.draft_length_changed.emit(length)
-
-    @Slot(str)
-    def _on_drafter_changed(self, drafter: str) -> None:
-        self._note_change()
-        self.drafter_changed.emit(drafter)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -39,9 +39,12 @@ def _large_figure(text: str = "") -> QLabel:
 
 
 class StatusLines(QWidget):
-    """The status sentence: what in bold, then the figures or the reason; for a pause, what one can do about it."""
+    """The status sentence: what in bold, then the figures or the reason; for a pause, what one can do about it.
 
-    keep_on_requested = Signal()
+    Attributes:
+        always_draft_button: Ends a pause.
+    """
+
     focus_lost = Signal()
     """The pause that the keyboard was at is over."""
 
@@ -63,15 +66,14 @@ class StatusLines(QWidget):
         explain(self, wording.HELP["status"])
 
     def _pause_buttons(self) -> QWidget:
-        self._keep_on = QPushButton("Keep on")
+        self.always_draft_button = QPushButton("Keep on")
         self._why = QPushButton("Why?")
         self._why.setAccessibleName("Why is drafting paused?")
-        for button in (self._keep_on, self._why):
+        for button in (self.always_draft_button, self._why):
             theme.set_role(button, "small")
-        self._keep_on.clicked.connect(self.keep_on_requested)
         self._why.clicked.connect(self._on_why)
         self._buttons = QWidget()
-        row = _row(self._keep_on, self._why)
+        row = _row(self.always_draft_button, self._why)
         row.addStretch(1)
         row.setContentsMargins(0, SPACING, 0, 0)
         self._buttons.setLayout(row)
@@ -80,7 +82,7 @@ class StatusLines(QWidget):
 
     def set_default_length(self, length: int) -> None:
         """The draft length that "Keep on" begins with."""
-        explain(self._keep_on, wording.keep_on(length))
+        explain(self.always_draft_button, wording.keep_on(length))
 
     def show_status(self, status: wording.Status) -> None:
         if status == self._status:
@@ -95,7 +97,7 @@ class StatusLines(QWidget):
             explain(self._why, status.why)
             self._why.setAccessibleDescription(status.why)
         # Before they are hidden: else the keyboard goes wherever Qt finds a place.
-        if not status.why and self.window().focusWidget() in (self._keep_on, self._why):
+        if not status.why and self.window().focusWidget() in (self.always_draft_button, self._why):
             self.focus_lost.emit()
         self._buttons.setVisible(bool(status.why))
 
@@ -140,9 +142,11 @@ class LiveFigure(QWidget):
 
 
 class PlainSpeed(QWidget):
-    """The button that measures plain speed; once that is known, how much faster the answer was."""
+    """The button that measures plain speed; once that is known, how much faster the answer was.
 
-    requested = Signal()
+    Attributes:
+        buttons: Those that measure, of which one is shown.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,8 +171,7 @@ class PlainSpeed(QWidget):
         row.addStretch(1)
         row.addWidget(self._again)
         self.setLayout(row)
-        for source in (self._button, self._again):
-            source.clicked.connect(self._on_clicked)
+        self.buttons = (self._button, self._again)
         self._arrange()
 
     def show_speeds(self, plain: float | None, speed_up: float | None, *, can_measure: bool) -> None:
@@ -191,12 +194,8 @@ class PlainSpeed(QWidget):
         text = "Measuring plain speed …" if self._measuring else "Measure plain speed"
         if self._button.text() != text:
             self._button.setText(text)
-        for source in (self._button, self._again):
-            source.setEnabled(self._can_measure and not self._measuring)
-
-    @Slot()
-    def _on_clicked(self) -> None:
-        self.requested.emit()
+        for button in self.buttons:
+            button.setEnabled(self._can_measure and not self._measuring)
 
 
 class Heading(QWidget):

@@ -165,7 +165,7 @@ def test_search_is_told_once_typing_pauses(qtbot: QtBot, chat_list: ChatList) ->
 
 
 def test_new_chat_button(qtbot: QtBot, chat_list: ChatList) -> None:
-    with qtbot.waitSignal(chat_list.new_chat_requested):
+    with qtbot.waitSignal(chat_list.new_button.clicked):
         QTest.mouseClick(chat_list.findChildren(QPushButton)[0], Qt.MouseButton.LeftButton)
 
 

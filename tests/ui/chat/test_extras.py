@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.ui.chat.commands import ChatCommands
 from app.ui.chat.extras import Welcome
 from app.ui.widgets.column import Widths
 
 
 @pytest.mark.parametrize("width", [250, 312, 600])
 def test_the_buttons_of_the_first_start_show_their_words_at_every_width(qtbot: QtBot, width: int) -> None:
-    welcome = Welcome(guide=True, proposal="Qwen3 4B with draft 0.6B (3 GB to download)")
+    welcome = Welcome(ChatCommands(), guide=True, proposal="Qwen3 4B with draft 0.6B (3 GB to download)")
     qtbot.addWidget(welcome)
     welcome.resize(width, welcome.fit(Widths(prose=width, code=width)))
     welcome.show()

@@ -406,7 +406,7 @@ def test_answer_that_cannot_be_stored_can_be_saved_later(qtbot: QtBot, make_desk
     assert desk.page.texts() == ["Go on", "Hello there"]
     assert desk.session.branch()[-1].status == "stopped"
     forbid_writing(desk, False)
-    with qtbot.waitSignal(desk.session.chats_changed, timeout=WAIT_MS):
+    with qtbot.waitSignal(desk.session.writer.stored, timeout=WAIT_MS):
         desk.session.save_again()
     assert desk.stored(lambda store: store.branch(chat_id))[-1].text == "Hello there"
     assert "save" not in desk.notice_list.notices()
@@ -426,10 +426,10 @@ def test_answer_that_was_not_saved_goes_with_its_chat(qtbot: QtBot, make_desk: M
     forbid_writing(desk, False)
     desk.stored(lambda store: store.delete_chat(chat_id))
     desk.stored(lambda store: store.erase_deleted([chat_id]))
-    with qtbot.waitSignal(desk.session.chats_changed, timeout=WAIT_MS):
+    with qtbot.waitSignal(desk.session.writer.stored, timeout=WAIT_MS):
         desk.session.save_again()  # as the window does when a deletion is final
     assert "save" not in desk.notice_list.notices()
-    assert desk.session._writer.newest([question, replace(answer, text="")])[-1].text == ""
+    assert desk.session.writer.newest([question, replace(answer, text="")])[-1].text == ""
 
 
 def test_pair_that_took_the_app_with_it_is_not_loaded_again_by_itself(make_desk: MakeDesk) -> None:

@@ -9,19 +9,17 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QPlainTextEdit, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.protocol.messages import Piece
-from app.ui.chat.answer import Finished
+from app.chats.model import StoredMessage
+from app.protocol.messages import DrafterFigures, DraftFigures, Figures, Piece
+from app.ui.chat.answer import pieces_of
 from app.ui.chat.extras import CONTEXT_TEXT, EXAMPLES
+from app.ui.chat.footer import footer_of
 from app.ui.chat.markdown.code_header import CodeHeader
 from app.ui.chat.messages import AnswerMessage, UserMessage
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import stylesheet, theme
-
-FOOTER = "74 tok/s · 214 tokens · 0.12 s to first token · 68 % kept"
-
-
-def stored() -> Finished:
-    return Finished([], FOOTER)
+from tests.ui.chat import stored
+from tests.ui.chat.stored import FOOTER
 
 
 @pytest.fixture
@@ -70,22 +68,22 @@ def click(button: QAbstractButton) -> None:
 
 def fill(transcript: Transcript, turns: int) -> None:
     for turn in range(turns):
-        transcript.add_user_message(f"u{turn}", f"Question {turn}")
-        transcript.add_answer(f"a{turn}", "Guide", f"Answer **{turn}**\n\n- one\n- two\n" * 5, stored)
+        transcript.add(stored.question(f"u{turn}", f"Question {turn}"))
+        transcript.add(stored.answer(f"a{turn}", f"Answer **{turn}**\n\n- one\n- two\n" * 5))
 
 
 # ---------------------------------------------------------------- an answer
 
 
 def test_an_answer_streams_in(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_user_message("u", "What is **this**?")
-    transcript.begin_answer("a", "Guide")
+    transcript.add(stored.question("u", "What is **this**?"))
+    transcript.begin_answer(stored.answer("a"))
     for text in ("Some ", "**bo", "ld** ", "words\n\n", "```py\nx = 1", "\n```"):
         transcript.append_pieces([Piece(text=text)])
     settle(qtbot, transcript)
     assert answer(transcript, "a").view.document().toPlainText() == "Some bold words\nx = 1"
     assert not answer(transcript, "a").footer.isVisible()
-    transcript.finish_answer(FOOTER, "Stopped before the end.", 1, 1)
+    transcript.finish_answer(stored.answer("a", note="Stopped before the end."))
     settle(qtbot, transcript)
     assert answer(transcript, "a").footer.text() == FOOTER
     assert answer(transcript, "a").note.isVisible()
@@ -94,8 +92,8 @@ def test_an_answer_streams_in(qtbot: QtBot, transcript: Transcript) -> None:
 
 def test_pieces_after_the_end_are_ignored(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.append_pieces([Piece(text="lost")])
-    transcript.begin_answer("a", "Guide")
-    transcript.finish_answer(FOOTER, None, 1, 1)
+    transcript.begin_answer(stored.answer("a"))
+    transcript.finish_answer(stored.answer("a"))
     transcript.append_pieces([Piece(text="late")])
     settle(qtbot, transcript)
     assert answer(transcript, "a").view.content == ""
@@ -104,7 +102,7 @@ def test_pieces_after_the_end_are_ignored(qtbot: QtBot, transcript: Transcript) 
 def test_reading_the_chat_shows_only_when_it_takes_a_while(
     qtbot: QtBot, transcript: Transcript, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    transcript.begin_answer("a", "Guide")
+    transcript.begin_answer(stored.answer("a"))
     transcript.set_prompt_progress(100, 1000)
     assert answer(transcript, "a").progress.isHidden()
     monkeypatch.setattr("app.ui.chat.transcript.PROGRESS_DELAY", 0.0)
@@ -116,17 +114,27 @@ def test_reading_the_chat_shows_only_when_it_takes_a_while(
 
 
 def test_a_stored_answer_shows_its_footer_and_version(qtbot: QtBot, transcript: Transcript) -> None:
-    text = [Piece(text="text", drafter="model")]
-    transcript.add_answer("a", "Guide", "text", lambda: Finished(text, FOOTER, None, "n-grams: 1 of 2"), 2, 3)
+    drafters = [DrafterFigures(name=name, tested=2, accepted=1, acceptance_rate=0.5) for name in ("model", "ngram")]
+    figures = Figures(completion_tokens=214, draft=DraftFigures(drafters=drafters))
+    message = stored.answer("a", "text", 2, 3, pieces=[Piece(text="text", drafter="model")], figures=figures)
+    transcript.add(message)
     settle(qtbot, transcript)
-    assert answer(transcript, "a").footer.toolTip().endswith(".\n\nn-grams: 1 of 2")
-    assert answer(transcript, "a").footer.accessibleDescription() == "n-grams: 1 of 2"
+    details = answer(transcript, "a").footer.accessibleDescription()
+    assert [line.partition(":")[0] for line in details.splitlines()] == ["Draft model", "n-grams"]
+    assert answer(transcript, "a").footer.whatsThis().endswith(f".\n\n{details}")
     shown = [label.text() for label in answer(transcript, "a").findChildren(QLabel) if label.isVisible()]
-    assert FOOTER in shown
+    assert footer_of(message) in shown
     assert "2/3" in shown
 
 
 # ---------------------------------------------------------------- what the user can do
+
+
+def calls(transcript: Transcript, command: str) -> list[tuple[object, ...]]:
+    """What this command of the transcript is called with from now on."""
+    found: list[tuple[object, ...]] = []
+    setattr(transcript.commands, command, lambda *arguments: found.append(arguments))
+    return found
 
 
 def named(parent: QWidget, name: str) -> QAbstractButton:
@@ -134,26 +142,26 @@ def named(parent: QWidget, name: str) -> QAbstractButton:
 
 
 def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_answer("a", "Guide", "the **source**", stored, 2, 2)
+    transcript.add(stored.answer("a", "the **source**", 2, 2))
     settle(qtbot, transcript)
     message = answer(transcript, "a")
-    with qtbot.waitSignal(transcript.regenerate_requested) as asked:
-        click(message.regenerate_button)
-    assert asked.args == ["a"]
+    regenerated = calls(transcript, "regenerate")
+    click(message.regenerate_button)
+    assert regenerated == [("a",)]
     (compare,) = message.more_button.menu().actions()
-    with qtbot.waitSignal(transcript.compare_requested) as compared:
-        compare.trigger()
-    assert compared.args == ["a"]
-    with qtbot.waitSignal(transcript.version_requested) as stepped:
-        click(named(message, "Earlier version"))
-    assert stepped.args == ["a", -1]
+    compared = calls(transcript, "compare")
+    compare.trigger()
+    assert compared == [("a",)]
+    stepped = calls(transcript, "choose_version")
+    click(named(message, "Earlier version"))
+    assert stepped == [("a", -1)]
     assert not named(message, "Later version").isEnabled()
     click(message.copy_button)
     assert QGuiApplication.clipboard().text() == "the **source**"
 
 
 def test_editing_a_message(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_user_message("u", "first", 1, 2)
+    transcript.add(stored.question("u", "first", 1, 2))
     settle(qtbot, transcript)
     message = question(transcript, "u")
     click(message.edit_button)
@@ -163,20 +171,21 @@ def test_editing_a_message(qtbot: QtBot, transcript: Transcript) -> None:
     editor.setPlainText("  ")
     assert not message.save_button.isEnabled()
     editor.setPlainText("second")
-    with qtbot.waitSignal(transcript.edit_requested) as edited:
-        click(message.save_button)
-    assert edited.args == ["u", "second"]
+    edited = calls(transcript, "edit")
+    click(message.save_button)
+    assert edited == [("u", "second")]
     assert not editor.isVisible()
 
 
 def test_escape_leaves_a_message_as_it_was(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_user_message("u", "first")
+    transcript.add(stored.question("u", "first"))
     settle(qtbot, transcript)
     message = question(transcript, "u")
     click(message.edit_button)
     message.editor.setPlainText("second")
-    with qtbot.assertNotEmitted(transcript.edit_requested):
-        QTest.keyClick(message.editor, Qt.Key.Key_Escape)
+    edited = calls(transcript, "edit")
+    QTest.keyClick(message.editor, Qt.Key.Key_Escape)
+    assert edited == []
     assert message.view.isVisible()
     assert message.view.content == "first"
 
@@ -185,7 +194,7 @@ def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript)
     fill(transcript, 1)
     settle(qtbot, transcript)
     transcript.set_busy(True)
-    transcript.add_answer("late", "Guide", "text", stored, 1, 2)
+    transcript.add(stored.answer("late", "text", 1, 2))
     settle(qtbot, transcript)
     for key in ("a0", "late"):
         assert not answer(transcript, key).regenerate_button.isVisible()
@@ -200,8 +209,8 @@ def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript)
 
 
 def test_every_control_has_a_name_and_takes_the_focus(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_user_message("u", "question", 1, 2)
-    transcript.add_answer("a", "Guide", "```py\nx\n```", stored, 1, 2)
+    transcript.add(stored.question("u", "question", 1, 2))
+    transcript.add(stored.answer("a", "```py\nx\n```", 1, 2))
     settle(qtbot, transcript)
     buttons = [button for button in transcript.findChildren(QAbstractButton) if button.isVisible()]
     assert len(buttons) >= 10
@@ -211,21 +220,20 @@ def test_every_control_has_a_name_and_takes_the_focus(qtbot: QtBot, transcript: 
 
 
 def test_enter_and_escape_during_composition_belong_to_the_input_method(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_user_message("u", "before")
+    transcript.add(stored.question("u", "before"))
     settle(qtbot, transcript)
     click(question(transcript, "u").edit_button)
     editor = question(transcript, "u").editor
     QApplication.sendEvent(editor, QInputMethodEvent("に", []))
-    with qtbot.assertNotEmitted(transcript.edit_requested):
-        QTest.keyClick(editor, Qt.Key.Key_Return)
-        QTest.keyClick(editor, Qt.Key.Key_Escape)
-    assert editor.isVisible()
+    edited = calls(transcript, "edit")
+    QTest.keyClick(editor, Qt.Key.Key_Return)
+    QTest.keyClick(editor, Qt.Key.Key_Escape)
+    assert editor.isVisible() and edited == []
     done = QInputMethodEvent("", [])
     done.setCommitString("日本")
     QApplication.sendEvent(editor, done)
-    with qtbot.waitSignal(transcript.edit_requested) as edited:
-        QTest.keyClick(editor, Qt.Key.Key_Return)
-    assert edited.args == ["u", "日本"]
+    QTest.keyClick(editor, Qt.Key.Key_Return)
+    assert edited == [("u", "日本")]
 
 
 # ---------------------------------------------------------------- order of the column
@@ -245,17 +253,17 @@ def test_remove_from(qtbot: QtBot, transcript: Transcript) -> None:
 
 
 def test_removing_the_answer_being_written_ends_it(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.begin_answer("a", "Guide")
+    transcript.begin_answer(stored.answer("a"))
     transcript.append_pieces([Piece(text="x")])
     transcript.remove_from("a")
     transcript.append_pieces([Piece(text="y")])
-    transcript.finish_answer(FOOTER, None, 1, 1)
+    transcript.finish_answer(stored.answer("a"))
     settle(qtbot, transcript)
     assert keys(transcript) == []
 
 
 def test_clear_while_an_answer_is_written(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.begin_answer("a", "Guide")
+    transcript.begin_answer(stored.answer("a"))
     transcript.append_pieces([Piece(text="x " * 50_000)])
     transcript.clear()
     fill(transcript, 1)
@@ -283,22 +291,22 @@ def test_the_line_where_the_context_begins(qtbot: QtBot, transcript: Transcript)
 def test_the_examples_can_be_chosen(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.show_welcome(guide=False)
     settle(qtbot, transcript)
+    asked = calls(transcript, "ask")
     for text in EXAMPLES:
-        with qtbot.waitSignal(transcript.example_chosen) as chosen:
-            click(named(transcript, text))
-        assert chosen.args == [text]
+        click(named(transcript, text))
+    assert asked == [(text,) for text in EXAMPLES]
     assert not [button for button in transcript.findChildren(QPushButton) if button.text() == "Keep the guide"]
 
 
 def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.show_welcome(guide=True)
     settle(qtbot, transcript)
-    with qtbot.waitSignal(transcript.open_models_requested):
-        click(named(transcript, "Open models…"))
+    opened, hidden = calls(transcript, "open_models"), calls(transcript, "hide_guide_card")
+    click(named(transcript, "Open models…"))
     keep = named(transcript, "Keep the guide")
-    with qtbot.waitSignal(transcript.guide_kept):
-        click(keep)
+    click(keep)
     assert not keep.isVisible()
+    assert opened == hidden == [()]
 
 
 def test_the_card_proposes_a_pair_to_get(qtbot: QtBot, transcript: Transcript) -> None:
@@ -306,8 +314,9 @@ def test_the_card_proposes_a_pair_to_get(qtbot: QtBot, transcript: Transcript) -
     transcript.set_proposal("Qwen3 8B, 5.7 GB")
     settle(qtbot, transcript)
     assert any("Qwen3 8B, 5.7 GB" in one.text() for one in transcript.findChildren(QLabel))
-    with qtbot.waitSignal(transcript.proposal_accepted):
-        click(named(transcript, "Get it with draft"))
+    wanted = calls(transcript, "get_proposed")
+    click(named(transcript, "Get it with draft"))
+    assert wanted == [()]
     transcript.set_proposal("")
     settle(qtbot, transcript)
     assert not [button for button in transcript.findChildren(QPushButton) if button.text() == "Get it with draft"]
@@ -315,14 +324,14 @@ def test_the_card_proposes_a_pair_to_get(qtbot: QtBot, transcript: Transcript) -
 
 def test_a_proposal_changes_no_chat_that_has_messages(transcript: Transcript) -> None:
     transcript.show_welcome(guide=True)
-    transcript.add_user_message("u", "Hello")
+    transcript.add(stored.question("u", "Hello"))
     transcript.set_proposal("Qwen3 8B, 5.7 GB")
     assert keys(transcript) == ["u"]
 
 
 def test_the_first_message_ends_the_welcome(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.show_welcome(guide=True)
-    transcript.add_user_message("u", "Hello")
+    transcript.add(stored.question("u", "Hello"))
     assert keys(transcript) == ["u"]
 
 
@@ -344,7 +353,7 @@ def test_only_what_is_near_the_screen_is_built(qtbot: QtBot, transcript: Transcr
 
 def test_the_view_follows_the_end(qtbot: QtBot, transcript: Transcript) -> None:
     fill(transcript, 3)
-    transcript.begin_answer("a", "Guide")
+    transcript.begin_answer(stored.answer("a"))
     bar = transcript.column.verticalScrollBar()
     for _ in range(5):
         transcript.append_pieces([Piece(text="line\n\n" * 10)])
@@ -355,7 +364,7 @@ def test_the_view_follows_the_end(qtbot: QtBot, transcript: Transcript) -> None:
 
 def test_the_view_stays_where_the_user_reads(qtbot: QtBot, transcript: Transcript) -> None:
     fill(transcript, 5)
-    transcript.begin_answer("a", "Guide")
+    transcript.begin_answer(stored.answer("a"))
     settle(qtbot, transcript)
     bar = transcript.column.verticalScrollBar()
     bar.setValue(bar.maximum() // 2)
@@ -397,7 +406,7 @@ def test_a_narrow_window_still_fits(qtbot: QtBot, transcript: Transcript) -> Non
 
 def test_lines_of_prose_are_not_too_long(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.resize(1600, 600)
-    transcript.add_answer("a", "Guide", "word " * 200 + "\n\n```\n" + "x" * 90 + "\n```", stored)
+    transcript.add(stored.answer("a", "word " * 200 + "\n\n```\n" + "x" * 90 + "\n```"))
     settle(qtbot, transcript)
     document = answer(transcript, "a").view.document()
     assert document.firstBlock().layout().lineAt(0).textLength() <= 90
@@ -408,7 +417,7 @@ def test_tints_are_switched_in_all_messages(qtbot: QtBot, transcript: Transcript
     for key in ("a", "b"):
         text = "drafted words"
         pieces = [Piece(text=text, round=3, drafter="model")]
-        transcript.add_answer(key, "Guide", text, lambda pieces=pieces: Finished(pieces, FOOTER))  # type: ignore[misc]
+        transcript.add(stored.answer(key, text, pieces=pieces))
     settle(qtbot, transcript)
     plain = [answer(transcript, key).view.grab().toImage() for key in ("a", "b")]
     transcript.set_show_drafted(True)
@@ -418,18 +427,18 @@ def test_tints_are_switched_in_all_messages(qtbot: QtBot, transcript: Transcript
 
 
 def test_a_change_of_theme_while_streaming_loses_nothing(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.begin_answer("a", "Guide")
+    transcript.begin_answer(stored.answer("a"))
     transcript.append_pieces([Piece(text="before\n\n```py\nx = ")])
     settle(qtbot, transcript)
     theme.override(theme.DARK)
     transcript.append_pieces([Piece(text="1\n```\n\nafter")])
-    transcript.finish_answer(FOOTER, None, 1, 1)
+    transcript.finish_answer(stored.answer("a"))
     settle(qtbot, transcript)
     assert answer(transcript, "a").view.document().toPlainText() == "before\nx = 1\nafter"
 
 
 def test_selecting_beyond_the_edge_scrolls(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_answer("a", "Guide", "words\n\n" * 100, stored)
+    transcript.add(stored.answer("a", "words\n\n" * 100))
     settle(qtbot, transcript)
     bar = transcript.column.verticalScrollBar()
     bar.setValue(0)
@@ -443,7 +452,7 @@ def test_selecting_beyond_the_edge_scrolls(qtbot: QtBot, transcript: Transcript)
 
 def test_a_short_code_block_is_no_wider_than_prose(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.resize(1400, 600)
-    transcript.add_answer("a", "Guide", "```\nx\n```\n\n```\n" + "x" * 95 + "\n```", stored)
+    transcript.add(stored.answer("a", "```\nx\n```\n\n```\n" + "x" * 95 + "\n```"))
     settle(qtbot, transcript)
     short, long = answer(transcript, "a").view.findChildren(CodeHeader)
     assert short.width() == transcript.column.widths().prose
@@ -462,16 +471,19 @@ def scroll(qtbot: QtBot, transcript: Transcript, value: int) -> None:
     settle(qtbot, transcript)
 
 
-def test_a_long_chat_works_out_only_what_is_shown_and_frees_what_is_far(qtbot: QtBot, transcript: Transcript) -> None:
+def test_a_long_chat_works_out_only_what_is_shown_and_frees_what_is_far(
+    qtbot: QtBot, transcript: Transcript, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
+
+    def counted(message: StoredMessage) -> list[Piece]:
+        asked.append(message.id)
+        return pieces_of(message)
+
+    monkeypatch.setattr("app.ui.chat.messages.pieces_of", counted)
     for turn in range(40):
-
-        def finished(key: str = f"a{turn}") -> Finished:
-            asked.append(key)
-            return Finished([], FOOTER)
-
-        transcript.add_user_message(f"u{turn}", f"Question {turn}")
-        transcript.add_answer(f"a{turn}", "Guide", f"Answer {turn}\n\n" + "words\n\n" * 12, finished)
+        transcript.add(stored.question(f"u{turn}", f"Question {turn}"))
+        transcript.add(stored.answer(f"a{turn}", f"Answer {turn}\n\n" + "words\n\n" * 12))
     settle(qtbot, transcript)
     assert "a39" in asked
     assert "a0" not in asked
@@ -490,10 +502,10 @@ def test_a_long_chat_works_out_only_what_is_shown_and_frees_what_is_far(qtbot: Q
 
 
 def test_what_is_in_use_is_not_freed(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_user_message("edited", "My words")
-    transcript.add_answer("selected", "Guide", "words to copy", stored)
+    transcript.add(stored.question("edited", "My words"))
+    transcript.add(stored.answer("selected", "words to copy"))
     fill(transcript, 20)
-    transcript.begin_answer("written", "Guide")
+    transcript.begin_answer(stored.answer("written"))
     transcript.append_pieces([Piece(text="one "), Piece(text="two", drafter="model")])
     settle(qtbot, transcript)
     scroll(qtbot, transcript, 0)
@@ -510,9 +522,10 @@ def test_what_is_in_use_is_not_freed(qtbot: QtBot, transcript: Transcript) -> No
 
 def test_an_answer_that_was_written_can_be_freed_and_comes_back(qtbot: QtBot, transcript: Transcript) -> None:
     fill(transcript, 20)
-    transcript.begin_answer("written", "Someone")
+    transcript.begin_answer(stored.answer("written", author="Someone"))
     transcript.append_pieces([Piece(text="one "), Piece(text="two", drafter="model")])
-    transcript.finish_answer(FOOTER, "A note.", 2, 3, "details")
+    pieces = [Piece(text="one "), Piece(text="two", drafter="model")]
+    transcript.finish_answer(stored.answer("written", "one two", 2, 3, pieces=pieces, note="A note.", author="Someone"))
     settle(qtbot, transcript)
     scroll(qtbot, transcript, 0)
     assert "written" not in built(transcript)
@@ -544,7 +557,7 @@ def test_the_tab_key_goes_from_top_to_bottom_also_after_scrolling_up(qtbot: QtBo
 
 def test_few_messages_are_built_in_one_go_the_newest_first(qtbot: QtBot, transcript: Transcript) -> None:
     for number in range(12):
-        transcript.add_answer(str(number), "M", "word", stored)
+        transcript.add(stored.answer(str(number), "word"))
     transcript.column.arrange()
     assert [entry.key for entry in transcript.column.entries if entry.widget is not None] == ["9", "10", "11"]
     settle(qtbot, transcript)
@@ -553,7 +566,7 @@ def test_few_messages_are_built_in_one_go_the_newest_first(qtbot: QtBot, transcr
 
 def test_messages_as_high_as_the_screen_are_built_one_at_a_time(qtbot: QtBot, transcript: Transcript) -> None:
     for number in range(6):
-        transcript.add_answer(str(number), "M", "word\n\n" * 40, stored)
+        transcript.add(stored.answer(str(number), "word\n\n" * 40))
 
     def built() -> list[str]:
         return [entry.key for entry in transcript.column.entries if entry.widget is not None]

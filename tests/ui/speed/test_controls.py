@@ -27,30 +27,30 @@ def test_draft_length_control(panel: SpeedPanel, qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: not auto.isEnabled())
     panel.set_pair(PAIR)
     qtbot.waitUntil(auto.isEnabled)
-    assert panel.draft_length() == "auto"
+    assert panel.draft_length.value() == "auto"
     assert not slider.isEnabled()
     assert texts(panel).count("Auto") == 1
-    with qtbot.waitSignal(panel.draft_length_changed) as told:
+    with qtbot.waitSignal(panel.draft_length.value_changed) as told:
         QTest.keyClick(auto, Qt.Key.Key_Space)
     assert told.args == [6]
     assert slider.isEnabled()
-    with qtbot.waitSignal(panel.draft_length_changed) as told:
+    with qtbot.waitSignal(panel.draft_length.value_changed) as told:
         QTest.keyClick(slider, Qt.Key.Key_Right)
     assert told.args == [7]
-    with qtbot.waitSignal(panel.draft_length_changed) as told:
+    with qtbot.waitSignal(panel.draft_length.value_changed) as told:
         QTest.keyClick(slider, Qt.Key.Key_Home)
     assert told.args == [0]
     assert "Off" in texts(panel)
     qtbot.waitUntil(lambda: panel.status_text().startswith("Draft off"))
-    with qtbot.assertNotEmitted(panel.draft_length_changed):
+    with qtbot.assertNotEmitted(panel.draft_length.value_changed):
         panel.set_draft_length(16)
-    assert panel.draft_length() == 16
+    assert panel.draft_length.value() == 16
     assert "16 tokens" in texts(panel)
-    with qtbot.waitSignal(panel.draft_length_changed) as told:
+    with qtbot.waitSignal(panel.draft_length.value_changed) as told:
         QTest.keyClick(auto, Qt.Key.Key_Space)
     assert told.args == ["auto"]
     assert not slider.isEnabled()
-    with qtbot.waitSignal(panel.draft_length_changed) as told:
+    with qtbot.waitSignal(panel.draft_length.value_changed) as told:
         auto.click()
     assert told.args == [6]  # again the pair's own, not the 16 of before
 
@@ -58,9 +58,9 @@ def test_draft_length_control(panel: SpeedPanel, qtbot: QtBot) -> None:
 def test_a_stored_length_survives_the_loading_of_a_pair(panel: SpeedPanel) -> None:
     panel.set_draft_length(9)
     panel.set_pair(PAIR)
-    assert panel.draft_length() == 9
+    assert panel.draft_length.value() == 9
     panel.set_draft_length("auto")
-    assert panel.draft_length() == "auto"
+    assert panel.draft_length.value() == "auto"
     assert of_kind(panel, QSlider).value() == 6
 
 
@@ -81,7 +81,7 @@ def test_the_wheel_over_a_control_changes_nothing(panel: SpeedPanel, qtbot: QtBo
             False,
         )
         QApplication.sendEvent(control, turn)
-    assert (panel.draft_length(), panel.drafter()) == (5, "auto")
+    assert (panel.draft_length.value(), panel.drafter.choice()) == (5, "auto")
 
 
 def test_auto_says_what_is_in_use(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -139,12 +139,12 @@ def test_drafter_control(panel: SpeedPanel, qtbot: QtBot) -> None:
     assert drafter.isVisible()
     assert [drafter.itemText(at) for at in range(drafter.count())] == ["Automatic", "Draft model", "n-grams"]
     qtbot.waitUntil(drafter.isEnabled)
-    with qtbot.waitSignal(panel.drafter_changed) as told:
+    with qtbot.waitSignal(panel.drafter.choice_changed) as told:
         QTest.keyClick(drafter, Qt.Key.Key_End)
     assert told.args == ["ngram"]
-    assert panel.drafter() == "ngram"
+    assert panel.drafter.choice() == "ngram"
     qtbot.waitUntil(lambda: panel.status_text().startswith("n-grams on"))
-    with qtbot.assertNotEmitted(panel.drafter_changed):
+    with qtbot.assertNotEmitted(panel.drafter.choice_changed):
         panel.set_drafter("chain")
         assert drafter.currentText() == "Automatic"
         panel.set_drafter("none")
@@ -177,7 +177,7 @@ def test_a_pause_is_told_and_can_be_ended(panel: SpeedPanel, qtbot: QtBot) -> No
     for words in ("fixed draft length 6", "in every chat", "until Draft length is Auto again"):
         assert words in keep_on.whatsThis()
     assert {"Draft paused:", "Auto · paused"} <= set(texts(panel))
-    with qtbot.waitSignal(panel.draft_length_changed) as told:
+    with qtbot.waitSignal(panel.draft_length.value_changed) as told:
         QTest.keyClick(keep_on, Qt.Key.Key_Space)
     assert told.args == [6]
     qtbot.waitUntil(lambda: panel.status_text() == "Draft paused · From the next answer on, up to 6 guesses a pass.")
@@ -237,12 +237,12 @@ def test_moving_the_slider_does_not_move_it_away(panel: SpeedPanel, qtbot: QtBot
 def test_show_drafted(panel: SpeedPanel, qtbot: QtBot) -> None:
     shown = box(panel, "Show drafted tokens")
     assert not {"draft model", "n-grams"} & set(texts(panel))
-    with qtbot.waitSignal(panel.show_drafted_changed) as told:
+    with qtbot.waitSignal(panel.show_drafted.box.clicked):
         QTest.keyClick(shown, Qt.Key.Key_Space)
-    assert told.args == [True]
+    assert shown.isChecked()
     assert {"draft model", "n-grams"} <= set(texts(panel))
-    with qtbot.assertNotEmitted(panel.show_drafted_changed):
-        panel.set_show_drafted(False)
+    with qtbot.assertNotEmitted(panel.show_drafted.box.clicked):
+        panel.show_drafted.box.setChecked(False)
     assert not shown.isChecked()
     assert "n-grams" not in texts(panel)
 
@@ -250,7 +250,7 @@ def test_show_drafted(panel: SpeedPanel, qtbot: QtBot) -> None:
 @pytest.mark.parametrize("chosen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
 def test_the_legend_has_the_tints_of_the_transcript(panel: SpeedPanel, chosen: theme.Theme) -> None:
     theme.override(chosen)
-    panel.set_show_drafted(True)
+    panel.show_drafted.box.setChecked(True)
     found = []
     for text in ("draft model", "n-grams"):
         name = next(one for one in panel.findChildren(QLabel) if one.text() == text)

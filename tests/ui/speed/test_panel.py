@@ -93,12 +93,12 @@ def test_plain_speed_button_gives_way_to_the_factor(panel: SpeedPanel, qtbot: Qt
     panel.end_generation(None)
     measure = button(panel, "Measure plain speed")
     qtbot.waitUntil(measure.isEnabled)
-    with qtbot.waitSignal(panel.measure_plain_requested):
+    with qtbot.waitSignal(panel.plain_speed.buttons[0].clicked):
         QTest.mouseClick(measure, Qt.MouseButton.LeftButton)
-    panel.set_measuring(True)
+    panel.plain_speed.set_measuring(True)
     assert measure.text() == "Measuring plain speed …"
     assert not measure.isEnabled()
-    panel.set_measuring(False)
+    panel.plain_speed.set_measuring(False)
     panel.set_plain_speed(37.1)
     panel.begin_generation()
     panel.end_generation(FIGURES)
@@ -106,7 +106,7 @@ def test_plain_speed_button_gives_way_to_the_factor(panel: SpeedPanel, qtbot: Qt
     assert "Plain 37 tok/s" in texts(panel)
     assert not measure.isVisible()
     again = next(tool for tool in panel.findChildren(QToolButton) if tool.isVisible())
-    with qtbot.waitSignal(panel.measure_plain_requested):
+    with qtbot.waitSignal(panel.plain_speed.buttons[1].clicked):
         QTest.mouseClick(again, Qt.MouseButton.LeftButton)
 
 
@@ -169,7 +169,7 @@ def test_long_drafts_show_as_many_positions_as_were_ever_kept(panel: SpeedPanel,
 @pytest.mark.parametrize("paused", [False, True])
 def test_fits_its_width(panel: SpeedPanel, qtbot: QtBot, width: int, paused: bool) -> None:
     panel.set_pair(msgspec.structs.replace(PAIR, history=HISTORY))
-    panel.set_show_drafted(True)
+    panel.show_drafted.box.setChecked(True)
     panel.set_plain_speed(1042.0)
     panel.begin_generation()
     panel.add_rounds(steady(30, seconds=0.003, accepted=3, tested=16))

@@ -182,7 +182,7 @@ class BlockWriter:
         """Write a block that is still growing."""
         if block.kind is Kind.CODE:
             self.end_code(self.begin_code(block.language))
-        elif block.closed or block.kind in (Kind.TABLE, Kind.PLAIN, Kind.INDENTED) or block.fence:
+        elif block.closed or block.kind in (Kind.TABLE, Kind.PLAIN, Kind.INDENTED) or block.ends_in_code:
             self.write(block)
         else:
             self.write(replace(block, text=close_inline(block.text.rstrip("\n"))))

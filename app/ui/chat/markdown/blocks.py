@@ -1,19 +1,29 @@
 """Cut Markdown that is still being written into top-level blocks, each of which can be drawn once and kept.
 
 Only the last block of a growing text can still change, so the transcript freezes all others. List items count as
-blocks of their own: a list of a thousand items costs no more than its last one. The rules are CommonMark's as far as
-they decide where a block ends; what is inside a block is left to Qt's parser.
+blocks of their own: a list of a thousand items costs no more than its last one. markdown-it-py says where blocks end;
+what is inside a block is left to Qt's parser.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cache
+from itertools import accumulate, zip_longest
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 MAX_BLOCK_CHARACTERS = 4000
 """A longer block is continued in the next one, so that no update has to lay out more than this."""
+MAX_BLOCK_LINES = 400
+"""The same for blocks of short lines, which take long to parse."""
 MAX_TABLE_CHARACTERS = 2000
 """The same for tables, whose layout costs more."""
 MAX_TABLE_BARS = 240
@@ -23,19 +33,21 @@ MAX_LINE_CHARACTERS = 1000
 MAX_DEPTH = 8
 """Deeper lists and quotes are shown as they were written."""
 MAX_TABLE_COLUMNS = 40
+_LINES_AT_ONCE = 100
+"""So many lines are parsed together with what is open."""
 
 
 class Kind(Enum):
-    """What a block is, as far as it decides where the block ends and how it is drawn."""
+    """What a block is, as far as it decides how the block is drawn."""
 
-    PARAGRAPH = "paragraph"
-    HEADING = "heading"
-    RULE = "rule"
-    ITEM = "item"
-    QUOTE = "quote"
-    TABLE = "table"
-    INDENTED = "indented"
-    CODE = "code"
+    PARAGRAPH = "paragraph_open"
+    HEADING = "heading_open"
+    RULE = "hr"
+    ITEM = "list_item_open"
+    QUOTE = "blockquote_open"
+    TABLE = "table_open"
+    INDENTED = "code_block"
+    CODE = "fence"
     PLAIN = "plain"
 
 
@@ -53,12 +65,11 @@ class Block:
     """Goes on with the very line of the block before it."""
     number: int | None = None
     """Of an ordered list's item, counted on from the item before."""
-    content: int = 0
-    """Column at which an item's text begins."""
-    blank: bool = False
-    """An item or indented code that ended with an empty line: it may go on after it."""
+    ends_in_code: bool = False
     fence: str = ""
-    """The fence that is open: of the block itself (code) or inside it (an item)."""
+    """The fence that code stands in."""
+    indent: int = 0
+    """Spaces before that fence; as many may go from the lines of the code."""
     language: str = ""
     prefix: str = ""
     """Lines to parse before ``text``: the head of a table that is continued."""
@@ -96,18 +107,93 @@ def visible(text: str) -> str:
     return text.translate(_REPLACED) if _UNWANTED.search(text) else text
 
 
-# ---------------------------------------------------------------- the rules, one line at a time
+# ---------------------------------------------------------------- the blocks of some lines
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
-_HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
-_RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
-_ITEM = re.compile(r"( {0,3})(?:[-*+]|(\d{1,9})[.)])(?:([ \t]+)\S|[ \t]*$)")
-_QUOTE = re.compile(r" {0,3}>")
-_SETEXT = re.compile(r" {0,3}(?:=+|-+)[ \t]*$")
-_DELIMITER_ROW = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+_KINDS = {kind.value: kind for kind in Kind}
+_CONTINUED = "x\n"
+"""Parsed before the rest of a block that was cut: what can follow a paragraph can follow that."""
 _MARKERS = re.compile(r"(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t])))+")
 _MARKER = re.compile(r">|[-*+]|\d+[.)]")
 _UNDECIDED = re.compile(r"\s*(?:[-*+#>`~=_]+|\d{1,9}[.)]?|\[[ xX]?\]?|[-*+] \[[ xX]?\]?)\s*$")
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """Finds blocks as Qt's parser does, where it is asked as here; made, and imported, with the first message."""
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import table
+
+    parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable("table").disable(["html_block", "reference"])
+    parser.core.ruler.enableOnly(["block"])
+    # In a paragraph Qt begins no table; GitHub does.
+    parser.block.ruler.at("table", table, {"alt": []})
+    return parser
+
+
+def blocks_of(lines: Sequence[str], start: int = 0, number: int | None = None) -> list[Block]:
+    """The top-level blocks of these lines, list items on their own. The last one is closed if no further line can
+    belong to it.
+
+    ``start``: where the lines begin in the source. ``number``: of the item they begin with, if it is not what it says.
+    """
+    units: list[_Unit] = []
+    for token in _parser().parse("".join(lines)):
+        if token.type == "ordered_list_open" and token.level == 0 and (number is None or units):
+            number = int(token.attrs.get("start", 1))
+        elif token.type == "bullet_list_open" and token.level == 0:
+            number = None
+        kind = _KINDS.get(token.type)
+        if kind is not None and token.level == (kind is Kind.ITEM):
+            unit = _Unit(kind, token, number if kind is Kind.ITEM else None)
+            if units and units[-1].is_empty_item and kind is Kind.PARAGRAPH and lines[unit.first].startswith("  "):
+                continue  # whether it stands in that item, Qt sees otherwise than CommonMark: no cut between them
+            units.append(unit)
+            number = number + 1 if kind is Kind.ITEM and number is not None else number
+        if token.type in ("inline", "fence", "code_block", "hr"):
+            units[-1].last = token.type
+    places = list(accumulate(map(len, lines), initial=start))
+    following = [unit.first for unit in units[1:]]
+    return [unit.block(lines, places[unit.first], end) for unit, end in zip_longest(units, following)]
+
+
+@dataclass(slots=True)
+class _Unit:
+    """A block as the parser found it."""
+
+    kind: Kind
+    token: Token
+    number: int | None
+    last: str = ""
+    """What text it ends with, as far as it has any."""
+
+    @property
+    def is_empty_item(self) -> bool:
+        return self.kind is Kind.ITEM and not self.last
+
+    @property
+    def first(self) -> int:
+        """The number of its first line."""
+        return self.token.map[0] if self.token.map else 0
+
+    def block(self, lines: Sequence[str], start: int, following: int | None) -> Block:
+        """``following``: the first line of the next block."""
+        end = self.token.map[1] if self.token.map else 0
+        if self.kind in (Kind.ITEM, Kind.INDENTED):  # it may go on after empty lines
+            closed, end = following is not None, len(lines) if following is None else following
+        elif self.kind is Kind.CODE:
+            closed = following is not None or self._is_closed_code(lines[self.first : end])
+        else:
+            is_one_line = self.kind in (Kind.HEADING, Kind.RULE)
+            closed = following is not None or end < len(lines) or (is_one_line and lines[-1].endswith("\n"))
+        block = Block(self.kind, start, "".join(lines[self.first : end]), closed)
+        if self.kind is not Kind.CODE:
+            return replace(block, number=self.number, ends_in_code=self.last in ("fence", "code_block"))
+        words = self.token.info.split()
+        language = words[0].strip("{}.") if words else ""
+        return replace(block, fence=self.token.markup, indent=_indent(lines[self.first]), language=language)
+
+    def _is_closed_code(self, lines: Sequence[str]) -> bool:
+        return len(lines) > 1 and _closes_fence(lines[-1], self.token.markup)
 
 
 def _is_deep(line: str) -> bool:
@@ -116,132 +202,13 @@ def _is_deep(line: str) -> bool:
 
 
 def _indent(line: str) -> int:
-    width = 0
-    for character in line:
-        if character == " ":
-            width += 1
-        elif character == "\t":
-            width += 4 - width % 4
-        else:
-            break
-    return width
+    expanded = line.expandtabs(4)
+    return len(expanded) - len(expanded.lstrip(" "))
 
 
 def _closes_fence(line: str, fence: str) -> bool:
     text = line.strip()
     return _indent(line) < 4 and len(text) >= len(fence) and text == fence[0] * len(text)
-
-
-def _opening_fence(line: str) -> re.Match[str] | None:
-    fence = _FENCE.match(line)
-    return None if fence is None or (fence[1][0] == "`" and "`" in fence[2]) else fence
-
-
-def _interrupts(line: str) -> bool:
-    """Whether this line ends a paragraph and begins something else."""
-    if _opening_fence(line) or _HEADING.match(line) or _RULE.match(line) or _QUOTE.match(line):
-        return True
-    item = _ITEM.match(line)
-    return item is not None and item[3] is not None and item[2] in (None, "1")
-
-
-def _open_item(line: str, at: int, item: re.Match[str], after: Block | None) -> Block:
-    number = int(item[2]) if item[2] else None
-    if number is not None and after is not None and after.number is not None:
-        number = after.number + 1
-    marker_end = item.end(3) if item[3] else item.end()
-    content = len(item[1]) + (len(item[2]) + 1 if item[2] else 1) + 1
-    if item[3] and len(item[3]) <= 4:
-        content = marker_end
-    inner = _opening_fence(line[content:])
-    return Block(Kind.ITEM, at, line, number=number, content=content, fence=inner[1] if inner else "")
-
-
-def open_block(line: str, at: int, after: Block | None = None) -> Block:
-    """The block that begins with this line (not an empty one). ``after``: the list item right before it."""
-    bare = line.rstrip("\n")
-    if _is_deep(bare):
-        return Block(Kind.PLAIN, at, line)
-    if fence := _opening_fence(bare):
-        words = fence[2].split()
-        return Block(
-            Kind.CODE, at, line, fence=fence[1], content=_indent(bare), language=words[0].strip("{}.") if words else ""
-        )
-    if _HEADING.match(bare):
-        return Block(Kind.HEADING, at, line, closed=line.endswith("\n"))
-    if _RULE.match(bare):
-        return Block(Kind.RULE, at, line, closed=line.endswith("\n"))
-    if item := _ITEM.match(bare):
-        return _open_item(line, at, item, after)
-    if _QUOTE.match(bare):
-        return Block(Kind.QUOTE, at, line)
-    if _indent(bare) >= 4:
-        return Block(Kind.INDENTED, at, line)
-    return Block(Kind.PARAGRAPH, at, line)
-
-
-def advance(block: Block | None, line: str, at: int) -> list[Block]:
-    """The blocks after one more line: the given one, perhaps closed, and the one the line begins.
-
-    ``block`` is open and not fenced code (that grows in place), or None.
-    """
-    if block is None:
-        return [open_block(line, at)] if line.strip() else []
-    if block.kind is Kind.ITEM:
-        return _advance_item(block, line, at)
-    if block.kind is Kind.INDENTED:
-        if line.strip() and _indent(line) < 4:
-            return [_close(block), open_block(line, at)]
-        return [_grown(block, line)]
-    if not line.strip():
-        return [_close(block)]
-    bare = line.rstrip("\n")
-    if block.kind is Kind.PARAGRAPH and not block.prefix and _SETEXT.match(bare) and not block.continued:
-        return [_close(replace(block, kind=Kind.HEADING, text=block.text + line))]
-    if block.kind is Kind.QUOTE and _QUOTE.match(bare) and not _is_deep(bare):
-        return [_grown(block, line)]
-    if _interrupts(bare):
-        return [_close(block), open_block(line, at)]
-    if block.kind is Kind.PARAGRAPH and _begins_table(block, bare):
-        return [_grown(replace(block, kind=Kind.TABLE), line)]
-    return [_grown(block, line)]
-
-
-def _begins_table(block: Block, bare: str) -> bool:
-    if block.text.count("\n") != 1 or "|" not in block.text or not _DELIMITER_ROW.match(bare):
-        return False
-    return block.text.strip().strip("|").count("|") == bare.strip().strip("|").count("|")
-
-
-def _advance_item(block: Block, line: str, at: int) -> list[Block]:
-    bare = line.rstrip("\n")
-    if not bare.strip():
-        return [_grown(replace(block, blank=True), line)]
-    if _is_deep(bare.strip()):
-        return [_close(block), Block(Kind.PLAIN, at, line)]
-    if _indent(bare) >= block.content:
-        inner = bare[block.content :]
-        fence = block.fence
-        if fence:
-            fence = "" if _closes_fence(inner, fence) else fence
-        elif opening := _opening_fence(inner.lstrip()):
-            fence = opening[1]
-        return [_grown(replace(block, blank=False, fence=fence), line)]
-    item = _ITEM.match(bare)
-    if item and not _RULE.match(bare):
-        same_list = (item[2] is None) == (block.number is None)
-        return [_close(block), open_block(line, at, after=block if same_list else None)]
-    if block.blank or block.fence or _interrupts(bare):
-        return [_close(block), open_block(line, at)]
-    return [_grown(block, line)]
-
-
-def _close(block: Block) -> Block:
-    return replace(block, closed=True)
-
-
-def _grown(block: Block, line: str) -> Block:
-    return replace(block, text=block.text + line)
 
 
 # ---------------------------------------------------------------- the splitter
@@ -264,51 +231,58 @@ class BlockSplitter:
         """``plain``: the text is no Markdown; each line is a block."""
         self.ready: deque[Block | OpenCode] = deque()
         self._plain = plain
+        self._at = 0
+        """Where what is in no block yet begins in the source."""
+        self._lines: list[str] = []
+        """The finished lines from there on: those of the last block, as long as it can grow."""
         self._open: Block | None = None
+        """That block, as it was when the lines were last parsed."""
+        self._unparsed = 0
+        """How many lines came since."""
+        self._cut: Block | None = None
+        """The block that these lines go on with, where that was cut."""
         self._code: OpenCode | None = None
         self._partial = ""
-        self._at = 0
-        self._code_continued = False
-        self._line_continued = False
+        self._is_in_line = False
+        """Whether an overlong line goes on."""
 
     def feed(self, text: str) -> None:
         """Add text that follows what came before."""
-        lines = (self._partial + text).split("\n")
-        self._partial = lines.pop()
+        *lines, self._partial = (self._partial + text).split("\n")
         for line in lines:
-            self._cut(line, "\n")
+            self._take_line(line, "\n")
         while len(self._partial) > MAX_LINE_CHARACTERS:
-            self._partial = self._cut_once(self._partial)
+            self._partial = self._take_part(self._partial)
+        self._parse()
 
     def finish(self) -> None:
         """There is no more text: whatever is open ends here."""
         if self._partial:
-            self._cut(self._partial, "")
+            self._take_line(self._partial, "")
             self._partial = ""
+        self._parse()
         if self._code is not None:
             self._code.closed = True
             self._code = None
         if self._open is not None:
-            self.ready.append(_close(self._open))
-            self._open = None
+            self._close(self._open)
 
     @property
     def partial_line(self) -> CodeLine | None:
         """The unfinished line of the fenced code that is open, if one is."""
         if self._code is None or not self._partial:
             return None
-        if self._partial.strip() and _closes_fence_so_far(self._partial, self._code.block.fence):
+        text, fence = self._partial.strip(), self._code.block.fence
+        if text and _indent(self._partial) < 4 and text == fence[0] * len(text):
             return None
-        return self._code_line(self._partial)
+        return self._code_line(self._partial, self._code.block, self._at)
 
     def tail(self) -> list[Block]:
         """What can still change, as blocks to draw for now (none while fenced code is open)."""
         if self._code is not None:
             return []
-        partial = self._partial
-        if self._is_held_back(partial):
-            partial = ""
-        blocks = advance(self._open, partial, self._at) if partial else [self._open] if self._open else []
+        partial = "" if self._is_held_back(self._partial) else self._partial
+        blocks = self._blocks([*self._lines, partial] if partial else self._lines)
         return [block for block in blocks if not _may_become_table(block)]
 
     def _is_held_back(self, partial: str) -> bool:
@@ -319,81 +293,141 @@ class BlockSplitter:
 
     # -- lines
 
-    def _cut(self, line: str, end: str) -> None:
+    def _take_line(self, line: str, end: str) -> None:
         while len(line) > MAX_LINE_CHARACTERS:
-            line = self._cut_once(line)
+            line = self._take_part(line)
         self._take(line + end)
-        self._code_continued = self._line_continued = False
+        self._is_in_line = False
 
-    def _cut_once(self, line: str) -> str:
+    def _take_part(self, line: str) -> str:
         """Take the first part of an overlong line; give back the rest."""
         cut = line.rfind(" ", MAX_LINE_CHARACTERS // 2, MAX_LINE_CHARACTERS) + 1 or MAX_LINE_CHARACTERS
         self._take(line[:cut])
-        if self._code is None and self._open is not None:
-            self._continue_in_new_block(self._open, joined=True)
-        self._line_continued = self._plain
-        self._code_continued = self._code is not None
+        self._parse()
+        if self._open is not None:
+            self._cut = self._close(self._open)
+        if self._cut is not None:
+            self._cut = replace(self._cut, joined=True)
+        self._is_in_line = True
         return line[cut:]
 
     def _take(self, line: str) -> None:
         """One finished line, or a part of an overlong one."""
-        at, self._at = self._at, self._at + len(line)
-        if self._plain:
-            joined = self._line_continued
-            self.ready.append(Block(Kind.PLAIN, at, line.rstrip("\n"), True, continued=True, joined=joined))
+        if self._code is None and not self._plain and not _is_deep(line):
+            self._lines.append(line)
+            self._unparsed += 1
+            if self._unparsed >= _LINES_AT_ONCE:
+                self._parse()
             return
+        self._parse()
         if self._code is not None:
-            self._take_code(line, at)
-            return
-        blocks = advance(self._open, line, at)
-        self.ready.extend(blocks[:-1])
-        self._open = last = blocks[-1] if blocks else None
-        if last is None:
-            return
-        if last.closed:
-            self.ready.append(last)
-            self._open = None
-        elif last.kind is Kind.CODE:
-            self._code = OpenCode(last)
-            self.ready.append(self._code)
-            self._open = None
-        elif _is_full(last):
-            self._continue_in_new_block(last)
+            self._take_code(line, self._code)
+        else:
+            if self._open is not None:
+                self._close(self._open)
+            shown = line.rstrip("\n")
+            self.ready.append(Block(Kind.PLAIN, self._at, shown, True, continued=self._plain, joined=self._is_in_line))
+            self._cut = None
+        self._at += len(line)
 
-    def _take_code(self, line: str, at: int) -> None:
-        assert self._code is not None
-        if _closes_fence(line, self._code.block.fence) and not self._code_continued:
-            self._code.closed = True
+    def _take_code(self, line: str, code: OpenCode) -> None:
+        if _closes_fence(line, code.block.fence) and not self._is_in_line:
+            code.closed = True
             self._code = None
-            return
-        self._code.lines.append(self._code_line(line.rstrip("\n"), at))
+        else:
+            code.lines.append(self._code_line(line.rstrip("\n"), code.block, self._at))
 
-    def _code_line(self, text: str, at: int | None = None) -> CodeLine:
-        assert self._code is not None
-        at = self._at if at is None else at
-        if self._code_continued:
-            return CodeLine(at, text, continued=True)
-        indent = min(self._code.block.content, len(text) - len(text.lstrip(" ")))
-        return CodeLine(at + indent, text[indent:])
+    def _code_line(self, text: str, block: Block, at: int) -> CodeLine:
+        indent = 0 if self._is_in_line else min(block.indent, len(text) - len(text.lstrip(" ")))
+        return CodeLine(at + indent, text[indent:], continued=self._is_in_line)
 
-    def _continue_in_new_block(self, block: Block, *, joined: bool = False) -> None:
-        self.ready.append(_close(block))
-        kind = Kind.TABLE if block.kind is Kind.TABLE else Kind.PLAIN if block.kind is Kind.PLAIN else Kind.PARAGRAPH
-        prefix = ""
-        if kind is Kind.TABLE:
-            prefix = block.prefix or "".join(block.text.splitlines(keepends=True)[:2])
-        self._open = Block(kind, self._at, "", continued=True, joined=joined, prefix=prefix)
+    # -- blocks
+
+    def _parse(self) -> None:
+        """Move the blocks that are finished to ``ready``."""
+        while self._unparsed:
+            self._unparsed = 0
+            blocks = deque(self._blocks(self._lines))
+            self._open = None
+            while blocks:
+                block = blocks.popleft()
+                if block.kind is Kind.CODE:
+                    self._begin_code(block)
+                elif (size := _size_to_cut(block)) is not None:
+                    self._cut = self._close(replace(block, text=block.text[:size]))
+                    if block.kind is not Kind.TABLE:  # what follows the cut may be something else
+                        self._unparsed = len(self._lines)
+                        break
+                    if size < len(block.text):
+                        blocks.appendleft(_rest_of(self._cut, block.start + size, block.text[size:], block.closed))
+                elif block.closed:
+                    self._close(block)
+                else:
+                    self._drop(block.start)
+                    self._open = block
+            else:
+                if self._open is None:
+                    self._drop(self._at + sum(map(len, self._lines)))
+
+    def _blocks(self, lines: Sequence[str]) -> list[Block]:
+        """The blocks of the lines that are in none yet."""
+        if self._cut is None:
+            return blocks_of(lines, self._at, self._open.number if self._open is not None else None)
+        head = self._cut.prefix or _CONTINUED
+        first, *others = blocks_of([*head.splitlines(keepends=True), *lines], self._at - len(head))
+        text = first.text[len(head) :]
+        return [_rest_of(self._cut, self._at, text, first.closed), *others] if text.strip() else others
+
+    def _close(self, block: Block) -> Block:
+        """This block is finished, or cut here: gives back what it can be continued with."""
+        self.ready.append(replace(block, closed=True))
+        self._drop(block.start + len(block.text))
+        self._open = None
+        if block.kind is not Kind.TABLE:
+            return replace(block, kind=Kind.PARAGRAPH, joined=False)
+        head = "".join(block.text.splitlines(keepends=True)[:2])
+        return replace(block, joined=False, prefix=block.prefix or head)
+
+    def _drop(self, place: int) -> None:
+        """What stands before this place of the source is in a block, or nothing."""
+        count = 0
+        while self._at < place:
+            self._at += len(self._lines[count])
+            count += 1
+        if count:
+            del self._lines[:count]
+            self._cut = None
+
+    def _begin_code(self, block: Block) -> None:
+        opening, *lines = block.text.removesuffix("\n").split("\n")
+        code = OpenCode(replace(block, text=opening), closed=block.closed)
+        at = block.start + len(opening) + 1
+        for line in lines[:-1] if block.closed else lines:
+            code.lines.append(self._code_line(line, block, at))
+            at += len(line) + 1
+        self.ready.append(code)
+        self._drop(block.start + len(block.text))
+        self._code = None if block.closed else code
 
 
-def _is_full(block: Block) -> bool:
-    if block.kind is Kind.TABLE:
-        return len(block.text) > MAX_TABLE_CHARACTERS or block.text.count("|") > MAX_TABLE_BARS
-    return len(block.text) > MAX_BLOCK_CHARACTERS
+def _rest_of(cut: Block, start: int, text: str, closed: bool) -> Block:
+    """The block that goes on with one that was cut."""
+    return Block(cut.kind, start, text, closed, continued=True, joined=cut.joined, prefix=cut.prefix)
 
 
-def _closes_fence_so_far(partial: str, fence: str) -> bool:
-    text = partial.strip()
-    return _indent(partial) < 4 and text == fence[0] * len(text)
+def _size_to_cut(block: Block) -> int | None:
+    """After so many characters a block is too long for one; ``None`` where it is not."""
+    is_table = block.kind is Kind.TABLE
+    limit = MAX_TABLE_CHARACTERS if is_table else MAX_BLOCK_CHARACTERS
+    if len(block.text) <= limit and block.text.count("|" if is_table else "\n") <= MAX_TABLE_BARS:
+        return None
+    size = bars = 0
+    for number, line in enumerate(block.text.splitlines(keepends=True), start=1):
+        size += len(line)
+        bars += line.count("|")
+        if size > limit or (bars > MAX_TABLE_BARS if is_table else number > MAX_BLOCK_LINES):
+            return size
+    return None
 
 
 def _may_become_table(block: Block) -> bool:

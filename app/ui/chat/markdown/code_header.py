@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from app.models.text import shortened
-from app.ui.chat.parts import copy_text
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label
 
@@ -14,9 +13,7 @@ _MAX_LANGUAGE = 24
 
 
 class CodeHeader(QWidget):
-    """Lies over the top of a code block's frame."""
-
-    copy_requested = Signal()
+    """Lies over the top of a code block's frame; whoever owns it connects `copy_button`."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -24,7 +21,6 @@ class CodeHeader(QWidget):
         self._language = label(role="quiet", scale=0.9)
         self.copy_button = QPushButton("Copy")
         self.copy_button.setFont(themes.scaled(self.font(), 0.9))
-        self.copy_button.clicked.connect(self.copy_requested)
         themes.set_role(self.copy_button, "flat")
         row = QHBoxLayout(self)
         row.setContentsMargins(12, 3, 4, 0)
@@ -45,7 +41,3 @@ class CodeHeader(QWidget):
             return
         self._language.setText(shown)
         self.copy_button.setAccessibleName(f"Copy this {language} code" if language else "Copy this code")
-
-    def copy(self, text: str) -> None:
-        """Put the code on the clipboard and say so for a moment."""
-        copy_text(text, self.copy_button)

@@ -46,6 +46,7 @@ from app.ui.chat.markdown.rendering import Rendering, Unit
 from app.ui.chat.markdown.source_mark import SourceMark
 from app.ui.chat.markdown.tints import TokenTints
 from app.ui.chat.markdown.turns import turns
+from app.ui.chat.parts import copy_text
 from app.ui.widgets import theme as themes
 
 FRAME_MILLISECONDS = 33
@@ -301,8 +302,8 @@ class MarkdownView(QTextBrowser):
     def _place_headers(self) -> None:
         runs = self._rendering.code_runs
         while len(self._headers) < len(runs):
-            header = CodeHeader(self.viewport())
-            header.copy_requested.connect(self._on_copy_requested)
+            header, place = CodeHeader(self.viewport()), len(self._headers)
+            header.copy_button.clicked.connect(lambda _checked, place=place: self._copy_code(place))
             self._headers.append(header)
         # All before were finished when they were placed.
         first = max(0, min(self._placed_headers, len(runs)) - 1)
@@ -326,12 +327,9 @@ class MarkdownView(QTextBrowser):
     def _block_rect(self, block: QTextBlock) -> QRectF:
         return self.document().documentLayout().blockBoundingRect(block)
 
-    @Slot()
-    def _on_copy_requested(self) -> None:
-        header = self.sender()
-        assert isinstance(header, CodeHeader)
-        run = self._rendering.code_runs[self._headers.index(header)]
-        header.copy(self._plain_text(run.start, run.end))
+    def _copy_code(self, place: int) -> None:
+        run = self._rendering.code_runs[place]
+        copy_text(self._plain_text(run.start, run.end), self._headers[place].copy_button)
 
     def _plain_text(self, start: int, end: int) -> str:
         """The shown text between two document positions, overlong lines in one piece again."""

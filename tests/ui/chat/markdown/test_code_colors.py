@@ -15,7 +15,6 @@ from shiboken6 import isValid
 from app.helper import Helper
 from app.helper.messages import Highlight, Highlighted
 from app.protocol.messages import Piece
-from app.ui.chat.answer import Finished
 from app.ui.chat.markdown import code_colors, highlight
 from app.ui.chat.markdown import view as markdown_view
 from app.ui.chat.markdown.highlight import Highlighter, colour
@@ -23,6 +22,7 @@ from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
+from tests.ui.chat import stored
 
 CODE = "Look:\n\n```python\ndef f():\n    return '😀'  # x\n```\n\nand\n\n- item\n\n  ```json\n  [1]\n  ```\n\nend"
 
@@ -198,12 +198,12 @@ def test_an_answer_for_a_view_that_the_column_freed_is_dropped(qtbot: QtBot, mon
     qtbot.addWidget(transcript)
     transcript.resize(700, 200)
     transcript.show()
-    transcript.add_answer("a", "M", CODE, lambda: Finished([], ""))
+    transcript.add(stored.answer("a", CODE))
     qtbot.waitUntil(late.asked.is_set)
     (entry,) = transcript.column.entries
     widget = entry.widget
     assert widget is not None
-    transcript.add_answer("b", "M", "word\n\n" * 300, lambda: Finished([], ""))
+    transcript.add(stored.answer("b", "word\n\n" * 300))
     qtbot.waitUntil(lambda: not isValid(widget))
     assert transcript.column.entries[0].widget is None
     assert late.asked.is_set() and not late.may_answer.is_set()

@@ -1,0 +1,93 @@
+"""Cut into blocks, Markdown reads as Qt reads it in one piece."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from PySide6.QtGui import QTextBlock, QTextCursor, QTextDocument, QTextFormat, QTextList
+from PySide6.QtWidgets import QApplication
+
+from app.ui.chat.markdown.block_writer import FEATURES
+from app.ui.chat.markdown.blocks import Block, BlockSplitter, Kind, visible
+from tests.ui.chat.markdown import samples
+
+Shape = list[tuple[object, ...]]
+_Property = QTextFormat.Property
+ELSEWHERE = (
+    "---\nOne\n---\nTwo\n---\nThree",  # Qt takes the beginning for a file's front matter
+    "- one\n-\n- two",  # Qt leaves out items without text
+    "- one\n-   \n- two",
+    "1. one\n2.\n3. two",
+    "* a\n*\n\n* c",
+    "- # One\n- Two\n  ---\n  three",  # Qt forgets the item around a heading at the very beginning
+    "| one |\n|---|\n| two |\n# three",  # Qt goes on with a table where GitHub does not
+    "| one |\n|---|\n| two |\n```\nthree\n```",
+)
+"""What is shown otherwise, on purpose."""
+CARRIED_OVER = ("*", "-\n\n  one")
+"""After an item without text Qt takes what follows for one."""
+
+
+def _part(block: QTextBlock) -> tuple[object, ...] | None:
+    form = block.blockFormat()
+    items: QTextList | None = block.textList()  # PySide's stubs deny the None
+    if form.hasProperty(_Property.BlockCodeLanguage.value) or form.hasProperty(_Property.BlockCodeFence.value):
+        return ("code", block.text()) if block.text().strip() else None
+    if form.hasProperty(_Property.BlockTrailingHorizontalRulerWidth.value):
+        return ("rule",)
+    if not block.text() and items is None:
+        return None
+    place = (items.format().style(), items.format().indent()) if items is not None else form.indent()
+    return block.text(), form.headingLevel(), form.intProperty(_Property.BlockQuoteLevel.value), place, form.marker()
+
+
+def shape(source: str) -> Shape:
+    """What Qt's parser makes of a text."""
+    document = QTextDocument()
+    document.setMarkdown(source, FEATURES)
+    found: Shape = []
+    block, table_end = document.begin(), -1
+    while block.isValid():
+        table = QTextCursor(block).currentTable()
+        if table is not None and block.position() > table_end:
+            table_end = table.lastPosition()
+            cells = [table.cellAt(row, column) for row in range(table.rows()) for column in range(table.columns())]
+            found += [("cell", cell.firstCursorPosition().block().text()) for cell in cells]
+        elif block.position() > table_end and (part := _part(block)) is not None:
+            found.append(part)
+        block = block.next()
+    return found
+
+
+def shape_of_blocks(source: str) -> Shape:
+    """The same of its blocks, each on its own."""
+    splitter = BlockSplitter()
+    splitter.feed(source)
+    splitter.finish()
+    found: Shape = []
+    for item in splitter.ready:
+        if not isinstance(item, Block):
+            found += [("code", line.text) for line in item.lines if line.text.strip()]
+        elif item.kind is Kind.RULE:
+            found.append(("rule",))
+        else:
+            found += shape(item.text)
+    return found
+
+
+@pytest.mark.parametrize(
+    "section", ["TABS", "RULES", "HEADINGS", "CODE", "HTML", "PARAGRAPHS", "QUOTES", "ITEMS", "LISTS", "TABLES"]
+)
+def test_each_rule(qapp: QApplication, section: str) -> None:
+    for source in getattr(samples, section):
+        text = visible(source)
+        assert (shape_of_blocks(text) == shape(text)) == (source not in ELSEWHERE), source
+
+
+def test_one_after_the_other(qapp: QApplication) -> None:
+    chance = random.Random(11)
+    texts = [text for text in samples.ALL if text not in ELSEWHERE and text not in CARRIED_OVER]
+    for _ in range(300):
+        pair = "\n\n\nbetween\n\n".join(visible(text) for text in chance.sample(texts, 2))
+        assert shape_of_blocks(pair) == shape(pair), pair

@@ -1,0 +1,54 @@
+"""Stored messages, as the transcript shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from app.chats.model import StoredMessage
+from app.chats.provenance import pack
+from app.protocol.messages import DraftFigures, Figures, Piece
+from app.ui.chat.footer import footer_of
+
+FIGURES = Figures(
+    completion_tokens=214,
+    decode_tokens_per_second=74.0,
+    time_to_first_token_s=0.12,
+    draft=DraftFigures(tested=100, accepted=68, acceptance_rate=0.68),
+)
+
+
+def question(message_id: str, text: str, version: int = 1, versions: int = 1) -> StoredMessage:
+    return StoredMessage(message_id, "chat", None, "user", text, "complete", 0.0, version=version, versions=versions)
+
+
+def answer(
+    message_id: str,
+    text: str = "",
+    version: int = 1,
+    versions: int = 1,
+    *,
+    pieces: Sequence[Piece] = (),
+    figures: Figures = FIGURES,
+    note: str = "",
+    author: str = "Guide",
+) -> StoredMessage:
+    kept = msgspec.to_builtins(figures) | ({"failure": note} if note else {})
+    return StoredMessage(
+        message_id,
+        "chat",
+        None,
+        "assistant",
+        text,
+        "complete",
+        0.0,
+        pair=author,
+        figures=kept,
+        provenance=pack(pieces),
+        version=version,
+        versions=versions,
+    )
+
+
+FOOTER = footer_of(answer("a"))
