@@ -86,7 +86,7 @@ class ModelsPresenter(QObject):
         library.drafts_wanted.connect(hub.find_drafts_for)
         window.library.folders_requested.connect(self.show_folders)
         window.library.getting_requested.connect(self.show_recommended)
-        window.tab_shown.connect(self._on_tab_shown)
+        window.tabs.currentChanged.connect(self._on_tab_shown)
         window.search.page.token_requested.connect(self._settings_presenter.ask_for_token)
         hub.item_wanted.connect(self.get)
         hub.search_shown.connect(lambda: window.show_tab(window.search))
@@ -189,8 +189,9 @@ class ModelsPresenter(QObject):
 
     # ------------------------------------------------------------ changes
 
-    @Slot(object)
-    def _on_tab_shown(self, tab: QObject) -> None:
+    @Slot(int)
+    def _on_tab_shown(self) -> None:
+        tab = self.window.tabs.currentWidget()
         if tab is self.window.recommended:
             self._hub_presenter.refresh()
         elif tab is self.window.library:

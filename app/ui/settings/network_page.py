@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QSize, Qt, Signal, Slot
+from PySide6.QtCore import QSize, Signal, Slot
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QCheckBox,
-    QFrame,
     QHBoxLayout,
-    QHeaderView,
     QLineEdit,
     QPushButton,
-    QTreeWidget,
-    QTreeWidgetItem,
     QVBoxLayout,
     QWidget,
 )
 
 from app.models.text import printable, size_text
 from app.settings import Settings
-from app.ui.widgets import theme
 from app.ui.widgets.controls import explain, label
 from app.ui.widgets.number_fields import FieldTable, Whole
+from app.ui.widgets.table import RIGHT, Table
 from app.ui.widgets.theme import SPACING
 
 PURPOSES = (
@@ -207,25 +203,14 @@ class NetworkPage(QWidget):
             self.choice_changed.emit(self.choice())
 
 
-class _TrafficTable(QTreeWidget):
+class _TrafficTable(Table):
     """Time, host, purpose and bytes of each request."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("Network traffic since the start", ["Time", "Host", "What for", "Received"], stretched=2)
         self._rows: list[TrafficRow] | None = None
-        self.setAccessibleName("Network traffic since the start")
-        self.setColumnCount(4)
-        self.setHeaderLabels(["Time", "Host", "What for", "Received"])
-        self.setRootIsDecorated(False)
-        self.setUniformRowHeights(True)
-        self.setFrameShape(QFrame.Shape.NoFrame)
         self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
         self.setMinimumHeight(120)
-        self.setFont(theme.tabular(self.font()))
-        header = self.header()
-        header.setStretchLastSection(False)
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(2, QHeaderView.ResizeMode.Stretch)
 
     def show_rows(self, rows: Sequence[TrafficRow]) -> None:
         if list(rows) == self._rows:
@@ -234,9 +219,8 @@ class _TrafficTable(QTreeWidget):
         self.clear()
         for row in rows or [TrafficRow("–", "", "Nothing since Slipstream was started", 0)]:
             received = size_text(row.received) if row.received else ""
-            item = QTreeWidgetItem([row.time, printable(row.host), printable(row.purpose, 120), received])
-            item.setTextAlignment(3, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-            self.addTopLevelItem(item)
+            item = self.add([row.time, printable(row.host), printable(row.purpose, 120), received])
+            item.setTextAlignment(3, RIGHT)
 
     def sizeHint(self) -> QSize:
         return QSize(400, 160)

@@ -94,7 +94,7 @@ class SettingsPresenter(QObject):
         self._show(self._window.network)
 
     def _show(self, page: QWidget) -> None:
-        self._window.show_page(page)
+        self._window.show_tab(page)
         self._refresh_folders()
         self._window.network.show_settings(self._values)
         self._window.network.show_endpoint_problem(self._hub.endpoint_problem())

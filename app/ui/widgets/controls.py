@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import textwrap
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
@@ -114,6 +114,20 @@ def small_button(text: str) -> QPushButton:
     button.setAutoDefault(False)
     theme.set_role(button, "small")
     return button
+
+
+def guard_wheel(field: QWidget) -> None:
+    """Keep the wheel from a field without the focus, so that scrolling by changes nothing."""
+    field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    field.installEventFilter(_WheelGuard(field))
+
+
+class _WheelGuard(QObject):
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.Wheel and isinstance(watched, QWidget) and not watched.hasFocus():
+            event.ignore()
+            return True
+        return super().eventFilter(watched, event)
 
 
 def clear_layout(layout: QLayout) -> None:

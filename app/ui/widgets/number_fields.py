@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QLocale, QObject, QRegularExpression, Qt
+from PySide6.QtCore import QLocale, QRegularExpression, Qt
 from PySide6.QtGui import QRegularExpressionValidator
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
@@ -15,27 +15,16 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.ui.widgets.controls import explain, label
+from app.ui.widgets.controls import explain, guard_wheel, label
 from app.ui.widgets.theme import SPACING
 
 _ENGLISH = QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
 FIELD_WIDTH = 132
 
 
-class _WheelGuard(QObject):
-    """Keeps the wheel from a field without the focus, so that scrolling by changes nothing."""
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.Wheel and isinstance(watched, QWidget) and not watched.hasFocus():
-            event.ignore()
-            return True
-        return super().eventFilter(watched, event)
-
-
 def _guard(field: QWidget) -> None:
     field.setFixedWidth(FIELD_WIDTH)
-    field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-    field.installEventFilter(_WheelGuard(field))
+    guard_wheel(field)
 
 
 def _prepare(field: QAbstractSpinBox) -> None:

@@ -121,7 +121,7 @@ def test_nothing_is_cut_in_a_narrow_window(full: Windows) -> None:
         full.window.show_tab(tab)
         full.qtbot.waitUntil(lambda tab=tab: not cut(tab))  # type: ignore[misc]
     for page in (full.settings.models, full.settings.network):
-        full.settings.show_page(page)
+        full.settings.show_tab(page)
         full.qtbot.waitUntil(lambda page=page: not cut(page))  # type: ignore[misc]
 
 

@@ -56,13 +56,13 @@ def begun(windows: Windows) -> Item:
 def test_paused_resumed_done_and_opened(windows: Windows, content: bytes) -> None:
     tab = windows.window.downloads
     begun(windows)
-    assert windows.window.current_tab() is tab
-    assert windows.window._tabs.tabText(3) == "Downloads (1)"
+    assert windows.window.tabs.currentWidget() is tab
+    assert windows.window.tabs.tabText(3) == "Downloads (1)"
     assert texts(tab)[0] == "1 running"
     assert buttons(tab) == ["Pause", "Cancel"]
     button(tab, "Pause: A model").click()
     windows.says("· paused")
-    assert windows.window._tabs.tabText(3) == "Downloads"
+    assert windows.window.tabs.tabText(3) == "Downloads"
     assert buttons(tab) == ["Resume", "Cancel", "Discard"]
     with windows.qtbot.waitSignal(windows.presenter.downloaded, timeout=WAIT_MS) as told:
         button(tab, "Resume: A model").click()
@@ -179,7 +179,7 @@ def test_a_queue_in_other_hands(closed_windows: Windows) -> None:
         assert sentence in texts(windows.window.downloads)
         windows.server.add(NAME, {PATH: b"x"})
         windows.get((NAME, PATH))  # is not done, and the sentence is in front
-        assert windows.window.current_tab() is windows.window.downloads
+        assert windows.window.tabs.currentWidget() is windows.window.downloads
         other.stdin.close()
         assert other.wait() == 0
     windows.presenter.show_downloads()

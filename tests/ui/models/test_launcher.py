@@ -43,9 +43,9 @@ def test_the_desk_is_made_once(qtbot: QtBot, user: Path, kept: object) -> None:
     assert launcher.presenter() is presenter
     launcher.show_library()
     assert presenter.window.isVisible()
-    assert presenter.window.current_tab() is presenter.window.library
+    assert presenter.window.tabs.currentWidget() is presenter.window.library
     launcher.show_recommended()
-    assert presenter.window.current_tab() is presenter.window.recommended
+    assert presenter.window.tabs.currentWidget() is presenter.window.recommended
     launcher.show_settings()
     assert presenter.settings_window.isVisible()
     launcher.close()

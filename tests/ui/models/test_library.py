@@ -63,7 +63,7 @@ def test_nothing_yet(windows: Windows) -> None:
     assert "No models here yet. Get one with its draft, or add a folder that has some." in shown
     assert NOTHING in shown
     button(windows.window.library, "Get models").click()
-    assert windows.window.current_tab() is windows.window.recommended
+    assert windows.window.tabs.currentWidget() is windows.window.recommended
     windows.presenter.show_library()
     button(windows.window.library, "Folders…").click()
     assert windows.settings.isVisible()
