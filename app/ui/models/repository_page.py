@@ -8,9 +8,7 @@ from typing import TypeAlias
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import (
-    QHBoxLayout,
     QPushButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -20,6 +18,7 @@ from app.models.text import printable, size_text
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label, small_button
+from app.ui.widgets.layouts import column, row
 from app.ui.widgets.table import Table
 from app.ui.widgets.theme import SPACING
 
@@ -52,13 +51,15 @@ class DraftOffer:
 class RepositoryPage(QWidget):
     """Shows files and asks for them.
 
+    Attributes:
+        token: The button "Enter a token…".
+
     Signals:
         get_requested: The `Repository`, the `RemoteModel`, and the `DraftOffer` to get with it or ``None``.
         model_chosen: A `RemoteModel` was selected.
         drafts_requested: Find drafts for this `RemoteModel` of this `Repository`.
         file_chosen: Another model is chosen; drafts for the one before are not wanted any more.
         page_requested: Open the page of the repository with this id in the browser.
-        token_requested: The user wants to enter an access token.
     """
 
     get_requested = Signal(object, object, object)
@@ -66,7 +67,6 @@ class RepositoryPage(QWidget):
     drafts_requested = Signal(object, object)
     file_chosen = Signal()
     page_requested = Signal(str)
-    token_requested = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,13 +81,12 @@ class RepositoryPage(QWidget):
         self._drafts_status = label(role="quiet", wraps=True)
         self._reason = label(role="quiet", wraps=True)
         self._page = small_button("Open its page")
-        self._token = small_button("Enter a token…")
+        self.token = small_button("Enter a token…")
         self._find = QPushButton("Find a draft for this")
         self._get = QPushButton("Get")
         theme.set_role(self._get, "primary")
         self._lay_out()
         self._page.clicked.connect(self._on_page)
-        self._token.clicked.connect(self.token_requested)
         self._find.clicked.connect(self._on_find)
         self._get.clicked.connect(self._on_get)
         self._files.itemSelectionChanged.connect(self._on_file_selected)
@@ -117,8 +116,8 @@ class RepositoryPage(QWidget):
         self._gated.setText(_GATED.get(repository.gated, ""))
         self._gated.setVisible(bool(self._gated.text()))
         for model in repository.models:
-            row = _row_of(model, fits.get(model, UNKNOWN_FIT))
-            self._files.dress(self._files.add(row[0], model), *row)
+            line = _row_of(model, fits.get(model, UNKNOWN_FIT))
+            self._files.dress(self._files.add(line[0], model), *line)
         self._files.setVisible(bool(repository.models))
         if not repository.models:
             self._facts.setText(f"{self._facts.text()}\nThere are no GGUF models in it.")
@@ -157,29 +156,19 @@ class RepositoryPage(QWidget):
     # ------------------------------------------------------------ inside
 
     def _lay_out(self) -> None:
-        links = QHBoxLayout()
-        links.setSpacing(2 * SPACING)
-        links.addWidget(self._page)
-        links.addWidget(self._token)
-        links.addStretch(1)
-        buttons = QHBoxLayout()
-        buttons.setSpacing(2 * SPACING)
-        buttons.addStretch(1)
-        buttons.addWidget(self._find)
-        buttons.addWidget(self._get)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(4 * SPACING, 4 * SPACING, 4 * SPACING, 4 * SPACING)
-        column.setSpacing(2 * SPACING)
-        column.addWidget(self._title)
-        column.addWidget(self._facts)
-        column.addWidget(self._gated)
-        column.addLayout(links)
-        column.addWidget(self._files, 2)
-        column.addWidget(self._drafts_status)
-        column.addWidget(self._drafts, 1)
-        column.addWidget(self._reason)
-        column.addStretch(0)
-        column.addLayout(buttons)
+        column(
+            self._title,
+            self._facts,
+            self._gated,
+            row(self._page, self.token, None),
+            (self._files, 2),
+            self._drafts_status,
+            (self._drafts, 1),
+            self._reason,
+            row(None, self._find, self._get),
+            margins=4 * SPACING,
+            on=self,
+        )
         self.setMinimumWidth(300)
 
     def _clear_drafts(self) -> None:
@@ -202,7 +191,7 @@ class RepositoryPage(QWidget):
         self._reason.setText(chosen.sentence if isinstance(chosen, DraftOffer) else "")
         self._reason.setVisible(bool(self._reason.text()))
         self._page.setVisible(self._repository is not None)
-        self._token.setVisible(self._repository is not None and self._repository.gated != "no")
+        self.token.setVisible(self._repository is not None and self._repository.gated != "no")
         self._find.setVisible(has_model)
         self._get.setVisible(self._repository is not None or offer is not None)
         self._get.setEnabled(has_model or offer is not None)

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import (
     QComboBox,
-    QHBoxLayout,
     QLineEdit,
     QPushButton,
     QSplitter,
-    QVBoxLayout,
     QWidget,
 )
 
-from app.models.hub.repository import RemoteModel, Repository
 from app.models.text import count_text, printable
-from app.ui.models.fit_badge import FitBadge
 from app.ui.models.repository_page import RepositoryPage
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label, plain_tooltip
+from app.ui.widgets.layouts import LIST_MARGINS, column, row
 from app.ui.widgets.table import Table
 from app.ui.widgets.theme import SPACING
 
@@ -103,47 +100,31 @@ class SearchTab(QWidget):
         self._status.setVisible(bool(text))
         theme.set_role(self._status, role)
 
-    def show_repository(self, repository: Repository, fits: Mapping[RemoteModel, FitBadge]) -> None:
-        """The files of the chosen repository."""
-        self.page.show_repository(repository, fits)
-
     def set_words(self, words: str) -> None:
         """Type for the user, and search."""
         self._words.setText(words)
         self._on_search()
 
-    def focus(self) -> None:
-        self._words.setFocus()
-
     # ------------------------------------------------------------ inside
 
     def _lay_out(self) -> None:
-        top = QHBoxLayout()
-        top.setSpacing(2 * SPACING)
-        top.addWidget(self._words, 1)
-        top.addWidget(self._go)
-        order = QHBoxLayout()
-        order.setSpacing(2 * SPACING)
-        order.addWidget(label("Sort by", "quiet"))
-        order.addWidget(self._sort)
-        order.addStretch(1)
         left = QWidget()
-        column = QVBoxLayout(left)
-        column.setContentsMargins(5 * SPACING, 4 * SPACING, 3 * SPACING, 3 * SPACING)
-        column.setSpacing(3 * SPACING)
-        column.addLayout(top)
-        column.addLayout(order)
-        column.addWidget(self._status)
-        column.addWidget(self._results, 1)
+        column(
+            row((self._words, 1), self._go),
+            row(label("Sort by", "quiet"), self._sort, None),
+            self._status,
+            (self._results, 1),
+            gap=3 * SPACING,
+            margins=LIST_MARGINS,
+            on=left,
+        )
         left.setMinimumWidth(280)
         splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.addWidget(left)
         splitter.addWidget(self.page)
         splitter.setChildrenCollapsible(False)
         splitter.setSizes([520, 440])
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(splitter)
+        column(splitter, on=self)
 
     @Slot()
     def _on_search(self) -> None:

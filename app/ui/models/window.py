@@ -21,12 +21,12 @@ class ModelsWindow(TabbedWindow):
         library, recommended, search, downloads: The tabs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, downloads: DownloadsTab) -> None:
         super().__init__("Models", FIRST_SIZE, MINIMUM_SIZE)
         self.library = LibraryTab()
         self.recommended = RecommendedTab()
         self.search = SearchTab()
-        self.downloads = DownloadsTab()
+        self.downloads = downloads
         self.tabs.addTab(self.library, "Library")
         self.tabs.addTab(self.recommended, "Recommended")
         self.tabs.addTab(self.search, "Search")

@@ -20,9 +20,9 @@ class SettingsWindow(TabbedWindow):
         models, network: The pages.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, models: ModelsPage) -> None:
         super().__init__("Settings", FIRST_SIZE, MINIMUM_SIZE)
-        self.models = ModelsPage()
+        self.models = models
         self.network = NetworkPage()
         self.tabs.addTab(scrolling(self.models), "Models")
         self.tabs.addTab(scrolling(self.network), "Network")

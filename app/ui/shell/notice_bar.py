@@ -9,7 +9,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app.ui.chat.extras import Card
-from app.ui.shell.notices import LABELS, Action, Notice
+from app.ui.notices import Action, Notice
 from app.ui.widgets import theme
 from app.ui.widgets.column import Widths, prose_margin, prose_width
 
@@ -64,7 +64,7 @@ class NoticeBar(QScrollArea):
         return [card.text.text() for card in self.cards.values()]
 
     def _add(self, subject: str, notice: Notice) -> None:
-        actions = [(action.value, LABELS[action]) for action in notice.actions]
+        actions = [(action.value, action.value) for action in notice.actions]
         card = self.cards[subject] = Card(notice.text, actions, role=notice.kind)
         card.setAccessibleName(notice.text)
         card.action_triggered.connect(lambda name: self.action_triggered.emit(Action(name), subject))

@@ -7,11 +7,11 @@ import textwrap
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QFont, QResizeEvent
-from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QSizePolicy, QWidget
 
 from app.models.text import visible
 from app.ui.widgets import theme
-from app.ui.widgets.theme import SPACING
+from app.ui.widgets.layouts import column
 
 
 def explain(widget: QWidget, text: str) -> None:
@@ -91,11 +91,7 @@ class ElidedLabel(QLabel):
 def stacked(*widgets: QWidget) -> QWidget:
     """One widget of several, one below the other."""
     result = QWidget()
-    column = QVBoxLayout(result)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(2 * SPACING)
-    for widget in widgets:
-        column.addWidget(widget)
+    column(*widgets, on=result)
     return result
 
 

@@ -11,6 +11,10 @@ from app.ui.widgets.theme import SPACING
 
 GAP = 2 * SPACING
 """Between the parts of most rows and columns, in pixels."""
+PAGE_MARGINS = (5 * SPACING, 4 * SPACING, 5 * SPACING, 5 * SPACING)
+DIALOG_MARGINS = (5 * SPACING, 5 * SPACING, 5 * SPACING, 4 * SPACING)
+LIST_MARGINS = (5 * SPACING, 4 * SPACING, 3 * SPACING, 3 * SPACING)
+CARD_MARGINS = (4 * SPACING, 3 * SPACING, 4 * SPACING, 3 * SPACING)
 
 TOP, LEFT, MIDDLE = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignVCenter
 

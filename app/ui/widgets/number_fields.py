@@ -20,6 +20,7 @@ from app.ui.widgets.theme import SPACING
 
 _ENGLISH = QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
 FIELD_WIDTH = 132
+FIELD_MARGINS = (6 * SPACING, 0, 0, 2 * SPACING)
 
 
 def _guard(field: QWidget) -> None:
@@ -80,7 +81,7 @@ class OneOf(QComboBox):
     def value(self) -> str:
         return str(self.currentData())
 
-    def set_value(self, value: str) -> None:
+    def setValue(self, value: str) -> None:  # noqa: N802 - as the other fields have it
         self.setCurrentIndex(max(self.findData(value), 0))
 
 
@@ -107,7 +108,7 @@ class FieldTable(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(6 * SPACING, 0, 0, 2 * SPACING)
+        self._grid.setContentsMargins(*FIELD_MARGINS)
         self._grid.setHorizontalSpacing(3 * SPACING)
         self._grid.setVerticalSpacing(2 * SPACING)
         self._grid.setColumnMinimumWidth(0, 120)

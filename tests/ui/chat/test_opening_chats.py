@@ -20,9 +20,9 @@ from app import paths
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.settings import SettingsFile
+from app.ui import notices
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine, Timings
-from app.ui.shell import notices
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 
