@@ -16,8 +16,8 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -31,6 +31,7 @@ from app.ui.models.presenter import ModelsPresenter
 from app.ui.shell.qt_application import make_application
 from app.ui.widgets import stylesheet
 from tests.benchmarks.library import FILES, make_files
+from tests.ui.models.windows import Commands
 
 TARGET_MS = 16.0
 _RING_MS = 2
@@ -102,7 +103,7 @@ def measure_window(folder: Path, files: int, repeat: int) -> dict[str, list[floa
     values = Settings()
     values.models_folder = str(folder / "empty")
     library = LibraryService(values, machine_now)
-    presenter = ModelsPresenter(values, library, machine_now, lambda _path: False, Future)
+    presenter = ModelsPresenter(values, library, Commands(SimpleNamespace(machine=machine_now(), loaded=())))  # type: ignore[arg-type]
     tab, late = presenter.window.library, Lateness()
     late.of(presenter.show_library, library.scanned)  # opening a window takes its own time, once
     gc.freeze()  # as the app does when it has started

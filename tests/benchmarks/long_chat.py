@@ -33,7 +33,7 @@ from app.ui.chat.transcript import Transcript
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker
-from app.ui.shell.notices import NoticeList
+from app.ui.notices import NoticeList
 from app.ui.widgets import stylesheet
 from tests.benchmarks.transcript import tokens
 

@@ -22,7 +22,7 @@ from app.ui.chat.stored_chats import StoredChats
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
-from app.ui.shell.notices import NoticeList
+from app.ui.notices import NoticeList
 
 WAIT_MS = 20_000
 T = TypeVar("T")

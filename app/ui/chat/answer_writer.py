@@ -22,14 +22,14 @@ from app.protocol.messages import (
     PromptProgressed,
     RoundsReceived,
 )
+from app.ui import notices
 from app.ui.chat.answer import Answer, Pending
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.footer import figures_of
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair_names import speaker
-from app.ui.shell import notices
-from app.ui.shell.notices import NoticeList
+from app.ui.notices import NoticeList
 
 SAVE_INTERVAL_MS = 1000
 TOKENS_PER_INTERVAL = 5000

@@ -12,9 +12,9 @@ from app.chats.model import Chat
 from app.chats.store import ChatStore
 from app.errors import KnownError
 from app.storage.files import write_export
+from app.ui import notices
 from app.ui.chat.stored_chats import StoredChats
-from app.ui.shell import notices
-from app.ui.shell.notices import NoticeList
+from app.ui.notices import NoticeList
 
 UNDO_MS = 8000
 

@@ -17,6 +17,7 @@ from app.chats.model import StoredMessage
 from app.chats.store import ChatStore, new_id
 from app.errors import KnownError
 from app.protocol.messages import Figures, Round
+from app.ui import notices
 from app.ui.chat.answer import Answer, Pending, Question, TranscriptView
 from app.ui.chat.answer_writer import AnswerWriter
 from app.ui.chat.conversation import AnswerSettings
@@ -25,8 +26,7 @@ from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.unsent_text import UnsentText
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
-from app.ui.shell import notices
-from app.ui.shell.notices import NoticeList
+from app.ui.notices import NoticeList
 
 T = TypeVar("T")
 

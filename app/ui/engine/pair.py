@@ -23,10 +23,10 @@ from app.protocol.messages import (
     PlainMeasured,
     Sampling,
 )
+from app.ui import notices
 from app.ui.engine.interface import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, guide_files, is_guide
-from app.ui.shell import notices
-from app.ui.shell.notices import Notice, NoticeList
+from app.ui.notices import Notice, NoticeList
 
 if TYPE_CHECKING:
     from app.ui.engine.load_planner import FittedPair
@@ -302,10 +302,10 @@ class PairLoader(QObject):
         self._tracker.record(now)
         had_draft = bool(self._files and self._files.draft)
         if self._tracker.is_exhausted(now) and ended.cause is not ExitCause.REFUSED:  # which no other pair would mend
-            notice = notices.engine_ends_too_often(ended, had_draft=had_draft)
+            notice = notices.engine_ends_too_often(ended.sentence(), had_draft=had_draft)
         else:
             was_answering = ended.state is EngineState.ANSWERING
-            notice = notices.engine_ended(ended, had_draft=had_draft, was_answering=was_answering)
+            notice = notices.engine_ended(ended.sentence(), had_draft=had_draft, was_answering=was_answering)
         self._notice_list.remove(*ENGINE_NOTICES)
         self._notice_list.show("engine", notice)
         self.engine_lost.emit()

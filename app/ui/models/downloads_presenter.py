@@ -13,6 +13,7 @@ from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
 from app.models.text import printable, size_text
 from app.settings import Pair
+from app.ui.models.commands import ModelCommands
 from app.ui.models.downloads_tab import DownloadsTab
 from app.ui.widgets.questions import ask, warn
 
@@ -24,43 +25,46 @@ _ACTIVE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
 class DownloadsPresenter(QObject):
     """Shows the queue, about four times a second while something moves, and says when an item is done.
 
+    Attributes:
+        tab: What shows it.
+
     Signals:
         finished: The `Item` that is complete.
         failed: The `ItemProgress` of one that needs the user.
         active_changed: How many items are on their way.
-        open_requested: Open this finished `Item`.
-        token_requested: The user wants to enter an access token.
     """
 
     finished = Signal(object)
     failed = Signal(object)
     active_changed = Signal(int)
-    open_requested = Signal(object)
-    token_requested = Signal()
 
     def __init__(
-        self, tab: DownloadsTab, open_queue: Callable[[], DownloadQueue], parent: QObject | None = None
+        self, open_queue: Callable[[], DownloadQueue], commands: ModelCommands, parent: QObject | None = None
     ) -> None:
         """``open_queue`` raises `KnownError` while another process, such as the command line, has the queue."""
         super().__init__(parent)
-        self._tab = tab
         self._open_queue = open_queue
+        self._commands = commands
         self._queue: DownloadQueue | None = None
         self._states: dict[str, ItemState] = {}
         self._active = -1
         self._is_held = False
         self._timer = QTimer(self, interval=REFRESH_MS)
         self._timer.timeout.connect(self.refresh)
-        tab.pause_requested.connect(self._calling(DownloadQueue.pause))
-        tab.resume_requested.connect(lambda id: self._start(lambda queue: queue.resume(id)))
-        tab.cancel_requested.connect(self._calling(DownloadQueue.cancel))
-        tab.removal_requested.connect(self._calling(DownloadQueue.remove))
-        tab.discard_requested.connect(self._on_discard)
-        tab.open_requested.connect(self._on_open)
-        tab.page_requested.connect(lambda page: QDesktopServices.openUrl(QUrl(page)))
-        tab.token_requested.connect(self.token_requested)
-        tab.all_paused.connect(lambda: self._change(DownloadQueue.pause_all))
-        tab.all_resumed.connect(lambda: self._start(DownloadQueue.resume_all))
+        self.tab = DownloadsTab(
+            {
+                "Pause": lambda item: self._change(lambda queue: queue.pause(item)),
+                "Resume": lambda item: self._start(lambda queue: queue.resume(item)),
+                "Open its page": lambda item: QDesktopServices.openUrl(QUrl(self._progress_of(item).page)),
+                "Enter a token…": lambda _item: commands.ask_for_token(),
+                "Cancel": lambda item: self._change(lambda queue: queue.cancel(item)),
+                "Discard": self._on_discard,
+                "Open…": self._on_open,
+                "Remove from list": lambda item: self._change(lambda queue: queue.remove(item)),
+            }
+        )
+        self.tab.pause_all.clicked.connect(lambda: self._change(DownloadQueue.pause_all))
+        self.tab.resume_all.clicked.connect(lambda: self._start(DownloadQueue.resume_all))
 
     def begin(self) -> None:
         """Take the queue up, if nobody else has it; what ran the last time goes on."""
@@ -68,9 +72,9 @@ class DownloadsPresenter(QObject):
             try:
                 self._queue = self._open_queue()
             except KnownError as error:
-                self._tab.show_problem(str(error))
+                self.tab.show_problem(str(error))
                 return
-            self._tab.show_problem(self._queue.notice or "")
+            self.tab.show_problem(self._queue.notice or "")
             self._states = {one.item.id: one.state for one in self._queue.progress()}
         self.refresh()
 
@@ -122,7 +126,7 @@ class DownloadsPresenter(QObject):
     def refresh(self) -> None:
         """Bring the tab up to date, and tell what has changed."""
         items = self.progress()
-        self._tab.show_progress(items)
+        self.tab.show_progress(items)
         before, self._states = self._states, {one.item.id: one.state for one in items}
         for one in items:
             if before.get(one.item.id) is not one.state:
@@ -145,9 +149,6 @@ class DownloadsPresenter(QObject):
         elif progress.state is ItemState.FAILED or (progress.state is ItemState.PAUSED and progress.message):
             self.failed.emit(progress)
 
-    def _calling(self, function: Callable[[DownloadQueue, str], object]) -> Callable[[str], None]:
-        return lambda item_id: self._change(lambda queue: function(queue, item_id))
-
     def _start(self, function: Callable[[DownloadQueue], object]) -> None:
         if self._is_held:
             self._warn(_HELD)
@@ -164,22 +165,20 @@ class DownloadsPresenter(QObject):
         self.refresh()
 
     def _warn(self, text: str) -> None:
-        warn(self._tab, "Downloads", text)
+        warn(self.tab, "Downloads", text)
 
-    @Slot(str)
+    def _progress_of(self, item_id: str) -> ItemProgress:
+        return next(one for one in self.progress() if one.item.id == item_id)
+
     def _on_open(self, item_id: str) -> None:
-        item = next((one.item for one in self.progress() if one.item.id == item_id), None)
-        if item is not None:
-            self.open_requested.emit(item)
+        pair = self.pair_of(self._progress_of(item_id).item)
+        self._commands.open_pair(pair.target, pair.draft or "")
 
-    @Slot(str)
     def _on_discard(self, item_id: str) -> None:
-        progress = next((one for one in self.progress() if one.item.id == item_id), None)
-        if progress is None:
-            return
+        progress = self._progress_of(item_id)
         title, arrived = printable(progress.item.title, 120), size_text(progress.done)
         ask(
-            self._tab,
+            self.tab,
             "Discard download",
             f"Discard {title}? The {arrived} that have arrived are deleted.",
             lossy={"Discard": lambda: self._change(lambda queue: queue.discard(item_id))},

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from PySide6.QtCore import QMimeData, QTimer, Signal, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QPushButton, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QLineEdit, QPushButton, QToolButton, QWidget
 
 from app.models.text import visible
 from app.ui.models.picker import ModelPicker
 from app.ui.widgets import icons
 from app.ui.widgets.controls import explain, label
 from app.ui.widgets.file_dialogs import open_in_folder
+from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 FILE_FILTER = "GGUF models (*.gguf)"
@@ -57,17 +58,15 @@ class FileRow(QWidget):
         self._clear.setVisible(can_be_empty)
         self._info = label(role="quiet", wraps=True)
         self._info.setMinimumHeight(self._info.fontMetrics().height())
-        self._pause = QTimer(self)
-        self._pause.setSingleShot(True)
-        self._pause.setInterval(_TYPING_MS)
+        self._pause = QTimer(self, singleShot=True, interval=_TYPING_MS)
         self._lay_out(help_text)
         self.setAcceptDrops(True)
         self._edit.setAcceptDrops(False)  # it would put the URL in as text
-        self._edit.textEdited.connect(self._on_text_edited)
+        self._edit.textEdited.connect(self._pause.start)
         self._edit.editingFinished.connect(self._on_editing_finished)
-        self._pause.timeout.connect(self.path_changed)
+        self._pause.timeout.connect(self._on_changed)
         self._choose.clicked.connect(self._on_choose)
-        self._clear.clicked.connect(self._on_clear)
+        self._clear.clicked.connect(lambda: self.set_path(""))
 
     def path(self) -> str:
         """The path as typed, without blanks around it; empty for none."""
@@ -78,8 +77,7 @@ class FileRow(QWidget):
         if path == self.path():
             return
         self._edit.setText(path)
-        self._pause.stop()
-        self.path_changed.emit()
+        self._on_changed()
 
     def set_info(self, text: str) -> None:
         """What the file is."""
@@ -93,32 +91,23 @@ class FileRow(QWidget):
         title.setBuddy(self._edit)
         for part in (title, self._edit):
             explain(part, help_text)
-        row = QHBoxLayout()
-        row.setSpacing(2 * SPACING)
-        row.addWidget(self._edit, 1)
-        row.addWidget(self._clear)
-        row.addWidget(self.picker)
-        row.addWidget(self._choose)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(SPACING)
-        column.addWidget(title)
-        column.addLayout(row)
-        column.addWidget(self._info)
-
-    @Slot()
-    def _on_text_edited(self) -> None:
-        self._pause.start()
+        column(
+            title,
+            row((self._edit, 1), self._clear, self.picker, self._choose),
+            self._info,
+            gap=SPACING,
+            on=self,
+        )
 
     @Slot()
     def _on_editing_finished(self) -> None:
         if self._pause.isActive():
-            self._pause.stop()
-            self.path_changed.emit()
+            self._on_changed()
 
     @Slot()
-    def _on_clear(self) -> None:
-        self.set_path("")
+    def _on_changed(self) -> None:
+        self._pause.stop()
+        self.path_changed.emit()
 
     @Slot()
     def _on_choose(self) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from PySide6.QtCore import QObject, QUrl, Signal, Slot
+from PySide6.QtCore import QObject, QUrl, Slot
 from PySide6.QtGui import QDesktopServices
 
 from app.errors import KnownError
@@ -20,50 +20,47 @@ from app.models.library.entry import LibraryEntry
 from app.models.machine import Machine
 from app.models.shape import shape_of
 from app.models.text import printable, size_text
+from app.ui.models.commands import ModelCommands
 from app.ui.models.fit_badge import FitBadge, badge_for, badge_for_size
 from app.ui.models.hub_service import HubService
-from app.ui.models.recommended_tab import Recommendation, RecommendedTab
+from app.ui.models.recommended_tab import Recommendation
 from app.ui.models.repository_page import DraftOffer
-from app.ui.models.search_tab import FoundRepository, SearchTab
+from app.ui.models.search_tab import FoundRepository
+from app.ui.models.window import ModelsWindow
 
 
 class HubPresenter(QObject):
-    """Fills the two tabs and makes download items of what is asked for.
-
-    Signals:
-        item_wanted: The `Item` to be downloaded.
-        search_shown: The tab "Search" shall be in front.
-    """
-
-    item_wanted = Signal(object)
-    search_shown = Signal()
+    """Fills the two tabs and makes download items of what is asked for."""
 
     def __init__(
         self,
-        recommended: RecommendedTab,
-        search: SearchTab,
+        window: ModelsWindow,
         service: HubService,
-        machine: Callable[[], Machine],
+        commands: ModelCommands,
         state_of: Callable[[CatalogPair], str],
+        get: Callable[[Item], object],
         parent: QObject | None = None,
     ) -> None:
-        """``machine`` is the memory as it is now; ``state_of`` says where a pair of the catalogue is already."""
+        """``state_of`` says where a pair of the catalogue is already; ``get`` downloads an item."""
         super().__init__(parent)
-        self._recommended = recommended
-        self._search = search
-        self._page = search.page
+        self._window = window
+        self._recommended = window.recommended
+        self._search = window.search
+        self._page = window.search.page
         self._service = service
-        self._machine = machine
+        self._machine = commands.machine
         self._state_of = state_of
+        self._get = get
         self._catalog: Catalog = load_catalog()
         self._searched = self._looked = 0
         """Numbers of the latest search and of the latest repository; answers to earlier ones are dropped."""
         self._offers = 0
-        recommended.get_requested.connect(self._on_get_pair)
-        recommended.details_requested.connect(self._on_pair_details)
-        recommended.search_requested.connect(self.search_shown)
-        search.search_requested.connect(self._on_search)
-        search.repository_chosen.connect(self.show_repository)
+        self._recommended.get_requested.connect(self._on_get_pair)
+        self._recommended.details_requested.connect(self._on_pair_details)
+        self._recommended.search.clicked.connect(self._show_search)
+        self._search.search_requested.connect(self._on_search)
+        self._search.repository_chosen.connect(self.show_repository)
+        self._page.token.clicked.connect(commands.ask_for_token)
         self._page.get_requested.connect(self._on_get)
         self._page.model_chosen.connect(self._on_model_chosen)
         self._page.drafts_requested.connect(self._on_drafts_requested)
@@ -92,7 +89,7 @@ class HubPresenter(QObject):
 
     def _on_resolved(self, item: Item) -> None:
         self._recommended.show_status("")
-        self._want(item)
+        self._get(item)
 
     def _recommendation(self, pair: CatalogPair, machine: Machine) -> Recommendation:
         licences = dict.fromkeys((pair.target.licence, pair.draft.licence))
@@ -112,13 +109,17 @@ class HubPresenter(QObject):
 
     @Slot(str)
     def _on_pair_details(self, key: str) -> None:
-        self.search_shown.emit()
+        self._show_search()
         self.show_repository(self._pair(key).target.repository)
 
     def _pair(self, key: str) -> CatalogPair:
         return next(pair for pair in self._catalog.pairs if pair.id == key)
 
     # ------------------------------------------------------------ search
+
+    @Slot()
+    def _show_search(self) -> None:
+        self._window.show_tab(self._search)
 
     @Slot(str, str)
     def _on_search(self, words: str, sort: str) -> None:
@@ -152,7 +153,7 @@ class HubPresenter(QObject):
         if number == self._looked:
             machine = self._machine()
             fits = {model: self._fit(model, machine) for model in repository.models}
-            self._search.show_repository(repository, fits)
+            self._page.show_repository(repository, fits)
 
     def _on_repository_failed(self, number: int, error: KnownError) -> None:
         if number == self._looked:
@@ -175,7 +176,7 @@ class HubPresenter(QObject):
     def find_drafts_for(self, entry: LibraryEntry) -> None:
         """Look for drafts for a model of the library; they appear on the page of the tab "Search"."""
         self._turn_page()
-        self.search_shown.emit()
+        self._show_search()
         self._page.show_local_target(entry.title)
         self._begin_finding()
         self._service.find_drafts_for_file(Path(entry.path), self._on_drafts_done, self._on_drafts_failed)
@@ -214,15 +215,12 @@ class HubPresenter(QObject):
             title = f"{_short(repository.id)} {model.quantization}".strip()
             licences = (repository.licence, draft.licence if draft else "")
             if draft is None:
-                self._want(item_of(title, model, None, licences))
+                self._get(item_of(title, model, None, licences))
             else:
-                self._want(item_of(f"{title} with draft", model, draft.model, licences))
+                self._get(item_of(f"{title} with draft", model, draft.model, licences))
         elif draft is not None:
             title = f"{_short(draft.repository)} {draft.model.quantization}".strip()
-            self._want(item_of(title, draft.model, None, (draft.licence,)))
-
-    def _want(self, item: Item) -> None:
-        self.item_wanted.emit(item)
+            self._get(item_of(title, draft.model, None, (draft.licence,)))
 
     @Slot(str)
     def open_page(self, repository: str) -> None:

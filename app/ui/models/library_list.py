@@ -16,11 +16,12 @@ from PySide6.QtCore import (
     Slot,
 )
 from PySide6.QtGui import QBrush
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTreeView, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView, QWidget
 
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
 from app.ui.widgets import theme
 from app.ui.widgets.controls import plain_tooltip
+from app.ui.widgets.table import LEFT, RIGHT, hide_columns, set_up_table
 from app.ui.widgets.theme import SPACING
 
 COLUMNS = ("Model", "Quantization", "Size", "Context", "Last used", "Fits")
@@ -143,21 +144,15 @@ class LibraryList(QTreeView):
         super().__init__(parent)
         self._rows = LibraryModel()
         self.setModel(self._rows)
-        self.setAccessibleName("Models of the library")
+        set_up_table(self, "Models of the library")
         self.setRootIsDecorated(False)
-        self.setUniformRowHeights(True)
-        self.setAllColumnsShowFocus(True)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setFont(theme.tabular(self.font()))
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.setSortingEnabled(True)
         self.sortByColumn(4, Qt.SortOrder.DescendingOrder)
-        header = self.header()
-        header.setStretchLastSection(False)
-        header.setSectionsMovable(False)
-        header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        self.header().setSectionsMovable(False)
+        for column in range(1, len(COLUMNS)):
+            self.header().setSectionResizeMode(column, QHeaderView.ResizeMode.Fixed)
         self.selectionModel().selectionChanged.connect(self._on_selection_changed)
         self.activated.connect(self._on_activated)
         theme.follow(self, self.viewport().update)
@@ -191,8 +186,7 @@ class LibraryList(QTreeView):
 
     def resizeEvent(self, event: object) -> None:
         super().resizeEvent(event)  # type: ignore[arg-type]
-        for column, least in _LEAST_WIDTHS.items():
-            self.setColumnHidden(column, self.width() < least)
+        hide_columns(self, _LEAST_WIDTHS)
 
     def _fit_columns(self) -> None:
         """Make columns as wide as what is in them. Qt would ask for each cell, again and again."""
@@ -221,8 +215,7 @@ def _sort_key(row: LibraryRow, column: int) -> Any:
 
 
 def _alignment(column: int) -> Qt.AlignmentFlag:
-    side = Qt.AlignmentFlag.AlignRight if column in (2, 3) else Qt.AlignmentFlag.AlignLeft
-    return side | Qt.AlignmentFlag.AlignVCenter
+    return RIGHT if column in (2, 3) else LEFT
 
 
 def _brush(row: LibraryRow, column: int) -> QBrush | None:

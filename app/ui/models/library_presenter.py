@@ -8,13 +8,15 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, Slot
 
 from app.errors import KnownError
+from app.models.library.entry import LibraryEntry
 from app.models.ranking import RankedDraft
 from app.models.text import printable, size_text
 from app.settings import Settings
 from app.ui.models import library_wording as wording
+from app.ui.models.commands import ModelCommands
 from app.ui.models.library_list import LibraryRow
 from app.ui.models.library_service import LibraryService, models_folder
 from app.ui.models.library_tab import LibraryTab
@@ -27,33 +29,25 @@ _SHA_WRONG = (
 
 
 class LibraryPresenter(QObject):
-    """Fills the tab and carries out what it asks for.
-
-    Signals:
-        open_requested: Show this model in the Open models dialog.
-        pair_requested: Load this target with this draft.
-        drafts_wanted: Find drafts for this `LibraryEntry` on Hugging Face.
-    """
-
-    open_requested = Signal(str)
-    pair_requested = Signal(str, str)
-    drafts_wanted = Signal(object)
+    """Fills the tab and carries out what it asks for."""
 
     def __init__(
         self,
         tab: LibraryTab,
         service: LibraryService,
         values: Settings,
-        is_loaded: Callable[[str], bool],
+        commands: ModelCommands,
+        find_drafts: Callable[[LibraryEntry], object],
         parent: QObject | None = None,
     ) -> None:
-        """``is_loaded`` says whether the engine has this file."""
+        """``find_drafts`` looks for drafts for a model on Hugging Face."""
         super().__init__(parent)
         self._tab = tab
         self._page = tab.page
         self._service = service
         self._values = values
-        self._is_loaded = is_loaded
+        self._commands = commands
+        self._find_drafts = find_drafts
         self._checking: set[str] = set()
         """Paths of the models being checked, or waiting for it."""
         self._checked: dict[str, tuple[str, str]] = {}
@@ -63,17 +57,17 @@ class LibraryPresenter(QObject):
         service.scanned.connect(self.refresh)
         service.scan_failed.connect(self._on_scan_failed)
         service.progressed.connect(self._on_progressed)
-        tab.scan_requested.connect(self.scan)
+        tab.again.clicked.connect(self.scan)
         tab.list.chosen.connect(self._on_chosen)
         tab.list.opened.connect(self._on_opened)
         page = self._page
-        page.open_requested.connect(self.open_requested)
-        page.pair_requested.connect(self.pair_requested)
-        page.drafts_wanted.connect(self._on_drafts_wanted)
-        page.reveal_requested.connect(lambda path: reveal(Path(path), service))
-        page.verify_requested.connect(self._on_verify)
-        page.verify_cancelled.connect(lambda: service.stop(page.path()))
-        page.delete_requested.connect(self._on_delete)
+        page.open.clicked.connect(lambda: commands.open_pair(page.path()))
+        page.pair_requested.connect(commands.load_pair)
+        page.find_draft.clicked.connect(self._on_find)
+        page.reveal.triggered.connect(lambda: reveal(Path(page.path()), service))
+        page.verify.triggered.connect(self._on_verify)
+        page.stop.clicked.connect(lambda: service.stop(page.path()))
+        page.delete.triggered.connect(self._on_delete)
 
     @Slot()
     def scan(self) -> None:
@@ -131,17 +125,18 @@ class LibraryPresenter(QObject):
     def _on_opened(self, path: str) -> None:
         entry = self._service.entry(path)
         if entry is not None and entry.usable:
-            self.open_requested.emit(path)
+            self._commands.open_pair(path)
 
-    @Slot(str)
-    def _on_drafts_wanted(self, path: str) -> None:
-        if (entry := self._service.entry(path)) is not None:
-            self.drafts_wanted.emit(entry)
+    @Slot()
+    def _on_find(self) -> None:
+        if (entry := self._service.entry(self._page.path())) is not None:
+            self._find_drafts(entry)
 
     # ------------------------------------------------------------ files
 
-    @Slot(str)
-    def _on_verify(self, path: str) -> None:
+    @Slot()
+    def _on_verify(self) -> None:
+        path = self._page.path()
         entry = self._service.entry(path)
         if entry is None or path in self._checking:
             return
@@ -173,15 +168,15 @@ class LibraryPresenter(QObject):
             self._page.show_verifying(None)
             self._page.show_status(text, role)
 
-    @Slot(str)
-    def _on_delete(self, path: str) -> None:
-        entry = self._service.entry(path)
+    @Slot()
+    def _on_delete(self) -> None:
+        entry = self._service.entry(self._page.path())
         if entry is None:
             return
         if not entry.available:
             self._service.forget(entry)  # nothing is deleted, and it comes back with its folder
             return
-        if any(self._is_loaded(str(part)) for part in entry.parts):
+        if any(self._commands.is_loaded(str(part)) for part in entry.parts):
             self._page.show_status("This model is loaded. Open another one first, then delete it.", "warning")
             return
         freed = size_text(self._service.would_free(entry))

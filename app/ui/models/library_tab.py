@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, Slot
+from PySide6.QtWidgets import QLineEdit, QSplitter, QWidget
 
 from app.ui.models.library_list import LibraryList, LibraryRow
 from app.ui.models.model_page import ModelPage
 from app.ui.widgets.controls import label, small_button
+from app.ui.widgets.layouts import LEFT, LIST_MARGINS, column, row
 from app.ui.widgets.theme import SPACING
 
 
@@ -18,16 +19,8 @@ class LibraryTab(QWidget):
 
     Attributes:
         list, page: The parts.
-
-    Signals:
-        folders_requested: Show the settings of the folders.
-        getting_requested: Show where models can be had.
-        scan_requested: Look into the folders again.
+        folders, get, again: The buttons "Folders…", "Get models" and "Look again".
     """
-
-    folders_requested = Signal()
-    getting_requested = Signal()
-    scan_requested = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,20 +31,17 @@ class LibraryTab(QWidget):
         self._summary = label(role="quiet", figures=True, wraps=True)
         self._offer = label(role="quiet", wraps=True)
         self._empty = label(wraps=True)
-        self._get = small_button("Get models")
-        self._again = small_button("Look again")
-        self._again.setToolTip("Looks into the folders again")
-        self._folders = small_button("Folders…")
+        self.get = small_button("Get models")
+        self.again = small_button("Look again")
+        self.again.setToolTip("Looks into the folders again")
+        self.folders = small_button("Folders…")
         self.list = LibraryList()
         self.page = ModelPage()
         self._total = 0
         self._lay_out()
-        self._get.hide()
+        self.get.hide()
         self.show_offer("")
         self._search.textChanged.connect(self._on_search)
-        self._folders.clicked.connect(self.folders_requested)
-        self._get.clicked.connect(self.getting_requested)
-        self._again.clicked.connect(self.scan_requested)
 
     def show_rows(self, rows: Sequence[LibraryRow], summary: str) -> None:
         """``summary`` says how many models there are and what they take."""
@@ -69,26 +59,20 @@ class LibraryTab(QWidget):
         """The folders are being looked into."""
         self._summary.setText("Looking into the folders …")
 
-    def focus(self) -> None:
-        self._search.setFocus()
-
     def _lay_out(self) -> None:
-        bottom = QHBoxLayout()
-        bottom.setSpacing(2 * SPACING)
-        bottom.addWidget(self._again)
-        bottom.addWidget(self._folders)
-        bottom.addStretch(1)
         left = QWidget()
-        column = QVBoxLayout(left)
-        column.setContentsMargins(5 * SPACING, 4 * SPACING, 3 * SPACING, 3 * SPACING)
-        column.setSpacing(3 * SPACING)
-        column.addWidget(self._search)
-        column.addWidget(self._empty)
-        column.addWidget(self._get, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addWidget(self.list, 1)
-        column.addWidget(self._offer)
-        column.addWidget(self._summary)
-        column.addLayout(bottom)
+        column(
+            self._search,
+            self._empty,
+            (self.get, LEFT),
+            (self.list, 1),
+            self._offer,
+            self._summary,
+            row(self.again, self.folders, None),
+            gap=3 * SPACING,
+            margins=LIST_MARGINS,
+            on=left,
+        )
         left.setMinimumWidth(280)
         splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.addWidget(left)
@@ -96,9 +80,7 @@ class LibraryTab(QWidget):
         splitter.setChildrenCollapsible(False)
         splitter.setStretchFactor(0, 1)
         splitter.setSizes([560, 400])
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(splitter)
+        column(splitter, on=self)
 
     @Slot(str)
     def _on_search(self, text: str) -> None:
@@ -111,4 +93,4 @@ class LibraryTab(QWidget):
         else:
             self._empty.setText("" if self.list.shown() else "No model has these words.")
         self._empty.setVisible(bool(self._empty.text()))
-        self._get.setVisible(not self._total)
+        self.get.setVisible(not self._total)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
-from PySide6.QtWidgets import QGridLayout, QLabel, QSlider, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QLabel, QSlider, QWidget
 
 from app.models.machine import Machine
 from app.models.memory import Parts
@@ -16,6 +16,7 @@ from app.models.text import printable, size_text
 from app.ui.models.memory_bar import MemoryBar, Segment
 from app.ui.widgets import theme
 from app.ui.widgets.controls import clear_layout, explain, label, small_button
+from app.ui.widgets.layouts import LEFT, column
 from app.ui.widgets.theme import SPACING
 
 _STEPS = 64
@@ -45,8 +46,7 @@ class MemoryPart(QWidget):
         self._gpu = MemoryBar()
         self._system = MemoryBar()
         self._sentence = label(role="quiet", wraps=True)
-        self._others = QVBoxLayout()
-        self._others.setSpacing(SPACING)
+        self._others = column(gap=SPACING)
         self._context = _slider("Context length", _CONTEXT_HELP)
         self._context_text = label(figures=True)
         self._layers = _slider("Layers on the GPU", _LAYERS_HELP)
@@ -71,7 +71,7 @@ class MemoryPart(QWidget):
         for other in others:
             button = small_button(other.sentence)
             button.clicked.connect(lambda _checked=False, other=other: self.alternative_chosen.emit(other))
-            self._others.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
+            self._others.addWidget(button, 0, LEFT)
         self._show_context(plan.context_length, longest)
         self._show_layers(plan, target, bool(machine.devices))
 
@@ -95,14 +95,7 @@ class MemoryPart(QWidget):
             value.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
             for place, widget in enumerate((title, slider, value)):
                 sliders.addWidget(widget, row, place)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2 * SPACING)
-        column.addWidget(self._gpu)
-        column.addWidget(self._system)
-        column.addWidget(self._sentence)
-        column.addLayout(self._others)
-        column.addLayout(sliders)
+        column(self._gpu, self._system, self._sentence, self._others, sliders, on=self)
 
     def _show_bars(self, plan: Plan, machine: Machine) -> None:
         self._gpu.setVisible(bool(machine.devices))

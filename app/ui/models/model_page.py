@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QGridLayout,
-    QHBoxLayout,
     QMenu,
     QProgressBar,
     QPushButton,
     QSizePolicy,
-    QVBoxLayout,
     QWidget,
 )
 
 from app.models.text import visible
 from app.ui.widgets import theme
 from app.ui.widgets.controls import clear_layout, label, plain_tooltip, scrolling, small_button
+from app.ui.widgets.layouts import LEFT, TOP, column, row
 from app.ui.widgets.theme import SPACING
 
 _NOTHING = "Choose a model to see what it is and which drafts fit it."
@@ -60,23 +60,16 @@ class ModelDetails:
 
 
 class ModelPage(QWidget):
-    """Shows a model; each signal carries its path first.
+    """Shows a model.
+
+    Attributes:
+        open, reveal, verify, delete, find_draft, stop: Buttons and menu entries.
 
     Signals:
-        open_requested: Open it in the Open models dialog.
         pair_requested: Load it with this draft.
-        drafts_wanted: Find a draft on Hugging Face.
-        reveal_requested, verify_requested, delete_requested: What the buttons say.
-        verify_cancelled: Stop verifying.
     """
 
-    open_requested = Signal(str)
     pair_requested = Signal(str, str)
-    drafts_wanted = Signal(str)
-    reveal_requested = Signal(str)
-    verify_requested = Signal(str)
-    verify_cancelled = Signal()
-    delete_requested = Signal(str)
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,30 +84,31 @@ class ModelPage(QWidget):
         self._title = label(role="heading", wraps=True, scale=1.15)
         self._problem = label(role="bad", wraps=True)
         self._facts = QGridLayout()
-        self._drafts = QVBoxLayout()
+        self._drafts = column()
         self._drafts_heading = label("Drafts for it", "heading")
         self._drafts_status = label(role="quiet", wraps=True)
         self._all_drafts = small_button("")
-        self._find = small_button("Find a draft on Hugging Face…")
+        self.find_draft = small_button("Find a draft on Hugging Face…")
         self._status = label(role="quiet", wraps=True)
         self._bar = QProgressBar(textVisible=False)
         self._bar.setRange(0, 1000)
         self._bar.setAccessibleName("Checking the file")
-        self._stop = small_button("Stop")
-        self._open = QPushButton("Open…")
-        theme.set_role(self._open, "primary")
+        self.stop = small_button("Stop")
+        self.open = QPushButton("Open…")
+        theme.set_role(self.open, "primary")
         self._file = QPushButton("File ▾")
         self._file.setAccessibleName("What to do with the file")
         self._menu = QMenu(self._file)
         self._menu.setToolTipsVisible(True)
         self._file.setMenu(self._menu)
-        self._reveal = self._menu.addAction("Show in folder")
+        self.reveal = self._menu.addAction("Show in folder")
         self._copy = self._menu.addAction("Copy path")
-        self._verify = self._menu.addAction("Verify checksum")
+        self.verify = self._menu.addAction("Verify checksum")
         self._menu.addSeparator()
-        self._delete = self._menu.addAction("Delete…")
+        self.delete = self._menu.addAction("Delete…")
         self._lay_out()
-        self._connect()
+        self._copy.triggered.connect(lambda: QGuiApplication.clipboard().setText(self._path))
+        self._all_drafts.clicked.connect(self._on_all_drafts)
         self.clear()
 
     # ------------------------------------------------------------ what is shown
@@ -140,20 +134,20 @@ class ModelPage(QWidget):
         self._problem.setText(details.problem)
         self._problem.setVisible(bool(details.problem))
         self._show_facts(details.facts)
-        self._open.setEnabled(details.can_open)
+        self.open.setEnabled(details.can_open)
         self._can_verify = details.can_verify
         self._refresh_menu()
-        self._delete.setVisible(details.can_delete)
-        self._delete.setText(details.delete_text)
-        for widget in (self._drafts_heading, self._drafts_status, self._find):
+        self.delete.setVisible(details.can_delete)
+        self.delete.setText(details.delete_text)
+        for widget in (self._drafts_heading, self._drafts_status, self.find_draft):
             widget.setVisible(details.can_open)
         self._nothing.hide()
         self._inside.show()
 
     def show_drafts(self, rows: Sequence[DraftRow], status: str = "") -> None:
         """Drafts in the order they are to be preferred; those that do not fit are grey and say why."""
-        others = [row for row in rows if not row.fits]
-        first = [row for row in rows if row.fits][:FIRST_DRAFTS] + others[:FIRST_DRAFTS]
+        others = [one for one in rows if not one.fits]
+        first = [one for one in rows if one.fits][:FIRST_DRAFTS] + others[:FIRST_DRAFTS]
         self._rows = list(rows)
         self._show_draft_rows(first)
         self._all_drafts.setText(f"Show all {len(rows)}")
@@ -163,7 +157,7 @@ class ModelPage(QWidget):
 
     def show_verifying(self, share: float | None) -> None:
         """How far a check of the file is, 0 to 1; ``None`` while there is none."""
-        for widget in (self._bar, self._stop):
+        for widget in (self._bar, self.stop):
             widget.setVisible(share is not None)
         self._is_verifying = share is not None
         self._refresh_menu()
@@ -179,8 +173,8 @@ class ModelPage(QWidget):
     # ------------------------------------------------------------ inside
 
     def _refresh_menu(self) -> None:
-        self._verify.setEnabled(self._can_verify and not self._is_verifying)
-        self._verify.setToolTip("" if self._can_verify else "No checksum is known: Slipstream did not download it.")
+        self.verify.setEnabled(self._can_verify and not self._is_verifying)
+        self.verify.setToolTip("" if self._can_verify else "No checksum is known: Slipstream did not download it.")
 
     def _lay_out(self) -> None:
         self._inside = QWidget()
@@ -188,70 +182,40 @@ class ModelPage(QWidget):
         self._facts.setHorizontalSpacing(4 * SPACING)
         self._facts.setVerticalSpacing(SPACING)
         self._facts.setColumnStretch(1, 1)
-        self._drafts.setSpacing(2 * SPACING)
-        column = QVBoxLayout(self._inside)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(3 * SPACING)
-        column.addWidget(self._title)
-        column.addWidget(self._problem)
-        column.addLayout(self._buttons_row())
-        column.addLayout(self._checking_row())
-        column.addWidget(self._status)
-        column.addLayout(self._facts)
-        column.addWidget(self._drafts_heading)
-        column.addWidget(self._drafts_status)
-        column.addLayout(self._drafts)
-        column.addWidget(self._all_drafts, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addWidget(self._find, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addStretch(1)
+        column(
+            self._title,
+            self._problem,
+            row(self.open, self._file, None),
+            row((self._bar, 1), self.stop),
+            self._status,
+            self._facts,
+            self._drafts_heading,
+            self._drafts_status,
+            self._drafts,
+            (self._all_drafts, LEFT),
+            (self.find_draft, LEFT),
+            None,
+            gap=3 * SPACING,
+            on=self._inside,
+        )
         body = QWidget()
-        outer = QVBoxLayout(body)
-        outer.setContentsMargins(4 * SPACING, 4 * SPACING, 4 * SPACING, 4 * SPACING)
-        outer.addWidget(self._nothing, 0, Qt.AlignmentFlag.AlignTop)
-        outer.addWidget(self._inside)
+        column((self._nothing, TOP), self._inside, margins=4 * SPACING, on=body)
         area = scrolling(body)
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(area)
+        column(area, on=self)
         self.setMinimumWidth(300)
-
-    def _buttons_row(self) -> QHBoxLayout:
-        row = QHBoxLayout()
-        row.setSpacing(2 * SPACING)
-        row.addWidget(self._open)
-        row.addWidget(self._file)
-        row.addStretch(1)
-        return row
-
-    def _checking_row(self) -> QHBoxLayout:
-        row = QHBoxLayout()
-        row.setSpacing(2 * SPACING)
-        row.addWidget(self._bar, 1)
-        row.addWidget(self._stop)
-        return row
-
-    def _connect(self) -> None:
-        self._open.clicked.connect(lambda: self.open_requested.emit(self._path))
-        self._reveal.triggered.connect(lambda: self.reveal_requested.emit(self._path))
-        self._copy.triggered.connect(lambda: QGuiApplication.clipboard().setText(self._path))
-        self._verify.triggered.connect(lambda: self.verify_requested.emit(self._path))
-        self._delete.triggered.connect(lambda: self.delete_requested.emit(self._path))
-        self._find.clicked.connect(lambda: self.drafts_wanted.emit(self._path))
-        self._all_drafts.clicked.connect(self._on_all_drafts)
-        self._stop.clicked.connect(self.verify_cancelled)
 
     def _show_facts(self, facts: Sequence[tuple[str, str]]) -> None:
         clear_layout(self._facts)
-        for row, (name, value) in enumerate(facts):
+        for place, (name, value) in enumerate(facts):
             shown = label(value, wraps=True, figures=True)
             shown.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
             shown.setAccessibleName(f"{name}: {value}")
             # A file's name may be one long word, which must not widen the page.
             shown.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
             shown.setToolTip(plain_tooltip(value))
-            self._facts.addWidget(label(name, "quiet"), row, 0, Qt.AlignmentFlag.AlignTop)
-            self._facts.addWidget(shown, row, 1)
+            self._facts.addWidget(label(name, "quiet"), place, 0, Qt.AlignmentFlag.AlignTop)
+            self._facts.addWidget(shown, place, 1)
 
     @Slot()
     def _on_all_drafts(self) -> None:
@@ -267,36 +231,27 @@ class ModelPage(QWidget):
     def _add_draft_rows(self) -> None:
         """A few at a time: each costs the window's thread more than a millisecond."""
         now, self._waiting = self._waiting[:_ROWS_AT_ONCE], self._waiting[_ROWS_AT_ONCE:]
-        for row in now:
-            self._drafts.addWidget(self._draft_row(row))
+        for draft in now:
+            self._drafts.addWidget(self._draft_row(draft))
         if self._waiting:
             QTimer.singleShot(0, self, self._add_draft_rows)
 
-    def _draft_row(self, row: DraftRow) -> QWidget:
+    def _draft_row(self, draft: DraftRow) -> QWidget:
         widget = QWidget()
-        title = label(row.title, None if row.fits else "quiet", wraps=True)
-        title.setToolTip(plain_tooltip(row.path))
-        reason = label(row.reason, "warning" if row.fits and row.is_warning else "quiet", wraps=True)
-        words = QVBoxLayout()
-        words.setSpacing(0)
-        words.addWidget(title)
-        if row.measured:
-            words.addWidget(label(f"Measured here: {row.measured}", "good", wraps=True, figures=True))
+        title = label(draft.title, None if draft.fits else "quiet", wraps=True)
+        title.setToolTip(plain_tooltip(draft.path))
+        reason = label(draft.reason, "warning" if draft.fits and draft.is_warning else "quiet", wraps=True)
+        words = column(title, gap=0)
+        if draft.measured:
+            words.addWidget(label(f"Measured here: {draft.measured}", "good", wraps=True, figures=True))
         words.addWidget(reason)
-        line = QHBoxLayout(widget)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(2 * SPACING)
-        line.addLayout(words, 1)
-        if row.fits:
+        line = row((words, 1), on=widget)
+        if draft.fits:
             use = small_button("Load with it")
-            use.setAccessibleName(f"Load with the draft {row.title}")
-            use.clicked.connect(self._use_slot(row.path))
-            line.addWidget(use, 0, Qt.AlignmentFlag.AlignTop)
+            use.setAccessibleName(f"Load with the draft {draft.title}")
+            use.clicked.connect(partial(self._on_use, draft.path))
+            line.addWidget(use, 0, TOP)
         return widget
 
-    def _use_slot(self, draft: str) -> object:
-        @Slot()
-        def use() -> None:
-            self.pair_requested.emit(self._path, draft)
-
-        return use
+    def _on_use(self, draft: str, _checked: bool = False) -> None:
+        self.pair_requested.emit(self._path, draft)

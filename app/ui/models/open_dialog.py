@@ -7,16 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from PySide6.QtCore import SignalInstance, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
-    QHBoxLayout,
     QMenu,
     QPushButton,
     QScrollArea,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -36,7 +34,8 @@ from app.ui.models.library_service import LibraryService
 from app.ui.models.memory_part import MemoryPart
 from app.ui.models.pair_picks import PairPicks
 from app.ui.widgets import theme
-from app.ui.widgets.controls import label, plain_tooltip
+from app.ui.widgets.controls import label, plain_tooltip, scrolling
+from app.ui.widgets.layouts import column, row
 from app.ui.widgets.section import Section
 from app.ui.widgets.tasks import Lane
 from app.ui.widgets.theme import SPACING
@@ -48,9 +47,6 @@ _MARKS = {"plain": "", "good": "✓ ", "warning": "", "bad": ""}
 
 class _Fields(Protocol):
     """A section's content."""
-
-    @property
-    def changed(self) -> SignalInstance: ...
 
     def show_choice(self, choice: OpenModelsChoice) -> None: ...
 
@@ -94,13 +90,13 @@ class OpenModelsDialog(QDialog):
         self._target = FileRow("Target model", _TARGET_HELP, can_be_empty=False, start_folder=folder)
         self._draft = FileRow("Draft model", _DRAFT_HELP, can_be_empty=True, start_folder=folder, picker="Drafts")
         self._picks = PairPicks(self._target.picker, self._draft.picker, library, self) if library else None
-        for row in (self._target, self._draft):
-            row.picker.setVisible(library is not None)
+        for one in (self._target, self._draft):
+            one.picker.setVisible(library is not None)
         self._memory = memory
         self._plan: Plan | None = None
         self._memory_part = MemoryPart()
         self._memory_part.hide()
-        self._memory_fields = MemoryFields(has_gpu=has_gpu)
+        self._memory_fields = MemoryFields(self._refresh, has_gpu=has_gpu)
         self._verdict = label(wraps=True)
         self._fields: list[tuple[Section, _Fields]] = []
         self._build(recent)
@@ -152,32 +148,24 @@ class OpenModelsDialog(QDialog):
         self._reset.setAutoDefault(False)
         self._reset.setToolTip("Sets everything but the files back")
         contents: tuple[tuple[str, QWidget], ...] = (
-            ("Sampling", SamplingFields()),
-            ("System prompt", SystemPromptField()),
+            ("Sampling", SamplingFields(self._refresh)),
+            ("System prompt", SystemPromptField(self._refresh)),
             ("Context and memory", self._memory_fields),
-            ("Accept rule", AcceptRuleFields()),
+            ("Accept rule", AcceptRuleFields(self._refresh)),
         )
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self._files_part(recent))
-        column.addWidget(self._sections_part(contents), 1)
-        column.addWidget(self._buttons_part())
+        column(self._files_part(recent), (self._sections_part(contents), 1), self._buttons_part(), gap=0, on=self)
 
     def _files_part(self, recent: Sequence[Pair]) -> QWidget:
         part = QWidget()
-        column = QVBoxLayout(part)
-        column.setContentsMargins(5 * SPACING, 5 * SPACING, 5 * SPACING, 3 * SPACING)
-        column.setSpacing(2 * SPACING)
-        column.addWidget(self._target)
-        column.addWidget(self._draft)
-        row = QHBoxLayout()
-        row.setSpacing(3 * SPACING)
         self._verdict.setMinimumHeight(2 * self._verdict.fontMetrics().lineSpacing())
-        row.addWidget(self._verdict, 1)
-        row.addWidget(self._recent_button(recent))
-        column.addLayout(row)
-        column.addWidget(self._memory_part)
+        column(
+            self._target,
+            self._draft,
+            row((self._verdict, 1), self._recent_button(recent), gap=3 * SPACING),
+            self._memory_part,
+            margins=(5 * SPACING, 5 * SPACING, 5 * SPACING, 3 * SPACING),
+            on=part,
+        )
         return part
 
     def _recent_button(self, recent: Sequence[Pair]) -> QPushButton:
@@ -195,20 +183,12 @@ class OpenModelsDialog(QDialog):
         return button
 
     def _sections_part(self, contents: Sequence[tuple[str, QWidget]]) -> QScrollArea:
-        inside = QWidget()
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(5 * SPACING, 0, 5 * SPACING, 3 * SPACING)
-        column.setSpacing(SPACING)
-        area = QScrollArea()
-        area.setWidgetResizable(True)
-        area.setFrameShape(QScrollArea.Shape.NoFrame)
         for title, content in contents:
-            section = Section(title, content)
-            self._fields.append((section, content))  # type: ignore[arg-type]
-            column.addWidget(section)
-        column.addStretch(1)
-        area.setWidget(inside)
-        return area
+            self._fields.append((Section(title, content), content))  # type: ignore[arg-type]
+        inside = QWidget()
+        sections = [section for section, _fields in self._fields]
+        column(*sections, None, gap=SPACING, margins=(5 * SPACING, 0, 5 * SPACING, 3 * SPACING), on=inside)
+        return scrolling(inside)
 
     def _buttons_part(self) -> QWidget:
         part = QWidget()
@@ -220,22 +200,18 @@ class OpenModelsDialog(QDialog):
         box.addButton(self._load, QDialogButtonBox.ButtonRole.AcceptRole)
         box.accepted.connect(self.accept)
         box.rejected.connect(self.reject)
-        row = QHBoxLayout(part)
-        row.setContentsMargins(5 * SPACING, 3 * SPACING, 5 * SPACING, 3 * SPACING)
-        row.addWidget(box)
+        row(box, margins=(5 * SPACING, 3 * SPACING, 5 * SPACING, 3 * SPACING), on=part)
         return part
 
     def _connect(self) -> None:
-        for row in (self._target, self._draft):
-            row.path_changed.connect(self._on_path_changed)
-        for _section, fields in self._fields:
-            fields.changed.connect(self._refresh)
+        for one in (self._target, self._draft):
+            one.path_changed.connect(self._on_path_changed)
         self._checker.checked.connect(self._on_checked)
         if self._picks is not None:
             self._picks.ranked.connect(self._on_ranked)
         self._reset.clicked.connect(self._on_reset)
-        self._memory_part.context_chosen.connect(self._memory_fields.set_context)
-        self._memory_part.layers_chosen.connect(self._memory_fields.set_target_layers)
+        self._memory_part.context_chosen.connect(partial(self._memory_fields.set_value, "context_length"))
+        self._memory_part.layers_chosen.connect(partial(self._memory_fields.set_value, "target_gpu_layers"))
         self._memory_part.alternative_chosen.connect(self._on_alternative)
         if self._memory is not None:
             self._memory.changed.connect(self._refresh)
@@ -313,10 +289,10 @@ class OpenModelsDialog(QDialog):
     def _on_alternative(self, plan: Plan) -> None:
         """Set what this plan gives up; the draft last, because the pair is judged anew then."""
         if self._plan is not None and plan.context_length != self._plan.context_length:
-            self._memory_fields.set_context(plan.context_length)
-        self._memory_fields.set_kv_type(plan.kv_type)
+            self._memory_fields.set_value("context_length", plan.context_length)
+        self._memory_fields.set_value("kv_type", plan.kv_type)
         if self.choice().load.target_gpu_layers >= 0:
-            self._memory_fields.set_target_layers(plan.target_gpu_layers)
+            self._memory_fields.set_value("target_gpu_layers", plan.target_gpu_layers)
         if not plan.with_draft:
             self._draft.set_path("")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app.models.text import size_text
 from app.ui.models.fit_badge import FitBadge
 from app.ui.widgets import theme
 from app.ui.widgets.controls import clear_layout, label, scrolling, small_button
+from app.ui.widgets.layouts import CARD_MARGINS, LEFT, PAGE_MARGINS, column, row
 from app.ui.widgets.theme import SPACING
 
 
@@ -35,37 +36,35 @@ class Recommendation:
 class RecommendedTab(QWidget):
     """Shows the pairs.
 
+    Attributes:
+        search: The button for whoever looks for something else.
+
     Signals:
         get_requested: The key of the pair to download.
         details_requested: Show the repository of this pair.
-        search_requested: The user looks for something else.
     """
 
     get_requested = Signal(str)
     details_requested = Signal(str)
-    search_requested = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self._machine = label(role="quiet", wraps=True)
         self._status = label(role="quiet", wraps=True)
-        self._cards = QVBoxLayout()
-        self._cards.setSpacing(3 * SPACING)
-        search = small_button("Search for another model")
-        search.clicked.connect(self.search_requested)
+        self._cards = column(gap=3 * SPACING)
+        self.search = small_button("Search for another model")
         inside = QWidget()
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(5 * SPACING, 4 * SPACING, 5 * SPACING, 5 * SPACING)
-        column.setSpacing(3 * SPACING)
-        column.addWidget(self._machine)
-        column.addWidget(self._status)
-        column.addLayout(self._cards)
-        column.addWidget(search, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addStretch(1)
-        area = scrolling(inside)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(area)
+        column(
+            self._machine,
+            self._status,
+            self._cards,
+            (self.search, LEFT),
+            None,
+            gap=3 * SPACING,
+            margins=PAGE_MARGINS,
+            on=inside,
+        )
+        column(scrolling(inside), on=self)
         self.show_status("")
 
     def show_machine(self, text: str) -> None:
@@ -107,19 +106,11 @@ class RecommendedTab(QWidget):
         details.clicked.connect(lambda: self.details_requested.emit(one.key))
         fit = label(one.fit.text, one.fit.mood)
         fit.setToolTip(one.fit.detail)
-        head = QHBoxLayout()
-        head.setSpacing(2 * SPACING)
-        head.addWidget(label(one.title, "heading", wraps=True), 1)
-        head.addWidget(fit)
-        foot = QHBoxLayout()
-        foot.setSpacing(2 * SPACING)
-        foot.addWidget(label(f"Licence: {one.licence}", "quiet", wraps=True), 1)
-        foot.addWidget(details)
-        foot.addWidget(get)
-        column = QVBoxLayout(card)
-        column.setContentsMargins(4 * SPACING, 3 * SPACING, 4 * SPACING, 3 * SPACING)
-        column.setSpacing(2 * SPACING)
-        column.addLayout(head)
-        column.addWidget(label(one.why, wraps=True))
-        column.addLayout(foot)
+        column(
+            row((label(one.title, "heading", wraps=True), 1), fit),
+            label(one.why, wraps=True),
+            row((label(f"Licence: {one.licence}", "quiet", wraps=True), 1), details, get),
+            margins=CARD_MARGINS,
+            on=card,
+        )
         return card

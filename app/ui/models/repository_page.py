@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QBrush
 from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QHeaderView,
     QPushButton,
-    QTreeWidget,
-    QTreeWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -23,12 +17,13 @@ from app.models.hub.repository import RemoteModel, Repository
 from app.models.text import printable, size_text
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
 from app.ui.widgets import theme
-from app.ui.widgets.controls import label, plain_tooltip, small_button
+from app.ui.widgets.controls import label, small_button
+from app.ui.widgets.layouts import column, row
+from app.ui.widgets.table import Table
 from app.ui.widgets.theme import SPACING
 
-_MODEL = Qt.ItemDataRole.UserRole
-_ROW = Qt.ItemDataRole.UserRole + 1
-_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+_Row: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], str]
+"""What stands in a line, the colors of its cells, its tooltip."""
 _GATED = {
     "automatic": "Gated: accept its terms on its page, then enter an access token.",
     "manual": "Gated: its owner decides who may download it. Ask on its page, then enter an access token.",
@@ -56,13 +51,15 @@ class DraftOffer:
 class RepositoryPage(QWidget):
     """Shows files and asks for them.
 
+    Attributes:
+        token: The button "Enter a token…".
+
     Signals:
         get_requested: The `Repository`, the `RemoteModel`, and the `DraftOffer` to get with it or ``None``.
         model_chosen: A `RemoteModel` was selected.
         drafts_requested: Find drafts for this `RemoteModel` of this `Repository`.
         file_chosen: Another model is chosen; drafts for the one before are not wanted any more.
         page_requested: Open the page of the repository with this id in the browser.
-        token_requested: The user wants to enter an access token.
     """
 
     get_requested = Signal(object, object, object)
@@ -70,7 +67,6 @@ class RepositoryPage(QWidget):
     drafts_requested = Signal(object, object)
     file_chosen = Signal()
     page_requested = Signal(str)
-    token_requested = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,18 +76,17 @@ class RepositoryPage(QWidget):
         self._title = label(role="heading", wraps=True, scale=1.15)
         self._facts = label(role="quiet", wraps=True)
         self._gated = label(role="warning", wraps=True)
-        self._files = _Tree("Files", ["Quantization", "Size", "Fits"])
-        self._drafts = _Tree("Drafts found", ["Draft", "Size", "Fits"])
+        self._files = Table("Files", ["Quantization", "Size", "Fits"], right=(1, 2))
+        self._drafts = Table("Drafts found", ["Draft", "Size", "Fits"], right=(1, 2))
         self._drafts_status = label(role="quiet", wraps=True)
         self._reason = label(role="quiet", wraps=True)
         self._page = small_button("Open its page")
-        self._token = small_button("Enter a token…")
+        self.token = small_button("Enter a token…")
         self._find = QPushButton("Find a draft for this")
         self._get = QPushButton("Get")
         theme.set_role(self._get, "primary")
         self._lay_out()
         self._page.clicked.connect(self._on_page)
-        self._token.clicked.connect(self.token_requested)
         self._find.clicked.connect(self._on_find)
         self._get.clicked.connect(self._on_get)
         self._files.itemSelectionChanged.connect(self._on_file_selected)
@@ -121,7 +116,8 @@ class RepositoryPage(QWidget):
         self._gated.setText(_GATED.get(repository.gated, ""))
         self._gated.setVisible(bool(self._gated.text()))
         for model in repository.models:
-            self._files.add(model, _row_of(model, fits.get(model, UNKNOWN_FIT)))
+            line = _row_of(model, fits.get(model, UNKNOWN_FIT))
+            self._files.dress(self._files.add(line[0], model), *line)
         self._files.setVisible(bool(repository.models))
         if not repository.models:
             self._facts.setText(f"{self._facts.text()}\nThere are no GGUF models in it.")
@@ -138,18 +134,19 @@ class RepositoryPage(QWidget):
 
     def show_fit(self, model: RemoteModel, fit: FitBadge) -> None:
         """Whether this model fits has become known."""
-        self._files.change(model, _row_of(model, fit))
+        if (item := self._files.item_of(model)) is not None:
+            self._files.dress(item, *_row_of(model, fit))
 
     def add_draft(self, offer: DraftOffer) -> None:
         """A draft was found, whether it fits or not."""
         model, verdict = offer.candidate.model, offer.candidate.verdict
-        mood = "quiet" if not offer.fits else "warning" if verdict.warning else "good"
+        moods = ("", "", "warning" if verdict.warning else "good") if offer.fits else ("quiet",) * 3
         cells = (printable(model.name, 120), size_text(model.size), "yes" if offer.fits else "no")
-        row = _Row(cells, mood, offer.sentence, offer.fits)
-        self._drafts.add(offer, row)
+        item = self._drafts.add(cells, offer)
+        self._drafts.dress(item, cells, moods, offer.sentence)
         self._drafts.show()
         if offer.fits and not self._drafts.selectedItems():
-            self._drafts.choose(offer)
+            self._drafts.setCurrentItem(item)
 
     def show_drafts_status(self, text: str) -> None:
         """How the search for drafts goes, or how it ended."""
@@ -159,29 +156,19 @@ class RepositoryPage(QWidget):
     # ------------------------------------------------------------ inside
 
     def _lay_out(self) -> None:
-        links = QHBoxLayout()
-        links.setSpacing(2 * SPACING)
-        links.addWidget(self._page)
-        links.addWidget(self._token)
-        links.addStretch(1)
-        buttons = QHBoxLayout()
-        buttons.setSpacing(2 * SPACING)
-        buttons.addStretch(1)
-        buttons.addWidget(self._find)
-        buttons.addWidget(self._get)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(4 * SPACING, 4 * SPACING, 4 * SPACING, 4 * SPACING)
-        column.setSpacing(2 * SPACING)
-        column.addWidget(self._title)
-        column.addWidget(self._facts)
-        column.addWidget(self._gated)
-        column.addLayout(links)
-        column.addWidget(self._files, 2)
-        column.addWidget(self._drafts_status)
-        column.addWidget(self._drafts, 1)
-        column.addWidget(self._reason)
-        column.addStretch(0)
-        column.addLayout(buttons)
+        column(
+            self._title,
+            self._facts,
+            self._gated,
+            row(self._page, self.token, None),
+            (self._files, 2),
+            self._drafts_status,
+            (self._drafts, 1),
+            self._reason,
+            row(None, self._find, self._get),
+            margins=4 * SPACING,
+            on=self,
+        )
         self.setMinimumWidth(300)
 
     def _clear_drafts(self) -> None:
@@ -204,7 +191,7 @@ class RepositoryPage(QWidget):
         self._reason.setText(chosen.sentence if isinstance(chosen, DraftOffer) else "")
         self._reason.setVisible(bool(self._reason.text()))
         self._page.setVisible(self._repository is not None)
-        self._token.setVisible(self._repository is not None and self._repository.gated != "no")
+        self.token.setVisible(self._repository is not None and self._repository.gated != "no")
         self._find.setVisible(has_model)
         self._get.setVisible(self._repository is not None or offer is not None)
         self._get.setEnabled(has_model or offer is not None)
@@ -232,85 +219,9 @@ class RepositoryPage(QWidget):
         self.get_requested.emit(self._repository, self._files.chosen(), self._offer())
 
 
-@dataclass(frozen=True)
-class _Row:
-    cells: tuple[str, ...]
-    mood: str
-    """Of the last cell."""
-    tooltip: str
-    enabled: bool = True
-
-
-class _Tree(QTreeWidget):
-    """Rows that stand for something."""
-
-    def __init__(self, name: str, columns: list[str]) -> None:
-        super().__init__()
-        self.setAccessibleName(name)
-        self.setHeaderLabels(columns)
-        for place in range(1, len(columns)):
-            self.headerItem().setTextAlignment(place, _RIGHT)
-        self.setRootIsDecorated(False)
-        self.setUniformRowHeights(True)
-        self.setAllColumnsShowFocus(True)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setFont(theme.tabular(self.font()))
-        header = self.header()
-        header.setStretchLastSection(False)
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
-        theme.follow(self, self._dress_all)
-
-    def add(self, value: object, row: _Row) -> None:
-        item = QTreeWidgetItem()
-        item.setData(0, _MODEL, value)
-        self.addTopLevelItem(item)
-        self._show(item, row)
-
-    def change(self, value: object, row: _Row) -> None:
-        """Show another row for ``value``, if it is there."""
-        if (item := self._item(value)) is not None:
-            self._show(item, row)
-
-    def choose(self, value: object) -> None:
-        """Select the row of ``value``."""
-        if (item := self._item(value)) is not None:
-            self.setCurrentItem(item)
-
-    def chosen(self) -> object | None:
-        """What the selected row stands for."""
-        items = self.selectedItems()
-        return items[0].data(0, _MODEL) if items else None
-
-    def _show(self, item: QTreeWidgetItem, row: _Row) -> None:
-        item.setData(0, _ROW, row)
-        _dress(item, row)
-
-    def _dress_all(self) -> None:
-        for place in range(self.topLevelItemCount()):
-            if (item := self.topLevelItem(place)) is not None:
-                _dress(item, item.data(0, _ROW))
-
-    def _item(self, value: object) -> QTreeWidgetItem | None:
-        items = (self.topLevelItem(place) for place in range(self.topLevelItemCount()))
-        return next((item for item in items if item is not None and item.data(0, _MODEL) == value), None)
-
-
-def _dress(item: QTreeWidgetItem, row: _Row) -> None:
-    last = len(row.cells) - 1
-    for place, text in enumerate(row.cells):
-        item.setText(place, text)
-        item.setToolTip(place, plain_tooltip(row.tooltip))
-        if place:
-            item.setTextAlignment(place, _RIGHT)
-    item.setForeground(last, QBrush(getattr(theme.current(), row.mood)))
-    if not row.enabled:
-        for place in range(len(row.cells)):
-            item.setForeground(place, QBrush(theme.current().quiet))
-
-
 def _row_of(model: RemoteModel, fit: FitBadge) -> _Row:
     name = model.quantization or printable(model.name)
     if len(model.files) > 1:
         name = f"{name} · {len(model.files)} parts"
-    return _Row((name, size_text(model.size), fit.text), fit.mood, "\n".join((model.name, fit.detail)).strip())
+    cells = (name, size_text(model.size), fit.text)
+    return cells, ("", "", fit.mood), "\n".join((model.name, fit.detail)).strip()

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
-    QFrame,
-    QHBoxLayout,
-    QHeaderView,
     QLineEdit,
     QPushButton,
     QSplitter,
-    QTreeWidget,
-    QTreeWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
-from app.models.hub.repository import RemoteModel, Repository
 from app.models.text import count_text, printable
-from app.ui.models.fit_badge import FitBadge
 from app.ui.models.repository_page import RepositoryPage
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label, plain_tooltip
+from app.ui.widgets.layouts import LIST_MARGINS, column, row
+from app.ui.widgets.table import Table
 from app.ui.widgets.theme import SPACING
 
 SORTS = (
@@ -35,10 +28,6 @@ SORTS = (
     ("likes", "Most liked"),
     ("newest", "Newest"),
 )
-_ID = Qt.ItemDataRole.UserRole
-_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-_LEAST_WIDTHS = {1: 320, 2: 480, 3: 400}
-"""In a narrower list a column makes room for the names."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +69,12 @@ class SearchTab(QWidget):
         self._go = QPushButton("Search")
         theme.set_role(self._go, "primary")
         self._status = label(role="quiet", wraps=True)
-        self._results = _Results()
+        self._results = Table(
+            "Repositories found",
+            ["Repository", "Downloads", "Likes", "Changed"],
+            right=(1, 2),
+            least_widths={1: 320, 2: 480, 3: 400},
+        )
         self.page = RepositoryPage()
         self._lay_out()
         self._words.returnPressed.connect(self._on_search)
@@ -92,7 +86,12 @@ class SearchTab(QWidget):
     # ------------------------------------------------------------ what is shown
 
     def show_results(self, results: Sequence[FoundRepository]) -> None:
-        self._results.show_results(results)
+        self._results.clear()
+        for one in results:
+            name = printable(one.id, 120) + ("  (gated)" if one.gated else "")
+            item = self._results.add([name, count_text(one.downloads), count_text(one.likes), one.modified], one.id)
+            gated = "\nIts terms must be accepted on its page first." if one.gated else ""
+            item.setToolTip(0, plain_tooltip(printable(one.id, 200) + gated))
         self.show_status("" if results else "Nothing found. Try fewer or other words.")
 
     def show_status(self, text: str, role: str = "quiet") -> None:
@@ -101,47 +100,31 @@ class SearchTab(QWidget):
         self._status.setVisible(bool(text))
         theme.set_role(self._status, role)
 
-    def show_repository(self, repository: Repository, fits: Mapping[RemoteModel, FitBadge]) -> None:
-        """The files of the chosen repository."""
-        self.page.show_repository(repository, fits)
-
     def set_words(self, words: str) -> None:
         """Type for the user, and search."""
         self._words.setText(words)
         self._on_search()
 
-    def focus(self) -> None:
-        self._words.setFocus()
-
     # ------------------------------------------------------------ inside
 
     def _lay_out(self) -> None:
-        top = QHBoxLayout()
-        top.setSpacing(2 * SPACING)
-        top.addWidget(self._words, 1)
-        top.addWidget(self._go)
-        order = QHBoxLayout()
-        order.setSpacing(2 * SPACING)
-        order.addWidget(label("Sort by", "quiet"))
-        order.addWidget(self._sort)
-        order.addStretch(1)
         left = QWidget()
-        column = QVBoxLayout(left)
-        column.setContentsMargins(5 * SPACING, 4 * SPACING, 3 * SPACING, 3 * SPACING)
-        column.setSpacing(3 * SPACING)
-        column.addLayout(top)
-        column.addLayout(order)
-        column.addWidget(self._status)
-        column.addWidget(self._results, 1)
+        column(
+            row((self._words, 1), self._go),
+            row(label("Sort by", "quiet"), self._sort, None),
+            self._status,
+            (self._results, 1),
+            gap=3 * SPACING,
+            margins=LIST_MARGINS,
+            on=left,
+        )
         left.setMinimumWidth(280)
         splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.addWidget(left)
         splitter.addWidget(self.page)
         splitter.setChildrenCollapsible(False)
         splitter.setSizes([520, 440])
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(splitter)
+        column(splitter, on=self)
 
     @Slot()
     def _on_search(self) -> None:
@@ -150,43 +133,5 @@ class SearchTab(QWidget):
 
     @Slot()
     def _on_selected(self) -> None:
-        items = self._results.selectedItems()
-        if items:
-            self.repository_chosen.emit(items[0].data(0, _ID))
-
-
-class _Results(QTreeWidget):
-    """The repositories that were found."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setAccessibleName("Repositories found")
-        self.setHeaderLabels(["Repository", "Downloads", "Likes", "Changed"])
-        for place in (1, 2):
-            self.headerItem().setTextAlignment(place, _RIGHT)
-        self.setRootIsDecorated(False)
-        self.setUniformRowHeights(True)
-        self.setAllColumnsShowFocus(True)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setFont(theme.tabular(self.font()))
-        header = self.header()
-        header.setStretchLastSection(False)
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
-
-    def show_results(self, results: Sequence[FoundRepository]) -> None:
-        self.clear()
-        for one in results:
-            name = printable(one.id, 120) + ("  (gated)" if one.gated else "")
-            item = QTreeWidgetItem([name, count_text(one.downloads), count_text(one.likes), one.modified])
-            item.setData(0, _ID, one.id)
-            gated = "\nIts terms must be accepted on its page first." if one.gated else ""
-            item.setToolTip(0, plain_tooltip(printable(one.id, 200) + gated))
-            for place in (1, 2):
-                item.setTextAlignment(place, _RIGHT)
-            self.addTopLevelItem(item)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        for column, least in _LEAST_WIDTHS.items():
-            self.setColumnHidden(column, self.width() < least)
+        if (chosen := self._results.chosen()) is not None:
+            self.repository_chosen.emit(chosen)

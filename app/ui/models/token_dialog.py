@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtCore import QUrl, Slot
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLineEdit, QPushButton, QWidget
 
 from app.ui.widgets.controls import label
+from app.ui.widgets.layouts import DIALOG_MARGINS, column
 from app.ui.widgets.theme import SPACING
 
 _TEXT = (
@@ -43,13 +44,15 @@ class TokenDialog(QDialog):
         box.accepted.connect(self.accept)
         box.rejected.connect(self.reject)
         self._token.textChanged.connect(self._on_typed)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(5 * SPACING, 5 * SPACING, 5 * SPACING, 4 * SPACING)
-        column.setSpacing(3 * SPACING)
-        column.addWidget(label(_TEXT, wraps=True))
-        column.addWidget(self._token)
-        column.addWidget(label(_KEPT.format(host=QUrl(endpoint).host()), "quiet", wraps=True))
-        column.addWidget(box)
+        column(
+            label(_TEXT, wraps=True),
+            self._token,
+            label(_KEPT.format(host=QUrl(endpoint).host()), "quiet", wraps=True),
+            box,
+            gap=3 * SPACING,
+            margins=DIALOG_MARGINS,
+            on=self,
+        )
         self.setMinimumWidth(_WIDTH)
 
     def token(self) -> str:

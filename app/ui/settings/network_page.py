@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from PySide6.QtCore import QSize, Qt, Signal, Slot
+from PySide6.QtCore import QSize, Signal, Slot
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QCheckBox,
-    QFrame,
-    QHBoxLayout,
-    QHeaderView,
     QLineEdit,
     QPushButton,
-    QTreeWidget,
-    QTreeWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
 from app.models.text import printable, size_text
 from app.settings import Settings
-from app.ui.widgets import theme
 from app.ui.widgets.controls import explain, label
-from app.ui.widgets.number_fields import FieldTable, Whole
+from app.ui.widgets.forms import Form, Setting
+from app.ui.widgets.layouts import column, row
+from app.ui.widgets.table import RIGHT, Table
 from app.ui.widgets.theme import SPACING
 
 PURPOSES = (
@@ -37,19 +33,18 @@ PURPOSES = (
 _TOKEN_SENT = (
     "If you entered an access token, it goes to Hugging Face with these; to a mirror only if you allow it above."
 )
-_MB = 1_000_000
-_LIMIT_MB = 10_000
-
-
-@dataclass(frozen=True)
-class NetworkChoice:
-    """What the page sets; fields as in `Settings`."""
-
-    offline: bool
-    hub_endpoint: str
-    token_to_mirror: bool
-    parallel_downloads: int
-    download_limit: int | None
+_DOWNLOADS = (
+    Setting("parallel_downloads", "At the same time", "Files that are downloaded beside each other."),
+    Setting(
+        "download_limit",
+        "Limit",
+        "For all downloads together. 0 is no limit.",
+        lowest="no limit",
+        high=10_000,
+        suffix=" MB/s",
+        unit=1_000_000,
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -66,15 +61,14 @@ class TrafficRow:
 class NetworkPage(QWidget):
     """Shows the settings of the network and what happened on it.
 
+    Attributes:
+        enter_token, remove_token: Its buttons.
+
     Signals:
-        choice_changed: The `NetworkChoice` set now.
-        token_requested: The user wants to enter an access token.
-        token_removed: The access token shall be forgotten.
+        changed: Something else is set now; `values` says what.
     """
 
-    choice_changed = Signal(object)
-    token_requested = Signal()
-    token_removed = Signal()
+    changed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,18 +80,19 @@ class NetworkPage(QWidget):
         self._endpoint_problem = label(role="bad", wraps=True)
         self._to_mirror = QCheckBox("Send the access token to this mirror too")
         self._token = label(wraps=True)
-        self._set_token = QPushButton("Enter a token…")
+        self.enter_token = QPushButton("Enter a token…")
         self._token_problem = label(role="bad", wraps=True)
-        self._forget_token = QPushButton("Remove")
-        self._forget_token.setAccessibleName("Remove the access token")
-        for button in (self._set_token, self._forget_token):
+        self.remove_token = QPushButton("Remove")
+        self.remove_token.setAccessibleName("Remove the access token")
+        for button in (self.enter_token, self.remove_token):
             button.setAutoDefault(False)
-        self._parallel = Whole(1, 8)
-        self._limit = Whole(0, _LIMIT_MB, 1, "no limit")
-        self._limit.setSuffix(" MB/s")
+        self._downloads = Form(Settings, _DOWNLOADS, self._on_changed)
         self._traffic = _TrafficTable()
         self._lay_out()
-        self._connect()
+        for box in (self._offline, self._to_mirror):
+            box.toggled.connect(self._on_changed)
+        self._endpoint.editingFinished.connect(self._on_changed)
+        self._endpoint.textChanged.connect(self._refresh)
         self.show_endpoint_problem("")
         self.show_token(False, "")
 
@@ -108,16 +103,15 @@ class NetworkPage(QWidget):
         self._offline.setChecked(values.offline)
         self._endpoint.setText(values.hub_endpoint)
         self._to_mirror.setChecked(values.token_to_mirror)
-        self._parallel.setValue(values.parallel_downloads)
-        self._limit.setValue(0 if values.download_limit is None else max(1, round(values.download_limit / _MB)))
+        self._downloads.show_values(values)
         self._shows = False
         self._refresh()
 
     def show_token(self, is_set: bool, where: str) -> None:
         """``where`` says in a sentence where it is kept, or that there is none."""
         self._token.setText(where)
-        self._set_token.setText("Replace…" if is_set else "Enter a token…")
-        self._forget_token.setVisible(is_set)
+        self.enter_token.setText("Replace…" if is_set else "Enter a token…")
+        self.remove_token.setVisible(is_set)
         self.show_token_problem("")
 
     def show_token_problem(self, text: str) -> None:
@@ -134,66 +128,46 @@ class NetworkPage(QWidget):
         """What was asked of the network since the start, newest first."""
         self._traffic.show_rows(rows)
 
+    def values(self) -> dict[str, Any]:
+        """What is set now, by the names of `Settings`."""
+        return {
+            "offline": self._offline.isChecked(),
+            "hub_endpoint": self._endpoint.text().strip(),
+            "token_to_mirror": self._to_mirror.isChecked(),
+            **self._downloads.values(),
+        }
+
     # ------------------------------------------------------------ inside
 
     def _lay_out(self) -> None:
-        fields = FieldTable()
-        fields.layout().setContentsMargins(0, 0, 0, 0)  # type: ignore[union-attr]
-        fields.add("At the same time", self._parallel, "Files that are downloaded beside each other.")
-        fields.add("Limit", self._limit, "For all downloads together. 0 is no limit.")
-        token = QHBoxLayout()
-        token.setSpacing(2 * SPACING)
-        token.addWidget(self._token, 1)
-        token.addWidget(self._set_token)
-        token.addWidget(self._forget_token)
+        self._downloads.layout().setContentsMargins(0, 0, 0, 0)  # type: ignore[union-attr]
         address = label("Address of Hugging Face or a mirror", "heading")
         address.setBuddy(self._endpoint)
         self._endpoint.setAccessibleName("Address of Hugging Face or a mirror")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(5 * SPACING, 5 * SPACING, 5 * SPACING, 5 * SPACING)
-        column.setSpacing(2 * SPACING)
-        column.addWidget(self._offline)
-        column.addWidget(_help("No network at all. Chats and loaded models never need it."))
-        column.addSpacing(2 * SPACING)
-        column.addWidget(address)
-        column.addWidget(self._endpoint)
-        column.addWidget(self._endpoint_problem)
-        column.addWidget(self._to_mirror)
-        column.addSpacing(2 * SPACING)
-        column.addWidget(label("Access token for gated models", "heading"))
-        column.addLayout(token)
-        column.addWidget(self._token_problem)
-        column.addSpacing(2 * SPACING)
-        column.addWidget(label("Downloads", "heading"))
-        column.addWidget(fields)
-        column.addSpacing(2 * SPACING)
-        column.addWidget(label("What goes over the network", "heading"))
-        column.addWidget(_help("Only what you start, and only this. Nothing you write in a chat leaves this computer."))
-        for name, sent in PURPOSES:
-            column.addWidget(label(f"{name}: {sent}.", wraps=True))
-        column.addWidget(_help(_TOKEN_SENT))
-        column.addSpacing(SPACING)
-        column.addWidget(self._traffic, 1)
-
-    def _connect(self) -> None:
-        for box in (self._offline, self._to_mirror):
-            box.toggled.connect(self._on_changed)
-        for field in (self._parallel, self._limit):
-            field.valueChanged.connect(self._on_changed)
-        self._endpoint.editingFinished.connect(self._on_changed)
-        self._endpoint.textChanged.connect(self._refresh)
-        self._set_token.clicked.connect(self.token_requested)
-        self._forget_token.clicked.connect(self.token_removed)
-
-    def choice(self) -> NetworkChoice:
-        """What is set now."""
-        limit = self._limit.value()
-        return NetworkChoice(
-            offline=self._offline.isChecked(),
-            hub_endpoint=self._endpoint.text().strip(),
-            token_to_mirror=self._to_mirror.isChecked(),
-            parallel_downloads=self._parallel.value(),
-            download_limit=limit * _MB if limit else None,
+        column(
+            self._offline,
+            _help("No network at all. Chats and loaded models never need it."),
+            2 * SPACING,
+            address,
+            self._endpoint,
+            self._endpoint_problem,
+            self._to_mirror,
+            2 * SPACING,
+            label("Access token for gated models", "heading"),
+            row((self._token, 1), self.enter_token, self.remove_token),
+            self._token_problem,
+            2 * SPACING,
+            label("Downloads", "heading"),
+            self._downloads,
+            2 * SPACING,
+            label("What goes over the network", "heading"),
+            _help("Only what you start, and only this. Nothing you write in a chat leaves this computer."),
+            *(label(f"{name}: {sent}.", wraps=True) for name, sent in PURPOSES),
+            _help(_TOKEN_SENT),
+            SPACING,
+            (self._traffic, 1),
+            margins=5 * SPACING,
+            on=self,
         )
 
     @Slot()
@@ -204,39 +178,27 @@ class NetworkPage(QWidget):
     def _on_changed(self) -> None:
         self._refresh()
         if not self._shows:
-            self.choice_changed.emit(self.choice())
+            self.changed.emit()
 
 
-class _TrafficTable(QTreeWidget):
+class _TrafficTable(Table):
     """Time, host, purpose and bytes of each request."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("Network traffic since the start", ["Time", "Host", "What for", "Received"], stretched=2)
         self._rows: list[TrafficRow] | None = None
-        self.setAccessibleName("Network traffic since the start")
-        self.setColumnCount(4)
-        self.setHeaderLabels(["Time", "Host", "What for", "Received"])
-        self.setRootIsDecorated(False)
-        self.setUniformRowHeights(True)
-        self.setFrameShape(QFrame.Shape.NoFrame)
         self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
         self.setMinimumHeight(120)
-        self.setFont(theme.tabular(self.font()))
-        header = self.header()
-        header.setStretchLastSection(False)
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(2, QHeaderView.ResizeMode.Stretch)
 
     def show_rows(self, rows: Sequence[TrafficRow]) -> None:
         if list(rows) == self._rows:
             return
         self._rows = list(rows)
         self.clear()
-        for row in rows or [TrafficRow("–", "", "Nothing since Slipstream was started", 0)]:
-            received = size_text(row.received) if row.received else ""
-            item = QTreeWidgetItem([row.time, printable(row.host), printable(row.purpose, 120), received])
-            item.setTextAlignment(3, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-            self.addTopLevelItem(item)
+        for one in rows or [TrafficRow("–", "", "Nothing since Slipstream was started", 0)]:
+            received = size_text(one.received) if one.received else ""
+            item = self.add([one.time, printable(one.host), printable(one.purpose, 120), received])
+            item.setTextAlignment(3, RIGHT)
 
     def sizeHint(self) -> QSize:
         return QSize(400, 160)

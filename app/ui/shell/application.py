@@ -20,12 +20,13 @@ from app.models.opened_file import path_of
 from app.models.text import visible
 from app.program import CLOSE_WHEN_READY, has_display, write_line
 from app.settings import SettingsFile
-from app.ui.shell import notices
+from app.ui import notices
+from app.ui.notices import Notice
 from app.ui.shell.end_signals import EndSignals
 from app.ui.shell.main_window import MainWindow
-from app.ui.shell.notices import Notice
 from app.ui.shell.qt_application import Application, make_application
 from app.ui.shell.single_instance import SingleInstance, announce_running
+from app.ui.widgets.tabbed_window import bring_to_front
 
 if TYPE_CHECKING:
     from app.ui.shell.controller import Controller
@@ -104,7 +105,7 @@ def _run_first(application: Application, instance: SingleInstance, wanted: _Want
         found["settings"] = notices.plain_text(settings.notice)
     window = MainWindow(settings.values)
     beginning = _Beginning(window, settings, found, wanted)
-    instance.raise_requested.connect(window.raise_window)
+    instance.raise_requested.connect(lambda: bring_to_front(window))
     instance.file_requested.connect(beginning.show_file)
     application.file_requested.connect(beginning.show_file)
     signals = EndSignals(application)
@@ -149,7 +150,7 @@ class _Beginning(QObject):
         if self._controller is None:
             self._file = name
         else:
-            self._controller.opening.show_file(name)
+            self._controller.commands.open_file(name)
 
     def _begin(self) -> None:
         if self._controller is not None:
@@ -171,7 +172,7 @@ class _Beginning(QObject):
             self._trial = TrialStart(self._window, self._controller)
         self._controller.begin(self._found)
         if self._file:
-            self._controller.opening.show_file(self._file)
+            self._controller.commands.open_file(self._file)
         gc.freeze()  # what is there now stays: a full collection would go through all of it, for some 40 ms each time
 
 

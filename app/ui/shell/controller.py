@@ -15,8 +15,8 @@ from app.errors import KnownError
 from app.models.measurements import FILE_NAME, Measurements
 from app.protocol.messages import DrafterChoice, DraftLength, PairLoaded
 from app.settings import SettingsFile
+from app.ui import notices
 from app.ui.chat.chat_list import UNTITLED
-from app.ui.chat.conversation import question_to_measure
 from app.ui.chat.operations import ChatOperations
 from app.ui.chat.session import ChatSession
 from app.ui.chat.stored_chats import StoredChats
@@ -28,27 +28,24 @@ from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles, is_guide
 from app.ui.engine.pair_names import files_title, pair_details, pair_title, recent_title
 from app.ui.models.coordinator import ModelsCoordinator
-from app.ui.models.opening import OpenModels
+from app.ui.notices import Notice, NoticeList
 from app.ui.settings import in_use
 from app.ui.settings.saver import SettingsSaver
-from app.ui.shell import notices
-from app.ui.shell.actions import Commands
+from app.ui.shell.commands import AppCommands
 from app.ui.shell.main_window import MainWindow
-from app.ui.shell.notices import Notice, NoticeList
 from app.ui.shell.top_bar import state_text
 from app.ui.widgets.tasks import Results
 
 _log = logging.getLogger(__name__)
 
 SETTINGS_DELAY_MS = 1000
-MEASURE_SEED = 0
 
 
 class Controller(QObject):
     """Owns what has no widgets and wires it to what has.
 
     Attributes:
-        session, pair_loader, operations, notice_list, compare, models, opening, commands: The parts, for tests.
+        session, pair_loader, operations, notice_list, compare, models, commands: The parts.
     """
 
     def __init__(self, window: MainWindow, settings: SettingsFile, engine: Engine, worker: ChatWorker) -> None:
@@ -72,20 +69,29 @@ class Controller(QObject):
         self.operations = ChatOperations(self._chat_store, self.notice_list, self)
         self.compare = CompareLauncher(engine, self.pair_loader, self.session, self)
         self.models = ModelsCoordinator(
-            window, engine, self.pair_loader, self.session, self.notice_list, settings.values, self._saver.save, self
+            window.transcript, engine, self.pair_loader, self.session, self.notice_list, settings.values, self
         )
-        self.opening = OpenModels(
-            window, engine, self.pair_loader, self.models, self.notice_list, settings.values, self
-        )
-        self.commands = Commands(
-            window, engine, self.pair_loader, self.session, self.operations, self.notice_list, self.models, self
+        self.commands = AppCommands(
+            window,
+            engine,
+            self.pair_loader,
+            self.session,
+            self.operations,
+            self.notice_list,
+            self.models,
+            self.compare,
+            settings.values,
+            self._saver.save,
+            self,
         )
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)
         self._saver.save_failed.connect(lambda error: self.notice_list.show("settings", notices.plain_text(str(error))))
         self._connect_engine()
         self._connect_chats()
-        self._connect_widgets()
+        self._connect_window()
+        self._connect_chat_views()
+        self._connect_speed_panel()
         self._apply_settings()
         self._on_engine_state_changed(engine.state())
 
@@ -97,7 +103,7 @@ class Controller(QObject):
             self.notice_list.show(subject, notice)
         self.pair_loader.open_at_start(in_use.files_at_start(self._settings.values))
         self._results.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
-        self.models.begin()
+        self.commands.begin()
 
     @Slot()
     def shut_down(self) -> None:
@@ -106,6 +112,7 @@ class Controller(QObject):
             return
         self._is_shut_down = True
         self.compare.close()
+        self.commands.close()
         self.models.close()
         self.session.shutdown()
         # None before the chats are open, too: then the last one is still the last one.
@@ -124,98 +131,88 @@ class Controller(QObject):
     # ------------------------------------------------------------ wiring
 
     def _connect_engine(self) -> None:
-        pair_loader, session, panel = self.pair_loader, self.session, self._window.speed_panel
+        pair_loader = self.pair_loader
         self._engine.state_changed.connect(self._on_engine_state_changed)
         self._engine.engine_exited.connect(self._on_engine_exited)
-        self._engine.generation_finished.connect(lambda finished: panel.set_curve(finished.curve))
+        self._engine.forgotten.connect(self.operations.finish_erasing)
         pair_loader.load_progressed.connect(self._on_load_progressed)
         pair_loader.pair_changed.connect(self._on_pair_changed)
         pair_loader.pair_opened.connect(self._on_pair_opened)
         pair_loader.plain_speed_measured.connect(self._on_plain_speed_measured)
-        pair_loader.measuring_ended.connect(lambda: panel.plain_speed.set_measuring(False))
-        session.generation_begun.connect(panel.begin_generation)
-        session.rounds_received.connect(panel.add_rounds)
-        session.generation_ended.connect(panel.end_generation)
-        panel.draft_length.value_changed.connect(self._on_draft_length_changed)
-        panel.drafter.choice_changed.connect(self._on_drafter_changed)
-        for button in panel.plain_speed.buttons:
-            button.clicked.connect(self.measure_plain)
-        panel.show_drafted.box.clicked.connect(self._set_show_drafted)
-        self.notice_list.changed.connect(self._on_notices_changed)
+        self.models.plain_speed_measured.connect(self._on_plain_speed_measured)
+        self.compare.engine_wanted.connect(self.models.put_off_trial)
 
     def _connect_chats(self) -> None:
-        window, session, operations = self._window, self.session, self.operations
-        window.chat_list.chat_chosen.connect(session.open_chat)
-        window.chat_list.new_button.clicked.connect(self.commands.new_chat)
-        window.chat_list.chat_renamed.connect(operations.rename)
-        window.chat_list.chat_deletion_requested.connect(self.commands.delete_chat)
-        window.chat_list.search_changed.connect(operations.search)
-        window.undo_bar.undo_requested.connect(operations.undo_delete)
+        session, operations = self.session, self.operations
         session.chats_changed.connect(operations.refresh)
         session.writer.stored.connect(operations.refresh)
         session.chat_chosen.connect(self._on_chat_chosen)
         session.chat_shown.connect(self._on_chat_shown)
         session.chat_created.connect(self._remember_chat)
         session.busy_changed.connect(self._on_busy_changed)
-        session.hint_changed.connect(window.composer.set_hint)
         session.send_failed.connect(self._on_send_failed)
         session.unsent_text.came_back.connect(self._on_send_failed)
         operations.chats_listed.connect(self._on_chats_listed)
         operations.chat_deleted.connect(self._on_chat_deleted)
-        operations.deletion_failed.connect(window.chat_list.show_chat)
         operations.chat_restored.connect(session.open_chat)
-        operations.undo_ended.connect(window.undo_bar.withdraw)
         operations.deleted_for_good.connect(self._engine.forget)
         # An answer of that chat has no place any more, and goes.
         operations.deleted_for_good.connect(session.save_again)
-        self._engine.forgotten.connect(operations.finish_erasing)
         operations.exported.connect(lambda path: self.notice_list.show("export", notices.exported(path.name)))
 
-    def _connect_widgets(self) -> None:
-        window, session = self._window, self.session
-        window.composer.message_sent.connect(session.send)
-        window.composer.stop_requested.connect(session.stop)
-        window.composer.text_changed.connect(self._on_composer_changed)
-        commands = window.transcript.commands
-        commands.regenerate = session.regenerate
-        commands.edit = session.edit
-        commands.compare = self.compare.compare_answer
-        commands.choose_version = session.choose_version
-        commands.ask = session.send
-        commands.open_models = self.opening.show
-        commands.hide_guide_card = self._hide_guide_card
-        window.notice_bar.action_triggered.connect(self.commands.on_notice)
-        window.top_bar.pair_pressed.connect(self.opening.show)
-        window.top_bar.cancel_load_requested.connect(self._engine.cancel)
-        window.menus.triggered.connect(self.commands.on_menu)
+    def _connect_window(self) -> None:
+        window, commands = self._window, self.commands
+        window.top_bar.pair.clicked.connect(commands.open_models)
+        window.top_bar.cancel.clicked.connect(self._engine.cancel)
+        window.undo_bar.undo.clicked.connect(self.operations.undo_delete)
+        self.operations.undo_ended.connect(window.undo_bar.withdraw)
+        window.notice_bar.action_triggered.connect(commands.on_notice)
+        self.notice_list.changed.connect(window.notice_bar.set_notices)
         window.menus.recent_chosen.connect(self._on_recent_chosen)
         window.panels_changed.connect(self._save_timer.start)
         window.closed.connect(self.shut_down)
-        self.commands.models_requested.connect(self.opening.show)
-        self.models.open_requested.connect(self.opening.show_pair)
-        self.models.settings_changed.connect(self._save_timer.start)
-        self.compare.engine_wanted.connect(self.models.put_off_trial)
-        self.opening.settings_changed.connect(self._settings_changed)
-        self.opening.settings_changed.connect(self._refresh_plain_speed)
-        self.models.plain_speed_measured.connect(self._on_plain_speed_measured)
-        self.commands.measurement_requested.connect(self.measure_plain)
-        self.commands.drafted_toggled.connect(self._set_show_drafted)
-        self.commands.last_comparison_requested.connect(self.compare.compare_last)
-        self.commands.prompts_comparison_requested.connect(self.compare.compare_prompts)
+        commands.save_due.connect(self._save_timer.start)
+        commands.settings_changed.connect(self._settings_changed)
+        commands.settings_changed.connect(self._refresh_plain_speed)
+
+    def _connect_chat_views(self) -> None:
+        """The widgets of `app.ui.chat`."""
+        window, session, operations, commands = self._window, self.session, self.operations, self.commands
+        window.chat_list.chat_chosen.connect(session.open_chat)
+        window.chat_list.new_button.clicked.connect(commands.new_chat)
+        window.chat_list.chat_renamed.connect(operations.rename)
+        window.chat_list.chat_deletion_requested.connect(commands.delete_chat)
+        window.chat_list.search_changed.connect(operations.search)
+        operations.deletion_failed.connect(window.chat_list.show_chat)
+        session.hint_changed.connect(window.composer.set_hint)
+        window.composer.message_sent.connect(session.send)
+        window.composer.stop_requested.connect(session.stop)
+        window.composer.text_changed.connect(self._on_composer_changed)
+        chat_commands = window.transcript.commands
+        chat_commands.regenerate = session.regenerate
+        chat_commands.edit = session.edit
+        chat_commands.compare = self.compare.compare_answer
+        chat_commands.choose_version = session.choose_version
+        chat_commands.ask = session.send
+        chat_commands.open_models = commands.open_models
+        chat_commands.get_proposed = commands.get_proposal
+        chat_commands.hide_guide_card = self._hide_guide_card
+
+    def _connect_speed_panel(self) -> None:
+        """The widgets of `app.ui.speed`."""
+        panel, session = self._window.speed_panel, self.session
+        self._engine.generation_finished.connect(lambda finished: panel.set_curve(finished.curve))
+        self.pair_loader.measuring_ended.connect(lambda: panel.plain_speed.set_measuring(False))
+        session.generation_begun.connect(panel.begin_generation)
+        session.rounds_received.connect(panel.add_rounds)
+        session.generation_ended.connect(panel.end_generation)
+        panel.draft_length.value_changed.connect(self._on_draft_length_changed)
+        panel.drafter.choice_changed.connect(self._on_drafter_changed)
+        for button in panel.plain_speed.buttons:
+            button.clicked.connect(self.commands.measure_plain)
+        panel.show_drafted.box.clicked.connect(self.commands.show_drafted)
 
     # ------------------------------------------------------------ what the user asks for
-
-    @Slot()
-    def measure_plain(self) -> None:
-        """Measure the speed of the target without a draft, on the chat that is shown."""
-        settings = self.session.settings
-        messages = question_to_measure(self.session.branch(), settings.system_prompt)
-        if self.pair_loader.measure_plain(messages, settings.sampling, MEASURE_SEED):
-            self._window.speed_panel.plain_speed.set_measuring(True)
-        elif self._engine.state() is EngineState.COMPARING:
-            self.notice_list.show(
-                "measure", notices.busy_trying() if self.models.is_trying() else notices.busy_comparing()
-            )
 
     @Slot(int)
     def _on_recent_chosen(self, place: int) -> None:
@@ -296,11 +293,6 @@ class Controller(QObject):
         load, sampling = self._settings.values.load, self.session.settings.sampling
         self._baseline.find(self.pair_loader.pair(), load, sampling, self._window.speed_panel.set_plain_speed)
 
-    @Slot(bool)
-    def _set_show_drafted(self, shown: bool) -> None:
-        self._settings.values.drafted_visible = shown
-        self._settings_changed()
-
     # ------------------------------------------------------------ chats
 
     def _on_chats_opened(self, opened: Opened) -> None:
@@ -377,10 +369,6 @@ class Controller(QObject):
 
     # ------------------------------------------------------------ notices, settings, dialogs
 
-    @Slot(object)
-    def _on_notices_changed(self, shown: dict[str, Notice]) -> None:
-        self._window.notice_bar.set_notices(shown)
-
     def _apply_settings(self) -> None:
         """Bring panel, transcript and session to what the settings say."""
         values, window = self._settings.values, self._window
@@ -390,24 +378,21 @@ class Controller(QObject):
         window.speed_panel.show_drafted.box.setChecked(values.drafted_visible)
         window.transcript.set_show_drafted(values.drafted_visible)
         self.compare.set_show_drafted(values.drafted_visible)
-        window.menus.set_checked("show_drafted", values.drafted_visible)
+        window.menus.action("show_drafted").setChecked(values.drafted_visible)
         self._refresh_recent()
 
     def _refresh_recent(self) -> None:
         self._window.menus.set_recent([recent_title(pair) for pair in self._settings.values.recent_pairs])
 
     def _refresh_menus(self) -> None:
-        has_chat = self.session.chat_id() is not None
-        busy = self.session.is_busy()
-        self._window.menus.set_enabled(
-            export_chat=has_chat,
-            rename_chat=has_chat,
-            delete_chat=has_chat,
-            stop=busy or self._engine.state() is EngineState.MEASURING,
-            regenerate=has_chat and not busy,
-            compare_last=has_chat and not busy,
-            measure_plain=self._engine.state() is EngineState.READY,
-        )
+        has_chat, busy, state = self.session.chat_id() is not None, self.session.is_busy(), self._engine.state()
+        action = self._window.menus.action
+        for name in ("export_chat", "rename_chat", "delete_chat"):
+            action(name).setEnabled(has_chat)
+        for name in ("regenerate", "compare_last"):
+            action(name).setEnabled(has_chat and not busy)
+        action("stop").setEnabled(busy or state is EngineState.MEASURING)
+        action("measure_plain").setEnabled(state is EngineState.READY)
 
     @Slot()
     def _on_settings_due(self) -> None:

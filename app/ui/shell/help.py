@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import platform
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import PySide6
-from PySide6.QtCore import Qt, QUrl, Slot, qVersion
+from PySide6.QtCore import Qt, QUrl, qVersion
 from PySide6.QtGui import QDesktopServices, QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import (
     QDialog,
@@ -16,8 +16,6 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QPlainTextEdit,
-    QPushButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -25,10 +23,12 @@ from app import __version__, paths
 from app.ui.speed.wording import HELP
 from app.ui.widgets import icons
 from app.ui.widgets.controls import label
+from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 _LOGO = 64
 _WIDTH = 480
+_MARGINS = (6 * SPACING, 6 * SPACING, 6 * SPACING, 5 * SPACING)
 _ALWAYS = (("Send the message", "Enter"), ("New line in the message", "Shift+Enter"))
 
 
@@ -53,27 +53,21 @@ class AboutDialog(QDialog):
             ("System", platform.platform()),
         )
         self.setWindowTitle("About Slipstream")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(6 * SPACING, 6 * SPACING, 6 * SPACING, 5 * SPACING)
-        column.setSpacing(5 * SPACING)
-        column.addLayout(self._heading())
-        column.addLayout(_table(self._rows))
         licence = label(
             "Slipstream is free software under the MIT licence. It computes with llama.cpp (MIT) through "
             "llama-cpp-python (MIT) and shows its window with Qt (LGPL 3). Nothing you write leaves this computer.",
             "quiet",
             wraps=True,
         )
-        column.addWidget(licence)
-        column.addStretch(1)
         buttons = self._buttons()
-        column.addWidget(buttons)
+        parts = (self._heading(), _table(self._rows), licence, None, buttons)
+        layout = column(*parts, gap=5 * SPACING, margins=_MARGINS, on=self)
         buttons.button(QDialogButtonBox.StandardButton.Close).setFocus()
         # Known only once the labels have their fonts.
         self.ensurePolished()
-        column.activate()
+        layout.activate()
         self.setMinimumWidth(_WIDTH)
-        self.resize(_WIDTH, column.totalHeightForWidth(_WIDTH))
+        self.resize(_WIDTH, layout.totalHeightForWidth(_WIDTH))
 
     def versions(self) -> str:
         """The table as text, to be put into a report."""
@@ -84,37 +78,13 @@ class AboutDialog(QDialog):
         logo.setPixmap(icons.application().pixmap(_LOGO, _LOGO))
         title = label("Slipstream", scale=1.6, bold=True)
         says = label("Chat with language models on your own computer, drafted ahead and verified.", wraps=True)
-        words = QVBoxLayout()
-        words.setSpacing(SPACING)
-        words.addStretch(1)
-        words.addWidget(title)
-        words.addWidget(says)
-        words.addStretch(1)
-        row = QHBoxLayout()
-        row.setSpacing(4 * SPACING)
-        row.addWidget(logo)
-        row.addLayout(words, 1)
-        return row
+        return row(logo, (column(None, title, says, None, gap=SPACING), 1), gap=4 * SPACING)
 
     def _buttons(self) -> QDialogButtonBox:
         box = _closing_buttons(self)
-        copy = QPushButton("Copy versions")
-        copy.setAutoDefault(False)
-        copy.clicked.connect(self._on_copy)
-        box.addButton(copy, QDialogButtonBox.ButtonRole.ActionRole)
-        licences = QPushButton("Licences")
-        licences.setAutoDefault(False)
-        licences.clicked.connect(self._on_licences)
-        box.addButton(licences, QDialogButtonBox.ButtonRole.ActionRole)
+        _add_button(box, "Copy versions", lambda: QGuiApplication.clipboard().setText(self.versions()))
+        _add_button(box, "Licences", lambda: LicencesDialog(paths.licences(), self).open())
         return box
-
-    @Slot()
-    def _on_licences(self) -> None:
-        LicencesDialog(paths.licences(), self).open()
-
-    @Slot()
-    def _on_copy(self) -> None:
-        QGuiApplication.clipboard().setText(self.versions())
 
 
 class LicencesDialog(QDialog):
@@ -125,26 +95,16 @@ class LicencesDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle("Licences")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self._folder = file.parent
-        column = QVBoxLayout(self)
-        column.setContentsMargins(6 * SPACING, 6 * SPACING, 6 * SPACING, 5 * SPACING)
-        column.setSpacing(4 * SPACING)
-        column.addWidget(_text(file.read_text("utf-8")), 1)
+        layout = column((_text(file.read_text("utf-8")), 1), gap=4 * SPACING, margins=_MARGINS, on=self)
         buttons = _closing_buttons(self)
         if file.name == "LICENSE":
             others = f"Each Python package that Slipstream runs with has its own, in {sysconfig.get_path('purelib')}."
-            column.addWidget(label(others, "quiet", wraps=True))
+            layout.addWidget(label(others, "quiet", wraps=True))
         else:
-            folder = QPushButton("Open folder")
-            folder.setAutoDefault(False)
-            folder.clicked.connect(self._on_folder)
-            buttons.addButton(folder, QDialogButtonBox.ButtonRole.ActionRole)
-        column.addWidget(buttons)
+            folder = QUrl.fromLocalFile(str(file.parent))
+            _add_button(buttons, "Open folder", lambda: QDesktopServices.openUrl(folder))
+        layout.addWidget(buttons)
         self.resize(2 * _WIDTH, _WIDTH)
-
-    @Slot()
-    def _on_folder(self) -> None:
-        QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._folder)))
 
 
 class ShortcutsDialog(QDialog):
@@ -154,11 +114,7 @@ class ShortcutsDialog(QDialog):
         """``shortcuts`` are pairs of what happens and the keys, as the menu bar has them."""
         super().__init__(parent)
         self.setWindowTitle("Keyboard shortcuts")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(6 * SPACING, 6 * SPACING, 6 * SPACING, 5 * SPACING)
-        column.setSpacing(5 * SPACING)
-        column.addLayout(_table((*_ALWAYS, *shortcuts)))
-        column.addWidget(_closing_buttons(self))
+        column(_table((*_ALWAYS, *shortcuts)), _closing_buttons(self), gap=5 * SPACING, margins=_MARGINS, on=self)
         self.setMinimumWidth(340)
 
 
@@ -176,15 +132,21 @@ def _table(rows: Sequence[tuple[str, str]]) -> QGridLayout:
     grid.setHorizontalSpacing(6 * SPACING)
     grid.setVerticalSpacing(2 * SPACING)
     grid.setColumnStretch(1, 1)
-    for row, (name, value) in enumerate(rows):
+    for place, (name, value) in enumerate(rows):
         shown = label(value, wraps=True)
         shown.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
         shown.setAccessibleName(f"{name}: {value}")
-        grid.addWidget(label(name, "quiet"), row, 0, Qt.AlignmentFlag.AlignTop)
-        grid.addWidget(shown, row, 1)
+        grid.addWidget(label(name, "quiet"), place, 0, Qt.AlignmentFlag.AlignTop)
+        grid.addWidget(shown, place, 1)
     return grid
+
+
+def _add_button(box: QDialogButtonBox, text: str, act: Callable[[], object]) -> None:
+    button = box.addButton(text, QDialogButtonBox.ButtonRole.ActionRole)
+    button.setAutoDefault(False)
+    button.clicked.connect(lambda: act())  # noqa: PLW0108 - without Qt's argument
 
 
 def _closing_buttons(dialog: QDialog) -> QDialogButtonBox:
@@ -209,11 +171,7 @@ class FiguresDialog(QDialog):
         self.text.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
-        column = QVBoxLayout(self)
-        column.setContentsMargins(6 * SPACING, 6 * SPACING, 6 * SPACING, 5 * SPACING)
-        column.setSpacing(4 * SPACING)
-        column.addWidget(self.text)
-        column.addWidget(_closing_buttons(self))
+        column(self.text, _closing_buttons(self), gap=4 * SPACING, margins=_MARGINS, on=self)
         self.resize(_WIDTH, _WIDTH)
 
 

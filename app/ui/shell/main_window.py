@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Literal
 
-from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QMainWindow, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QMainWindow, QSplitter, QWidget
 
 from app.settings import Settings
 from app.ui.chat.chat_list import ChatList
@@ -22,6 +22,7 @@ from app.ui.shell.top_bar import TopBar
 from app.ui.shell.undo_bar import UndoBar
 from app.ui.speed.panel import SpeedPanel
 from app.ui.widgets import icons, theme
+from app.ui.widgets.layouts import column
 
 _log = logging.getLogger(__name__)
 
@@ -55,22 +56,22 @@ class MainWindow(QMainWindow):
         self.setWindowTitle("Slipstream")
         self.setWindowIcon(icons.application())
         self.setMinimumSize(MINIMUM_SIZE)
-        self.top_bar = TopBar()
+        self.menus = Menus(self.menuBar(), self)
+        self.top_bar = TopBar(self.menus.action("toggle_chats"), self.menus.action("toggle_speed"))
         self.chat_list = ChatList()
         self.transcript = Transcript()
         self.composer = Composer()
         self.speed_panel = SpeedPanel()
         self.undo_bar = UndoBar()
         self.notice_bar = NoticeBar()
-        self.menus = Menus(self.menuBar(), self)
         self._wanted: dict[Panel, bool] = {"chats": settings.chats_visible, "speed": settings.speed_visible}
         self._latest: Panel = "chats"
         self._was_painted = False
         self._splitter = self._make_splitter()
         self._lay_out()
         self._restore(settings)
-        self.top_bar.chats_toggled.connect(lambda: self.toggle_panel("chats"))
-        self.top_bar.speed_toggled.connect(lambda: self.toggle_panel("speed"))
+        self.menus.action("toggle_chats").triggered.connect(lambda: self.toggle_panel("chats"))
+        self.menus.action("toggle_speed").triggered.connect(lambda: self.toggle_panel("speed"))
         self.composer.focus()
 
     # ------------------------------------------------------------ panels
@@ -97,15 +98,6 @@ class MainWindow(QMainWindow):
         settings.chats_visible = self._wanted["chats"]
         settings.speed_visible = self._wanted["speed"]
 
-    @Slot()
-    def raise_window(self) -> None:
-        """Come to the front, from being minimised too."""
-        if self.isMinimized():
-            self.showNormal()
-        self.show()
-        self.raise_()
-        self.activateWindow()
-
     # ------------------------------------------------------------ inside
 
     def _widget(self, panel: Panel) -> QWidget:
@@ -128,22 +120,12 @@ class MainWindow(QMainWindow):
         centre = QFrame()
         theme.set_role(centre, "reading")
         centre.setMinimumWidth(CENTRE_WIDTH)
-        column = QVBoxLayout(centre)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.transcript, 1)
-        column.addWidget(self.notice_bar)
-        column.addWidget(self.undo_bar)
-        column.addWidget(self.composer)
+        column((self.transcript, 1), self.notice_bar, self.undo_bar, self.composer, gap=0, on=centre)
         return centre
 
     def _lay_out(self) -> None:
         everything = QWidget()
-        column = QVBoxLayout(everything)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.top_bar)
-        column.addWidget(self._splitter, 1)
+        column(self.top_bar, (self._splitter, 1), gap=0, on=everything)
         self.setCentralWidget(everything)
 
     def _restore(self, settings: Settings) -> None:
@@ -170,11 +152,8 @@ class MainWindow(QMainWindow):
         self._show_states()
 
     def _show_states(self) -> None:
-        chats, speed = not self.chat_list.isHidden(), not self.speed_panel.isHidden()
-        self.top_bar.set_chats_shown(chats)
-        self.top_bar.set_speed_shown(speed)
-        self.menus.set_checked("toggle_chats", chats)
-        self.menus.set_checked("toggle_speed", speed)
+        self.menus.action("toggle_chats").setChecked(not self.chat_list.isHidden())
+        self.menus.action("toggle_speed").setChecked(not self.speed_panel.isHidden())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

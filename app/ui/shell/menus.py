@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,7 +15,7 @@ _STANDARD = QKeySequence.StandardKey
 
 @dataclass(frozen=True)
 class _Entry:
-    """One line of a menu; a signal of `Menus` has the same name."""
+    """One line of a menu."""
 
     name: str
     text: str
@@ -90,14 +90,12 @@ _MENUS: tuple[tuple[str, tuple[_Entry | str | None, ...]], ...] = (
 
 
 class Menus(QObject):
-    """Fills a menu bar.
+    """Fills a menu bar with the window's actions, which its buttons use too. `AppCommands` says what they do.
 
     Signals:
-        triggered: Name of the entry that was chosen.
         recent_chosen: Place of the recent pair that was chosen.
     """
 
-    triggered = Signal(str)
     recent_chosen = Signal(int)
 
     def __init__(self, bar: QMenuBar, parent: QObject | None = None) -> None:
@@ -118,20 +116,11 @@ class Menus(QObject):
     def action(self, name: str) -> QAction:
         return self._actions[name]
 
-    def set_enabled(self, **states: bool) -> None:
-        """Enable or disable entries by name."""
-        for name, enabled in states.items():
-            self._actions[name].setEnabled(enabled)
-
-    def set_checked(self, name: str, checked: bool) -> None:
-        """Show a tick without telling anybody."""
-        self._actions[name].setChecked(checked)
-
     def set_recent(self, titles: Sequence[str]) -> None:
         """List the recent pairs, newest first."""
         self._recent.clear()
         for place, title in enumerate(titles):
-            self._recent.addAction(_escaped(title)).triggered.connect(partial(self._on_recent, place))
+            self._recent.addAction(title.replace("&", "&&")).triggered.connect(partial(self._on_recent, place))
         self._recent.setEnabled(bool(titles))
 
     def shortcuts(self) -> list[tuple[str, str]]:
@@ -148,16 +137,8 @@ class Menus(QObject):
             action.setShortcut(QKeySequence(entry.keys))
         action.setCheckable(entry.checkable)
         action.setMenuRole(entry.role)
-        action.triggered.connect(self._emitter(entry.name))
         self._actions[entry.name] = action
         return action
 
-    def _emitter(self, name: str) -> Callable[[], None]:
-        return lambda: self.triggered.emit(name)
-
     def _on_recent(self, place: int, _checked: bool = False) -> None:
         self.recent_chosen.emit(place)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&&")

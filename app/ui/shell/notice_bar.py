@@ -10,7 +10,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app.ui.chat.extras import Card
-from app.ui.shell.notices import LABELS, Action, Notice
+from app.ui.notices import Action, Notice
 from app.ui.widgets import theme
 from app.ui.widgets.column import Widths, prose_margin, prose_width
 
@@ -65,7 +65,7 @@ class NoticeBar(QScrollArea):
         return [card.text.text() for card in self.cards.values()]
 
     def _add(self, subject: str, notice: Notice) -> None:
-        actions = [(LABELS[action], partial(self.action_triggered.emit, action, subject)) for action in notice.actions]
+        actions = [(action.value, partial(self.action_triggered.emit, action, subject)) for action in notice.actions]
         card = self.cards[subject] = Card(notice.text, actions, role=notice.kind)
         card.setAccessibleName(notice.text)
         self._column.addWidget(card)

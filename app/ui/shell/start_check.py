@@ -9,9 +9,9 @@ from PySide6.QtGui import QGuiApplication
 
 from app.program import write_line
 from app.protocol.messages import PairLoaded
+from app.ui.notices import Notice
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
-from app.ui.shell.notices import Notice
 
 
 class TrialStart(QObject):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt, Signal, Slot
-from PySide6.QtGui import QFontMetrics, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QSize, Qt, Slot
+from PySide6.QtGui import QAction, QFontMetrics, QResizeEvent
+from PySide6.QtWidgets import QAbstractButton, QFrame, QProgressBar, QPushButton, QToolButton, QWidget
 
 from app.ui.engine.interface import EngineState
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import label, plain_tooltip
+from app.ui.widgets.layouts import column, row
+from app.ui.widgets.theme import SPACING
 
 _DOTS = {
     EngineState.READY: "good",
@@ -42,35 +44,31 @@ def state_text(state: EngineState, progress: float) -> str:
 
 
 class TopBar(QFrame):
-    """Signals tell what was pressed."""
+    """Shows the pair in use and what the engine does.
 
-    chats_toggled = Signal()
-    speed_toggled = Signal()
-    pair_pressed = Signal()
-    cancel_load_requested = Signal()
+    Attributes:
+        chats, pair, speed, cancel: Its buttons.
+    """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, chats: QAction, speed: QAction, parent: QWidget | None = None) -> None:
+        """``chats`` and ``speed`` show or hide the panels."""
         super().__init__(parent)
         theme.set_role(self, "bar")
         self._state = EngineState.STARTING
         self._progress = 0.0
         self._title = ""
-        self._chats = self._tool("menu", "Show or hide the chats", "Ctrl+B")
-        self._chats.clicked.connect(self.chats_toggled)
-        self._pair = self._pair_button()
+        self.chats = QToolButton()
+        self.chats.setIconSize(QSize(20, 20))
+        _follow(self.chats, chats, "menu", "Show or hide the chats")
+        self.pair = self._pair_button()
         self._dot = label("●")
         self._label = label(role="quiet", figures=True)
-        self._cancel = QPushButton("Cancel")
-        self._cancel.setAccessibleName("Cancel loading")
-        theme.set_role(self._cancel, "link")
-        self._cancel.clicked.connect(self.cancel_load_requested)
-        self._speed = QPushButton("Speed")
-        self._speed.setAccessibleName("Show or hide the Speed panel")
-        self._speed.setToolTip("Show or hide the Speed panel (Ctrl+.)")
-        self._speed.setCheckable(True)
-        icons.set_icon(self._speed, "speed")
-        theme.set_role(self._speed, "flat")
-        self._speed.clicked.connect(self.speed_toggled)
+        self.cancel = QPushButton("Cancel")
+        self.cancel.setAccessibleName("Cancel loading")
+        theme.set_role(self.cancel, "link")
+        self.speed = QPushButton("Speed")
+        _follow(self.speed, speed, "speed", "Show or hide the Speed panel")
+        theme.set_role(self.speed, "flat")
         self._bar = QProgressBar()
         self._bar.setRange(0, 1000)
         self._bar.setTextVisible(False)
@@ -85,8 +83,8 @@ class TopBar(QFrame):
     def set_pair(self, title: str, details: str) -> None:
         """Name the pair in use; ``details`` is its tool tip, plain text."""
         self._title = title or "No model"
-        self._pair.setToolTip(plain_tooltip(f"{details}\n\nOpen models… (Ctrl+O)".strip()))
-        self._pair.setAccessibleName(f"Pair in use: {self._title}. Opens the dialog for models.")
+        self.pair.setToolTip(plain_tooltip(f"{details}\n\nOpen models… (Ctrl+O)".strip()))
+        self.pair.setAccessibleName(f"Pair in use: {self._title}. Opens the dialog for models.")
         self._elide()
 
     def set_state(self, state: EngineState) -> None:
@@ -98,59 +96,20 @@ class TopBar(QFrame):
         self._progress = share
         self._show_state()
 
-    def set_chats_shown(self, shown: bool) -> None:
-        self._chats.setChecked(shown)
-
-    def set_speed_shown(self, shown: bool) -> None:
-        self._speed.setChecked(shown)
-
-    def state_text(self) -> str:
-        return self._label.text()
-
-    def pair_text(self) -> str:
-        """The whole name of the pair, also where the button has no room for it."""
-        return self._title
-
     # ------------------------------------------------------------ inside
-
-    def _tool(self, icon: str, name: str, keys: str) -> QToolButton:
-        button = QToolButton()
-        icons.set_icon(button, icon)
-        button.setIconSize(QSize(20, 20))
-        button.setCheckable(True)
-        button.setAccessibleName(name)
-        button.setToolTip(f"{name} ({keys})")
-        return button
 
     def _pair_button(self) -> QPushButton:
         button = QPushButton()
         theme.set_role(button, "flat")
         icons.set_icon(button, "chevron-down")
         button.setLayoutDirection(Qt.LayoutDirection.RightToLeft)  # puts the icon behind the text
-        button.clicked.connect(self.pair_pressed)
         return button
 
     def _lay_out(self) -> None:
-        gap = theme.SPACING
-        row = QHBoxLayout()
-        row.setContentsMargins(2 * gap, gap, 2 * gap, gap)
-        row.setSpacing(2 * gap)
-        row.addWidget(self._chats)
-        row.addWidget(self._pair)
-        row.addStretch(1)
-        state = QHBoxLayout()
-        state.setSpacing(gap)
-        state.addWidget(self._dot)
-        state.addWidget(self._label)
-        row.addLayout(state)
-        row.addWidget(self._cancel)
-        row.addSpacing(gap)
-        row.addWidget(self._speed)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(row)
-        column.addWidget(self._bar)
+        state = row(self._dot, self._label, gap=SPACING)
+        parts = (self.chats, self.pair, None, state, self.cancel, SPACING, self.speed)
+        line = row(*parts, margins=(2 * SPACING, SPACING, 2 * SPACING, SPACING))
+        column(line, self._bar, gap=0, on=self)
 
     def _show_state(self) -> None:
         is_loading = self._state is EngineState.LOADING
@@ -160,7 +119,7 @@ class TopBar(QFrame):
             part.setAccessibleName(f"Engine: {text}")
             part.setToolTip(_TOOLTIPS[self._state])
         theme.set_role(self._dot, _DOTS[self._state])
-        self._cancel.setVisible(is_loading)
+        self.cancel.setVisible(is_loading)
         self._bar.setValue(round(self._progress * 1000) if is_loading else 0)
         # It keeps its place, so that nothing moves when a load ends.
         policy = self._bar.sizePolicy()
@@ -173,13 +132,23 @@ class TopBar(QFrame):
     def _elide(self) -> None:
         others = sum(
             widget.sizeHint().width()
-            for widget in (self._chats, self._dot, self._label, self._speed, self._cancel)
+            for widget in (self.chats, self._dot, self._label, self.speed, self.cancel)
             if not widget.isHidden()
         )
-        room = max(self.width() - others - 26 * theme.SPACING, 80)
-        metrics = QFontMetrics(self._pair.font())
-        self._pair.setText(metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, room).replace("&", "&&"))
+        room = max(self.width() - others - 26 * SPACING, 80)
+        metrics = QFontMetrics(self.pair.font())
+        self.pair.setText(metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, room).replace("&", "&&"))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._elide()
+
+
+def _follow(button: QAbstractButton, action: QAction, icon: str, name: str) -> None:
+    """Make a button for an action: what is checked stands in the action alone."""
+    icons.set_icon(button, icon)
+    button.setAccessibleName(name)
+    button.setToolTip(f"{name} ({action.shortcut().toString()})")
+    button.setCheckable(True)
+    button.clicked.connect(action.trigger)
+    action.toggled.connect(button.setChecked)

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
 
 from app.models.text import visible
 from app.ui.widgets import icons, theme
 from app.ui.widgets.column import prose_margin
 from app.ui.widgets.controls import ElidedLabel, plain_tooltip
+from app.ui.widgets.layouts import row
 
 
 class UndoBar(QWidget):
-    """Hidden until `offer`; in line with the messages above it."""
+    """Hidden until `offer`; in line with the messages above it.
 
-    undo_requested = Signal()
+    Attributes:
+        undo: Its button.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._label = ElidedLabel()
-        undo = QPushButton("Undo")
-        undo.setAccessibleName("Undo the deletion")
-        icons.set_icon(undo, "undo")
-        theme.set_role(undo, "flat")
-        undo.clicked.connect(self.undo_requested)
+        self.undo = QPushButton("Undo")
+        self.undo.setAccessibleName("Undo the deletion")
+        icons.set_icon(self.undo, "undo")
+        theme.set_role(self.undo, "flat")
         card = QFrame()
         theme.set_role(card, "card")
         gap = theme.SPACING
-        row = QHBoxLayout(card)
-        row.setContentsMargins(3 * gap, gap, gap, gap)
-        row.addWidget(self._label, 1)
-        row.addWidget(undo)
+        row((self._label, 1), self.undo, gap=-1, margins=(3 * gap, gap, gap, gap), on=card)
         self._column = QVBoxLayout(self)
         self._column.addWidget(card)
         self.hide()

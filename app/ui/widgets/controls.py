@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 import textwrap
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QFont, QResizeEvent
-from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QSizePolicy, QWidget
 
 from app.models.text import visible
 from app.ui.widgets import theme
-from app.ui.widgets.theme import SPACING
+from app.ui.widgets.layouts import column
 
 
 def explain(widget: QWidget, text: str) -> None:
@@ -91,11 +91,7 @@ class ElidedLabel(QLabel):
 def stacked(*widgets: QWidget) -> QWidget:
     """One widget of several, one below the other."""
     result = QWidget()
-    column = QVBoxLayout(result)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(2 * SPACING)
-    for widget in widgets:
-        column.addWidget(widget)
+    column(*widgets, on=result)
     return result
 
 
@@ -114,6 +110,20 @@ def small_button(text: str) -> QPushButton:
     button.setAutoDefault(False)
     theme.set_role(button, "small")
     return button
+
+
+def guard_wheel(field: QWidget) -> None:
+    """Keep the wheel from a field without the focus, so that scrolling by changes nothing."""
+    field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    field.installEventFilter(_WheelGuard(field))
+
+
+class _WheelGuard(QObject):
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.Wheel and isinstance(watched, QWidget) and not watched.hasFocus():
+            event.ignore()
+            return True
+        return super().eventFilter(watched, event)
 
 
 def clear_layout(layout: QLayout) -> None:

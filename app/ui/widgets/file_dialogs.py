@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.ui.widgets.tasks import Lane
 
 PATIENCE_MS = 500
+
+
+def choose_folder(parent: QWidget, title: str, folder: str, chosen: Callable[[str], object]) -> None:
+    """Ask for a folder, beginning in ``folder``, and call ``chosen`` with its path."""
+    dialog = QFileDialog(parent, title)
+    dialog.setFileMode(QFileDialog.FileMode.Directory)
+    dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+    dialog.fileSelected.connect(chosen)
+    open_in_folder(dialog, folder)
 
 
 def open_in_folder(dialog: QFileDialog, folder: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QLocale, QObject, QRegularExpression, Qt
+from PySide6.QtCore import QLocale, QRegularExpression, Qt
 from PySide6.QtGui import QRegularExpressionValidator
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
@@ -15,27 +15,17 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.ui.widgets.controls import explain, label
+from app.ui.widgets.controls import explain, guard_wheel, label
 from app.ui.widgets.theme import SPACING
 
 _ENGLISH = QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
 FIELD_WIDTH = 132
-
-
-class _WheelGuard(QObject):
-    """Keeps the wheel from a field without the focus, so that scrolling by changes nothing."""
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.Wheel and isinstance(watched, QWidget) and not watched.hasFocus():
-            event.ignore()
-            return True
-        return super().eventFilter(watched, event)
+FIELD_MARGINS = (6 * SPACING, 0, 0, 2 * SPACING)
 
 
 def _guard(field: QWidget) -> None:
     field.setFixedWidth(FIELD_WIDTH)
-    field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-    field.installEventFilter(_WheelGuard(field))
+    guard_wheel(field)
 
 
 def _prepare(field: QAbstractSpinBox) -> None:
@@ -91,7 +81,7 @@ class OneOf(QComboBox):
     def value(self) -> str:
         return str(self.currentData())
 
-    def set_value(self, value: str) -> None:
+    def setValue(self, value: str) -> None:  # noqa: N802 - as the other fields have it
         self.setCurrentIndex(max(self.findData(value), 0))
 
 
@@ -118,7 +108,7 @@ class FieldTable(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(6 * SPACING, 0, 0, 2 * SPACING)
+        self._grid.setContentsMargins(*FIELD_MARGINS)
         self._grid.setHorizontalSpacing(3 * SPACING)
         self._grid.setVerticalSpacing(2 * SPACING)
         self._grid.setColumnMinimumWidth(0, 120)

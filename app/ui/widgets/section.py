@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QToolButton, QWidget
 
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import ElidedLabel, plain_tooltip
+from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 
@@ -26,40 +27,20 @@ class Section(QWidget):
         self._summary.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         line = QFrame()
         theme.set_role(line, "line")
-        self._lay_out(line)
+        header = row(self._button, (self._summary, 1), None, gap=3 * SPACING)
+        column(line, header, content, gap=SPACING, on=self)
         self._button.toggled.connect(self._on_toggled)
         theme.follow(self, self._dress)
         self._on_toggled(False)
-
-    def is_open(self) -> bool:
-        return self._button.isChecked()
-
-    def set_open(self, is_open: bool) -> None:
-        self._button.setChecked(is_open)
 
     def set_summary(self, text: str) -> None:
         """What is set inside, in a few words."""
         self._summary.setText(text)
         self._summary.setToolTip(plain_tooltip(text))
 
-    def summary(self) -> str:
-        return self._summary.text()
-
-    def _lay_out(self, line: QFrame) -> None:
-        header = QHBoxLayout()
-        header.setSpacing(3 * SPACING)
-        header.addWidget(self._button)
-        header.addWidget(self._summary, 1)
-        header.addStretch()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(SPACING)
-        column.addWidget(line)
-        column.addLayout(header)
-        column.addWidget(self._content)
-
     def _dress(self) -> None:
-        self._button.setIcon(icons.themed("chevron-down" if self.is_open() else "chevron-right", theme.current()))
+        icon = "chevron-down" if self._button.isChecked() else "chevron-right"
+        self._button.setIcon(icons.themed(icon, theme.current()))
 
     @Slot(bool)
     def _on_toggled(self, is_open: bool) -> None:

@@ -21,9 +21,9 @@ from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.client.connection import Timings
 from app.settings import SettingsFile
+from app.ui import notices
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
-from app.ui.shell import notices
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 

@@ -17,7 +17,7 @@ from app.protocol.messages import LoadSettings, Message
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.engine.interface import EngineState
 from app.ui.engine.pair_files import PairFiles
-from app.ui.shell.notices import Action
+from app.ui.notices import Action
 from tests.ui.parts import WAIT_MS, Desk
 
 MakeDesk = Callable[..., Desk]

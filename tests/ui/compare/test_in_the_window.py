@@ -81,7 +81,7 @@ def test_an_answer_is_compared_from_its_menu(running: Comparing) -> None:
     running.ask("What is a draft model?")
     answer = running.session.branch()[-1]
     states: list[str] = []
-    running.engine.state_changed.connect(lambda _: states.append(running.window.top_bar.state_text()))
+    running.engine.state_changed.connect(lambda _: states.append(running.window.top_bar._label.text()))
     more_menu(running)()
     running.compared()
     one = running.compare.one
@@ -91,7 +91,7 @@ def test_an_answer_is_compared_from_its_menu(running: Comparing) -> None:
     assert one.verdict.text().startswith("✓ Same text, 24 tokens, same seed")
     assert one.plain.text() == one.drafted.text() == answer.text
     assert "comparing" in states
-    assert running.window.top_bar.state_text() == "ready"
+    assert running.window.top_bar._label.text() == "ready"
     assert [message.id for message in running.session.branch()][-1] == answer.id
     for pane in (one.plain, one.drafted):
         assert all(figure.endswith(("tok/s", "s")) for figure in pane.figures())
@@ -165,7 +165,7 @@ def test_plain_speed_is_not_measured_meanwhile_and_that_is_said(qtbot: QtBot, ru
     running.choose("compare_last")
     assert running.engine.state() is EngineState.COMPARING
     running.choose("measure_plain")
-    running.controller.measure_plain()
+    running.controller.commands.measure_plain()
     assert "after the comparison" in running.controller.notice_list.notices()["measure"].text
     running.compared()
 

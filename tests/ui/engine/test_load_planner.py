@@ -20,7 +20,7 @@ from app.ui.engine.interface import EngineState
 from app.ui.engine.load_planner import FittedPair, LoadPlanner, fitted, wishes_of
 from app.ui.engine.memory_watch import MemoryWatch
 from app.ui.engine.pair_files import PairFiles
-from app.ui.shell.notices import Action
+from app.ui.notices import Action
 from tests.support.gguf_files import make_model
 from tests.ui.parts import WAIT_MS, Desk
 

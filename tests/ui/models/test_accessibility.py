@@ -32,7 +32,7 @@ def full(windows: Windows, tmp_path: Path, dressed: None) -> Windows:
     windows.values.extra_folders = [str(tmp_path / HOSTILE)]
     windows.scanned()
     windows.choose(target)
-    windows.presenter.show_folders()
+    windows.settings_presenter.show_models()
     windows.settings.models.show_found([FoundFolder(f"/{HOSTILE}", "LM Studio")])
     model = make_model(tmp_path / "x-Q4_0.gguf", width=16, heads=1, layers=1, name=HOSTILE)
     windows.server.add("owner/x", {"x-Q4_0.gguf": model}, licence=HOSTILE)
@@ -121,7 +121,7 @@ def test_nothing_is_cut_in_a_narrow_window(full: Windows) -> None:
         full.window.show_tab(tab)
         full.qtbot.waitUntil(lambda tab=tab: not cut(tab))  # type: ignore[misc]
     for page in (full.settings.models, full.settings.network):
-        full.settings.show_page(page)
+        full.settings.show_tab(page)
         full.qtbot.waitUntil(lambda page=page: not cut(page))  # type: ignore[misc]
 
 

@@ -56,22 +56,22 @@ def begun(windows: Windows) -> Item:
 def test_paused_resumed_done_and_opened(windows: Windows, content: bytes) -> None:
     tab = windows.window.downloads
     begun(windows)
-    assert windows.window.current_tab() is tab
-    assert windows.window._tabs.tabText(3) == "Downloads (1)"
+    assert windows.window.tabs.currentWidget() is tab
+    assert windows.window.tabs.tabText(3) == "Downloads (1)"
     assert texts(tab)[0] == "1 running"
     assert buttons(tab) == ["Pause", "Cancel"]
     button(tab, "Pause: A model").click()
     windows.says("· paused")
-    assert windows.window._tabs.tabText(3) == "Downloads"
+    assert windows.window.tabs.tabText(3) == "Downloads"
     assert buttons(tab) == ["Resume", "Cancel", "Discard"]
-    with windows.qtbot.waitSignal(windows.presenter.downloaded, timeout=WAIT_MS) as told:
+    with windows.qtbot.waitSignal(windows.commands.downloaded, timeout=WAIT_MS) as told:
         button(tab, "Resume: A model").click()
     path = windows.models / NAME / PATH
     assert path.read_bytes() == content
     assert told.args == ["A model", Pair(str(path))]
     windows.says("1 MB · complete, checksum right")
     assert buttons(tab) == ["Open…", "Remove from list"]
-    with windows.qtbot.waitSignal(windows.presenter.open_requested) as opened:
+    with windows.qtbot.waitSignal(windows.commands.open_requested) as opened:
         button(tab, "Open…: A model").click()
     assert opened.args == [str(path), ""]
     button(tab, "Remove from list: A model").click()
@@ -104,7 +104,7 @@ def test_a_gated_model_shows_its_page_and_takes_a_token(windows: Windows, pages:
     windows.values.token_to_mirror = True
     windows.presenter.hub.apply_settings()
     windows.server.add(NAME, {PATH: model}, gated="auto")
-    with windows.qtbot.waitSignal(windows.presenter.needs_user, timeout=WAIT_MS) as told:
+    with windows.qtbot.waitSignal(windows.commands.needs_user, timeout=WAIT_MS) as told:
         windows.get((NAME, PATH))
     title, message = told.args
     assert title == "A model"
@@ -136,7 +136,7 @@ def test_a_broken_line_is_tried_again(windows: Windows, content: bytes) -> None:
 
 def test_a_file_that_is_not_what_it_should_be_fails(windows: Windows, content: bytes) -> None:
     windows.server.faults.always(PATH, Fault(content=b"y" * SIZE))
-    with windows.qtbot.waitSignal(windows.presenter.needs_user, timeout=WAIT_MS) as told:
+    with windows.qtbot.waitSignal(windows.commands.needs_user, timeout=WAIT_MS) as told:
         windows.get((NAME, PATH))
     assert told.args[1] in texts(windows.window.downloads)
     assert button(windows.window.downloads, "Try again: A model").isEnabled()
@@ -179,7 +179,7 @@ def test_a_queue_in_other_hands(closed_windows: Windows) -> None:
         assert sentence in texts(windows.window.downloads)
         windows.server.add(NAME, {PATH: b"x"})
         windows.get((NAME, PATH))  # is not done, and the sentence is in front
-        assert windows.window.current_tab() is windows.window.downloads
+        assert windows.window.tabs.currentWidget() is windows.window.downloads
         other.stdin.close()
         assert other.wait() == 0
     windows.presenter.show_downloads()

@@ -15,12 +15,12 @@ from pytestqt.qtbot import QtBot
 from app.chats.model import Chat
 from app.protocol.messages import ModelInfo, PairLoaded
 from app.settings import Pair
+from app.ui import notices
 from app.ui.chat.chat_list import ChatList
 from app.ui.engine import pair_names
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fit import NO_TARGET, READING
 from app.ui.models.open_dialog import OpenModelsDialog
-from app.ui.shell import notices
 from app.ui.shell.undo_bar import UndoBar
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model

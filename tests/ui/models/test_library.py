@@ -63,7 +63,7 @@ def test_nothing_yet(windows: Windows) -> None:
     assert "No models here yet. Get one with its draft, or add a folder that has some." in shown
     assert NOTHING in shown
     button(windows.window.library, "Get models").click()
-    assert windows.window.current_tab() is windows.window.recommended
+    assert windows.window.tabs.currentWidget() is windows.window.recommended
     windows.presenter.show_library()
     button(windows.window.library, "Folders…").click()
     assert windows.settings.isVisible()
@@ -161,7 +161,7 @@ def test_a_folder_that_is_gone_greys_and_forgets_nothing(stocked: Windows, tmp_p
 
 def test_a_double_click_opens_what_can_be_loaded(stocked: Windows) -> None:
     opened: list[str] = []
-    stocked.presenter.open_requested.connect(lambda target, _draft: opened.append(target))
+    stocked.commands.open_requested.connect(lambda target, _draft: opened.append(target))
     for name in ("broken", "small"):
         stocked.models_list.select(str(path(stocked, name)))
         stocked.models_list.activated.emit(stocked.models_list.currentIndex())
@@ -225,10 +225,10 @@ def test_drafts_with_their_reasons(stocked: Windows) -> None:
     assert reason in shown
     assert "broken.gguf is not a GGUF model file." in shown
     assert buttons(stocked.model_page).count("Load with it") == 1
-    with stocked.qtbot.waitSignal(stocked.presenter.pair_requested) as asked:
+    with stocked.qtbot.waitSignal(stocked.commands.pair_requested) as asked:
         button(stocked.model_page, "Load with it").click()
     assert asked.args == [str(path(stocked, "big")), str(path(stocked, "small"))]
-    with stocked.qtbot.waitSignal(stocked.presenter.open_requested) as opened:
+    with stocked.qtbot.waitSignal(stocked.commands.open_requested) as opened:
         button(stocked.model_page, "Open…").click()
     assert opened.args == [str(path(stocked, "big")), ""]
 
@@ -239,7 +239,7 @@ def test_a_trial_stands_with_its_draft(stocked: Windows) -> None:
     stocked.choose(path(stocked, "big"))
     assert not [text for text in texts(stocked.model_page) if text.startswith("Measured here")]
     stocked.library.trials.put(target, draft, trial)
-    stocked.presenter.refresh_library()
+    stocked.library.judge_again()
     stocked.library_idle()
     measured = next(text for text in texts(stocked.model_page) if text.startswith("Measured here"))
     assert measured.replace("\u00a0", " ").startswith("Measured here: 68 % kept · 1.8× plain · ")

@@ -233,8 +233,8 @@ def test_return_accepts_and_escape_rejects(opened: Opened, choice: OpenModelsCho
 def test_sections_are_closed_and_say_what_is_in_them(opened: Opened, choice: OpenModelsChoice) -> None:
     dialog = opened(choice, has_gpu=True)
     sections = dialog.findChildren(Section)
-    assert not any(section.is_open() for section in sections)
-    assert [section.summary() for section in sections] == [
+    assert not any(section._button.isChecked() for section in sections)
+    assert [section._summary.text() for section in sections] == [
         f"temperature 0.35 · top-k 12 · seed {2**62 + 1} · at most 77 tokens",
         "Be brief. Use <b>no</b> markup.",
         "context 3,000 · KV cache q8_0 · 7 layers on the GPU",
@@ -345,7 +345,7 @@ def test_wheel_changes_nothing_without_focus(opened: Opened) -> None:
     dialog = opened(OpenModelsChoice())
     for field in (*dialog.findChildren(Whole), *dialog.findChildren(QDoubleSpinBox), *dialog.findChildren(QComboBox)):
         assert field.focusPolicy() is Qt.FocusPolicy.StrongFocus
-    dialog.findChildren(Section)[0].set_open(True)
+    dialog.findChildren(Section)[0]._button.click()
     area, field = dialog.findChildren(QScrollArea)[0], dialog.findChildren(QDoubleSpinBox)[0]
     before = dialog.choice()
 
@@ -363,7 +363,7 @@ def test_wheel_changes_nothing_without_focus(opened: Opened) -> None:
 def test_every_control_has_a_name(opened: Opened, choice: OpenModelsChoice) -> None:
     dialog = opened(choice)
     for section in dialog.findChildren(Section):
-        section.set_open(True)
+        section._button.click()
     kinds = (QSpinBox, QDoubleSpinBox, QComboBox, QPlainTextEdit, QPushButton, QToolButton, QCheckBox, QRadioButton)
     nameless = [
         found

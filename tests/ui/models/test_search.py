@@ -99,7 +99,7 @@ def test_a_file_is_downloaded(hub: Windows) -> None:
     files = tree(hub.page, "Files")
     files.setCurrentItem(rows(files)[0])
     button(hub.page, "Get").click()
-    assert hub.window.current_tab() is hub.window.downloads
+    assert hub.window.tabs.currentWidget() is hub.window.downloads
     hub.says("complete, checksum right")
     assert (hub.models / TARGET / TARGET_FILE).is_file()
     assert "Mistral-Small-24B Q4_K_M" in texts(hub.window.downloads)
@@ -162,7 +162,7 @@ def test_drafts_for_a_model_of_the_library(hub: Windows, files: dict[str, Path])
     hub.scanned()
     hub.choose(path)
     button(hub.model_page, "Find a draft on Hugging Face…").click()
-    assert hub.window.current_tab() is hub.window.search
+    assert hub.window.tabs.currentWidget() is hub.window.search
     assert "Drafts for Mistral-Small-24B-Q4_K_M, which is in the library." in texts(hub.page)
     hub.until(lambda: any("looked at" in text for text in texts(hub.page)))
     button(hub.page, "Get this draft (50 KB)").click()
@@ -307,7 +307,7 @@ def test_a_pair_is_got_as_one_item_and_then_in_the_library(windows: Windows, tmp
     get = next(text for text in buttons(card(windows, pair.title)) if text.startswith("Get with draft ("))
     button(card(windows, pair.title), get).click()
     assert f"Looking up the files of {pair.title} …" in texts(windows.window.recommended)
-    windows.until(lambda: windows.window.current_tab() is windows.window.downloads)
+    windows.until(lambda: windows.window.tabs.currentWidget() is windows.window.downloads)
     assert [progress.item.title for progress in windows.presenter.downloads.progress()] == [pair.title]
     windows.presenter.show_recommended()
     state = button(card(windows, pair.title), "In downloads")
@@ -333,6 +333,6 @@ def test_other_files_of_a_pair(windows: Windows, tmp_path: Path) -> None:
     host(windows, pair, tmp_path / "hub")
     windows.presenter.show_recommended()
     button(card(windows, pair.title), "Other files…").click()
-    assert windows.window.current_tab() is windows.window.search
+    assert windows.window.tabs.currentWidget() is windows.window.search
     windows.until(lambda: bool(rows(tree(windows.page, "Files"))))
     assert texts(windows.page)[0] == pair.target.repository

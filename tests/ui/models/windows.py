@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
-from PySide6.QtCore import QObject, QUrl, Slot
+from PySide6.QtCore import QObject, QUrl, Signal, Slot
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
@@ -25,12 +25,13 @@ from app.models.downloads.item import Item
 from app.models.library.entry import LibraryEntry
 from app.models.machine import Machine
 from app.protocol.devices import Device
-from app.settings import Settings
+from app.settings import Pair, Settings
 from app.ui.models.library_list import LibraryList
 from app.ui.models.library_service import LibraryService
 from app.ui.models.model_page import ModelPage
 from app.ui.models.presenter import ModelsPresenter
 from app.ui.models.repository_page import RepositoryPage
+from app.ui.settings.presenter import SettingsPresenter
 from tests.support.hub_server import HubServer
 
 D = TypeVar("D", bound=QDialog)
@@ -56,13 +57,15 @@ class Windows:
         self.saved: list[str] = []
         self.saving_fails = False
         self.is_open = False
+        self.commands = Commands(self)
 
     def open(self) -> Windows:
         self.library = LibraryService(self.values, lambda: self.machine)
-        self.presenter = ModelsPresenter(
-            self.values, self.library, lambda: self.machine, self.loaded.__contains__, self._save
+        self.presenter = ModelsPresenter(self.values, self.library, self.commands)
+        self.settings_presenter = SettingsPresenter(
+            self.values, self.presenter, self.commands.settings_changed.emit, self._save
         )
-        self.window, self.settings = self.presenter.window, self.presenter.settings_window
+        self.window, self.settings = self.presenter.window, self.settings_presenter.window
         self.is_open = True
         return self
 
@@ -78,9 +81,10 @@ class Windows:
     def close(self) -> None:
         if self.is_open:
             self.is_open = False
+            self.settings.close()
             self.presenter.close()
             self.library.close()
-            for part in (self.window, self.settings, self.presenter, self.library):
+            for part in (self.window, self.settings, self.settings_presenter, self.presenter, self.library):
                 part.deleteLater()
 
     # --- waiting
@@ -157,6 +161,44 @@ class Windows:
     def says(self, part: str) -> None:
         """Wait until the tab "Downloads" says this."""
         self.until(lambda: any(part in text for text in texts(self.window.downloads)))
+
+
+class Commands(QObject):
+    """The commands of the app that the windows use; it only tells what it is asked for."""
+
+    open_requested = Signal(str, str)
+    pair_requested = Signal(str, str)
+    settings_changed = Signal()
+    downloaded = Signal(str, object)
+    needs_user = Signal(str, str)
+
+    def __init__(self, windows: Windows) -> None:
+        super().__init__()
+        self._windows = windows
+
+    def machine(self) -> Machine:
+        return self._windows.machine
+
+    def is_loaded(self, path: str) -> bool:
+        return path in self._windows.loaded
+
+    def open_pair(self, target: str, draft: str = "") -> None:
+        self.open_requested.emit(target, draft)
+
+    def load_pair(self, target: str, draft: str = "") -> None:
+        self.pair_requested.emit(target, draft)
+
+    def show_settings(self) -> None:
+        self._windows.settings_presenter.show_models()
+
+    def ask_for_token(self) -> None:
+        self._windows.settings_presenter.ask_for_token()
+
+    def tell_downloaded(self, title: str, pair: Pair) -> None:
+        self.downloaded.emit(title, pair)
+
+    def tell_download_stopped(self, title: str, message: str) -> None:
+        self.needs_user.emit(title, message)
 
 
 class Pages(QObject):

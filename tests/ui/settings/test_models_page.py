@@ -17,7 +17,7 @@ from tests.ui.models.windows import WAIT_MS, Pages, Windows, button, buttons, qu
 def page(windows: Windows) -> ModelsPage:
     """The page, in front."""
     windows.scanned()
-    windows.presenter.show_folders()
+    windows.settings_presenter.show_models()
     windows.library_idle()
     return windows.settings.models
 
@@ -46,7 +46,7 @@ def test_the_folder_is_shown(windows: Windows, page: ModelsPage, pages: Pages) -
 def test_folders_are_added_and_removed(windows: Windows, page: ModelsPage, tmp_path: Path) -> None:
     extra = tmp_path / "<b>extra</b>" / "folder"
     small_model(extra / "far.gguf")
-    with windows.qtbot.waitSignals([windows.presenter.settings_changed, windows.library.scanned], timeout=WAIT_MS):
+    with windows.qtbot.waitSignals([windows.commands.settings_changed, windows.library.scanned], timeout=WAIT_MS):
         choose(page, "Add a folder…", extra)
     assert windows.values.extra_folders == [str(extra)]
     windows.until(lambda: windows.titles() == ["far"])
@@ -65,7 +65,7 @@ def test_folders_of_other_apps_are_offered(closed_windows: Windows, user: Path) 
     found = user / ".lmstudio" / "models"
     small_model(found / "owner" / "theirs.gguf")
     windows = closed_windows.open()
-    windows.presenter.show_folders()
+    windows.settings_presenter.show_models()
     page = windows.settings.models
     windows.until(lambda: "LM Studio" in texts(page))
     assert "Found on this computer" in texts(page)
@@ -80,7 +80,7 @@ def test_folders_of_other_apps_are_offered(closed_windows: Windows, user: Path) 
 
 
 def test_an_empty_folder_is_just_another_one(windows: Windows, page: ModelsPage, tmp_path: Path) -> None:
-    with windows.qtbot.waitSignal(windows.presenter.settings_changed):
+    with windows.qtbot.waitSignal(windows.commands.settings_changed):
         choose(page, "Change the models folder", tmp_path / "new")
     assert windows.values.models_folder == str(tmp_path / "new")
     assert windows.presenter.downloads._queue is not None
@@ -95,7 +95,7 @@ def test_models_are_moved(windows: Windows, page: ModelsPage, tmp_path: Path) ->
     windows.library_idle()
     box = question(windows.settings)
     assert f"There are models in {windows.models}. Move them to the new folder?" in box.text()
-    with windows.qtbot.waitSignal(windows.presenter.settings_changed, timeout=WAIT_MS):
+    with windows.qtbot.waitSignal(windows.commands.settings_changed, timeout=WAIT_MS):
         button(box, "Move them").click()
     assert (new / "owner" / "mine.gguf").is_file()
     assert not windows.models.exists()
@@ -135,7 +135,7 @@ def test_an_unfinished_download_goes_on_where_it_was_moved_to(
     item = windows.get(("owner/some", "some.gguf"))
     part = windows.models / "owner" / "some" / "some.gguf.part"
     windows.until(lambda: part.exists() and part.stat().st_size > 0)  # else another request would get the stall
-    windows.presenter.show_folders()
+    windows.settings_presenter.show_models()
     choose(page, "Change the models folder", new)
     assert "Pause the downloads first: they are written to this folder." in texts(page)
     assert windows.values.models_folder == str(windows.models)
@@ -144,10 +144,10 @@ def test_an_unfinished_download_goes_on_where_it_was_moved_to(
     windows.until(lambda: not windows.presenter.downloads.is_active())
     choose(page, "Change the models folder", new)
     windows.library_idle()
-    with windows.qtbot.waitSignal(windows.presenter.settings_changed, timeout=WAIT_MS):
+    with windows.qtbot.waitSignal(windows.commands.settings_changed, timeout=WAIT_MS):
         button(question(windows.settings), "Move them").click()
     assert (new / "owner" / "some" / "some.gguf.part").exists()
-    with windows.qtbot.waitSignal(windows.presenter.downloaded, timeout=WAIT_MS):
+    with windows.qtbot.waitSignal(windows.commands.downloaded, timeout=WAIT_MS):
         button(windows.window.downloads, f"Resume: {item.title}").click()
     assert (new / "owner" / "some" / "some.gguf").read_bytes() == model.read_bytes()
     assert not windows.models.exists()
@@ -165,7 +165,7 @@ def test_models_may_stay_where_they_are(windows: Windows, page: ModelsPage, tmp_
     mine = small_model(windows.models / "mine.gguf")
     choose(page, "Change the models folder", tmp_path / "new")
     windows.library_idle()
-    with windows.qtbot.waitSignal(windows.presenter.settings_changed):
+    with windows.qtbot.waitSignal(windows.commands.settings_changed):
         button(question(windows.settings), "Leave them there").click()
     assert mine.exists()
     assert windows.values.models_folder == str(tmp_path / "new")
@@ -185,7 +185,7 @@ def test_moving_shows_how_far_it_is(page: ModelsPage, windows: Windows) -> None:
     page.show_moving(0.25)
     assert "Stop moving" in buttons(page)
     assert not button(page, "Change the models folder").isEnabled()
-    with windows.qtbot.waitSignal(page.move_cancelled):
+    with windows.qtbot.waitSignal(page.cancel.clicked):
         button(page, "Stop moving").click()
     page.show_moving(None)
     assert "Stop moving" not in buttons(page)

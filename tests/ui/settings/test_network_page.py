@@ -25,7 +25,7 @@ def page(windows: Windows) -> NetworkPage:
 
 
 def show(windows: Windows) -> None:
-    windows.presenter._settings_presenter.show_network()
+    windows.settings_presenter.show_network()
     windows.until(
         lambda: any(
             "token" in text.lower() for text in texts(windows.settings.network) if "No token" in text or "kept" in text
@@ -52,8 +52,8 @@ def test_what_is_set_is_shown(closed_windows: Windows) -> None:
     values.offline, values.token_to_mirror, values.parallel_downloads = True, True, 3
     values.download_limit = 12_000_000
     windows = closed_windows.open()
-    changes: list[object] = []
-    windows.settings.network.choice_changed.connect(changes.append)
+    changes: list[bool] = []
+    windows.settings.network.changed.connect(lambda: changes.append(True))
     show(windows)
     page = windows.settings.network
     assert check(page, "Work offline").isChecked()
@@ -64,7 +64,7 @@ def test_what_is_set_is_shown(closed_windows: Windows) -> None:
 
 
 def test_offline_takes_effect_at_once(windows: Windows, page: NetworkPage) -> None:
-    with windows.qtbot.waitSignal(windows.presenter.settings_changed):
+    with windows.qtbot.waitSignal(windows.commands.settings_changed):
         check(page, "Work offline").click()
     assert windows.values.offline
     windows.search("anything")
@@ -134,7 +134,7 @@ def test_a_token_is_kept_in_the_keyring_and_removed(
 
 def test_a_token_that_is_none_is_refused_and_said_so(windows: Windows) -> None:
     windows.presenter.show_downloads()
-    windows.window.downloads.token_requested.emit()
+    windows.commands.ask_for_token()
     dialog = open_dialog(TokenDialog)
     line = dialog.findChild(QLineEdit)
     assert isinstance(line, QLineEdit)
@@ -149,7 +149,7 @@ def test_a_token_that_is_none_is_refused_and_said_so(windows: Windows) -> None:
 
 def test_without_a_keyring_it_is_kept_in_memory_and_says_so(windows: Windows, page: NetworkPage) -> None:
     keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
-    windows.presenter.hub.set_token(SECRET, windows.presenter._settings_presenter._show_token, lambda error: None)
+    windows.presenter.hub.set_token(SECRET, windows.settings_presenter._show_token, lambda error: None)
     windows.until(lambda: any("in memory until Slipstream ends" in text for text in texts(page)))
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import SIGNAL, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
@@ -31,10 +31,10 @@ from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.open_dialog import OpenModelsDialog
-from app.ui.shell.actions import file_name
+from app.ui.notices import Action
+from app.ui.shell.commands import file_name
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
-from app.ui.shell.notices import Action
 from app.ui.speed.sections import CurveSection, KindsSection
 from tests.support.gguf_files import make_model
 
@@ -112,7 +112,7 @@ def open_window(qtbot: QtBot) -> Iterator[Callable[[], Running]]:
 @pytest.mark.usefixtures("guide_pair")
 def test_from_typing_to_a_stored_answer(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
-    assert "Slipstream Guide" in running.window.top_bar.pair_text()
+    assert "Slipstream Guide" in running.window.top_bar.pair.accessibleName()
     running.ask("What is a draft model?")
     question, answer = running.session.branch()
     assert (question.role, question.text) == ("user", "What is a draft model?")
@@ -128,7 +128,7 @@ def test_from_typing_to_a_stored_answer(qtbot: QtBot, open_window: Callable[[], 
     assert stored[1].figures["completion_tokens"]
     assert stored[1].settings["draft_length"] == running.session.settings.draft_length
     qtbot.waitUntil(lambda: running.titles() == ["Today", "What is a draft model?"], timeout=WAIT_MS)
-    assert running.window.top_bar.state_text() == "ready"
+    assert running.window.top_bar._label.text() == "ready"
     assert running.window.composer.text() == ""
 
 
@@ -176,7 +176,7 @@ def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Runn
         os.kill(running.engine.process_id(), signal.SIGKILL)
     running.done()
     assert running.session.branch()[-1].status == "interrupted"
-    assert running.window.top_bar.state_text() == "stopped"
+    assert running.window.top_bar._label.text() == "stopped"
     panel = running.window.speed_panel
     sentence = "Engine stopped · The engine was ended from outside (SIGKILL)."
     qtbot.waitUntil(lambda: panel.status_text() == sentence, timeout=WAIT_MS)
@@ -584,15 +584,15 @@ def test_there_is_one_dialog_which_takes_the_files_that_are_to_be_opened(
 ) -> None:
     running = open_window()
     running.ready()
-    opening = running.controller.opening
-    opening.show()
-    opening.show_pair(str(tmp_path / "target.gguf"), "")
-    opening.show()
+    opening = running.controller.commands
+    opening.open_models()
+    opening.open_pair(str(tmp_path / "target.gguf"))
+    opening.open_models()
     (dialog,) = running.window.findChildren(OpenModelsDialog)
     assert (dialog.choice().target, dialog.choice().draft) == (str(tmp_path / "target.gguf"), None)
     assert dialog.needs_reload
     dialog.reject()
-    opening.show()
+    opening.open_models()
     assert opening._dialog is not dialog
     assert opening._dialog is not None
     assert not opening._dialog.needs_reload  # the pair that is loaded
@@ -603,9 +603,9 @@ def test_after_a_refusal_the_dialog_shows_what_was_refused(open_window: Callable
     running = open_window()
     running.ready()
     running.controller.pair_loader.load(PairFiles(str(tmp_path / "gone.gguf")))
-    opening = running.controller.opening
+    opening = running.controller.commands
     running.qtbot.waitUntil(lambda: running.controller.pair_loader.refused() is not None, timeout=WAIT_MS)
-    opening.show()
+    opening.open_models()
     assert opening._dialog is not None
     assert opening._dialog.choice().target == str(tmp_path / "gone.gguf")
     assert opening._dialog.needs_reload
@@ -624,14 +624,14 @@ def test_a_file_named_from_outside_is_shown_with_the_draft_that_suits_it(
     fits = make_model(models_folder() / "fits.gguf", layers=1)
     make_model(models_folder() / "other.gguf", vocab_size=700)
     target = make_model(tmp_path / "target.gguf", layers=20)
-    opening = open_window().controller.opening
+    opening = open_window().controller.commands
     for _ in range(2):  # without a dialog, then with one that shows something else
-        opening.show_file(target.as_uri())
+        opening.open_file(target.as_uri())
         qtbot.waitUntil(lambda: bool(opening._dialog and opening._dialog.choice().draft), timeout=WAIT_MS)
         assert opening._dialog is not None
         assert opening._dialog.choice().target == str(target)
         assert opening._dialog.choice().draft == str(fits)
-        opening.show_pair(str(tmp_path / "else.gguf"), "")
+        opening.open_pair(str(tmp_path / "else.gguf"))
     assert opening._dialog is not None
     opening._dialog.reject()
 
@@ -641,8 +641,8 @@ def test_a_proposed_draft_does_not_replace_a_chosen_one(
 ) -> None:
     make_model(models_folder() / "fits.gguf", layers=1)
     target, chosen = make_model(tmp_path / "target.gguf", layers=20), make_model(tmp_path / "chosen.gguf", layers=1)
-    opening = open_window().controller.opening
-    opening.show_file(str(target))
+    opening = open_window().controller.commands
+    opening.open_file(str(target))
     qtbot.waitUntil(lambda: opening._dialog is not None, timeout=WAIT_MS)
     assert opening._dialog is not None and opening._dialog._picks is not None
     with qtbot.waitSignal(opening._dialog._picks.ranked, check_params_cb=bool, timeout=WAIT_MS):
@@ -660,11 +660,34 @@ def test_a_file_from_outside_that_is_no_model_is_a_notice(
 ) -> None:
     (tmp_path / "broken.gguf").write_bytes(b"no model")
     controller = open_window().controller
-    controller.opening.show_file(str(tmp_path / name))
+    controller.commands.open_file(str(tmp_path / name))
     qtbot.waitUntil(lambda: "file" in controller.notice_list.notices(), timeout=WAIT_MS)
     assert sentence in controller.notice_list.notices()["file"].text
-    controller.opening.show_file(str(make_model(tmp_path / "target.gguf")))
-    qtbot.waitUntil(lambda: controller.opening._dialog is not None, timeout=WAIT_MS)
+    controller.commands.open_file(str(make_model(tmp_path / "target.gguf")))
+    qtbot.waitUntil(lambda: controller.commands._dialog is not None, timeout=WAIT_MS)
     assert "file" not in controller.notice_list.notices()
-    assert controller.opening._dialog is not None
-    controller.opening._dialog.reject()
+    assert controller.commands._dialog is not None
+    controller.commands._dialog.reject()
+
+
+def test_other_windows_are_made_once(qtbot: QtBot, kept: object, open_window: Callable[[], Running]) -> None:
+    commands = open_window().controller.commands
+    with qtbot.waitSignal(commands._coordinator.library().scanned, timeout=WAIT_MS):
+        models = commands.models()
+    assert commands.models() is models
+    action = commands._window.menus.action
+    action("show_library").trigger()
+    assert models.window.isVisible()
+    assert models.window.tabs.currentWidget() is models.window.library
+    action("get_models").trigger()
+    assert models.window.tabs.currentWidget() is models.window.recommended
+    action("show_settings").trigger()
+    assert commands.settings().window.isVisible()
+    commands.close()
+    assert not models.window.isVisible()
+    assert not commands.settings().window.isVisible()
+
+
+def test_each_action_does_something(open_window: Callable[[], Running]) -> None:
+    menus = open_window().window.menus
+    assert [name for name, action in menus._actions.items() if not action.receivers(SIGNAL("triggered(bool)"))] == []

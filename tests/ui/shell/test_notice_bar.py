@@ -10,9 +10,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.ui.shell import notices
+from app.ui import notices
+from app.ui.notices import Action, Notice
 from app.ui.shell.notice_bar import NoticeBar
-from app.ui.shell.notices import Action, Notice
 from app.ui.widgets.column import prose_margin
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QPushButton
 from pytestqt.qtbot import QtBot
@@ -14,7 +15,7 @@ from app.ui.shell.top_bar import TopBar, state_text
 
 @pytest.fixture
 def bar(qtbot: QtBot) -> TopBar:
-    widget = TopBar()
+    widget = TopBar(QAction("Chats", shortcut=QKeySequence("Ctrl+B"), checkable=True), QAction("Speed", checkable=True))
     qtbot.addWidget(widget)
     widget.resize(640, 48)
     widget.show()
@@ -40,10 +41,10 @@ def test_states_in_words(state: EngineState, text: str) -> None:
 def test_a_load_shows_its_progress_and_can_be_cancelled(qtbot: QtBot, bar: TopBar) -> None:
     bar.set_state(EngineState.LOADING)
     bar.set_progress(0.25)
-    assert bar.state_text() == "loading 25 %"
+    assert bar._label.text() == "loading 25 %"
     cancel = next(one for one in bar.findChildren(QPushButton) if one.text() == "Cancel")
     assert cancel.isVisible()
-    with qtbot.waitSignal(bar.cancel_load_requested):
+    with qtbot.waitSignal(bar.cancel.clicked):
         QTest.mouseClick(cancel, Qt.MouseButton.LeftButton)
     bar.set_state(EngineState.READY)
     assert not cancel.isVisible()
@@ -53,7 +54,7 @@ def test_a_long_name_leaves_room_for_the_rest(bar: TopBar) -> None:
     name = "A model with a very long name indeed " * 5
     bar.set_pair(name, "details")
     bar.set_state(EngineState.ANSWERING)
-    assert bar.pair_text() == name
+    assert name in bar.pair.accessibleName()
     assert bar.minimumSizeHint().width() <= 640
     rights = [child.geometry().right() for child in bar.findChildren(QPushButton) if child.isVisible()]
     assert max(rights) <= bar.width()
@@ -70,3 +71,15 @@ def test_the_dot_says_what_its_colour_means(bar: TopBar) -> None:
     bar.set_state(EngineState.DIED)
     dot = next(label for label in bar.findChildren(QLabel) if label.text() == "●")
     assert dot.accessibleName() == "Engine: stopped"
+
+
+def test_the_buttons_follow_their_actions(qtbot: QtBot) -> None:
+    chats, speed = QAction("Chats", shortcut=QKeySequence("Ctrl+B"), checkable=True), QAction("Speed", checkable=True)
+    bar = TopBar(chats, speed)
+    qtbot.addWidget(bar)
+    chats.setChecked(True)
+    assert bar.chats.isChecked() and not bar.speed.isChecked()
+    assert bar.chats.toolTip() == "Show or hide the chats (Ctrl+B)"
+    with qtbot.waitSignal(speed.triggered):
+        bar.speed.click()
+    assert speed.isChecked() and bar.speed.isChecked()

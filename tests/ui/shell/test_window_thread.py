@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -182,7 +181,7 @@ def test_who_loads_another_pair_hears_no_more_of_the_drive(
     window = MainWindow(Settings())
     qtbot.addWidget(window)
     values = Settings(models_folder=str(tmp_path / "models"))
-    models = ModelsCoordinator(window, desk.engine, desk.pair_loader, desk.session, desk.notice_list, values, Future)
+    models = ModelsCoordinator(window.transcript, desk.engine, desk.pair_loader, desk.session, desk.notice_list, values)
     stalled.drive(drive)
     desk.pair_loader.load(PairFiles(str(drive / "target.gguf")))
     qtbot.waitUntil(lambda: "drive" in desk.notice_list.notices(), timeout=WAIT_MS)

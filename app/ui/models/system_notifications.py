@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, Qt, Signal, Slot
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, Qt, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon
 
@@ -12,16 +14,12 @@ SHOWN_MS = 10_000
 
 
 class Notifier(QObject):
-    """Tells only while no window of the app is active.
+    """Tells only while no window of the app is active."""
 
-    Signals:
-        clicked: The user clicked the notification.
-    """
-
-    clicked = Signal()
-
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, clicked: Callable[[], object], parent: QObject | None = None) -> None:
+        """``clicked`` is called when the user clicks a notification."""
         super().__init__(parent)
+        self._clicked = clicked
         self._icon: QSystemTrayIcon | None = None
 
     def tell(self, title: str, text: str) -> None:
@@ -31,8 +29,8 @@ class Notifier(QObject):
         if self._icon is None:
             # Qt's way to the system's notifications; the icon itself is there as long as there is something to tell.
             self._icon = QSystemTrayIcon(icons.application(), self)
-            self._icon.messageClicked.connect(self.clicked)
-            self._icon.activated.connect(lambda _reason: self.clicked.emit())
+            self._icon.messageClicked.connect(self._clicked)
+            self._icon.activated.connect(lambda _reason: self._clicked())
             QGuiApplication.instance().applicationStateChanged.connect(self._on_state_changed)  # type: ignore[union-attr]
         self._icon.show()
         self._icon.showMessage(title, text, icons.application(), SHOWN_MS)

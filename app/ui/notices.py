@@ -10,48 +10,28 @@ from PySide6.QtCore import QObject, Signal
 
 from app.models.text import visible
 from app.protocol.messages import SpeedChange
-from app.ui.engine.interface import EngineExit
 
 Kind = Literal["info", "warning", "bad"]
 
 
 class Action(enum.StrEnum):
-    """What a button of a notice asks for."""
+    """What a button of a notice does; its value is what the button says."""
 
-    RESTART = "restart"
-    RESTART_PLAIN = "restart_plain"
-    COPY_REPORT = "copy_report"
-    OPEN_MODELS = "open_models"
-    LOAD_GUIDE = "load_guide"
-    LOAD_AGAIN = "load_again"
-    LOAD_ANYWAY = "load_anyway"
-    OPEN_LOGS = "open_logs"
-    ANSWER = "answer"
-    SAVE_AGAIN = "save_again"
-    MEASURE = "measure"
-    LOAD_DOWNLOADED = "load_downloaded"
-    SHOW_DOWNLOADS = "show_downloads"
-    WAIT = "wait"
-    DISMISS = "dismiss"
-
-
-LABELS = {
-    Action.RESTART: "Restart",
-    Action.RESTART_PLAIN: "Restart without draft",
-    Action.COPY_REPORT: "Copy report",
-    Action.OPEN_MODELS: "Open models…",
-    Action.LOAD_GUIDE: "Load Slipstream Guide",
-    Action.LOAD_AGAIN: "Load again",
-    Action.LOAD_ANYWAY: "Load anyway",
-    Action.OPEN_LOGS: "Open log folder",
-    Action.ANSWER: "Write the answer",
-    Action.SAVE_AGAIN: "Save again",
-    Action.MEASURE: "Measure plain speed",
-    Action.LOAD_DOWNLOADED: "Load it",
-    Action.SHOW_DOWNLOADS: "Show downloads",
-    Action.WAIT: "Wait",
-    Action.DISMISS: "Dismiss",
-}
+    RESTART = "Restart"
+    RESTART_PLAIN = "Restart without draft"
+    COPY_REPORT = "Copy report"
+    OPEN_MODELS = "Open models…"
+    LOAD_GUIDE = "Load Slipstream Guide"
+    LOAD_AGAIN = "Load again"
+    LOAD_ANYWAY = "Load anyway"
+    OPEN_LOGS = "Open log folder"
+    ANSWER = "Write the answer"
+    SAVE_AGAIN = "Save again"
+    MEASURE = "Measure plain speed"
+    LOAD_DOWNLOADED = "Load it"
+    SHOW_DOWNLOADS = "Show downloads"
+    WAIT = "Wait"
+    DISMISS = "Dismiss"
 
 
 PASSING = ("crash", "settings", "measure", "export", "file")
@@ -71,15 +51,16 @@ class Notice:
         object.__setattr__(self, "text", visible(self.text))
 
 
-def engine_ended(ended: EngineExit, *, had_draft: bool, was_answering: bool) -> Notice:
+def engine_ended(sentence: str, *, had_draft: bool, was_answering: bool) -> Notice:
+    """``sentence`` says how it ended."""
     kept = " The answer so far is kept." if was_answering else " Your chats are safe."
     restarts = (Action.RESTART, Action.RESTART_PLAIN) if had_draft else (Action.RESTART,)
-    return Notice("bad", ended.sentence() + kept, (*restarts, Action.COPY_REPORT))
+    return Notice("bad", sentence + kept, (*restarts, Action.COPY_REPORT))
 
 
-def engine_ends_too_often(ended: EngineExit, *, had_draft: bool) -> Notice:
+def engine_ends_too_often(sentence: str, *, had_draft: bool) -> Notice:
     text = (
-        f"{ended.sentence()} That was the third time in five minutes, so this pair will probably not work here. "
+        f"{sentence} That was the third time in five minutes, so this pair will probably not work here. "
         "Load other models, or try again."
     )
     other = Action.RESTART_PLAIN if had_draft else Action.OPEN_MODELS

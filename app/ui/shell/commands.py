@@ -1,0 +1,441 @@
+"""What the user can have the app do, from wherever it is asked for: menus, buttons, notices, other windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QStandardPaths, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtGui import QDesktopServices, QGuiApplication
+from PySide6.QtWidgets import QApplication, QDialog
+
+from app import paths
+from app.errors import KnownError
+from app.models.downloads.queue_file import FILE_NAME, has_work
+from app.models.machine import Machine
+from app.models.opened_file import path_of
+from app.settings import Pair, Settings
+from app.ui import notices
+from app.ui.chat.conversation import question_to_measure
+from app.ui.chat.operations import ChatOperations
+from app.ui.chat.session import ChatSession
+from app.ui.compare.launcher import CompareLauncher
+from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.pair import PairLoader
+from app.ui.engine.pair_files import PairFiles
+from app.ui.models.coordinator import ModelsCoordinator
+from app.ui.notices import Action, NoticeList
+from app.ui.settings import in_use
+from app.ui.shell.main_window import MainWindow
+from app.ui.widgets.questions import ask_where_to_save
+from app.ui.widgets.tabbed_window import bring_to_front
+
+if TYPE_CHECKING:
+    from app.ui.models.fit import PairCheck, PairChecker
+    from app.ui.models.open_dialog import OpenModelsDialog
+    from app.ui.models.presenter import ModelsPresenter
+    from app.ui.settings.presenter import SettingsPresenter
+
+MEASURE_SEED = 0
+QUIET_MS = 3000
+"""After the start, before what can wait begins."""
+_FILE = "file"
+"""Subject of the notice about a file that was to be opened from outside."""
+
+
+class AppCommands(QObject):
+    """One for a main window; given to whatever has a button for one of these. What is behind another window is imported
+    when that is first wanted.
+
+    Signals:
+        settings_changed: A command changed them; they are to be applied and saved.
+        save_due: They were changed where nothing has to be applied.
+    """
+
+    settings_changed = Signal()
+    save_due = Signal()
+
+    def __init__(
+        self,
+        window: MainWindow,
+        engine: Engine,
+        pair_loader: PairLoader,
+        session: ChatSession,
+        operations: ChatOperations,
+        notice_list: NoticeList,
+        models: ModelsCoordinator,
+        compare: CompareLauncher,
+        values: Settings,
+        save: Callable[[], Future[None]],
+        parent: QObject | None = None,
+    ) -> None:
+        """``save`` saves the settings now; its future says when that is done."""
+        super().__init__(parent)
+        self._window = window
+        self._engine = engine
+        self._pair_loader = pair_loader
+        self._session = session
+        self._operations = operations
+        self._notice_list = notice_list
+        self._coordinator = models
+        self._compare = compare
+        self._values = values
+        self._save = save
+        self._models: ModelsPresenter | None = None
+        self._settings: SettingsPresenter | None = None
+        self._dialog: OpenModelsDialog | None = None
+        self._checker: PairChecker | None = None
+        self._file = ""
+        """The one named from outside that is being read."""
+        self._downloaded: Pair | None = None
+        self._quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
+        self._quiet.timeout.connect(self._on_quiet)
+        self._buttons = self._notice_buttons()
+        for name, act in self._actions().items():
+            window.menus.action(name).triggered.connect(lambda _checked, act=act: act())
+
+    def begin(self) -> None:
+        """The window is there: what can wait begins a little later."""
+        self._quiet.start()
+
+    def close(self) -> None:
+        """The main window is closed."""
+        self._quiet.stop()
+        if self._settings is not None:
+            self._settings.window.close()
+        if self._models is not None:
+            self._models.close()
+
+    def _actions(self) -> dict[str, Callable[[], object]]:
+        window = self._window
+        return {
+            "new_chat": self.new_chat,
+            "open_models": self.open_models,
+            "load_guide": self._pair_loader.load_guide,
+            "show_library": lambda: self.models().show_library(),
+            "get_models": lambda: self.models().show_recommended(),
+            "show_settings": self.show_settings,
+            "export_chat": self.export_chat,
+            "quit": window.close,
+            "copy": _copy,
+            "search_chats": self._search_chats,
+            "rename_chat": self._rename_chat,
+            "delete_chat": self._delete_shown_chat,
+            "show_drafted": lambda: self.show_drafted(window.menus.action("show_drafted").isChecked()),
+            "stop": self._stop,
+            "regenerate": self._session.regenerate,
+            "compare_last": self._compare.compare_last,
+            "compare_prompts": self._compare.compare_prompts,
+            "measure_plain": self.measure_plain,
+            "show_shortcuts": self._show_shortcuts,
+            "show_figures": self._show_figures,
+            "open_logs": open_log_folder,
+            "show_about": self._show_about,
+        }
+
+    # ------------------------------------------------------------ chats
+
+    @Slot()
+    def new_chat(self) -> None:
+        self._window.chat_list.set_current(None)
+        self._session.new_chat()
+        self._window.composer.focus()
+
+    @Slot(str)
+    def delete_chat(self, chat_id: str) -> None:
+        """Delete a chat, whichever is shown; it can be undone for a while.
+
+        It is left at once, so that nothing can be written to it while the store is at it.
+        """
+        self._session.stop_chat(chat_id)
+        self._window.chat_list.hide_chat(chat_id)
+        if chat_id == self._session.chat_id():
+            self.new_chat()
+        self._operations.delete(chat_id)
+
+    def export_chat(self) -> None:
+        """Ask for a file and write the shown chat to it as Markdown."""
+        chat_id = self._session.chat_id()
+        if chat_id is None:
+            return
+        folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
+        proposal = Path(folder) / file_name(self._operations.title(chat_id))
+        ask_where_to_save(
+            self._window, "Export chat", proposal, "Markdown", lambda path: self._operations.export(chat_id, path)
+        )
+
+    def _stop(self) -> None:
+        if self._engine.state() is EngineState.MEASURING:
+            self._engine.cancel()
+        else:
+            self._session.stop()
+
+    def _search_chats(self) -> None:
+        self._window.show_panel("chats")
+        self._window.chat_list.focus_search()
+
+    def _rename_chat(self) -> None:
+        self._window.show_panel("chats")
+        self._window.chat_list.rename_current()
+
+    def _delete_shown_chat(self) -> None:
+        if (chat_id := self._session.chat_id()) is not None:
+            self.delete_chat(chat_id)
+
+    # ------------------------------------------------------------ speed
+
+    @Slot()
+    def measure_plain(self) -> None:
+        """Measure the speed of the target without a draft, on the chat that is shown."""
+        settings = self._session.settings
+        messages = question_to_measure(self._session.branch(), settings.system_prompt)
+        if self._pair_loader.measure_plain(messages, settings.sampling, MEASURE_SEED):
+            self._window.speed_panel.plain_speed.set_measuring(True)
+        elif self._engine.state() is EngineState.COMPARING:
+            is_trying = self._coordinator.is_trying()
+            self._notice_list.show("measure", notices.busy_trying() if is_trying else notices.busy_comparing())
+
+    @Slot(bool)
+    def show_drafted(self, shown: bool) -> None:
+        """Tint drafted tokens, or not."""
+        self._values.drafted_visible = shown
+        self.settings_changed.emit()
+
+    # ------------------------------------------------------------ pairs
+
+    def machine(self) -> Machine:
+        """The memory as it is now; from any thread."""
+        return self._coordinator.memory.machine()
+
+    def is_loaded(self, path: str) -> bool:
+        """Whether the engine has this file, or is loading it."""
+        return self._coordinator.is_loaded(path)
+
+    @Slot(str, str)
+    def load_pair(self, target: str, draft: str = "") -> None:
+        """Load a target with a draft, or with an empty text without, as the settings want it."""
+        self._pair_loader.load(PairFiles(target, draft or None, self._values.load))
+        bring_to_front(self._window)
+
+    @Slot()
+    def open_models(self) -> None:
+        """Let the user choose the pair and how it is used."""
+        if self._dialog is None:
+            pair_loader = self._pair_loader
+            self._open(pair_loader.refused() or pair_loader.files(), is_loaded=pair_loader.refused() is None)
+        else:
+            self._dialog.activateWindow()
+
+    @Slot(str, str)
+    def open_pair(self, target: str, draft: str = "") -> None:
+        """The same with these files chosen; ``draft`` is empty for none."""
+        bring_to_front(self._window)
+        self._open_files(target, draft)
+
+    @Slot(str)
+    def open_file(self, name: str) -> None:
+        """The same with a file that a file manager or a terminal named, and the draft that suits it best.
+
+        ``name`` is a path or a ``file:`` address. Why it cannot be opened appears as a notice.
+        """
+        bring_to_front(self._window)
+        self._notice_list.remove(_FILE)
+        try:
+            self._file = str(path_of(name))
+        except KnownError as error:
+            self._notice_list.show(_FILE, notices.not_opened(str(error)))
+            return
+        if self._checker is None:
+            from app.ui.models.fit import PairChecker
+
+            self._checker = PairChecker(self)
+            self._checker.checked.connect(self._on_file_checked)
+        self._checker.check(self._file, None)
+
+    @Slot(object)
+    def _on_file_checked(self, check: PairCheck) -> None:
+        if check.can_load:
+            self._open_files(self._file).propose_draft()
+        else:
+            self._notice_list.show(_FILE, notices.not_opened(check.verdict))
+
+    def _open_files(self, target: str, draft: str = "") -> OpenModelsDialog:
+        if (dialog := self._dialog) is None:
+            return self._open(PairFiles(target, draft or None, self._values.load), is_loaded=False)
+        dialog.show_files(target, draft)
+        dialog.activateWindow()
+        return dialog
+
+    def _open(self, files: PairFiles | None, *, is_loaded: bool) -> OpenModelsDialog:
+        from app.ui.models.open_dialog import OpenModelsDialog
+
+        pair = self._pair_loader.pair()
+        self._dialog = dialog = OpenModelsDialog(
+            in_use.choice_in_use(self._values, files, pair),
+            self._values.recent_pairs,
+            has_gpu=bool(self._engine.devices()),
+            is_loaded=is_loaded and pair is not None,
+            own_sampling=in_use.own_sampling(pair),
+            library=self._coordinator.library(),
+            memory=self._coordinator.memory,
+            parent=self._window,
+        )
+        dialog.accepted.connect(self._on_accepted)
+        dialog.finished.connect(self._on_dialog_finished)
+        open_dialog(dialog)
+        return dialog
+
+    @Slot()
+    def _on_accepted(self) -> None:
+        if (dialog := self._dialog) is not None:
+            files = in_use.keep_choice(self._values, dialog.choice(), self._pair_loader.pair())
+            reload, anyway = dialog.needs_reload, dialog.does_not_fit
+            self.settings_changed.emit()
+            if reload:
+                self._pair_loader.load(files, anyway=anyway)
+
+    @Slot()
+    def _on_dialog_finished(self) -> None:
+        self._dialog = None
+
+    # ------------------------------------------------------------ other windows
+
+    def models(self) -> ModelsPresenter:
+        """The window with models and what is behind it, made now if there is none yet."""
+        if self._models is None:
+            from app.ui.models.presenter import ModelsPresenter
+
+            self._models = ModelsPresenter(self._values, self._coordinator.library(), self, self)
+        return self._models
+
+    def settings(self) -> SettingsPresenter:
+        """The window with the settings, made now if there is none yet."""
+        if self._settings is None:
+            from app.ui.settings.presenter import SettingsPresenter
+
+            self._settings = SettingsPresenter(self._values, self.models(), self.save_due.emit, self._save, self)
+        return self._settings
+
+    @Slot()
+    def show_settings(self) -> None:
+        self.settings().show_models()
+
+    @Slot()
+    def ask_for_token(self) -> None:
+        """Let the user enter the access token."""
+        self.settings().ask_for_token()
+
+    def _show_shortcuts(self) -> None:
+        from app.ui.shell.help import ShortcutsDialog
+
+        open_dialog(ShortcutsDialog(self._window.menus.shortcuts(), self._window))
+
+    def _show_figures(self) -> None:
+        from app.ui.shell.help import FiguresDialog
+
+        open_dialog(FiguresDialog(self._window))
+
+    def _show_about(self) -> None:
+        from app.ui.shell.help import AboutDialog
+
+        engine = self._engine
+        about = AboutDialog(engine.description(), engine.devices(), engine.processor_features(), self._window)
+        open_dialog(about)
+
+    # ------------------------------------------------------------ downloads
+
+    @Slot()
+    def get_proposal(self) -> None:
+        """Download the pair that is proposed instead of the guide."""
+        if (pair := self._coordinator.proposal) is not None:
+            self.models().get_pair(pair)
+
+    def tell_downloaded(self, title: str, pair: Pair) -> None:
+        """This is complete."""
+        self._downloaded = pair
+        self._window.transcript.set_proposal("")
+        self._notice_list.remove("download")
+        self._notice_list.show("downloaded", notices.downloaded(title))
+
+    def tell_download_stopped(self, title: str, message: str) -> None:
+        """This needs the user."""
+        self._notice_list.show("download", notices.download_stopped(title, message))
+
+    def _load_downloaded(self) -> None:
+        self._notice_list.remove("downloaded")
+        if self._downloaded is not None:
+            self.load_pair(self._downloaded.target, self._downloaded.draft or "")
+
+    def _show_downloads(self) -> None:
+        self._notice_list.remove("download")
+        self.models().show_downloads()
+
+    @Slot()
+    def _on_quiet(self) -> None:
+        self._coordinator.lane.submit(has_downloads, self._on_downloads_known)
+        self._coordinator.propose()
+
+    def _on_downloads_known(self, there_are: bool) -> None:
+        if there_are:
+            self.models()  # which takes them up
+
+    # ------------------------------------------------------------ notices
+
+    @Slot(Action, str)
+    def on_notice(self, action: Action, subject: str) -> None:
+        """Carry out the button of the notice about this subject."""
+        if action in (Action.WAIT, Action.DISMISS):
+            self._notice_list.remove(subject)
+        else:
+            self._buttons[action]()
+
+    def _notice_buttons(self) -> dict[Action, Callable[[], object]]:
+        return {
+            Action.RESTART: self._pair_loader.restart,
+            Action.RESTART_PLAIN: lambda: self._pair_loader.restart(with_draft=False),
+            Action.COPY_REPORT: lambda: QGuiApplication.clipboard().setText(self._pair_loader.report()),
+            Action.OPEN_MODELS: self.open_models,
+            Action.LOAD_GUIDE: self._pair_loader.load_guide,
+            Action.LOAD_AGAIN: self._pair_loader.load_again,
+            Action.LOAD_ANYWAY: self._pair_loader.load_anyway,
+            Action.OPEN_LOGS: open_log_folder,
+            Action.ANSWER: self._session.regenerate,
+            Action.SAVE_AGAIN: self._session.save_again,
+            Action.MEASURE: self.measure_plain,
+            Action.LOAD_DOWNLOADED: self._load_downloaded,
+            Action.SHOW_DOWNLOADS: self._show_downloads,
+        }
+
+
+def has_downloads() -> bool:
+    """Whether downloads of the last time go on; then what they need is imported. For another thread."""
+    if not has_work(paths.data_dir() / FILE_NAME):
+        return False
+    import app.ui.models.presenter  # noqa: F401
+
+    return True
+
+
+def open_dialog(dialog: QDialog) -> None:
+    """Show a dialog that takes care of itself."""
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.open()
+
+
+def open_log_folder() -> None:
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(paths.log_dir())))
+
+
+def file_name(title: str) -> str:
+    """A name for a Markdown file that every system accepts."""
+    kept = "".join(character if character.isalnum() or character in " -_" else " " for character in title)
+    return f"{' '.join(kept.split())[:60] or 'chat'}.md"
+
+
+def _copy() -> None:
+    """Copy what is selected where the focus is."""
+    copy = getattr(QApplication.focusWidget(), "copy", None)
+    if callable(copy):
+        copy()

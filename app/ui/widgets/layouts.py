@@ -1,0 +1,62 @@
+"""Layouts in one call: what stands in a row or in a column, in the order one reads."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QVBoxLayout, QWidget
+
+from app.ui.widgets.theme import SPACING
+
+GAP = 2 * SPACING
+"""Between the parts of most rows and columns, in pixels."""
+PAGE_MARGINS = (5 * SPACING, 4 * SPACING, 5 * SPACING, 5 * SPACING)
+DIALOG_MARGINS = (5 * SPACING, 5 * SPACING, 5 * SPACING, 4 * SPACING)
+LIST_MARGINS = (5 * SPACING, 4 * SPACING, 3 * SPACING, 3 * SPACING)
+CARD_MARGINS = (4 * SPACING, 3 * SPACING, 4 * SPACING, 3 * SPACING)
+
+TOP, LEFT, MIDDLE = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignVCenter
+
+Item: TypeAlias = QWidget | QLayout
+Part: TypeAlias = Item | tuple[Item, int] | tuple[QWidget, Qt.AlignmentFlag] | int | None
+"""A widget or a layout, alone, with its stretch, or with where it stands; a number of pixels left free; or ``None`` for
+what takes the room that is left."""
+Margins: TypeAlias = int | tuple[int, int, int, int]
+"""In pixels: the same on all sides, or left, top, right, bottom."""
+
+
+def row(*parts: Part, gap: int = GAP, margins: Margins = 0, on: QWidget | None = None) -> QHBoxLayout:
+    """The parts beside each other, as the layout of ``on`` where that is given."""
+    layout = QHBoxLayout()
+    _fill(layout, parts, gap, margins, on)
+    return layout
+
+
+def column(*parts: Part, gap: int = GAP, margins: Margins = 0, on: QWidget | None = None) -> QVBoxLayout:
+    """The parts below each other, as the layout of ``on`` where that is given."""
+    layout = QVBoxLayout()
+    _fill(layout, parts, gap, margins, on)
+    return layout
+
+
+def _fill(layout: QBoxLayout, parts: tuple[Part, ...], gap: int, margins: Margins, on: QWidget | None) -> None:
+    if on is not None:
+        on.setLayout(layout)
+    layout.setContentsMargins(*((margins,) * 4 if isinstance(margins, int) else margins))
+    layout.setSpacing(gap)
+    for part in parts:
+        _add(layout, part)
+
+
+def _add(layout: QBoxLayout, part: Part) -> None:
+    one, how = part if isinstance(part, tuple) else (part, 0)
+    stretch, place = (how, Qt.AlignmentFlag(0)) if isinstance(how, int) else (0, how)
+    if one is None:
+        layout.addStretch(1)
+    elif isinstance(one, int):
+        layout.addSpacing(one)
+    elif isinstance(one, QLayout):
+        layout.addLayout(one, stretch)
+    else:
+        layout.addWidget(one, stretch, place)
