@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from app.models.gguf import ModelFileError
-from app.storage.json_file import PATIENCE_S, JsonFile, Versioned
+from app.storage.json_file import PATIENCE_SECONDS, JsonFile, Versioned
 
 FILE_NAME = "measurements.json"
 MAX_ENTRIES = 200
@@ -61,7 +61,7 @@ class Measurements:
 
     def __init__(self, path: Path) -> None:
         empty = _File(version=_VERSION, plain=[])
-        self._file = JsonFile(path, empty, version=_VERSION, what="The measured speed", patience=PATIENCE_S)
+        self._file = JsonFile(path, empty, version=_VERSION, what="The measured speed", patience=PATIENCE_SECONDS)
 
     def plain_speed(self, key: PlainKey) -> float | None:
         """The measured plain decode speed in tokens per second, or ``None`` when it was not measured yet."""

@@ -41,7 +41,7 @@ MAX_TRAFFIC = 200
 MAX_API_ANSWER = 16_000_000
 """Bytes; the longest real ones, of repositories with thousands of files, have one million."""
 _MAX_REDIRECT = 1_000_000
-_CONNECT_S = 15.0
+_CONNECT_SECONDS = 15.0
 _HASHED_NAME = re.compile(r"[0-9a-f]{8}\.\d+")
 
 # httpx2 logs addresses, and those of a CDN are signed.
@@ -58,7 +58,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     offline: bool = False
     token_to_mirror: bool = False
     """Send the access token to ``endpoint`` even if it is not huggingface.co."""
-    stall_s: float = 20.0
+    stall_seconds: float = 20.0
     """Without a byte for so long a connection is given up."""
 
 
@@ -121,7 +121,7 @@ class Network:
             entry.received = received
             check(count)
 
-        return read_body(response, counted, most, self.settings.stall_s)
+        return read_body(response, counted, most, self.settings.stall_seconds)
 
     @contextlib.contextmanager
     def purpose(self, purpose: str) -> Iterator[None]:
@@ -187,7 +187,9 @@ class Network:
             raise _bad_certificates(error) from error
 
     def _timeout(self) -> httpx2.Timeout:
-        return httpx2.Timeout(self.settings.stall_s, connect=min(_CONNECT_S, self.settings.stall_s), pool=None)
+        return httpx2.Timeout(
+            self.settings.stall_seconds, connect=min(_CONNECT_SECONDS, self.settings.stall_seconds), pool=None
+        )
 
     def _before(self, request: httpx2.Request) -> None:
         self.check_online()
