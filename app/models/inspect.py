@@ -91,18 +91,8 @@ def _problem(header: GgufHeader) -> str | None:
 
 
 def _describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
-    return {
-        "model": tokenizer.model,
-        "kind": tokenizer.kind,
-        "pre": tokenizer.pre or None,
-        "tokens": tokenizer.size,
-        "bos_id": tokenizer.bos_id,
-        "eos_id": tokenizer.eos_id,
-        "eot_id": tokenizer.eot_id,
-        "add_bos": tokenizer.add_bos,
-        "add_eos": tokenizer.add_eos,
-        "fingerprint": tokenizer.fingerprint,
-    }
+    facts = msgspec.structs.asdict(tokenizer)
+    return facts | {"tokens": facts.pop("size"), "pre": tokenizer.pre or None}
 
 
 def _describe_split(split: Split) -> dict[str, Any]:

@@ -7,6 +7,7 @@ httpx2's own defaults. ``huggingface_hub`` goes through here too (`Network.hub_a
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import ipaddress
 import logging
@@ -62,16 +63,16 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Without a byte for so long a connection is given up."""
 
 
-class Traffic(msgspec.Struct, frozen=True, kw_only=True):
+class Traffic(msgspec.Struct):
     """One request."""
 
-    at: float
-    """Seconds since 1970, UTC."""
     host: str
     purpose: str
     """For people: ``search``, ``download``."""
-    received: int
+    received: int = 0
     """Bytes of content so far."""
+    at: float = msgspec.field(default_factory=time.time)
+    """Seconds since 1970, UTC."""
 
 
 class Network:
@@ -84,7 +85,7 @@ class Network:
         self._lock = threading.Lock()
         self._client: httpx2.Client | None = None
         self._has_api = False
-        self._requests: deque[_Entry] = deque(maxlen=MAX_TRAFFIC)
+        self._requests: deque[Traffic] = deque(maxlen=MAX_TRAFFIC)
 
     @property
     def endpoint(self) -> str:
@@ -111,7 +112,7 @@ class Network:
         self, response: httpx2.Response, check: Callable[[int], None], most: Callable[[], int] = lambda: READ_BYTES
     ) -> Iterator[bytes]:
         """The content of a response of `stream`'s, fast; ``check`` and ``most`` as in `hub.body.read_body`."""
-        entry: _Entry = response.extensions["entry"]
+        entry: Traffic = response.extensions["entry"]
         received = 0
 
         def counted(count: int) -> None:
@@ -150,8 +151,7 @@ class Network:
     def traffic(self) -> list[Traffic]:
         """The last `MAX_TRAFFIC` requests, newest first."""
         with self._lock:
-            entries = list(self._requests)
-        return [entry.as_traffic() for entry in reversed(entries)]
+            return [copy.copy(entry) for entry in reversed(self._requests)]
 
     def close(self) -> None:
         """Close all connections. It can be used again afterwards."""
@@ -208,7 +208,7 @@ class Network:
             request.headers["Authorization"] = f"Bearer {token}"
         # huggingface_hub asks without any limit of time.
         request.extensions["timeout"] = self._timeout().as_dict()
-        entry = request.extensions["entry"] = _Entry(request.url.host, _purpose.get())
+        entry = request.extensions["entry"] = Traffic(request.url.host, _purpose.get())
         with self._lock:
             self._requests.append(entry)
 
@@ -285,24 +285,11 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-class _Entry:
-    """One request as it runs."""
-
-    def __init__(self, host: str, purpose: str) -> None:
-        self.at = time.time()
-        self.host = host
-        self.purpose = purpose
-        self.received = 0
-
-    def as_traffic(self) -> Traffic:
-        return Traffic(at=self.at, host=self.host, purpose=self.purpose, received=self.received)
-
-
 class _Counted(httpx2.SyncByteStream):
     """A response's content, counted, and ended when it is too long or Slipstream goes offline."""
 
     def __init__(
-        self, stream: httpx2.SyncByteStream, entry: _Entry, limit: float, check_online: Callable[[], None]
+        self, stream: httpx2.SyncByteStream, entry: Traffic, limit: float, check_online: Callable[[], None]
     ) -> None:
         self._stream = stream
         self._entry = entry
