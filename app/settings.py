@@ -18,7 +18,7 @@ from msgspec import Meta
 from app.errors import KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
-from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_S, JsonFile, NewerFileError, NotKeptError, decode
+from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotKeptError, decode
 
 VERSION = 1
 MAX_RECENT_PAIRS = 10
@@ -98,7 +98,7 @@ class SettingsFile:
             version=VERSION,
             what="Settings",
             upgrade=_unversioned,
-            patience=PATIENCE_S,
+            patience=PATIENCE_SECONDS,
             log_level=logging.INFO,  # `notice` says it
         )
         self._saving = threading.Lock()

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from app.chats.backup import back_up_daily, remove_old
@@ -60,9 +59,7 @@ class ChatStore:
     def __enter__(self) -> ChatStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:

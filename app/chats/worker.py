@@ -72,13 +72,13 @@ class ChatWorker:
             self._tasks.put(task)
         return future
 
-    def close(self, wait_s: float | None = None) -> None:
-        """Finish what was submitted, back up, close the file; waits for that, at most ``wait_s`` seconds."""
+    def close(self, wait_seconds: float | None = None) -> None:
+        """Finish what was submitted, back up, close the file; waits for that, at most ``wait_seconds`` seconds."""
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._tasks.put(None)
-        self._thread.join(wait_s)
+        self._thread.join(wait_seconds)
 
     def _run(self) -> None:
         store: ChatStore | None = None

@@ -10,7 +10,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from app import program
@@ -223,9 +222,7 @@ class _Watch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._is_over.set()
         self._thread.join()
 

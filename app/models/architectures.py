@@ -118,8 +118,8 @@ def is_part_of_model(architecture: str, general_type: str) -> bool:
     return general_type.lower() in _TYPE_REFUSALS or architecture.lower() in ("clip", "controlvector", "imatrix")
 
 
-def kept_state(architecture: str, keys: Iterable[str] = ()) -> str | None:
-    """``recurrent`` or ``hybrid`` when the model keeps a running state, else ``None``.
+def running_state(architecture: str, keys: Iterable[str] = ()) -> str | None:
+    """``recurrent`` or ``hybrid`` when the model has a running state, else ``None``.
 
     ``keys`` are the keys of the model's metadata.
     """

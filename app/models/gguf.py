@@ -13,16 +13,18 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+import msgspec
+
 from app.errors import KnownError
-from app.models.architectures import kept_state, refusal
+from app.models.architectures import refusal, running_state
 from app.models.gguf_parser import Allowance, Array, HeaderError, RawHeader, Reader, Tensor, Value, parse
 from app.models.gguf_types import FILE_TYPES, VALUE_FLOAT32, VALUE_INT32, VALUE_STRING
 from app.models.text import printable
-from app.models.tokenizer import MODEL_KEY, SCORES_KEY, TOKENS_KEY, TYPES_KEY, Tokenizer, read_tokenizer
+from app.models.tokenizer import MODEL_KEY, SCORES_KEY, TOKENS_KEY, TYPES_KEY, Tokenizer, TokenizerFacts, read_tokenizer
 
 MAX_LAYERS = 512
 MAX_CHAT_TEMPLATE_BYTES = 256 * 1024
@@ -65,8 +67,7 @@ class ModelFileError(KnownError):
         """The sentence without the file's name."""
 
 
-@dataclass(frozen=True)
-class Rope:
+class Rope(msgspec.Struct, frozen=True):
     """Rotary position embedding; 0 or empty where the file leaves it to llama.cpp."""
 
     dimensions: int = 0
@@ -88,20 +89,16 @@ class Split:
     missing: tuple[Path, ...]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class GgufHeader:
-    """A model file's header. Numbers are 0 and texts empty where the file does not say."""
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a header says in single values. Numbers are 0 and texts empty where the file does not say."""
 
-    path: Path
-    file_size: int
-    """Bytes, of all parts that are there."""
-    version: int
-    architecture: str
-    general_type: str
     name: str
+    architecture: str
     quantization: str
     """As model pages name it: ``Q4_K_M``, ``F16`` …"""
     parameters: int
+    tensor_bytes: int
+    """What the weights take."""
     layers: int
     heads: int
     """The largest number of any layer, as for ``kv_heads``."""
@@ -109,23 +106,32 @@ class GgufHeader:
     width: int
     """Length of an embedding."""
     training_context: int
-    rope: Rope
     experts: int
     experts_used: int
     mtp_layers: int
     """Layers that predict further tokens (``nextn``)."""
-    chat_template: str | None = field(repr=False)
+    running_state: str | None = msgspec.field(name="kept_state")
+    """``recurrent`` or ``hybrid`` when it has a running state, which cannot be cut at a token."""
+    tokenizer: TokenizerFacts | None
+
+
+class GgufHeader(ModelFacts, frozen=True, kw_only=True, eq=False):
+    """A model file's header."""
+
+    path: Path
+    file_size: int
+    """Bytes, of all parts that are there."""
+    version: int
+    general_type: str
+    rope: Rope
+    chat_template: str | None
     tokenizer: Tokenizer | None
     split: Split | None
-    tensors: tuple[Tensor, ...] = field(repr=False)
-    kept_state: str | None
-    """``recurrent`` or ``hybrid`` when it keeps a running state, which cannot be cut at a token."""
-    metadata: Mapping[str, Value] = field(repr=False)
+    tensors: tuple[Tensor, ...]
+    metadata: Mapping[str, Value]
 
-    @property
-    def tensor_bytes(self) -> int:
-        """What the weights take."""
-        return sum(tensor.size for tensor in self.tensors)
+    def __repr__(self) -> str:
+        return f"GgufHeader({str(self.path)!r})"
 
 
 def read_header(path: str | Path) -> GgufHeader:
@@ -259,6 +265,7 @@ def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split:
         name=_text(values, "general.name") or path.stem,
         quantization=_quantization(values, tensors),
         parameters=sum(tensor.elements for tensor in tensors),
+        tensor_bytes=sum(tensor.size for tensor in tensors),
         layers=_whole(values, own("block_count")),
         heads=_whole(values, own("attention.head_count")),
         kv_heads=_whole(values, own("attention.head_count_kv")) or _whole(values, own("attention.head_count")),
@@ -278,7 +285,7 @@ def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split:
         tokenizer=read_tokenizer(values),
         split=split,
         tensors=tuple(tensors),
-        kept_state=kept_state(architecture, values),
+        running_state=running_state(architecture, values),
         metadata=values,
     )
 

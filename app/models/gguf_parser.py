@@ -256,18 +256,18 @@ class _Parser:
         keep = key in self._keep_texts
         count = self._count(f"texts in {printable(key)}", MAX_KEPT_TEXTS if keep else MAX_ARRAY_COUNT, 8)
         if not keep:
-            self._skip_texts(count)
+            self._texts(count, keep=False)
             return Array(VALUE_STRING, count)
         start = self._position
-        texts = tuple(self._texts(count))
+        texts = tuple(self._texts(count, keep=True))
         digest = hashlib.sha256(memoryview(self._data)[start : self._position]).hexdigest()
         return Array(VALUE_STRING, count, b"", texts, digest)
 
-    def _texts(self, count: int) -> list[bytes]:
+    def _texts(self, count: int, *, keep: bool) -> list[bytes]:
         # The hot loop: a vocabulary has 150,000 of them.
         data, position, end = self._data, self._position, len(self._data)
         unpack = _U64.unpack_from
-        texts = []
+        texts: list[bytes] = []
         for _ in range(count):
             start = position + 8
             if start > end:
@@ -275,21 +275,10 @@ class _Parser:
             position = start + unpack(data, start - 8)[0]
             if position > end:
                 data, end = self._more(position, position - start)
-            texts.append(data[start:position])
+            if keep:
+                texts.append(data[start:position])
         self._position = position
         return texts
-
-    def _skip_texts(self, count: int) -> None:
-        data, position, end = self._data, self._position, len(self._data)
-        unpack = _U64.unpack_from
-        for _ in range(count):
-            start = position + 8
-            if start > end:
-                data, end = self._more(start)
-            position = start + unpack(data, start - 8)[0]
-            if position > end:
-                data, end = self._more(position, position - start)
-        self._position = position
 
     def _more(self, end: int, length: int = 0) -> tuple[bytes, int]:
         if length > MAX_STRING_BYTES:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import Any
+
+import msgspec
 
 from app.models.gguf import GgufHeader, ModelFileError, Split, check_loadable
 from app.models.pairing import Verdict
@@ -27,26 +30,19 @@ def describe(header: GgufHeader) -> dict[str, Any]:
         "tensors": len(header.tensors),
         "tensor_bytes": header.tensor_bytes,
         "tensor_types": dict(Counter(tensor.type for tensor in header.tensors).most_common()),
-        "layers": header.layers or None,
-        "heads": header.heads or None,
-        "kv_heads": header.kv_heads or None,
-        "width": header.width or None,
-        "training_context": header.training_context or None,
-        "rope": {
-            "dimensions": header.rope.dimensions or None,
-            "base": header.rope.base or None,
-            "scaling": header.rope.scaling or None,
-            "factor": header.rope.factor or None,
-            "original_context": header.rope.original_context or None,
-        },
-        "experts": header.experts or None,
-        "experts_used": header.experts_used or None,
-        "mtp_layers": header.mtp_layers or None,
-        "kept_state": header.kept_state,
+        **_known(header, "layers", "heads", "kv_heads", "width", "training_context"),
+        "rope": _known(header.rope, *header.rope.__struct_fields__),
+        **_known(header, "experts", "experts_used", "mtp_layers"),
+        "kept_state": header.running_state,
         "chat_template": header.chat_template,
         "tokenizer": _describe_tokenizer(header.tokenizer) if header.tokenizer else None,
         "split": _describe_split(header.split) if header.split else None,
     }
+
+
+def _known(facts: msgspec.Struct, *names: str) -> dict[str, Any]:
+    """These fields; ``None`` for what the file does not say."""
+    return {name: getattr(facts, name) or None for name in names}
 
 
 def describe_pair(target: GgufHeader, draft: GgufHeader, verdict: Verdict) -> dict[str, Any]:
@@ -54,15 +50,7 @@ def describe_pair(target: GgufHeader, draft: GgufHeader, verdict: Verdict) -> di
     return {
         "target": describe(target),
         "draft": describe(draft),
-        "pair": {
-            "fits": verdict.fits,
-            "reason": verdict.reason,
-            "warning": verdict.warning,
-            "note": verdict.note,
-            "target_tokens": verdict.target_tokens,
-            "draft_tokens": verdict.draft_tokens,
-            "first_difference": verdict.first_difference,
-        },
+        "pair": dataclasses.asdict(verdict),
     }
 
 
@@ -103,18 +91,8 @@ def _problem(header: GgufHeader) -> str | None:
 
 
 def _describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
-    return {
-        "model": tokenizer.model,
-        "kind": tokenizer.kind,
-        "pre": tokenizer.pre or None,
-        "tokens": tokenizer.size,
-        "bos_id": tokenizer.bos_id,
-        "eos_id": tokenizer.eos_id,
-        "eot_id": tokenizer.eot_id,
-        "add_bos": tokenizer.add_bos,
-        "add_eos": tokenizer.add_eos,
-        "fingerprint": tokenizer.fingerprint,
-    }
+    facts = msgspec.structs.asdict(tokenizer)
+    return facts | {"tokens": facts.pop("size"), "pre": tokenizer.pre or None}
 
 
 def _describe_split(split: Split) -> dict[str, Any]:
@@ -184,9 +162,9 @@ def _split_row(split: Split | None) -> str:
 
 
 def _drafting_row(header: GgufHeader) -> str:
-    if header.kept_state is None:
+    if header.running_state is None:
         return ""
-    return f"a {header.kept_state} model: taking back rejected guesses is tried out when it is loaded"
+    return f"a {header.running_state} model: taking back rejected guesses is tried out when it is loaded"
 
 
 def _loadable_row(header: GgufHeader) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from app.models.gguf import ModelFileError
-from app.storage.json_file import PATIENCE_S, JsonFile, Versioned
+from app.models.trials import FileKey
+from app.storage.json_file import PATIENCE_SECONDS, JsonFile, Versioned
 
 FILE_NAME = "measurements.json"
 MAX_ENTRIES = 200
@@ -37,12 +37,8 @@ class PlainKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         cls, target: str | Path, *, context_length: int, threads: int, gpu_layers: int, kv_type: str, sampler: str
     ) -> PlainKey:
         """The key for a target file as it is now; raises `ModelFileError` when it is gone."""
-        path = Path(target)
-        try:
-            status = path.stat()
-        except (OSError, ValueError):
-            raise ModelFileError(path, "is not there any more.") from None
-        return cls(path.name, status.st_size, status.st_mtime_ns, context_length, threads, gpu_layers, kv_type, sampler)
+        file = FileKey.of(target)
+        return cls(file.name, file.size, file.modified_ns, context_length, threads, gpu_layers, kv_type, sampler)
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
@@ -61,7 +57,7 @@ class Measurements:
 
     def __init__(self, path: Path) -> None:
         empty = _File(version=_VERSION, plain=[])
-        self._file = JsonFile(path, empty, version=_VERSION, what="The measured speed", patience=PATIENCE_S)
+        self._file = JsonFile(path, empty, version=_VERSION, what="The measured speed", patience=PATIENCE_SECONDS)
 
     def plain_speed(self, key: PlainKey) -> float | None:
         """The measured plain decode speed in tokens per second, or ``None`` when it was not measured yet."""

@@ -173,7 +173,7 @@ class _Model:
 
     def _cells_of(self, layer: Layer) -> int:
         """Tokens kept. Beside a running state windows are kept whole, or it could not be gone back to."""
-        if not layer.window or self._shape.kept_state:
+        if not layer.window or self._shape.running_state:
             return self._cells
         return _rounded(min(self._cells, layer.window + self._batch))
 

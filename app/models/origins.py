@@ -66,15 +66,16 @@ class Origins:
 
     def moved(self, old_root: Path, new_root: Path) -> None:
         """The files below ``old_root`` are now below ``new_root``. Raises as `put`."""
-        old = Path(_key(old_root))
-
-        def there(key: str) -> str:
-            return _key(new_root / Path(key).relative_to(old)) if Path(key).is_relative_to(old) else key
-
-        self._update(lambda origins: {there(key): origin for key, origin in origins.items()})
+        old, new = Path(_key(old_root)), Path(_key(new_root))
+        self._update(lambda origins: {moved_path(key, old, new): origin for key, origin in origins.items()})
 
     def _update(self, change: Callable[[dict[str, Origin]], dict[str, Origin]]) -> None:
         self._file.update(lambda file: _File(version=_VERSION, origins=change(file.origins)))
+
+
+def moved_path(path: str, old: Path, new: Path) -> str:
+    """Where a file is after the folder ``old`` has become ``new``."""
+    return str(new / Path(path).relative_to(old)) if Path(path).is_relative_to(old) else path
 
 
 def _key(path: Path) -> str:

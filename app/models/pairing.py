@@ -10,46 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from app.models.gguf import GgufHeader
+from app.models.gguf import GgufHeader, ModelFacts
 from app.models.text import printable
-from app.models.tokenizer import Tokenizer
+from app.models.tokenizer import Tokenizer, TokenizerFacts
 
 MAX_SIZE_DIFFERENCE = 128
 FIRST_COMPARED_ID = 5
 """The first ids are special tokens that may be spelled differently."""
 LARGE_DRAFT_SHARE = 1 / 3
-
-
-class Vocabulary(Protocol):
-    """What a verdict needs of a tokenizer, but for the tokens themselves."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def bos_id(self) -> int | None: ...
-    @property
-    def eos_id(self) -> int | None: ...
-    @property
-    def add_bos(self) -> bool: ...
-    @property
-    def add_eos(self) -> bool: ...
-    @property
-    def fingerprint(self) -> str: ...
-
-
-class Model(Protocol):
-    """What a verdict needs of a model."""
-
-    @property
-    def tokenizer(self) -> Vocabulary | None: ...
-    @property
-    def tensor_bytes(self) -> int: ...
-    @property
-    def kept_state(self) -> str | None: ...
 
 
 class Difference(NamedTuple):
@@ -84,7 +54,7 @@ def compare(target: GgufHeader, draft: GgufHeader) -> Verdict:
     return judge(target, draft, lambda: first_difference(first, second) if first and second else None)
 
 
-def judge(target: Model, draft: Model, difference: Callable[[], Difference | None]) -> Verdict:
+def judge(target: ModelFacts, draft: ModelFacts, difference: Callable[[], Difference | None]) -> Verdict:
     """Decide from what is known of both; ``difference`` is asked only where nothing else decides."""
     first, second = target.tokenizer, draft.tokenizer
     if first is None or second is None:
@@ -120,7 +90,7 @@ def first_difference(first: Tokenizer, second: Tokenizer) -> Difference | None:
     return None
 
 
-def _kind_problem(first: Vocabulary, second: Vocabulary) -> str | None:
+def _kind_problem(first: TokenizerFacts, second: TokenizerFacts) -> str | None:
     if first.kind == second.kind:
         return None
     return (
@@ -129,7 +99,7 @@ def _kind_problem(first: Vocabulary, second: Vocabulary) -> str | None:
     )
 
 
-def _special_problem(first: Vocabulary, second: Vocabulary) -> str | None:
+def _special_problem(first: TokenizerFacts, second: TokenizerFacts) -> str | None:
     begins = _rule_problem("begin-of-text", "begin", (first.add_bos, first.bos_id), (second.add_bos, second.bos_id))
     return begins or _rule_problem("end-of-text", "end", (first.add_eos, first.eos_id), (second.add_eos, second.eos_id))
 
@@ -147,7 +117,7 @@ def _id(number: int | None) -> str:
     return "none" if number is None else f"number {number:,}"
 
 
-def _size_problem(first: Vocabulary, second: Vocabulary) -> str | None:
+def _size_problem(first: TokenizerFacts, second: TokenizerFacts) -> str | None:
     if abs(first.size - second.size) <= MAX_SIZE_DIFFERENCE:
         return None
     return (
@@ -156,25 +126,25 @@ def _size_problem(first: Vocabulary, second: Vocabulary) -> str | None:
     )
 
 
-def _fit(first: Vocabulary, second: Vocabulary) -> str:
+def _fit(first: TokenizerFacts, second: TokenizerFacts) -> str:
     if first.size == second.size:
         return f"Fits: same vocabulary of {first.size:,} tokens."
     return f"Fits: same vocabulary; the target has {first.size:,} tokens, the draft {second.size:,}."
 
 
-def _size_warning(target: Model, draft: Model) -> str | None:
+def _size_warning(target: ModelFacts, draft: ModelFacts) -> str | None:
     share = draft.tensor_bytes / target.tensor_bytes if target.tensor_bytes else 0.0
     if share <= LARGE_DRAFT_SHARE:
         return None
     return f"The draft is {100 * share:.0f} % of the target's size; too large a draft eats what it saves."
 
 
-def _rolling_back_note(target: Model, draft: Model) -> str | None:
+def _rolling_back_note(target: ModelFacts, draft: ModelFacts) -> str | None:
     """`app.engine.llama.rolling_back` finds out whether it works."""
     for role, model in (("target", target), ("draft", draft)):
-        if model.kept_state is not None:
+        if model.running_state is not None:
             return (
-                f"The {role} is a {model.kept_state} model: whether it can take back rejected guesses is tried out "
+                f"The {role} is a {model.running_state} model: whether it can take back rejected guesses is tried out "
                 "when it is loaded."
             )
     return None

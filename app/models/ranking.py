@@ -30,13 +30,6 @@ class RankedDraft:
     same_family: bool
     trial: Trial | None
     """The latest one of this pair on this machine."""
-    position: int
-    """From 1."""
-
-    @property
-    def warning(self) -> str | None:
-        """What speaks against it although it fits."""
-        return self.verdict.warning
 
 
 class Judge:
@@ -81,30 +74,19 @@ def rank_drafts(
     """
     judge = judge or Judge()
     measured = _latest_trials(target, trials)
-    unordered = [
-        _candidate(target, entry, judge.verdict(target, entry), measured)
+    whole = _weights(target)
+    drafts = [
+        RankedDraft(
+            entry=entry,
+            verdict=judge.verdict(target, entry),
+            share=_weights(entry) / whole if whole else math.inf,
+            same_family=_family(target) == _family(entry),
+            trial=_trial_of(entry, measured),
+        )
         for entry in candidates
         if entry.path != target.path
     ]
-    ordered = sorted(unordered, key=_rank)
-    return [
-        RankedDraft(one.entry, one.verdict, one.share, one.same_family, one.trial, position)
-        for position, one in enumerate(ordered, 1)
-    ]
-
-
-def _candidate(
-    target: LibraryEntry, entry: LibraryEntry, verdict: Verdict, measured: Mapping[FileKey, Trial]
-) -> RankedDraft:
-    whole = _weights(target)
-    return RankedDraft(
-        entry=entry,
-        verdict=verdict,
-        share=_weights(entry) / whole if whole else math.inf,
-        same_family=_family(target) == _family(entry),
-        trial=_trial_of(entry, measured),
-        position=0,
-    )
+    return sorted(drafts, key=_rank)
 
 
 def _rank(draft: RankedDraft) -> tuple[int, float, int, bool, float, str]:

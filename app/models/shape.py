@@ -113,7 +113,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     experts_used: int = 0
     inner: int = 0
     """Width inside recurrent layers."""
-    kept_state: str | None = None
+    running_state: str | None = msgspec.field(name="kept_state", default=None)
     """As in `GgufHeader`."""
 
     @property
@@ -162,7 +162,7 @@ def shape_of(header: GgufHeader) -> ModelShape:
         experts=min(header.experts, MAX_DIMENSION),
         experts_used=min(header.experts_used, MAX_DIMENSION),
         inner=facts.number("ssm.inner_size"),
-        kept_state=header.kept_state,
+        running_state=header.running_state,
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from app.models.gguf_parser import Array, Value
 from app.models.gguf_types import VALUE_STRING
@@ -45,31 +46,33 @@ _PRE_THAT_ADD_BOS = frozenset(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Tokenizer:
-    """Tokens and special tokens; ids are ``None`` where there is no such token."""
+class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A tokenizer without its tokens; ids are ``None`` where there is no such token."""
 
+    kind: str
+    """llama.cpp's type of vocabulary, which several models share: ``SPM``, ``BPE`` …"""
     model: str
     """As the file names it: ``llama``, ``gpt2``, ``bert`` …"""
     pre: str
-    tokens: tuple[bytes, ...] = field(repr=False)
+    size: int
+    """Tokens."""
     bos_id: int | None
     eos_id: int | None
-    eot_id: int | None
-    """End of turn, as far as the file names it; llama.cpp finds more by their text."""
     add_bos: bool
     add_eos: bool
     fingerprint: str
     """SHA-256 of the list of tokens: equal exactly for equal lists."""
 
-    @property
-    def size(self) -> int:
-        return len(self.tokens)
 
-    @property
-    def kind(self) -> str:
-        """llama.cpp's type of vocabulary, which several models share: ``SPM``, ``BPE`` …"""
-        return _KINDS.get(self.model, self.model)
+class Tokenizer(TokenizerFacts, frozen=True, kw_only=True, eq=False):
+    """With its tokens."""
+
+    tokens: tuple[bytes, ...]
+    eot_id: int | None
+    """End of turn, as far as the file names it; llama.cpp finds more by their text."""
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({self.kind}, {self.size} tokens)"
 
 
 def read_tokenizer(values: Mapping[str, Value]) -> Tokenizer | None:
@@ -84,8 +87,10 @@ def read_tokenizer(values: Mapping[str, Value]) -> Tokenizer | None:
     adds_bos = model in ("llama", "bert") or (is_bpe and pre in _PRE_THAT_ADD_BOS)
     add_bos = _flag(values, "tokenizer.ggml.add_bos_token", adds_bos) or pre == "gemma4"
     return Tokenizer(
+        kind=_KINDS.get(model, model),
         model=model,
         pre=pre,
+        size=len(tokens.texts),
         tokens=tokens.texts,
         bos_id=_special(values, "bos", bos, tokens.count),
         eos_id=_special(values, "eos", _DEFAULT_EOS.get(model), tokens.count),

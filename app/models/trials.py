@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from app.models.gguf import ModelFileError
-from app.storage.json_file import PATIENCE_S, JsonFile, Versioned
+from app.storage.json_file import PATIENCE_SECONDS, JsonFile, Versioned
 
 FILE_NAME = "trials.json"
 _MAX_TRIALS = 500
@@ -77,7 +77,7 @@ class Trials:
 
     def __init__(self, path: Path) -> None:
         empty = _File(version=_VERSION, trials=[])
-        self._file = JsonFile(path, empty, version=_VERSION, what="The trial of the pair", patience=PATIENCE_S)
+        self._file = JsonFile(path, empty, version=_VERSION, what="The trial of the pair", patience=PATIENCE_SECONDS)
 
     def get(self, target: FileKey, draft: FileKey) -> Trial | None:
         """The latest trial of a pair."""

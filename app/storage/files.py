@@ -14,8 +14,8 @@ from datetime import datetime
 from pathlib import Path
 
 _TRIES = 50
-_PAUSE_S = 0.01
-_STRAY_S = 3600.0
+_PAUSE_SECONDS = 0.01
+_STRAY_SECONDS = 3600.0
 _NO_SYNC = (errno.EINVAL, errno.EACCES, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
 """What file systems answer that cannot bring a folder to the disk, or whose folders may not be opened."""
 
@@ -74,7 +74,10 @@ def remove_strays(path: Path) -> None:
     stray = re.compile(re.escape(path.name) + r"[a-z0-9_]{8}\.part")
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(path.parent)):
-            if stray.fullmatch(entry.name) and time.time() - entry.stat(follow_symlinks=False).st_mtime > _STRAY_S:
+            if (
+                stray.fullmatch(entry.name)
+                and time.time() - entry.stat(follow_symlinks=False).st_mtime > _STRAY_SECONDS
+            ):
                 os.unlink(entry)  # noqa: PTH108 - an entry is no Path
 
 
@@ -123,5 +126,5 @@ def _replace(part: Path, path: Path) -> None:
             part.replace(path)
             return
         except PermissionError:
-            time.sleep(_PAUSE_S)  # Windows: somebody has it open for reading, for a moment
+            time.sleep(_PAUSE_SECONDS)  # Windows: somebody has it open for reading, for a moment
     part.replace(path)

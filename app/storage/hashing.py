@@ -1,4 +1,4 @@
-"""Digests of large files, with progress and a way to stop."""
+"""Digests of large files, with progress, and cancellable."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ class Progress:
         self._tell(self._done, self._total)
 
 
-def sha256_of(path: Path, progress: Progress, stopped: Callable[[], bool]) -> str:
+def sha256_of(path: Path, is_cancelled: Callable[[], bool], progress: Progress | None = None) -> str:
     """The digest of a file, in hexadecimal. Raises `OSError` and `Cancelled`."""
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(CHUNK):
-            if stopped():
+            if is_cancelled():
                 raise Cancelled
             digest.update(chunk)
-            progress.add(len(chunk))
+            if progress is not None:
+                progress.add(len(chunk))
     return digest.hexdigest()

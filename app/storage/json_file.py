@@ -16,8 +16,8 @@ from app.storage.files import broken_name, remove_strays, write_whole
 from app.storage.lock import Lock
 
 _MAX_BYTES = 64 * 1024 * 1024
-_BACKGROUND_S = 10.0
-PATIENCE_S = 1.0
+_BACKGROUND_SECONDS = 10.0
+PATIENCE_SECONDS = 1.0
 """How long another process is waited for where somebody waits for us, as the window does."""
 NOT_UNDERSTOOD = (msgspec.MsgspecError, ValueError, RecursionError)
 
@@ -75,7 +75,7 @@ class JsonFile(Generic[T]):
         version: int,
         what: str,
         upgrade: Callable[[int, bytes], T] | None = None,
-        patience: float = _BACKGROUND_S,
+        patience: float = _BACKGROUND_SECONDS,
         is_cache: bool = False,
         log_level: int = logging.WARNING,
     ) -> None:

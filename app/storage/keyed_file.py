@@ -12,7 +12,7 @@ import msgspec
 
 from app import paths
 from app.errors import KnownError
-from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_S, JsonFile, NotKeptError, Versioned, decode
+from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NotKeptError, Versioned, decode
 
 log = logging.getLogger("slipstream.store")
 
@@ -67,7 +67,7 @@ def _json_file(path: Path) -> JsonFile[_File]:
         version=_VERSION,
         what=path.name,
         upgrade=_unversioned,
-        patience=PATIENCE_S,
+        patience=PATIENCE_SECONDS,
         is_cache=True,
         log_level=logging.INFO,
     )

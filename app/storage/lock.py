@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import filelock
 
-_POLL_S = 0.02
+_POLL_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Lock:
             if self._file is None:
                 self._file = filelock.FileLock(self._path, thread_local=False, fallback_to_soft=False)
             try:
-                self._file.acquire(timeout=seconds, poll_interval=_POLL_S)
+                self._file.acquire(timeout=seconds, poll_interval=_POLL_SECONDS)
             except (filelock.Timeout, RuntimeError):
                 raise BusyError from None  # RuntimeError: this thread has it already, through another `Lock`
             except (OSError, NotImplementedError) as error:

@@ -76,7 +76,7 @@ def fetched_twice(source: Path, folder: Path) -> int:
         network = Network(NetworkSettings(endpoint=hub.endpoint))
         models, origins = folder / "models", Origins(folder / "origins.json")
         transfer = Transfer(
-            network, file, destination(models, file), origins=origins, reserve=0, backoff=Backoff(first_s=0.01)
+            network, file, destination(models, file), origins=origins, reserve=0, backoff=Backoff(first_seconds=0.01)
         )
         transfer.run()
         network.close()

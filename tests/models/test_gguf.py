@@ -42,7 +42,7 @@ def test_says_what_was_written(tmp_path: Path) -> None:
     assert (read.layers, read.heads, read.kv_heads, read.width, read.training_context) == (3, 4, 2, 64, 1024)
     assert (read.rope.dimensions, read.rope.base) == (16, 10000.0)
     assert read.chat_template == CHATML_TEMPLATE
-    assert (read.experts, read.mtp_layers, read.split, read.kept_state) == (0, 0, None, None)
+    assert (read.experts, read.mtp_layers, read.split, read.running_state) == (0, 0, None, None)
     assert read.file_size == path.stat().st_size
     assert read.tokenizer is not None
     assert (read.tokenizer.kind, read.tokenizer.size, read.tokenizer.eot_id) == ("SPM", 512, 355)

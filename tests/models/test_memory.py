@@ -178,7 +178,7 @@ def test_windows_stop_growing_and_states_never_do() -> None:
 
 def test_snapshots_of_running_states_are_where_their_layers_are() -> None:
     layers = [Layer(1_000_000, keys=256, values=256), Layer(1_000_000, state=10_000)]
-    hybrid = msgspec.structs.replace(MODEL, architecture="qwen35", layers=layers, kept_state="hybrid")
+    hybrid = msgspec.structs.replace(MODEL, architecture="qwen35", layers=layers, running_state="hybrid")
     whole = estimate(hybrid, context_length=256, target_gpu_layers=ALL_LAYERS)
     assert whole.gpu.target_kv == 256 * 512 * 2 + 9 * 10_000
     assert whole.system.target_kv == 2 * 10_000
@@ -188,7 +188,7 @@ def test_snapshots_of_running_states_are_where_their_layers_are() -> None:
 
 def test_windows_beside_a_running_state_are_kept_whole() -> None:
     layers = [Layer(1, keys=8, values=8, window=100), Layer(1, state=100)]
-    hybrid = msgspec.structs.replace(MODEL, layers=layers, kept_state="hybrid")
+    hybrid = msgspec.structs.replace(MODEL, layers=layers, running_state="hybrid")
     assert estimate(hybrid, context_length=65536).system.target_kv >= 65536 * 32
 
 

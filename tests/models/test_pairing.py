@@ -109,7 +109,7 @@ def test_rules_for_the_end_of_text_token(tmp_path: Path) -> None:
 def test_models_with_a_running_state_may_draft_and_be_drafted_for(tmp_path: Path, architecture: str, kind: str) -> None:
     ordinary = model(tmp_path / "ordinary.gguf")
     stateful = model(tmp_path / "stateful.gguf", architecture=architecture)
-    assert stateful.kept_state == kind
+    assert stateful.running_state == kind
     assert compare(stateful, ordinary).fits and compare(ordinary, stateful).fits
 
 
@@ -117,7 +117,7 @@ def test_a_state_is_recognised_in_architectures_younger_than_this_version(tmp_pa
     def edit(writer: Any) -> None:
         writer.add_ssm_state_size(16)
 
-    assert model(tmp_path / "young.gguf", architecture="llama", edit=edit).kept_state == "hybrid"
+    assert model(tmp_path / "young.gguf", architecture="llama", edit=edit).running_state == "hybrid"
 
 
 def test_warns_when_the_draft_is_larger_than_a_third_of_the_target(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from app.models.machine import Machine
 from app.models.memory import ModelShape, estimate
-from app.models.plan import Plan, Wishes, alternatives, gpu_room, make_plan, system_room
+from app.models.memory_limits import MemoryLimits
+from app.models.plan import Plan, Wishes
+from app.models.planner import alternatives, make_plan
 from app.models.shape import Layer
 from app.models.text import size_text
 from app.protocol.devices import Device
@@ -111,7 +113,7 @@ def test_an_integrated_gpu_takes_from_the_systems_memory() -> None:
     tight = machine(6.6, 6.6, kind="integrated")
     plan = make_plan(TARGET, DRAFT, tight)
     assert plan.fits and not plan.with_draft
-    assert plan.estimate.system.total + plan.estimate.gpu.total <= system_room(tight)
+    assert plan.estimate.system.total + plan.estimate.gpu.total <= MemoryLimits(tight).system_bytes
     assert make_plan(TARGET, DRAFT, machine(6.6, 6.6)).with_draft
 
 
@@ -119,12 +121,12 @@ def test_an_integrated_gpu_beside_another_one_is_not_used() -> None:
     both = machine(16, 12)
     integrated = Device(name="I", description="", kind="integrated", total_bytes=9 * GIB, free_bytes=9 * GIB)
     both = msgspec.structs.replace(both, devices=[integrated, *both.devices])
-    assert gpu_room(both) == gpu_room(machine(16, 12))
+    assert MemoryLimits(both).gpu_bytes == MemoryLimits(machine(16, 12)).gpu_bytes
 
 
 def test_several_gpus_count_together_less_a_margin_each() -> None:
-    assert gpu_room(machine(16, 4, 8)) == 12 * GIB - 2 * 512 * MIB
-    assert gpu_room(machine(16, 24)) == 24 * GIB - 24 * GIB // 20
+    assert MemoryLimits(machine(16, 4, 8)).gpu_bytes == 12 * GIB - 2 * 512 * MIB
+    assert MemoryLimits(machine(16, 24)).gpu_bytes == 24 * GIB - 24 * GIB // 20
     assert make_plan(TARGET, DRAFT, machine(16, 4, 4)).target_gpu_layers == ALL_LAYERS
 
 
@@ -251,8 +253,8 @@ def test_what_fits_is_within_the_budget(free: float, gpus: list[float], kind: st
     for found in [plan, *alternatives(TARGET, DRAFT, here, wishes)]:
         if found.fits:
             shared = found.estimate.gpu.total if kind == "integrated" else 0
-            assert found.estimate.system.total + shared <= system_room(here)
-            assert found.estimate.gpu.total <= gpu_room(here)
+            assert found.estimate.system.total + shared <= MemoryLimits(here).system_bytes
+            assert found.estimate.gpu.total <= MemoryLimits(here).gpu_bytes
         assert found.sentence
 
 

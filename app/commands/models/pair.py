@@ -34,15 +34,15 @@ def run(options: argparse.Namespace) -> int:
     trials = Trials(paths.data_dir() / FILE_NAME)
     ranked = rank_drafts(target, candidates, trials, Judge(library.differences))
     library.save()
-    described = {"target": choosing.described(target), "drafts": [_described(draft) for draft in ranked]}
-    show_result(options, described, _lines(target, ranked))
+    drafts = [_described(place, draft) for place, draft in enumerate(ranked, 1)]
+    show_result(options, {"target": choosing.described(target), "drafts": drafts}, _lines(target, ranked))
     return 0 if any(draft.verdict.fits for draft in ranked) else 1
 
 
-def _described(draft: RankedDraft) -> dict[str, Any]:
+def _described(position: int, draft: RankedDraft) -> dict[str, Any]:
     verdict = draft.verdict
     return {
-        "position": draft.position,
+        "position": position,
         "draft": choosing.described(draft.entry),
         "fits": verdict.fits,
         "reason": verdict.reason,
@@ -59,8 +59,8 @@ def _described(draft: RankedDraft) -> dict[str, Any]:
 
 def _lines(target: LibraryEntry, ranked: Sequence[RankedDraft]) -> list[str]:
     lines = [f"Drafts for {printable(target.where)} ({size_text(target.size)}):"]
-    for draft in ranked:
-        lines.append(f"{draft.position:>3}. {printable(draft.entry.where)} ({_size(draft)})")
+    for position, draft in enumerate(ranked, 1):
+        lines.append(f"{position:>3}. {printable(draft.entry.where)} ({_size(draft)})")
         measured = _measured(draft)
         verdict = draft.verdict
         lines += [f"     {line}" for line in (verdict.reason, measured, verdict.warning, verdict.note) if line]

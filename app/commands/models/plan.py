@@ -16,7 +16,8 @@ from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
 from app.models.machine import Machine, machine_now
 from app.models.memory import ModelShape
-from app.models.plan import Plan, Wishes, alternatives, make_plan
+from app.models.plan import Plan, Wishes
+from app.models.planner import alternatives, make_plan
 from app.models.ranking import Judge
 from app.models.text import size_text
 from app.protocol.limits import ALL_LAYERS, MAX_CONTEXT_LENGTH, KvType

@@ -9,9 +9,9 @@ from email.utils import parsedate_to_datetime
 from app.errors import KnownError
 from app.models.text import whole_number
 
-LONGEST_WAIT_S = 3600.0
-_FIRST_S = 1.0
-_CAP_S = 60.0
+LONGEST_WAIT_SECONDS = 3600.0
+_FIRST_SECONDS = 1.0
+_CAP_SECONDS = 60.0
 
 
 class RetryLaterError(KnownError):
@@ -35,14 +35,14 @@ class DiskFullError(KnownError):
 class Backoff:
     """How long to wait after failures: doubling, a minute at most, and never all clients at the same moment."""
 
-    def __init__(self, first_s: float = _FIRST_S, cap_s: float = _CAP_S) -> None:
-        self._first_s = first_s
-        self._cap_s = cap_s
+    def __init__(self, first_seconds: float = _FIRST_SECONDS, cap_seconds: float = _CAP_SECONDS) -> None:
+        self._first_seconds = first_seconds
+        self._cap_seconds = cap_seconds
 
     def seconds(self, failures: int, asked_for: float | None = None) -> float:
         """After so many failures in a row, from 1; not sooner than the server asked for."""
-        doubled: float = min(self._cap_s, self._first_s * 2.0 ** min(failures - 1, 30))
-        return max(doubled * random.uniform(0.5, 1.0), min(asked_for or 0.0, LONGEST_WAIT_S))
+        doubled: float = min(self._cap_seconds, self._first_seconds * 2.0 ** min(failures - 1, 30))
+        return max(doubled * random.uniform(0.5, 1.0), min(asked_for or 0.0, LONGEST_WAIT_SECONDS))
 
 
 def retry_after(value: str | None) -> float | None:

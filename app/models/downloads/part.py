@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 
 import filelock
 import msgspec
@@ -108,9 +107,7 @@ class Part:
         self._hasher, self._syncer = ThreadPoolExecutor(1, "hash"), ThreadPoolExecutor(1, "sync")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         with contextlib.ExitStack() as ending:  # from the last to the first, whatever fails
             ending.callback(lambda: _unlock(self.destination, self._lock, keep=self.path.exists()))
             ending.callback(self._close)

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from app.errors import Cancelled, KnownError
 from app.models.downloads import part
-from app.models.downloads.control import Control
 from app.models.downloads.disk import RESERVE_BYTES, check_room, destination
-from app.models.downloads.entry import Entry, Job
 from app.models.downloads.failures import Backoff, DiskFullError
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue_file import QueueFile
+from app.models.downloads.queued_item import QueuedItem
 from app.models.downloads.rate import RateLimiter
 from app.models.downloads.transfer import Transfer
 from app.models.hub.errors import NoAccessError
@@ -24,8 +23,8 @@ from app.models.origins import FILE_NAME as ORIGINS_FILE
 from app.models.origins import Origins
 from app.storage.json_file import NotKeptError
 
-_NOTIFY_S = 0.1
-_CLOSE_S = 5.0
+_NOTIFY_SECONDS = 0.1
+_CLOSE_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -72,13 +71,13 @@ class DownloadQueue:
         self._file = QueueFile(data_folder)
         try:
             saved, self.notice = self._file.read()
-            self._entries = {one.item.id: Entry.restored(one) for one in saved}
+            self._entries = {one.item.id: QueuedItem.restored(one) for one in saved}
         except BaseException:
             self._file.release()
             raise
-        self._leaving: list[Entry] = []
+        self._leaving: list[QueuedItem] = []
         """Off the queue, but some of their transfers have not stopped yet."""
-        self._discarded: list[Entry] = []
+        self._discarded: list[QueuedItem] = []
         """Off the queue; what is not complete of them is to be deleted."""
         self._changed = set(self._entries)
         """Items that the thread has to look after."""
@@ -86,8 +85,8 @@ class DownloadQueue:
         self._saving = threading.Lock()
         self._is_over = False
         """Whether another process may have the file now."""
-        self._transfers: list[threading.Thread] = []
-        """All that have not ended, also those whose job has."""
+        self._threads: list[threading.Thread] = []
+        """Of transfers; all that have not ended, also those whose transfer has."""
         self._worker = threading.Thread(target=self._work, name="downloads", daemon=True)
         self._worker.start()
 
@@ -106,7 +105,7 @@ class DownloadQueue:
             if there is not None and (there.state is ItemState.DONE or there.item.files != item.files):
                 self._take_off(item.id)
             if item.id not in self._entries:
-                self._entries[item.id] = Entry(item, self.models_folder)
+                self._entries[item.id] = QueuedItem(item, self.models_folder)
         self.resume(item.id)
 
     def pause(self, id: str) -> None:
@@ -123,7 +122,7 @@ class DownloadQueue:
             entry = self._entries[id]
             if entry.state is ItemState.DONE:
                 return
-            entry.stop_waiting()
+            entry.cancel_waiting()
             entry.set(ItemState.QUEUED)
             self._look_after(id)
 
@@ -133,7 +132,7 @@ class DownloadQueue:
             entry = self._take_off(id)
             entry.set(ItemState.CANCELLED)
             entry.discarded = True
-            if not entry.jobs:
+            if not entry.transfers:
                 self._discarded.append(entry)
             self._look_after(id)
 
@@ -163,7 +162,7 @@ class DownloadQueue:
     def is_working(self) -> bool:
         """Whether anything is still written; for a moment also after a pause."""
         with self._lock:
-            return any(entry.jobs for entry in self._entries.values())
+            return any(entry.transfers for entry in self._entries.values())
 
     def is_settling(self) -> bool:
         """Whether what was asked for last is still being carried out, so that `progress` will change."""
@@ -204,10 +203,10 @@ class DownloadQueue:
                 return
             self._closed = True
             for entry in (*self._entries.values(), *self._leaving):
-                entry.stop()
-            threads = [*self._transfers, self._worker]
+                entry.cancel()
+            threads = [*self._threads, self._worker]
             self._wake.notify()
-        deadline = time.monotonic() + _CLOSE_S
+        deadline = time.monotonic() + _CLOSE_SECONDS
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._delete_discarded()
@@ -224,19 +223,20 @@ class DownloadQueue:
             if entry.state is ItemState.DONE:
                 return
             entry.set(state)
-            entry.stop()
+            entry.cancel()
             self._look_after(id)
 
-    def _take_off(self, id: str) -> Entry:
+    def _take_off(self, id: str) -> QueuedItem:
         entry = self._entries.pop(id)
-        entry.stop()
-        if entry.jobs:
+        entry.cancel()
+        if entry.transfers:
             self._leaving.append(entry)
         return entry
 
-    def _jobs(self) -> list[Job]:
-        """All that runs, also what was told to stop and has not yet."""
-        return [job for entry in (*self._entries.values(), *self._leaving) for job in entry.jobs]
+    def _transferring(self) -> list[Path]:
+        """Where all that runs goes, also what was cancelled and has not ended yet."""
+        entries = (*self._entries.values(), *self._leaving)
+        return [transfer.destination for entry in entries for transfer in entry.transfers.values()]
 
     def _look_after(self, *ids: str) -> None:
         """Have the thread see to these items, whose state has changed."""
@@ -290,7 +290,7 @@ class DownloadQueue:
                     continue
                 if problem:
                     entry.set(ItemState.PAUSED, problem)
-                    entry.stop()
+                    entry.cancel()
                     paused.add(id)
                 else:
                     self._start_files(entry)
@@ -304,24 +304,22 @@ class DownloadQueue:
             return str(error)
         return ""
 
-    def _start_files(self, entry: Entry) -> None:
-        jobs = self._jobs()
-        # Two items may have a file in common, as a draft.
-        busy = {job.transfer.destination for job in jobs}
+    def _start_files(self, entry: QueuedItem) -> None:
+        running = self._transferring()
         for index in entry.waiting_files():
             path = entry.destinations[index]
-            if len(jobs) < self._parallel and path not in busy:
-                jobs.append(self._start(entry, index, path))
+            # Two items may have a file in common, as a draft.
+            if len(running) < self._parallel and path not in running:
+                self._start(entry, index, path)
+                running.append(path)
 
-    def _start(self, entry: Entry, index: int, path: Path) -> Job:
-        control = Control()
+    def _start(self, entry: QueuedItem, index: int, path: Path) -> None:
         transfer = Transfer(
             self._network,
             entry.item.files[index],
             path,
             origins=self.origins,
             licence=entry.item.licence,
-            control=control,
             limiter=self._limiter,
             backoff=self._backoff,
             reserve=self._reserve,
@@ -330,15 +328,13 @@ class DownloadQueue:
         )
         transfer.done = entry.file_done[index]
         thread = threading.Thread(target=self._run, args=(entry, index, transfer), daemon=True)
-        job = Job(index, transfer, control, thread)
-        entry.jobs.append(job)
+        entry.transfers[index] = transfer
         entry.state = ItemState.RUNNING
-        self._transfers = [one for one in self._transfers if one.is_alive()]
+        self._threads = [one for one in self._threads if one.is_alive()]
         thread.start()
-        self._transfers.append(thread)
-        return job
+        self._threads.append(thread)
 
-    def _run(self, entry: Entry, index: int, transfer: Transfer) -> None:
+    def _run(self, entry: QueuedItem, index: int, transfer: Transfer) -> None:
         outcome, message, page = ItemState.DONE, "", ""
         try:
             transfer.run()
@@ -355,18 +351,20 @@ class DownloadQueue:
             raise
         self._ended(entry, index, transfer, outcome, message, page)
 
-    def _ended(self, entry: Entry, index: int, transfer: Transfer, outcome: ItemState, message: str, page: str) -> None:
+    def _ended(
+        self, entry: QueuedItem, index: int, transfer: Transfer, outcome: ItemState, message: str, page: str
+    ) -> None:
         with self._lock:
-            entry.jobs = [job for job in entry.jobs if job.transfer is not transfer]
+            del entry.transfers[index]
             entry.file_done[index] = transfer.done
             if outcome is ItemState.DONE:
                 entry.finished.add(index)
                 if len(entry.finished) == len(entry.item.files):
                     entry.set(ItemState.DONE)
-            elif entry.is_wanted and not transfer.stopped:
+            elif entry.is_wanted and not transfer.is_cancelled:
                 entry.set(outcome, message, page)
-                entry.stop()
-            if entry in self._leaving and not entry.jobs:
+                entry.cancel()
+            if entry in self._leaving and not entry.transfers:
                 self._leaving.remove(entry)
                 if entry.discarded:
                     self._discarded.append(entry)
@@ -377,17 +375,17 @@ class DownloadQueue:
         with self._lock:
             discarded, self._discarded = self._discarded, []
             wanted = {path for other in self._entries.values() for path in other.destinations}
-            running = {job.transfer.destination for job in self._jobs()}
-        for path in {path for entry in discarded for path in entry.destinations} - wanted - running:
+            wanted.update(self._transferring())
+        for path in {path for entry in discarded for path in entry.destinations} - wanted:
             try:
                 part.discard(path)
             except KnownError as error:
                 _log.warning("%s", error)
 
-    def _moved(self, entry: Entry) -> None:
+    def _moved(self, entry: QueuedItem) -> None:
         now = time.monotonic()
         if self._closed:
             return
-        if entry.changed_what_shows() or now - entry.notified_at >= _NOTIFY_S:
+        if entry.changed_what_shows() or now - entry.notified_at >= _NOTIFY_SECONDS:
             entry.notified_at = now
             self._on_change(entry.item.id)

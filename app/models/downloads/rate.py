@@ -7,12 +7,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-_BURST_S = 0.25
-_LONGEST_WAIT_S = 0.5
-_SHORTEST_WAIT_S = 0.001
+_BURST_SECONDS = 0.25
+_LONGEST_WAIT_SECONDS = 0.5
+_SHORTEST_WAIT_SECONDS = 0.001
 _LARGEST_PIECE = 512 * 1024
-WINDOW_S = 5.0
-_SAMPLE_S = 0.25
+WINDOW_SECONDS = 5.0
+_SAMPLE_SECONDS = 0.25
 
 
 class RateLimiter:
@@ -48,8 +48,8 @@ class RateLimiter:
             self._refill()
             if self._limit is not None:
                 self._balance -= count
-        while (seconds := self._owed()) > _SHORTEST_WAIT_S:
-            wait(min(seconds, _LONGEST_WAIT_S))
+        while (seconds := self._owed()) > _SHORTEST_WAIT_SECONDS:
+            wait(min(seconds, _LONGEST_WAIT_SECONDS))
 
     def _owed(self) -> float:
         with self._lock:
@@ -61,12 +61,12 @@ class RateLimiter:
         if self._limit is None:
             self._balance = 0.0
         else:
-            self._balance = min(self._balance + (now - self._at) * self._limit, self._limit * _BURST_S)
+            self._balance = min(self._balance + (now - self._at) * self._limit, self._limit * _BURST_SECONDS)
         self._at = now
 
 
 class SpeedMeter:
-    """Bytes a second over the last `WINDOW_S` seconds."""
+    """Bytes a second over the last `WINDOW_SECONDS` seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -77,7 +77,7 @@ class SpeedMeter:
         """So many bytes came just now."""
         now = self._clock()
         with self._lock:
-            if self._samples and now - self._samples[-1][0] < _SAMPLE_S:
+            if self._samples and now - self._samples[-1][0] < _SAMPLE_SECONDS:
                 at, before = self._samples[-1]
                 self._samples[-1] = at, before + count
             else:
@@ -89,10 +89,10 @@ class SpeedMeter:
         now = self._clock()
         with self._lock:
             self._forget(now)
-            if not self._samples or now - self._samples[0][0] < _SAMPLE_S:
+            if not self._samples or now - self._samples[0][0] < _SAMPLE_SECONDS:
                 return None
             return sum(count for _, count in self._samples) / (now - self._samples[0][0])
 
     def _forget(self, now: float) -> None:
-        while self._samples and now - self._samples[0][0] > WINDOW_S:
+        while self._samples and now - self._samples[0][0] > WINDOW_SECONDS:
             self._samples.popleft()

@@ -6,7 +6,6 @@ Every request is pinned to the file's commit, and the checksum known before the 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from app.errors import KnownError
 from app.models.downloads.answers import NoRangesError, check_answer, etag, file_url, is_known_content
-from app.models.downloads.control import Control
+from app.models.downloads.cancellation import Cancellation
 from app.models.downloads.disk import RESERVE_BYTES, check_room, free_bytes, write_failure
 from app.models.downloads.failures import Backoff, DiskFullError, RetryLaterError, WrongContentError
 from app.models.downloads.part import Part, discard
@@ -25,9 +24,9 @@ from app.models.hub.network import Network
 from app.models.hub.repository import RemoteFile
 from app.models.origins import Origin, Origins
 from app.models.text import printable, size_text
+from app.storage.hashing import sha256_of
 
 _ROOM_EVERY = 16 * 1024 * 1024
-_READ_BYTES = 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
@@ -42,7 +41,7 @@ class Transfer:
         *,
         origins: Origins,
         licence: str = "",
-        control: Control | None = None,
+        cancellation: Cancellation | None = None,
         limiter: RateLimiter | None = None,
         backoff: Backoff | None = None,
         reserve: int = RESERVE_BYTES,
@@ -67,7 +66,7 @@ class Transfer:
         self._network = network
         self._origins = origins
         self._licence = licence
-        self._control = control or Control()
+        self._cancellation = cancellation or Cancellation()
         self._limiter = limiter or RateLimiter()
         self._backoff = backoff or Backoff()
         self._reserve = reserve
@@ -76,15 +75,19 @@ class Transfer:
         self._ranges = True
         self._refusals = 0
 
+    def cancel(self) -> None:
+        """End it soon; what came stays for the next time."""
+        self._cancellation.cancel()
+
     @property
-    def stopped(self) -> bool:
-        """Whether it was told to stop, so that how it ended says nothing."""
-        return self._control.stopped
+    def is_cancelled(self) -> bool:
+        """Whether it was cancelled, so that how it ended says nothing."""
+        return self._cancellation.is_cancelled()
 
     def run(self) -> None:
         """Come back when the file is at its destination.
 
-        Waits for the network as long as it takes. Raises `Cancelled` after the control's `stop`; `DiskFullError`,
+        Waits for the network as long as it takes. Raises `Cancelled` after `cancel`; `DiskFullError`,
         `NoAccessError` or another `KnownError` when waiting does not help. What came stays for the next time.
         """
         try:
@@ -106,7 +109,7 @@ class Transfer:
 
     def _fill(self, part: Part) -> None:
         self._changed(done=part.size)
-        part.hash_what_is_there(self._control.check)
+        part.hash_what_is_there(self._cancellation.check)
         began_again = False
         while True:
             try:
@@ -141,7 +144,7 @@ class Transfer:
 
     def _request(self, part: Part) -> None:
         """Ask for what is missing and write what comes. Comes back when all of it is there."""
-        self._control.check()
+        self._cancellation.check()
         endpoint = self._network.endpoint
         start = part.size if self._ranges else 0
         check_room(part.path.parent, self.file.size - part.size, self._reserve)
@@ -173,14 +176,14 @@ class Transfer:
         return max(0, skip - len(data))
 
     def _received(self, count: int) -> None:
-        self._control.check()
+        self._cancellation.check()
         if count:
             self._on_bytes(count)
         else:
             self._on_change()
 
     def _pause(self, seconds: float) -> None:
-        self._control.wait(seconds)
+        self._cancellation.wait(seconds)
         self._on_change()
 
     def _compare_etag(self, part: Part, name: str, *, known: bool) -> None:
@@ -203,7 +206,7 @@ class Transfer:
     # --- when it does not go on
 
     def _wait(self, error: RetryLaterError) -> None:
-        self._control.check()
+        self._cancellation.check()
         self.failures += 1
         self._refusals += error.tries is not None
         if error.tries is not None and self._refusals >= error.tries:
@@ -213,7 +216,7 @@ class Transfer:
         self.message = str(error)
         _log.info("%s: %s", self._name, self.message)
         self._on_change()
-        self._control.wait(seconds)
+        self._cancellation.wait(seconds)
         self.retry_at = None
         self._on_change()
 
@@ -235,22 +238,16 @@ class Transfer:
         self.checking = True
         self._on_change()
         try:
-            if self.destination.stat().st_size == self.file.size and self._digest_of_existing() == self.file.sha256:
-                return
+            if self.destination.stat().st_size == self.file.size:
+                digest = sha256_of(self.destination, self._cancellation.is_cancelled)
+                if digest == self.file.sha256:
+                    return
         finally:
             self.checking = False
         raise KnownError(
             f"{printable(str(self.destination), 300)} is there already and is another file. "
             "Move or delete it, then press Resume."
         )
-
-    def _digest_of_existing(self) -> str:
-        digest = hashlib.sha256()
-        with self.destination.open("rb") as file:
-            while data := file.read(_READ_BYTES):
-                self._control.check()
-                digest.update(data)
-        return digest.hexdigest()
 
     def _check_model(self, part: Part) -> None:
         if not self.file.path.lower().endswith(".gguf"):

@@ -59,7 +59,7 @@ class Hub:
                 limit=min(limit, MAX_RESULTS),
                 expand=["downloads", "likes", "lastModified", "gated", "tags"],
             )
-            return [_result(info) for info in found if is_repository_id(info.id)]
+            return [SearchResult(id=info.id, **_facts(info)) for info in found if is_repository_id(info.id)]
 
         return self._ask("search", "", ask)
 
@@ -67,7 +67,11 @@ class Hub:
         """A repository at its newest commit, or at ``revision``. Raises `KnownError`."""
         if not is_repository_id(id):
             raise KnownError(f"{printable(id)} is no name of a repository. One looks like this: owner/name.")
-        return self._ask("model page", id, lambda api: _repository(id, _about(api, id, revision)))
+
+        def ask(api: HfApi) -> Repository:
+            return _repository(id, api.model_info(id, revision=revision, files_metadata=True))
+
+        return self._ask("model page", id, ask)
 
     def _ask(self, purpose: str, repository: str, question: Callable[[HfApi], T]) -> T:
         endpoint = self.network.endpoint
@@ -87,10 +91,6 @@ class Hub:
             return self._api
 
 
-def _about(api: HfApi, id: str, revision: str | None) -> ModelInfo:
-    return api.model_info(id, revision=revision, files_metadata=True)
-
-
 def _known(error: Exception, endpoint: str, repository: str) -> KnownError:
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -103,10 +103,6 @@ def _known(error: Exception, endpoint: str, repository: str) -> KnownError:
 
 
 # ---------------------------------------------------------------- checking what came
-
-
-def _result(info: ModelInfo) -> SearchResult:
-    return SearchResult(id=info.id, **_facts(info))
 
 
 def _repository(id: str, info: ModelInfo) -> Repository:

@@ -10,16 +10,16 @@ import httpcore2
 import httpx2
 
 READ_BYTES = 512 * 1024
-_POLL_S = 0.2
+_POLL_SECONDS = 0.2
 
 
 def read_body(
-    response: httpx2.Response, check: Callable[[int], None], most: Callable[[], int], stall_s: float
+    response: httpx2.Response, check: Callable[[int], None], most: Callable[[], int], stall_seconds: float
 ) -> Iterator[bytes]:
     """The content of a response, piece by piece as it arrives, but for the first at most ``most`` bytes each.
 
     ``check`` gets the bytes of each piece, 0 every so often while none comes, and ends everything by raising. A line
-    that brings nothing for ``stall_s`` raises `httpx2.ReadTimeout`, one that breaks another `httpx2.TransportError`.
+    that brings nothing for so long raises `httpx2.ReadTimeout`, one that breaks another `httpx2.TransportError`.
 
     httpx2 reads 64 KiB at a time through a parser, which is half as fast as the line and the disk. So only the first
     piece comes from there: with it the parser has given out everything it held, and the rest is read from its stream.
@@ -36,7 +36,7 @@ def read_body(
         return
     stream = response.extensions["network_stream"]
     while total > 0:
-        piece = _read(stream, min(most(), total), check, stall_s)
+        piece = _read(stream, min(most(), total), check, stall_seconds)
         if not piece:
             raise httpx2.RemoteProtocolError("the connection ended before the content did")
         total -= len(piece)
@@ -51,11 +51,11 @@ def _plain_length(response: httpx2.Response) -> int | None:
     return int(length) if plain and length.isdigit() and "network_stream" in response.extensions else None
 
 
-def _read(stream: Any, count: int, check: Callable[[int], None], stall_s: float) -> bytes:
-    deadline = time.monotonic() + stall_s
+def _read(stream: Any, count: int, check: Callable[[int], None], stall_seconds: float) -> bytes:
+    deadline = time.monotonic() + stall_seconds
     while True:
         try:
-            data: bytes = stream.read(count, timeout=min(_POLL_S, stall_s))
+            data: bytes = stream.read(count, timeout=min(_POLL_SECONDS, stall_seconds))
         except httpcore2.ReadTimeout as error:
             check(0)
             if time.monotonic() >= deadline:

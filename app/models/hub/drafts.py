@@ -65,20 +65,20 @@ class DraftCandidate(NamedTuple):
 
 
 def find_drafts(
-    hub: Hub, target: GgufHeader, base_models: Sequence[str] = (), stopped: Callable[[], bool] = lambda: False
+    hub: Hub, target: GgufHeader, base_models: Sequence[str] = (), is_cancelled: Callable[[], bool] = lambda: False
 ) -> Iterator[DraftCandidate]:
     """Candidates one after the other, as they are judged; `in_order` sorts them.
 
     ``base_models`` are those the target's repository names. Raises `KnownError` when the hub cannot be asked, and
-    `Cancelled` soon after ``stopped()`` is true.
+    `Cancelled` soon after ``is_cancelled()`` is true.
     """
     left = MAX_CHECKED
     seen: set[str] = set()
     for words in search_words([target.name, target.path.stem, *base_models])[:_MAX_SEARCHES]:
-        if stopped():
+        if is_cancelled():
             raise Cancelled
         found = _small(hub.search(words, "downloads", _RESULTS_PER_SEARCH), target.parameters, seen)
-        judged = (_judged(hub, target, result, stopped) for result in found)
+        judged = (_judged(hub, target, result, is_cancelled) for result in found)
         fresh = (candidate for candidate in judged if candidate is not None)
         for candidate in islice(fresh, min(left, _MAX_CHECKED_PER_SEARCH)):
             left -= 1
@@ -132,9 +132,11 @@ def _small(results: Iterable[SearchResult], parameters: int, seen: set[str]) -> 
             yield found
 
 
-def _judged(hub: Hub, target: GgufHeader, found: SearchResult, stopped: Callable[[], bool]) -> DraftCandidate | None:
+def _judged(
+    hub: Hub, target: GgufHeader, found: SearchResult, is_cancelled: Callable[[], bool]
+) -> DraftCandidate | None:
     """The best file of a repository as a candidate; ``None`` if all are too large, or it is gone."""
-    if stopped():
+    if is_cancelled():
         raise Cancelled
     try:
         repository = hub.repository(found.id)
@@ -144,7 +146,7 @@ def _judged(hub: Hub, target: GgufHeader, found: SearchResult, stopped: Callable
     if model is None:
         return None
     try:
-        verdict = compare(target, read_remote_header(hub.network, model, stopped))
+        verdict = compare(target, read_remote_header(hub.network, model, is_cancelled))
     except (ModelFileError, GatedError, NotFoundError) as error:
         verdict = Verdict(False, str(error))
     return DraftCandidate(found.id, model, repository.licence, verdict, model.size / max(1, target.tensor_bytes))

@@ -7,6 +7,7 @@ httpx2's own defaults. ``huggingface_hub`` goes through here too (`Network.hub_a
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import ipaddress
 import logging
@@ -41,7 +42,7 @@ MAX_TRAFFIC = 200
 MAX_API_ANSWER = 16_000_000
 """Bytes; the longest real ones, of repositories with thousands of files, have one million."""
 _MAX_REDIRECT = 1_000_000
-_CONNECT_S = 15.0
+_CONNECT_SECONDS = 15.0
 _HASHED_NAME = re.compile(r"[0-9a-f]{8}\.\d+")
 
 # httpx2 logs addresses, and those of a CDN are signed.
@@ -58,20 +59,20 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     offline: bool = False
     token_to_mirror: bool = False
     """Send the access token to ``endpoint`` even if it is not huggingface.co."""
-    stall_s: float = 20.0
+    stall_seconds: float = 20.0
     """Without a byte for so long a connection is given up."""
 
 
-class Traffic(msgspec.Struct, frozen=True, kw_only=True):
+class Traffic(msgspec.Struct):
     """One request."""
 
-    at: float
-    """Seconds since 1970, UTC."""
     host: str
     purpose: str
     """For people: ``search``, ``download``."""
-    received: int
+    received: int = 0
     """Bytes of content so far."""
+    at: float = msgspec.field(default_factory=time.time)
+    """Seconds since 1970, UTC."""
 
 
 class Network:
@@ -84,7 +85,7 @@ class Network:
         self._lock = threading.Lock()
         self._client: httpx2.Client | None = None
         self._has_api = False
-        self._requests: deque[_Entry] = deque(maxlen=MAX_TRAFFIC)
+        self._requests: deque[Traffic] = deque(maxlen=MAX_TRAFFIC)
 
     @property
     def endpoint(self) -> str:
@@ -111,7 +112,7 @@ class Network:
         self, response: httpx2.Response, check: Callable[[int], None], most: Callable[[], int] = lambda: READ_BYTES
     ) -> Iterator[bytes]:
         """The content of a response of `stream`'s, fast; ``check`` and ``most`` as in `hub.body.read_body`."""
-        entry: _Entry = response.extensions["entry"]
+        entry: Traffic = response.extensions["entry"]
         received = 0
 
         def counted(count: int) -> None:
@@ -121,7 +122,7 @@ class Network:
             entry.received = received
             check(count)
 
-        return read_body(response, counted, most, self.settings.stall_s)
+        return read_body(response, counted, most, self.settings.stall_seconds)
 
     @contextlib.contextmanager
     def purpose(self, purpose: str) -> Iterator[None]:
@@ -150,8 +151,7 @@ class Network:
     def traffic(self) -> list[Traffic]:
         """The last `MAX_TRAFFIC` requests, newest first."""
         with self._lock:
-            entries = list(self._requests)
-        return [entry.as_traffic() for entry in reversed(entries)]
+            return [copy.copy(entry) for entry in reversed(self._requests)]
 
     def close(self) -> None:
         """Close all connections. It can be used again afterwards."""
@@ -187,7 +187,9 @@ class Network:
             raise _bad_certificates(error) from error
 
     def _timeout(self) -> httpx2.Timeout:
-        return httpx2.Timeout(self.settings.stall_s, connect=min(_CONNECT_S, self.settings.stall_s), pool=None)
+        return httpx2.Timeout(
+            self.settings.stall_seconds, connect=min(_CONNECT_SECONDS, self.settings.stall_seconds), pool=None
+        )
 
     def _before(self, request: httpx2.Request) -> None:
         self.check_online()
@@ -206,7 +208,7 @@ class Network:
             request.headers["Authorization"] = f"Bearer {token}"
         # huggingface_hub asks without any limit of time.
         request.extensions["timeout"] = self._timeout().as_dict()
-        entry = request.extensions["entry"] = _Entry(request.url.host, _purpose.get())
+        entry = request.extensions["entry"] = Traffic(request.url.host, _purpose.get())
         with self._lock:
             self._requests.append(entry)
 
@@ -283,24 +285,11 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-class _Entry:
-    """One request as it runs."""
-
-    def __init__(self, host: str, purpose: str) -> None:
-        self.at = time.time()
-        self.host = host
-        self.purpose = purpose
-        self.received = 0
-
-    def as_traffic(self) -> Traffic:
-        return Traffic(at=self.at, host=self.host, purpose=self.purpose, received=self.received)
-
-
 class _Counted(httpx2.SyncByteStream):
     """A response's content, counted, and ended when it is too long or Slipstream goes offline."""
 
     def __init__(
-        self, stream: httpx2.SyncByteStream, entry: _Entry, limit: float, check_online: Callable[[], None]
+        self, stream: httpx2.SyncByteStream, entry: Traffic, limit: float, check_online: Callable[[], None]
     ) -> None:
         self._stream = stream
         self._entry = entry

@@ -11,7 +11,7 @@ from app.errors import KnownError
 from app.models.hub.errors import GatedError, NotFoundError, RefusedError, TokenError, UnreachableError
 from app.models.text import printable, whole_number
 
-_MAX_WAIT_S = 24 * 3600
+_MAX_WAIT_SECONDS = 24 * 3600
 
 
 def refused(response: httpx2.Response, endpoint: str, repository: str = "") -> KnownError:
@@ -43,7 +43,7 @@ def _failed(response: httpx2.Response, host: str) -> KnownError:
     status = response.status_code
     if status == 429:
         seconds = whole_number(response.headers.get("Retry-After", "")) or 0
-        when = f"in {seconds:,} s" if 0 < seconds <= _MAX_WAIT_S else "in some minutes"
+        when = f"in {seconds:,} s" if 0 < seconds <= _MAX_WAIT_SECONDS else "in some minutes"
         return UnreachableError(f"{host} was asked too often. Try again {when}.")
     if status >= 500:
         return UnreachableError(f"{host} has a problem of its own (status {status}). Try again later.")

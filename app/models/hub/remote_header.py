@@ -24,13 +24,15 @@ LARGEST_PIECE = 1024 * 1024
 """Most that can be fetched in vain; small headers are fetched in smaller pieces."""
 
 
-def read_remote_header(network: Network, model: RemoteModel, stopped: Callable[[], bool] = lambda: False) -> GgufHeader:
+def read_remote_header(
+    network: Network, model: RemoteModel, is_cancelled: Callable[[], bool] = lambda: False
+) -> GgufHeader:
     """Read and check a header with range requests: about as many bytes as the header has, and at most twice as many.
 
     Raises `ModelFileError` for a file that is no model, `KnownError` when the network or the hub fails, and
-    `Cancelled` soon after ``stopped()`` is true.
+    `Cancelled` soon after ``is_cancelled()`` is true.
     """
-    header = read_header_from(_Remote(network, model, stopped), Path(model.files[0].path))
+    header = read_header_from(_Remote(network, model, is_cancelled), Path(model.files[0].path))
     check_loadable(header)
     return header
 
@@ -38,10 +40,10 @@ def read_remote_header(network: Network, model: RemoteModel, stopped: Callable[[
 class _Remote:
     """The files of one model, as a `Source`."""
 
-    def __init__(self, network: Network, model: RemoteModel, stopped: Callable[[], bool]) -> None:
+    def __init__(self, network: Network, model: RemoteModel, is_cancelled: Callable[[], bool]) -> None:
         self._network = network
         self._files = {file.path: file for file in model.files}
-        self._stopped = stopped
+        self._is_cancelled = is_cancelled
         self._fetched = 0
 
     @contextmanager
@@ -49,7 +51,7 @@ class _Remote:
         file = self._files[path.as_posix()]
         if self._fetched > MAX_FETCHED:
             raise ModelFileError(path, "is damaged: the headers of its parts are too large.")
-        pieces = _Pieces(self._network, file, self._stopped)
+        pieces = _Pieces(self._network, file, self._is_cancelled)
         yield pieces, file.size
         self._fetched += pieces.position
 
@@ -60,10 +62,10 @@ class _Remote:
 class _Pieces:
     """A file from its start on, fetched piece by piece."""
 
-    def __init__(self, network: Network, file: RemoteFile, stopped: Callable[[], bool]) -> None:
+    def __init__(self, network: Network, file: RemoteFile, is_cancelled: Callable[[], bool]) -> None:
         self._network = network
         self._file = file
-        self._stopped = stopped
+        self._is_cancelled = is_cancelled
         self.position = 0
         """Bytes that were fetched."""
 
@@ -84,7 +86,7 @@ class _Pieces:
             self._check(response, endpoint)
             data = b""
             for chunk in response.iter_raw():
-                if self._stopped():
+                if self._is_cancelled():
                     raise Cancelled
                 data += chunk
                 if len(data) > size:  # else to the end, and the connection serves the next piece
@@ -92,7 +94,7 @@ class _Pieces:
         return data[:size]
 
     def _check(self, response: httpx2.Response, endpoint: str) -> None:
-        if self._stopped():
+        if self._is_cancelled():
             raise Cancelled
         if response.status_code == 416:
             raise self._other_size()

@@ -45,12 +45,10 @@ class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):
         return self.files[0].path.rsplit("/", 1)[-1]
 
 
-class Repository(msgspec.Struct, frozen=True, kw_only=True):
-    """A repository with its models, smallest first."""
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A repository as a search finds it: without its files."""
 
     id: str
-    commit: str
-    models: tuple[RemoteModel, ...] = ()
     licence: str = ""
     """As the repository names it: ``apache-2.0``; empty where it does not."""
     gated: Literal["no", "automatic", "manual"] = "no"
@@ -63,13 +61,8 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
     base_models: tuple[str, ...] = ()
 
 
-class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A repository as a search finds it: without its files. Fields as in `Repository`."""
+class Repository(SearchResult, frozen=True, kw_only=True):
+    """A repository with its models, smallest first."""
 
-    id: str
-    licence: str = ""
-    gated: Literal["no", "automatic", "manual"] = "no"
-    downloads: int = 0
-    likes: int = 0
-    modified: str = ""
-    base_models: tuple[str, ...] = ()
+    commit: str
+    models: tuple[RemoteModel, ...] = ()

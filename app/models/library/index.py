@@ -12,6 +12,7 @@ import msgspec
 
 from app.models.library.folders import FolderKind
 from app.models.library.summary import ModelSummary
+from app.models.origins import moved_path
 from app.models.pairing import Difference
 from app.storage.json_file import JsonFile, NotKeptError, Versioned
 
@@ -124,9 +125,6 @@ def _merged(there: dict[K, V], before: dict[K, V], now: dict[K, V]) -> dict[K, V
 
 
 def _moved(record: Record, old: Path, new: Path) -> Record:
-    def there(text: str) -> str:
-        path = Path(text)
-        return str(new / path.relative_to(old)) if path.is_relative_to(old) else text
-
-    stamps = tuple(Stamp(there(stamp.path), stamp.size, stamp.modified_ns) for stamp in record.stamps)
-    return msgspec.structs.replace(record, path=there(record.path), folder=there(record.folder), stamps=stamps)
+    path, folder = (moved_path(one, old, new) for one in (record.path, record.folder))
+    stamps = tuple(Stamp(moved_path(stamp.path, old, new), stamp.size, stamp.modified_ns) for stamp in record.stamps)
+    return msgspec.structs.replace(record, path=path, folder=folder, stamps=stamps)

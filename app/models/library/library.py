@@ -64,11 +64,11 @@ class Library:
         with self._lock:
             self._index.save()
 
-    def scan(self, stopped: Callable[[], bool] = lambda: False) -> list[LibraryEntry]:
+    def scan(self, is_cancelled: Callable[[], bool] = lambda: False) -> list[LibraryEntry]:
         """All models, by title. Raises `Cancelled` when told to stop; headers that were read by then are kept."""
         with self._lock:
             origins = self.origins.all() if self.origins else {}
-            scan = Scan(self._index, origins, self._used(), stopped)
+            scan = Scan(self._index, origins, self._used(), is_cancelled)
             try:
                 entries = scan.entries(self.folders())
             finally:

@@ -30,7 +30,7 @@ def move_folder(
     new: Path,
     switch: Callable[[], None] = lambda: None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
-    stopped: Callable[[], bool] = lambda: False,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> list[Path]:
     """Move all files of the folder ``old`` into ``new``; returns those that were copied but could not be deleted.
 
@@ -51,7 +51,7 @@ def move_folder(
             if file.is_symlink():
                 _link(file, there, old, new)
             else:
-                _copy(file, there, told, stopped)
+                _copy(file, there, told, is_cancelled)
     except OSError as error:
         raise KnownError(
             f"The models could not be moved: {error.strerror or error}. They are still in {printable(str(old), 200)}."
@@ -131,8 +131,8 @@ def _is_copied(file: Path, there: Path) -> bool:
     return file.is_symlink() or (one.st_size == other.st_size and same_time)
 
 
-def _copy(file: Path, there: Path, progress: Progress, stopped: Callable[[], bool]) -> None:
-    if stopped():
+def _copy(file: Path, there: Path, progress: Progress, is_cancelled: Callable[[], bool]) -> None:
+    if is_cancelled():
         raise Cancelled
     if _is_copied(file, there):
         progress.add(2 * _size(file))
@@ -141,7 +141,7 @@ def _copy(file: Path, there: Path, progress: Progress, stopped: Callable[[], boo
     part = there.with_name(there.name + _COPYING)
     part.unlink(missing_ok=True)
     try:
-        if _copied_digest(file, part, progress, stopped) != sha256_of(part, progress, stopped):
+        if _copied_digest(file, part, progress, is_cancelled) != sha256_of(part, is_cancelled, progress):
             raise KnownError(f"The copy of {printable(file.name)} is damaged: check the disk it was written to.")
         shutil.copystat(file, part)
         part.replace(there)
@@ -159,11 +159,11 @@ def _link(link: Path, there: Path, old: Path, new: Path) -> None:
     there.symlink_to(goal if inside is None else new.absolute() / inside, target_is_directory=goal.is_dir())
 
 
-def _copied_digest(file: Path, part: Path, progress: Progress, stopped: Callable[[], bool]) -> str:
+def _copied_digest(file: Path, part: Path, progress: Progress, is_cancelled: Callable[[], bool]) -> str:
     digest = hashlib.sha256()
     with file.open("rb", buffering=0) as source, part.open("xb", buffering=0) as target:
         while chunk := source.read(CHUNK):
-            if stopped():
+            if is_cancelled():
                 raise Cancelled
             target.write(chunk)
             digest.update(chunk)

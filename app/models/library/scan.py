@@ -25,13 +25,13 @@ class Scan:
         index: LibraryIndex,
         origins: Mapping[Path, Origin],
         used: Mapping[str, float],
-        stopped: Callable[[], bool],
+        is_cancelled: Callable[[], bool],
     ) -> None:
         """``used``: when models were used, by path."""
         self._index = index
         self._origins = origins
         self._used = used
-        self._stopped = stopped
+        self._is_cancelled = is_cancelled
         self._seen: set[tuple[int, int]] = set()
         self._kept: dict[str, Record] = {}
         self.notices: list[str] = []
@@ -44,7 +44,7 @@ class Scan:
         return entries
 
     def _in_folder(self, folder: ModelFolder) -> list[LibraryEntry]:
-        found = walk(folder, self._stopped)
+        found = walk(folder, self._is_cancelled)
         if not found.is_complete:
             self.notices.append(
                 f"{printable(str(folder.path), 200)} holds more files than are looked through; not all are listed."
@@ -73,7 +73,7 @@ class Scan:
 
     def _record(self, folder: ModelFolder, group: list[FoundFile]) -> Record | None:
         """What is known of a model; ``None`` for a file that was listed already or has gone."""
-        if self._stopped():
+        if self._is_cancelled():
             raise Cancelled
         try:
             if self._was_seen(group[0].path):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from app.models.origins import moved_path
 from app.storage.json_file import JsonFile, NotKeptError, Versioned
 
 FILE_NAME = "usage.json"
@@ -38,11 +39,7 @@ class Usage:
 
     def moved(self, old: Path, new: Path) -> None:
         """The files of the folder ``old`` are in ``new`` now."""
-
-        def there(path: str) -> str:
-            return str(new / Path(path).relative_to(old)) if Path(path).is_relative_to(old) else path
-
-        self._update(lambda used: {there(path): when for path, when in used.items()})
+        self._update(lambda used: {moved_path(path, old, new): when for path, when in used.items()})
 
     def _update(self, change: Callable[[dict[str, int]], dict[str, int]]) -> None:
         def changed(file: _File) -> _File:

@@ -16,7 +16,7 @@ def verify(
     entry: LibraryEntry,
     origins: Origins | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
-    stopped: Callable[[], bool] = lambda: False,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> bool | None:
     """Whether the SHA-256 of all files is what it was; ``None`` where that is not known of all of them.
 
@@ -26,7 +26,7 @@ def verify(
     known = _known(entry, origins)
     try:
         told = Progress(sum(part.stat().st_size for part in known), progress)
-        if any(sha256_of(part, told, stopped) != digest for part, digest in known.items()):
+        if any(sha256_of(part, is_cancelled, told) != digest for part, digest in known.items()):
             return False
     except OSError as error:
         raise KnownError(f"The files of {printable(entry.title)} cannot be read: {error.strerror or error}.") from error

@@ -50,9 +50,9 @@ class Walk:
     """False where there was more than the bounds allow."""
 
 
-def walk(folder: ModelFolder, stopped: Callable[[], bool] = lambda: False) -> Walk:
+def walk(folder: ModelFolder, is_cancelled: Callable[[], bool] = lambda: False) -> Walk:
     """Look through ``folder``. Raises `Cancelled` when told to stop."""
-    walker = _Walker(stopped)
+    walker = _Walker(is_cancelled)
     if folder.kind is FolderKind.OLLAMA:
         walker.look_for_manifests(folder.path)
     elif folder.kind is FolderKind.HUGGING_FACE:
@@ -68,8 +68,8 @@ def walk(folder: ModelFolder, stopped: Callable[[], bool] = lambda: False) -> Wa
 
 
 class _Walker:
-    def __init__(self, stopped: Callable[[], bool]) -> None:
-        self._stopped = stopped
+    def __init__(self, is_cancelled: Callable[[], bool]) -> None:
+        self._is_cancelled = is_cancelled
         self._seen: set[tuple[int, int]] = set()
         self._entries = 0
         self.found = Walk()
@@ -107,7 +107,7 @@ class _Walker:
 
     def entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
         """What is in ``folder``, unless it was seen before; names with a dot in front are left out."""
-        if self._stopped():
+        if self._is_cancelled():
             raise Cancelled
         try:
             status = folder.stat()

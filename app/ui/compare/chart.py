@@ -1,4 +1,4 @@
-"""The chart of a prompt set: share kept against speed-up, one point a prompt, drawn on anything a QPainter draws on."""
+"""The chart of a prompt set: acceptance rate against speed-up, one point a prompt, for a QPainter."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _MOST_TICKS = 6
 
 @dataclass(frozen=True)
 class Point:
-    """One comparison. ``kept`` is its acceptance rate, ``None`` where nothing was drafted: drawn hollow at the axis."""
+    """One comparison. ``acceptance_rate`` is ``None`` where nothing was drafted: drawn hollow at the axis."""
 
     kind: str
-    kept: float | None
+    acceptance_rate: float | None
     speed_up: float
 
 
@@ -40,22 +40,22 @@ class Chart:
     medians: tuple[Point, ...] = ()
 
 
-def shape_path(kind: int, centre: QPointF, radius: float) -> QPainterPath:
+def shape_path(kind: int, center: QPointF, radius: float) -> QPainterPath:
     """The mark of kind number ``kind``; every one has about the same area."""
     shape, path = SHAPES[kind % len(SHAPES)], QPainterPath()
     if shape == "circle":
-        path.addEllipse(centre, radius, radius)
+        path.addEllipse(center, radius, radius)
     elif shape == "cross":
-        arm = radius * 0.36
-        for width, height in ((radius * 1.15, arm), (arm, radius * 1.15)):
-            path.addRect(QRectF(centre.x() - width, centre.y() - height, 2 * width, 2 * height))
+        bar = radius * 0.36
+        for width, height in ((radius * 1.15, bar), (bar, radius * 1.15)):
+            path.addRect(QRectF(center.x() - width, center.y() - height, 2 * width, 2 * height))
         path.setFillRule(Qt.FillRule.WindingFill)
         path = path.simplified()
     else:
         corners, first = (3, 90) if shape == "down" else _CORNERS[shape]
         for corner in range(corners):
             angle = math.radians(first + corner * 360 / corners)
-            at = centre + QPointF(math.cos(angle), math.sin(angle)) * radius * 1.2
+            at = center + QPointF(math.cos(angle), math.sin(angle)) * radius * 1.2
             path.moveTo(at) if corner == 0 else path.lineTo(at)
         path.closeSubpath()
     return path
@@ -86,7 +86,7 @@ class ChartDrawing:
     def place(self, point: Point) -> QPointF:
         """Where a point is drawn."""
         low, high = self._ticks[0], self._ticks[-1]
-        x = self.plot.left() + (point.kept or 0.0) * self.plot.width()
+        x = self.plot.left() + (point.acceptance_rate or 0.0) * self.plot.width()
         return QPointF(x, self.plot.bottom() - (point.speed_up - low) / (high - low) * self.plot.height())
 
     def point_at(self, position: QPointF) -> int | None:
@@ -135,9 +135,11 @@ class ChartDrawing:
 
     def _paint_mark(self, painter: QPainter, theme: Theme, point: Point, radius: float, strength: float) -> None:
         number = self._number(point)
-        colour = theme.series[number % len(theme.series)]
-        painter.setPen(QPen(colour, 1.4))
-        painter.setBrush(themes.mix(theme.surface, colour, strength) if point.kept is not None else theme.surface)
+        color = theme.series[number % len(theme.series)]
+        painter.setPen(QPen(color, 1.4))
+        painter.setBrush(
+            themes.mix(theme.surface, color, strength) if point.acceptance_rate is not None else theme.surface
+        )
         painter.drawPath(shape_path(number, self.place(point), radius))
 
     def _number(self, point: Point) -> int:
@@ -175,5 +177,5 @@ class ChartDrawing:
         return next(best, free[0] if free else boxes[0])
 
 
-def _around(centre: QPointF, radius: float) -> QRectF:
-    return QRectF(centre.x() - radius - 1, centre.y() - radius - 1, 2 * radius + 2, 2 * radius + 2)
+def _around(center: QPointF, radius: float) -> QRectF:
+    return QRectF(center.x() - radius - 1, center.y() - radius - 1, 2 * radius + 2, 2 * radius + 2)

@@ -12,6 +12,7 @@ from app.compare.results import Comparison, Summary, summarise
 from app.ui.compare.chart import Chart, ChartDrawing, Point
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import plain_tooltip
+from app.ui.widgets.theme import Theme
 from app.ui.widgets.units import NO_BREAK
 
 EMPTY = (
@@ -50,8 +51,10 @@ class ChartView(QWidget):
     opened = Signal(int)
     """Number of the comparison whose point was double-clicked."""
 
-    def __init__(self) -> None:
+    def __init__(self, colors: Theme | None = None) -> None:
+        """``colors``: those of the application if ``None``."""
         super().__init__()
+        self._colors = colors
         self._chart = Chart()
         self._numbers: list[int] = []
         self._comparisons: Sequence[Comparison] = ()
@@ -90,10 +93,11 @@ class ChartView(QWidget):
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
+        colors = self._colors or theme.current()
         if self._chart.points:
-            self.drawing().paint(painter, theme.current())
+            self.drawing().paint(painter, colors)
         else:
-            painter.setPen(theme.current().quiet)
+            painter.setPen(colors.quiet)
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap, EMPTY)
         painter.end()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
+    QButtonGroup,
     QCheckBox,
     QFileDialog,
     QGridLayout,
@@ -52,20 +53,24 @@ class SetChoice:
 
 
 class PromptChoice(QWidget):
-    """Signals:
-    changed: Something else is chosen.
-    failed: A file cannot be used, and why, in words for the user.
+    """Attributes:
+        kinds: The boxes of the kinds of text; other ones for each file.
+
+    Signals:
+        changed: The prompts are those of another file.
+        failed: A file cannot be used, and why, in words for the user.
     """
 
     changed = Signal()
     failed = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._path = prompts.bundled_file()
         self._prompts: list[Prompt] = []
         self._own: tuple[Path, list[Prompt]] | None = None
         self._boxes: dict[str, QCheckBox] = {}
+        self.kinds = QButtonGroup(self, exclusive=False)
         self._bundled = QRadioButton("Bundled")
         explain(self._bundled, "Prompts that come with Slipstream: three of each kind of text.")
         self._from_file = QRadioButton("From a file")
@@ -75,17 +80,17 @@ class PromptChoice(QWidget):
         self._file = ElidedLabel("quiet")
         kinds = self._kinds_box = QWidget()
         kinds.setMinimumWidth(1)  # what is in it would keep the window wide: it takes more rows instead
-        self._kinds = QGridLayout(kinds)
-        self._kinds.setContentsMargins(0, 0, 0, 0)
-        self._kinds.setHorizontalSpacing(4 * SPACING)
-        self._kinds.setVerticalSpacing(0)
+        self._kinds_grid = QGridLayout(kinds)
+        self._kinds_grid.setContentsMargins(0, 0, 0, 0)
+        self._kinds_grid.setHorizontalSpacing(4 * SPACING)
+        self._kinds_grid.setVerticalSpacing(0)
         self._repeats = _spin("Repeats", 1, 20, 1, 1)
         explain(self._repeats, "How often each prompt is compared, each time with another seed.")
         self._longest = _spin("Longest answer", 16, 8192, 16, DEFAULT_LONGEST)
         explain(self._longest, "Tokens after which an answer is cut. Below about 60 a speed is rough.")
         self._lay_out()
         self._bundled.setChecked(True)
-        self._bundled.clicked.connect(self._on_bundled)
+        self._bundled.clicked.connect(self._take_bundled)
         self._from_file.clicked.connect(self._on_from_file)
         self._choose.clicked.connect(self.choose_file)
         self._take_bundled()
@@ -146,6 +151,7 @@ class PromptChoice(QWidget):
         column.addWidget(self._kinds_box)
         column.addLayout(numbers)
 
+    @Slot()
     def _take_bundled(self) -> None:
         try:
             self._take(prompts.bundled_file(), prompts.bundled())
@@ -160,7 +166,8 @@ class PromptChoice(QWidget):
 
     def _offer_kinds(self, kinds: Sequence[str]) -> None:
         for box in self._boxes.values():
-            self._kinds.removeWidget(box)
+            self.kinds.removeButton(box)
+            self._kinds_grid.removeWidget(box)
             box.deleteLater()
         offered = kinds if 1 < len(kinds) <= MOST_KINDS else []
         self._boxes = {}
@@ -168,19 +175,19 @@ class PromptChoice(QWidget):
             box = QCheckBox(kind.replace("&", "&&"))
             box.setAccessibleName(f"Kind: {kind}")
             box.setChecked(True)
-            box.toggled.connect(self.changed)
+            self.kinds.addButton(box)
             self._boxes[kind] = box
         self._place_kinds()
 
     def _place_kinds(self) -> None:
         """As many a row as fit."""
         boxes = list(self._boxes.values())
-        widest = max((box.sizeHint().width() for box in boxes), default=0) + self._kinds.horizontalSpacing()
-        a_row = max(1, min(_A_ROW, (self.width() + self._kinds.horizontalSpacing()) // max(widest, 1)))
+        widest = max((box.sizeHint().width() for box in boxes), default=0) + self._kinds_grid.horizontalSpacing()
+        a_row = max(1, min(_A_ROW, (self.width() + self._kinds_grid.horizontalSpacing()) // max(widest, 1)))
         for place, box in enumerate(boxes):
-            self._kinds.addWidget(box, place // a_row, place % a_row)
+            self._kinds_grid.addWidget(box, place // a_row, place % a_row)
         for column in range(_A_ROW):
-            self._kinds.setColumnStretch(column, 1 if column < a_row else 0)
+            self._kinds_grid.setColumnStretch(column, 1 if column < a_row else 0)
 
     def _show_source(self) -> None:
         is_own = self._own is not None and self._path == self._own[0]
@@ -192,10 +199,6 @@ class PromptChoice(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._place_kinds()
-
-    @Slot()
-    def _on_bundled(self) -> None:
-        self._take_bundled()
 
     @Slot()
     def _on_from_file(self) -> None:

@@ -21,7 +21,7 @@ from app.ui.compare.picture import png
 from app.ui.widgets.questions import ask_where_to_save
 from app.ui.widgets.tasks import BUG, Lane
 
-_PATIENCE_S = 5.0
+_PATIENCE_SECONDS = 5.0
 
 
 class Exporter(QObject):
@@ -63,7 +63,7 @@ class Exporter(QObject):
 
     def shut_down(self) -> None:
         """Give up what is under way; a file that is being written is finished, if that takes no longer than this."""
-        self._lane.close(_PATIENCE_S)
+        self._lane.close(_PATIENCE_SECONDS)
 
     # ------------------------------------------------------------ inside
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QPoint, Qt, QUrl, Signal, Slot
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QPoint, Qt, Slot
+from PySide6.QtGui import QDesktopServices, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.protocol.messages import Figures, Piece, Round
@@ -73,8 +73,6 @@ class _Text(QWidget):
 
 class AnswerPane(QFrame):
     """Shows one run, while it is written or afterwards."""
-
-    link_activated = Signal(QUrl)
 
     def __init__(self, title: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -189,7 +187,7 @@ class AnswerPane(QFrame):
         text.view.set_show_drafted(self._shows_drafted)
         text.view.height_changed.connect(lambda: self.column.refit(entry))
         text.view.selection_dragged.connect(lambda point: self.column.show_point(text.view, point))
-        text.view.link_activated.connect(self.link_activated)
+        text.view.link_activated.connect(QDesktopServices.openUrl)
         return text
 
     def _text(self) -> _Text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, Qt, Signal, Slot
+from PySide6.QtCore import QPoint, Qt, Slot
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from app.ui.compare.wording import Verdict
@@ -53,19 +53,9 @@ class VerdictLine(QWidget):
 
 
 class Footer(QWidget):
-    """The row of buttons below: what can be done with it on the left, Export and Close on the right.
-
-    Signals:
-        run_requested, stop_requested: The button on the left, which is the one while nothing runs and the other while
-            something does.
-        export_requested: One of `FORMATS`.
-        close_requested: The window shall go.
-    """
-
-    run_requested = Signal()
-    stop_requested = Signal()
-    export_requested = Signal(str)
-    close_requested = Signal()
+    """The row of buttons below: what can be done with it on the left, Export and Close on the right. The button on the
+    left is ``run_button`` while nothing runs and ``stop_button`` while something does; the actions of ``export_menu``
+    have one of `FORMATS` as their data."""
 
     def __init__(self, run_text: str) -> None:
         super().__init__()
@@ -75,11 +65,11 @@ class Footer(QWidget):
         self.stop_button.setToolTip("Stop (Esc)")
         self.export_button = QPushButton("Export ▾")
         self.export_button.setAccessibleName("Export")
-        self.close_button = QPushButton("Close")
-        self.run_button.clicked.connect(self.run_requested)
-        self.stop_button.clicked.connect(self.stop_requested)
         self.export_button.clicked.connect(self._on_export)
-        self.close_button.clicked.connect(self.close_requested)
+        self.export_menu = QMenu(self.export_button)
+        for name in FORMATS:
+            self.export_menu.addAction(f"{name}…").setData(name)
+        self.close_button = QPushButton("Close")
         self._status = ElidedLabel("quiet")
         self._said = "", "quiet"
         self._why_not = ""
@@ -125,19 +115,7 @@ class Footer(QWidget):
     def status(self) -> str:
         return self._status.text()
 
-    def export_menu(self) -> QMenu:
-        """The formats; the caller shows it."""
-        menu = QMenu(self.export_button)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        for name in FORMATS:
-            menu.addAction(f"{name}…").triggered.connect(lambda _checked=False, name=name: self._ask_export(name))
-        return menu
-
-    def _ask_export(self, name: str) -> None:
-        self.export_requested.emit(name)
-
     @Slot()
     def _on_export(self) -> None:
-        menu = self.export_menu()
-        height = menu.sizeHint().height()
-        menu.popup(self.export_button.mapToGlobal(QPoint(0, -height)))
+        height = self.export_menu.sizeHint().height()
+        self.export_menu.popup(self.export_button.mapToGlobal(QPoint(0, -height)))

@@ -7,21 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Slot
-from PySide6.QtGui import QDesktopServices
+from PySide6.QtGui import QAction
 
 from app.chats.model import StoredMessage
-from app.compare.results import Report, Run, Setup, Skipped
+from app.compare.results import Report, Setup
 from app.errors import KnownError
-from app.protocol.messages import Round
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.session import ChatSession
 from app.ui.compare import wording
 from app.ui.compare.asked import Asked, asked
-from app.ui.compare.choice import SetChoice
 from app.ui.compare.exports import Exporter, ask_for_path
-from app.ui.compare.one_answer import Shown, settings_line
-from app.ui.compare.runner import Compared, End, Runner, Task
+from app.ui.compare.runner import Compared, Runner, Task
 from app.ui.compare.setups import Snapshot
+from app.ui.compare.tab import CompareTab
 from app.ui.compare.window import CompareWindow
 from app.ui.compare.wording import Verdict
 from app.ui.engine.interface import Engine, EngineState
@@ -72,9 +70,6 @@ class ComparePresenter(QObject):
         self._snapshot: Snapshot | None = None
         """Of what runs, or ran last."""
         self._set_snapshot: Snapshot | None = None
-        self._is_set = False
-        """Whether what runs, or ran last, is a set of prompts."""
-        self._draft_failure = ""
         self._shows_drafted = False
         self.runner = Runner(engine, session.wants_engine, self)
         self.exporter = Exporter(self)
@@ -90,6 +85,10 @@ class ComparePresenter(QObject):
             self._made.one.set_show_drafted(self._shows_drafted)
             self._refresh()
         return self._made
+
+    def _tabs(self) -> list[CompareTab]:
+        """None before there is a window."""
+        return [] if self._made is None else [self._made.one, self._made.many]
 
     @Slot()
     def compare_last(self) -> None:
@@ -119,7 +118,7 @@ class ComparePresenter(QObject):
         """The chat was deleted: nothing of it stays in the window."""
         if self._subject is None or self._subject.chat_id != chat_id:
             return
-        if self.runner.is_running() and not self._is_set:
+        if self.window().one.is_running():
             self.runner.stop()
         self._subject = self._result = None
         self.window().one.show_nothing(wording.CHAT_DELETED)
@@ -148,28 +147,31 @@ class ComparePresenter(QObject):
         self._pair_loader.pair_changed.connect(self._refresh)
         runner.waiting_changed.connect(self._show_waiting)
         runner.run_begun.connect(self._on_run_begun)
-        runner.prompt_progressed.connect(self._on_prompt_progressed)
-        runner.rounds_received.connect(self._on_rounds_received)
-        runner.run_ended.connect(self._on_run_ended)
-        runner.draft_failed.connect(self._on_draft_failed)
         runner.compared.connect(self._on_compared)
-        runner.left_out.connect(self._on_left_out)
-        runner.ended.connect(self._on_ended)
         self.exporter.busy_changed.connect(self._refresh)
         self.exporter.ended.connect(self._on_export_ended)
 
     def _connect_window(self, window: CompareWindow) -> None:
-        window.escaped.connect(self._on_escaped)
-        window.closed.connect(self.runner.stop)
-        window.one.again_requested.connect(self._start_one)
-        window.one.last_requested.connect(self.compare_last)
-        window.one.link_activated.connect(QDesktopServices.openUrl)
-        window.many.start_requested.connect(self._start_set)
-        window.many.opened.connect(self._open)
-        for tab in (window.one, window.many):
-            tab.stop_requested.connect(self.runner.stop)
-        window.one.export_requested.connect(self._export_one)
-        window.many.export_requested.connect(self._export_set)
+        one, many, runner = window.one, window.many, self.runner
+        window.escape.activated.connect(self._on_escaped)
+        window.closed.connect(runner.stop)
+        one.last_button.clicked.connect(self.compare_last)
+        one.footer.run_button.clicked.connect(self._start_one)
+        one.footer.export_menu.triggered.connect(self._export_one)
+        many.footer.run_button.clicked.connect(self._start_set)
+        many.footer.export_menu.triggered.connect(self._export_set)
+        many.table.opened.connect(self._open)
+        many.chart.opened.connect(self._open)
+        runner.run_begun.connect(one.begin_run)
+        runner.prompt_progressed.connect(one.set_prompt_progress)
+        runner.rounds_received.connect(one.add_rounds)
+        runner.run_ended.connect(one.end_run)
+        runner.left_out.connect(many.add_skipped)
+        for tab in self._tabs():
+            tab.footer.stop_button.clicked.connect(runner.stop)
+            runner.draft_failed.connect(tab.note_draft_failure)
+            runner.ended.connect(tab.end)
+        runner.ended.connect(self._refresh)
 
     # ------------------------------------------------------------ one answer
 
@@ -181,14 +183,14 @@ class ComparePresenter(QObject):
         window = self.window()
         window.show_tab(window.one)
         found = subject.read()
-        if self.runner.is_running() and not self._is_set:
+        if window.one.is_running():
             self.runner.stop()
         self._subject, self._result = subject, None
         if found is None:
             self._subject = None
             window.one.show_nothing(wording.NO_ANSWER)
             return
-        window.one.prepare(_shown(found))
+        window.one.prepare(found)
         if why := self._why_not(of_set=False):
             window.one.say(Verdict(why))
         else:
@@ -200,22 +202,22 @@ class ComparePresenter(QObject):
         if found is None or self._why_not(of_set=False):
             return
         self._result = None
-        self._begin(Snapshot(found.task), is_set=False)
-        self.window().one.prepare(_shown(found))
-        self.window().one.begin()
+        self._begin(Snapshot(found.task))
+        self.window().one.begin(found)
         self.runner.start_one(found.task)
         self._refresh()
 
     # ------------------------------------------------------------ a set
 
-    @Slot(object)
-    def _start_set(self, choice: SetChoice) -> None:
-        if self._why_not(of_set=True):
+    @Slot()
+    def _start_set(self) -> None:
+        choice = self.window().many.choice.choice()
+        if self._why_not(of_set=True) or not choice.prompts:
             return
         settings = self._set_settings(choice.longest)
         first = settings.seed if settings.seed is not None else DEFAULT_SEED
         tasks = [Task(prompt, first + turn, settings) for turn in range(choice.repeats) for prompt in choice.prompts]
-        self._begin(Snapshot(tasks[0], choice), is_set=True)
+        self._begin(Snapshot(tasks[0], choice))
         self.window().many.begin(len(tasks))
         self.runner.start_set(tasks)
         self._refresh()
@@ -227,79 +229,44 @@ class ComparePresenter(QObject):
             now = replace(now, draft_length="auto", drafter="auto")
         return replace(now, max_tokens=longest, stop=(), system_prompt="")
 
-    @Slot(object)
-    def _open(self, compared: Compared) -> None:
+    @Slot(int)
+    def _open(self, number: int) -> None:
         """Show one comparison of the set in full."""
-        if self.runner.is_running() and not self._is_set:
-            self.window().many.footer.set_status("An answer is being compared; open this one after it.")
-            return
         snapshot, window = self._set_snapshot, self.window()
+        if window.one.is_running():
+            window.many.footer.set_status("An answer is being compared; open this one after it.")
+            return
         assert snapshot is not None
-        found = Asked(compared.task)
-        self._subject = _Subject(None, lambda: found)
+        compared = window.many.results[number]
+        self._subject = _Subject(None, lambda: Asked(compared.task))
         self._result = compared, snapshot
-        window.one.show_compared(compared, _shown(found))
+        window.one.show_compared(compared)
         window.show_tab(window.one)
 
     # ------------------------------------------------------------ what the runner says
 
-    def _begin(self, snapshot: Snapshot, *, is_set: bool) -> None:
-        self._is_set = is_set
-        self._draft_failure = ""
-        self._tell_all("")
+    def _begin(self, snapshot: Snapshot) -> None:
+        self._show_export_status("")
         self._snapshot = snapshot
 
-    @Slot(int, bool)
-    def _on_run_begun(self, _number: int, drafted: bool) -> None:
+    @Slot()
+    def _on_run_begun(self) -> None:
         assert self._snapshot is not None
-        if not self._is_set:
-            self.window().one.begin_run(drafted)
         try:
             self._snapshot.take(self._engine, self._pair_loader)
         except KnownError as error:
             self.runner.give_up(str(error))
 
-    @Slot(int, int)
-    def _on_prompt_progressed(self, done: int, total: int) -> None:
-        if not self._is_set:
-            self.window().one.set_prompt_progress(done, total)
-
-    @Slot(list)
-    def _on_rounds_received(self, rounds: list[Round]) -> None:
-        if not self._is_set:
-            self.window().one.add_rounds(rounds)
-
-    @Slot(bool, object)
-    def _on_run_ended(self, drafted: bool, run: Run) -> None:
-        if not self._is_set:
-            self.window().one.end_run(drafted, run)
-
-    @Slot(str)
-    def _on_draft_failed(self, reason: str) -> None:
-        self._draft_failure = reason
-
     @Slot(object)
     def _on_compared(self, compared: Compared) -> None:
         assert self._snapshot is not None
-        if self._is_set:
+        window = self.window()
+        if window.many.is_running():
             self._set_snapshot = self._snapshot
-            self.window().many.add_compared(compared)
+            window.many.add_compared(compared)
         else:
             self._result = compared, self._snapshot
-            self.window().one.show_result(compared)
-
-    @Slot(object)
-    def _on_left_out(self, skipped: Skipped) -> None:
-        if self._is_set:
-            self.window().many.add_skipped(skipped)
-
-    @Slot(object)
-    def _on_ended(self, end: End) -> None:
-        tab = self.window().many if self._is_set else self.window().one
-        tab.end(end)
-        if self._draft_failure:
-            tab.add_detail(f"The draft failed in between. {self._draft_failure}")
-        self._refresh()
+            window.one.show_result(compared)
 
     # ------------------------------------------------------------ what may run
 
@@ -317,7 +284,7 @@ class ComparePresenter(QObject):
     def _why_not(self, *, of_set: bool) -> str:
         """Why a comparison cannot be started now; empty: it can."""
         if self.runner.is_running():
-            if self._is_set is of_set:
+            if self.window().many.is_running() is of_set:
                 return ""
             return "An answer is being compared." if of_set else "A prompt set is running: Run again works after it."
         if self.exporter.is_busy():
@@ -329,12 +296,11 @@ class ComparePresenter(QObject):
 
     @Slot()
     def _show_waiting(self) -> None:
-        if self._made is None or not self.runner.is_running():
-            return
         waits = ""
         if self.runner.is_waiting():
             waits = _WAITS.get(self._engine.state(), "Begins when the answer in the chat has ended.")
-        (self._made.many if self._is_set else self._made.one).set_waiting(waits)
+        for tab in self._tabs():
+            tab.set_waiting(waits)
 
     @Slot()
     def _on_escaped(self) -> None:
@@ -345,42 +311,37 @@ class ComparePresenter(QObject):
 
     # ------------------------------------------------------------ exports
 
-    @Slot(str)
-    def _export_one(self, name: str) -> None:
+    @Slot(QAction)
+    def _export_one(self, action: QAction) -> None:
         if self._result is not None:
             compared, snapshot = self._result
             report = Report(setup=_setup(snapshot), comparisons=[compared.comparison], planned=1)
-            self._export(name, snapshot, report)
+            self._export(action.data(), snapshot, report)
 
-    @Slot(str)
-    def _export_set(self, name: str) -> None:
+    @Slot(QAction)
+    def _export_set(self, action: QAction) -> None:
         many, snapshot = self.window().many, self._set_snapshot
         if snapshot is not None:
             report = Report(
                 setup=_setup(snapshot), comparisons=many.comparisons(), planned=many.planned, skipped=many.skipped
             )
-            self._export(name, snapshot, report)
+            self._export(action.data(), snapshot, report)
 
     def _export(self, name: str, snapshot: Snapshot, report: Report) -> None:
         def export(path: Path) -> None:
             if not self.exporter.is_busy() and snapshot.pair is not None:
-                self._tell_all("Reading the model files for their hashes …")
+                self._show_export_status("Reading the model files for their hashes …")
                 self.exporter.export(report, snapshot.pair, path)
 
         ask_for_path(self.window(), name, export)
 
     @Slot(object, str)
     def _on_export_ended(self, path: Path, failure: str) -> None:
-        self._tell_all(failure or f"Exported to {path.name}.", "bad" if failure else "quiet")
+        self._show_export_status(failure or f"Exported to {path.name}.", "bad" if failure else "quiet")
 
-    def _tell_all(self, text: str, role: str = "quiet") -> None:
-        if self._made is not None:
-            for tab in (self._made.one, self._made.many):
-                tab.footer.set_status(text, role)
-
-
-def _shown(found: Asked) -> Shown:
-    return Shown(found.task.prompt.title, settings_line(found.task), found.notes)
+    def _show_export_status(self, text: str, role: str = "quiet") -> None:
+        for tab in self._tabs():
+            tab.footer.set_status(text, role)
 
 
 def _setup(snapshot: Snapshot) -> Setup:

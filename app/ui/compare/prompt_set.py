@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QSize, Qt, QTimer, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QSplitter, QVBoxLayout
 
 from app.compare.results import Comparison, Skipped, Summary, summarise
 from app.ui.compare import wording
 from app.ui.compare.chart_view import ChartView
-from app.ui.compare.choice import PromptChoice, SetChoice
-from app.ui.compare.parts import Footer, VerdictLine, line
+from app.ui.compare.choice import PromptChoice
+from app.ui.compare.parts import line
 from app.ui.compare.runner import Compared, End
+from app.ui.compare.tab import CompareTab
 from app.ui.compare.table import ResultTable
 from app.ui.compare.wording import Verdict
 from app.ui.widgets.controls import label
@@ -28,40 +28,27 @@ TABLE_HEIGHT = 224
 _SIDE = 6 * SPACING
 
 
-class PromptSet(QWidget):
-    """Shows what a runner does with a set; decides nothing.
+class PromptSet(CompareTab):
+    """Shows what a runner does with a set.
 
     Attributes:
         results, skipped: What came of the set that ran last, or runs.
         planned: How many comparisons it has.
-
-    Signals:
-        start_requested: The `SetChoice`.
-        opened: The `Compared` that shall be shown in full.
-        stop_requested, export_requested, close_requested: The buttons.
+        table, chart: Their signal ``opened`` names one of the results.
     """
 
-    start_requested = Signal(object)
-    opened = Signal(object)
-    stop_requested = Signal()
-    export_requested = Signal(str)
-    close_requested = Signal()
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__("Start")
         self.results: list[Compared] = []
         self.skipped: list[Skipped] = []
         self._clock = clock
-        self._runs_now = False
+        self._is_running = False
         self._waits = ""
-        self._blocked = ""
         self.planned = 0
         self._began = 0.0
         self.choice = PromptChoice()
         self.table = ResultTable()
         self.chart = ChartView()
-        self.verdict = VerdictLine()
-        self.footer = Footer("Start")
         self._bar = QProgressBar()
         self._bar.setTextVisible(False)
         self._bar.setFixedHeight(SPACING)
@@ -71,18 +58,23 @@ class PromptSet(QWidget):
         self._timer.timeout.connect(self._show_progress)
         self.setAcceptDrops(True)
         self._lay_out()
-        self._connect()
-        self._say(Verdict(""))
+        self.choice.changed.connect(self._show_state)
+        self.choice.kinds.buttonToggled.connect(self._show_state)
+        self.choice.failed.connect(lambda text: self.say(Verdict(text, mood="bad")))
+        self.say(Verdict(""))
 
     # ------------------------------------------------------------ what the runner does
 
+    def is_running(self) -> bool:
+        return self._is_running
+
     def begin(self, planned: int) -> None:
         """A set of so many comparisons starts."""
-        self.results, self.skipped = [], []
-        self._runs_now, self.planned, self._began = True, planned, self._clock()
+        self.results, self.skipped, self._draft_failure = [], [], ""
+        self._is_running, self.planned, self._began = True, planned, self._clock()
         self.table.clear_results()
         self._show_results()
-        self._say(Verdict(""))
+        self.say(Verdict(""))
         self._timer.start()
         self._show_progress()
         self._show_state()
@@ -97,35 +89,29 @@ class PromptSet(QWidget):
         self._show_results()
         self._show_progress()
 
+    @Slot(object)
     def add_skipped(self, skipped: Skipped) -> None:
-        self.skipped.append(skipped)
-        self._show_progress()
+        if self._is_running:
+            self.skipped.append(skipped)
+            self._show_progress()
 
+    @Slot(object)
     def end(self, end: End) -> None:
+        if not self._is_running:
+            return
         self._timer.stop()
-        self._runs_now = False
+        self._is_running = False
         summary = summarise(self.comparisons())
         verdict = wording.set_verdict(summary.total, self.skipped)
         if end.kind == "done":
-            self._say(verdict)
+            self._say_result(verdict)
         else:
             said = end.message or wording.STOPPED
             rest = verdict.text if self.results else ""
-            self._say(Verdict(said, rest, "bad" if end.kind == "failed" else "plain"))
-        self._show_state()
+            self._say_result(Verdict(said, rest, "bad" if end.kind == "failed" else "plain"))
 
     def comparisons(self) -> list[Comparison]:
         return [one.comparison for one in self.results]
-
-    def set_blocked(self, why: str) -> None:
-        """Nothing can be started now, and why; empty: it can."""
-        self._blocked = why
-        self._show_state()
-
-    def add_detail(self, text: str) -> None:
-        """One more sentence below what came of it."""
-        shown = self._shown_verdict
-        self._say(replace(shown, detail=f"{shown.detail} {text}".strip()))
 
     # ------------------------------------------------------------ inside
 
@@ -148,12 +134,8 @@ class PromptSet(QWidget):
         progress.setSpacing(4 * SPACING)
         progress.addWidget(self._bar, 1)
         progress.addWidget(self._progress)
-        below = QVBoxLayout()
-        below.setContentsMargins(_SIDE, 3 * SPACING, _SIDE, 4 * SPACING)
-        below.setSpacing(3 * SPACING)
-        below.addLayout(progress)
-        below.addWidget(self.verdict)
-        below.addWidget(self.footer)
+        below = self._make_below()
+        below.insertLayout(0, progress)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.setSpacing(0)
@@ -162,16 +144,6 @@ class PromptSet(QWidget):
         whole.addLayout(middle, 1)
         whole.addWidget(line())
         whole.addLayout(below)
-
-    def _connect(self) -> None:
-        self.footer.run_requested.connect(self._on_start)
-        self.footer.stop_requested.connect(self.stop_requested)
-        self.footer.export_requested.connect(self.export_requested)
-        self.footer.close_requested.connect(self.close_requested)
-        self.choice.changed.connect(self._show_state)
-        self.choice.failed.connect(lambda text: self._say(Verdict(text, mood="bad")))
-        for results in (self.table, self.chart):
-            results.opened.connect(lambda number: self.opened.emit(self.results[number]))
 
     def _show_results(self) -> None:
         comparisons = self.comparisons()
@@ -198,23 +170,12 @@ class PromptSet(QWidget):
     def _show_state(self) -> None:
         nothing = "" if self.choice.choice().prompts else "No prompts are chosen."
         why = self._blocked or nothing
-        can_export = bool(self.results) and not self._runs_now
-        self.footer.set_state(running=self._runs_now, can_run=not why, can_export=can_export, why_not=why)
-        self.choice.setEnabled(not self._runs_now)
+        can_export = bool(self.results) and not self._is_running
+        self.footer.set_state(running=self._is_running, can_run=not why, can_export=can_export, why_not=why)
+        self.choice.setEnabled(not self._is_running)
         for part in (self._bar, self._progress):
-            part.setVisible(self._runs_now)
-        self.verdict.setVisible(not self._runs_now and bool(self.verdict.text()))
-
-    def _say(self, verdict: Verdict) -> None:
-        self._shown_verdict = verdict
-        self.verdict.show_verdict(verdict)
-        self._show_state()
-
-    @Slot()
-    def _on_start(self) -> None:
-        chosen: SetChoice = self.choice.choice()
-        if chosen.prompts and not self._blocked:
-            self.start_requested.emit(chosen)
+            part.setVisible(self._is_running)
+        self.verdict.setVisible(not self._is_running and bool(self.verdict.text()))
 
     # ------------------------------------------------------------ Qt
 
@@ -222,12 +183,12 @@ class PromptSet(QWidget):
         return QSize(900, 720)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if not self._runs_now and _dropped(event) is not None:
+        if not self._is_running and _dropped(event) is not None:
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
         path = _dropped(event)
-        if path is not None and not self._runs_now:
+        if path is not None and not self._is_running:
             event.acceptProposedAction()
             self.choice.open_file(path)
 

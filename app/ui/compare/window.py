@@ -19,13 +19,12 @@ class CompareWindow(QWidget):
 
     Attributes:
         one, many: The tabs.
+        escape: Esc is pressed.
 
     Signals:
-        escaped: Esc was pressed.
         closed: The window is gone from the screen.
     """
 
-    escaped = Signal()
     closed = Signal()
 
     def __init__(self) -> None:
@@ -47,9 +46,9 @@ class CompareWindow(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.addWidget(self._tabs)
-        QShortcut(QKeySequence(Qt.Key.Key_Escape), self).activated.connect(self.escaped)
+        self.escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
         for tab in (self.one, self.many):
-            tab.close_requested.connect(self.close)
+            tab.footer.close_button.clicked.connect(self.close)
 
     def show_tab(self, tab: QWidget) -> None:
         """Bring this tab to the front, and the window too."""

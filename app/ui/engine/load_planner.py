@@ -14,7 +14,8 @@ from app.errors import KnownError
 from app.models.header_cache import AT_ONCE, Headers
 from app.models.memory import ModelShape, shape_of
 from app.models.pairing import compare
-from app.models.plan import Plan, Wishes, make_plan
+from app.models.plan import Plan, Wishes
+from app.models.planner import make_plan
 from app.protocol.messages import LoadSettings
 from app.ui.engine.memory_watch import MemoryWatch
 from app.ui.engine.pair_files import PairFiles

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.models.machine import Machine
-from app.models.plan import make_plan
+from app.models.planner import make_plan
 from app.models.shape import ModelShape
 from app.models.text import size_text
 

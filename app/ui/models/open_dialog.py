@@ -18,7 +18,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.models.plan import Plan, alternatives, make_plan
+from app.models.plan import Plan
+from app.models.planner import alternatives, make_plan
 from app.models.ranking import RankedDraft
 from app.models.text import visible
 from app.protocol.messages import Sampling
@@ -276,7 +277,7 @@ class OpenModelsDialog(QDialog):
 
     @Slot(list)
     def _on_ranked(self, drafts: list[RankedDraft]) -> None:
-        best = next((draft for draft in drafts if draft.verdict.fits and draft.warning is None), None)
+        best = next((draft for draft in drafts if draft.verdict.fits and draft.verdict.warning is None), None)
         if self._proposes_draft and best is not None and not self._draft.path():
             self._draft.set_path(str(best.entry.path))
 

@@ -31,7 +31,7 @@ def hub(guide_pair: tuple[Path, Path]) -> Iterator[HubServer]:
 
 @pytest.fixture
 def network(hub: HubServer) -> Iterator[Network]:
-    one = Network(NetworkSettings(endpoint=hub.endpoint, token_to_mirror=True, stall_s=0.5), lambda: "hf_good")
+    one = Network(NetworkSettings(endpoint=hub.endpoint, token_to_mirror=True, stall_seconds=0.5), lambda: "hf_good")
     yield one
     one.close()
 
@@ -39,4 +39,4 @@ def network(hub: HubServer) -> Iterator[Network]:
 @pytest.fixture
 def fetching(hub: HubServer, network: Network, tmp_path: Path) -> Fetching:
     origins = Origins(tmp_path / "origins.json")
-    return Fetching(hub, network, tmp_path / "models", origins, Backoff(first_s=0.001, cap_s=0.002))
+    return Fetching(hub, network, tmp_path / "models", origins, Backoff(first_seconds=0.001, cap_seconds=0.002))

@@ -238,7 +238,7 @@ def test_what_the_user_must_do_is_said(hub: HubServer, pair: Item, opens: Opens)
 
 def test_waiting_is_shown_and_resume_tries_at_once(hub: HubServer, opens: Opens, files: dict[str, bytes]) -> None:
     hub.faults.add(NOTES, Fault(status=503), at="resolve")
-    watched = opens(backoff=Backoff(first_s=3000, cap_s=3000))
+    watched = opens(backoff=Backoff(first_seconds=3000, cap_seconds=3000))
     watched.queue.add(item(hub, NOTES))
     progress = watched.wait_for(NOTES, ItemState.WAITING)
     assert "has trouble (status 503)" in progress.message

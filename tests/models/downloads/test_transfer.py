@@ -19,7 +19,7 @@ import pytest
 
 from app.errors import Cancelled, KnownError
 from app.models.downloads import part
-from app.models.downloads.control import Control
+from app.models.downloads.cancellation import Cancellation
 from app.models.downloads.failures import Backoff, DiskFullError
 from app.models.downloads.part import discard
 from app.models.downloads.transfer import Transfer
@@ -37,12 +37,12 @@ def is_complete(fetching: Fetching) -> bool:
 def interrupted(fetching: Fetching, at: int) -> None:
     """Leave a part of ``at`` bytes, as a download does that is stopped there."""
     fetching.hub.faults.add(FILE, Fault(stall_at=at))
-    control = Control()
-    transfer = fetching.transfer(control=control)
+    cancellation = Cancellation()
+    transfer = fetching.transfer(cancellation=cancellation)
 
     def stop_there() -> None:
         if transfer.done == at:
-            control.stop()
+            cancellation.cancel()
 
     transfer._on_change = stop_there
     with pytest.raises(Cancelled):
@@ -308,7 +308,7 @@ def test_a_server_in_trouble(fetching: Fetching) -> None:
     assert is_complete(fetching)
 
 
-class Waits(Control):
+class Waits(Cancellation):
     """Notes how long a transfer would wait, and does not."""
 
     def __init__(self) -> None:
@@ -346,7 +346,7 @@ def test_429_says_how_long(fetching: Fetching) -> None:
     date = Fault(status=429, headers=(("Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT"),))
     fetching.hub.faults.add(FILE, late, too_late, date, at="resolve")
     waits = Waits()
-    fetching.transfer(control=waits).run()
+    fetching.transfer(cancellation=waits).run()
     assert is_complete(fetching)
     assert waits.seconds[:2] == [17.0, 3600.0] and waits.seconds[2] < 1
 
@@ -359,7 +359,7 @@ def test_waiting_grows_to_a_minute_and_never_more() -> None:
 
 def test_without_a_network_it_waits_and_never_fails(fetching: Fetching) -> None:
     waits, tries = Waits(), 30
-    transfer = fetching.transfer(control=waits, backoff=Backoff())
+    transfer = fetching.transfer(cancellation=waits, backoff=Backoff())
 
     def online_again() -> None:
         if len(waits.seconds) == tries:
@@ -376,7 +376,7 @@ def test_offline_waits_too(fetching: Fetching) -> None:
     waits = Waits()
     online = fetching.network.settings
     fetching.network.settings = msgspec.structs.replace(online, offline=True)
-    transfer = fetching.transfer(control=waits)
+    transfer = fetching.transfer(cancellation=waits)
     messages = []
 
     def online_again() -> None:
@@ -450,11 +450,11 @@ def test_another_host_in_between(fetching: Fetching, where: Any) -> None:
 
 def test_two_at_the_same_file(fetching: Fetching) -> None:
     fetching.hub.faults.add(FILE, Fault(stall_at=MIB))
-    control = Control()
+    cancellation = Cancellation()
 
     def fetch() -> None:
         with contextlib.suppress(Cancelled):
-            fetching.transfer(control=control).run()
+            fetching.transfer(cancellation=cancellation).run()
 
     thread = threading.Thread(target=fetch)
     thread.start()
@@ -463,7 +463,7 @@ def test_two_at_the_same_file(fetching: Fetching) -> None:
         fetching.transfer().run()
     with pytest.raises(KnownError, match="being downloaded already"):
         discard(fetching.destination)
-    control.stop()
+    cancellation.cancel()
     thread.join()
     discard(fetching.destination)
     assert fetching.left() == []

@@ -22,7 +22,7 @@ class Watched:
         folder.mkdir(exist_ok=True)
         self.changed = threading.Condition()
         self.changes: list[str] = []
-        chosen: dict[str, Any] = {"reserve": 0, "backoff": Backoff(first_s=0.001, cap_s=0.002)} | options
+        chosen: dict[str, Any] = {"reserve": 0, "backoff": Backoff(first_seconds=0.001, cap_seconds=0.002)} | options
         self.queue = DownloadQueue(network, folder, folder / "models", on_change=self._on_change, **chosen)
 
     def _on_change(self, id: str) -> None:

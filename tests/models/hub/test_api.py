@@ -155,10 +155,10 @@ def test_offline_nothing_is_asked(server: HubServer) -> None:
 def test_a_server_that_says_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        hub = Hub(Network(NetworkSettings(endpoint=endpoint, stall_s=0.2)))
+        hub = Hub(Network(NetworkSettings(endpoint=endpoint, stall_seconds=0.2)))
         with pytest.raises(UnreachableError, match="stopped answering"):
             hub.search("model")
-        hub.network.settings = NetworkSettings(endpoint=endpoint, stall_s=0.2, offline=True)
+        hub.network.settings = NetworkSettings(endpoint=endpoint, stall_seconds=0.2, offline=True)
 
 
 def test_nobody_there() -> None:

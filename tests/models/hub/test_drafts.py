@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.errors import Cancelled
@@ -54,7 +55,7 @@ def target(tmp_path: Path) -> GgufHeader:
     path = make_model(tmp_path / "target.gguf", name="Qwen3 8B", width=256, layers=4)
     header = read_header(path)
     # So that the sizes in the names of small models mean something.
-    return header.__class__(**{**vars(header), "parameters": 8_000_000_000})
+    return msgspec.structs.replace(header, parameters=8_000_000_000)
 
 
 def found(hub: Hub, target: GgufHeader) -> dict[str, DraftCandidate]:
@@ -112,7 +113,7 @@ def test_it_stops_when_asked(shelf: Shelf, server: HubServer, network: Network, 
         shelf.add(f"a/Qwen3-0.6B-{number}")
     seen: list[DraftCandidate] = []
     with pytest.raises(Cancelled):
-        for candidate in find_drafts(Hub(network), target, stopped=lambda: bool(seen)):
+        for candidate in find_drafts(Hub(network), target, is_cancelled=lambda: bool(seen)):
             seen.append(candidate)
     assert len(seen) == len(server.bodies()) == 1
 

@@ -46,8 +46,8 @@ class Asker(Network):
             return response
 
 
-def network(hub: HubServer, *, token: str | None = None, to_mirror: bool = False, stall_s: float = 20.0) -> Asker:
-    settings = NetworkSettings(endpoint=hub.endpoint, token_to_mirror=to_mirror, stall_s=stall_s)
+def network(hub: HubServer, *, token: str | None = None, to_mirror: bool = False, stall_seconds: float = 20.0) -> Asker:
+    settings = NetworkSettings(endpoint=hub.endpoint, token_to_mirror=to_mirror, stall_seconds=stall_seconds)
     return Asker(settings, lambda: token)
 
 
@@ -151,7 +151,7 @@ def test_nobody_there_and_lines_that_break(hub: HubServer) -> None:
     with pytest.raises(UnreachableError, match="broke"):
         network(hub).get(url(hub), purpose="download")
     with pytest.raises(UnreachableError, match="stopped answering"):
-        network(hub, stall_s=0.2).get(url(hub), purpose="download")
+        network(hub, stall_seconds=0.2).get(url(hub), purpose="download")
 
 
 def test_what_was_asked_is_listed(hub: HubServer) -> None:
@@ -180,7 +180,7 @@ def test_huggingface_hub_goes_the_same_way(hub: HubServer, tmp_path: Path, monke
 def test_huggingface_hub_does_not_wait_for_ever(hub: HubServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        api = Asker(NetworkSettings(endpoint=endpoint, stall_s=0.2)).hub_api()
+        api = Asker(NetworkSettings(endpoint=endpoint, stall_seconds=0.2)).hub_api()
         for _ in range(2):
             with pytest.raises(UnreachableError, match="stopped answering"):
                 api.model_info("maker/model")
@@ -248,7 +248,7 @@ def test_a_token_of_other_settings_is_not_sent(hub: HubServer) -> None:
 
 
 def test_what_was_not_answered_is_listed(hub: HubServer) -> None:
-    one = network(hub, stall_s=0.2)
+    one = network(hub, stall_seconds=0.2)
     hub.faults.add(FILE, Fault(redirect=f"http://{CDN_HOST}:9/"), at="resolve")
     with pytest.raises(UnreachableError):
         one.get(url(hub), purpose="download")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.errors import Cancelled, KnownError
@@ -39,7 +40,7 @@ def header_bytes(header: GgufHeader) -> int:
 def facts(header: GgufHeader) -> dict[str, Any]:
     left_out = ("path", "tokenizer", "metadata", "split")
     assert header.tokenizer is not None
-    own = {name: value for name, value in vars(header).items() if name not in left_out}
+    own = {name: value for name, value in msgspec.structs.asdict(header).items() if name not in left_out}
     return own | {"tokens": header.tokenizer.fingerprint, "keys": list(header.metadata)}
 
 

@@ -85,7 +85,7 @@ def test_stopping_anywhere_leaves_all_in_place_and_it_can_be_asked_again(old: Pa
     for asked in itertools.count():
         answers = iter([False] * asked)
         try:
-            move_folder(old, other_disk, stopped=lambda answers=answers: next(answers, True))  # type: ignore[misc]
+            move_folder(old, other_disk, is_cancelled=lambda answers=answers: next(answers, True))  # type: ignore[misc]
         except Cancelled:
             assert content(old) == before
             assert all(before[name] == data for name, data in content(other_disk).items())

@@ -57,7 +57,7 @@ def test_stopping_and_files_that_went(origins: Origins, split: LibraryEntry) -> 
     downloaded(origins, *split.parts)
     answers = itertools.chain([False], itertools.repeat(True))
     with pytest.raises(Cancelled):
-        verify(split, origins, stopped=lambda: next(answers))
+        verify(split, origins, is_cancelled=lambda: next(answers))
     split.parts[-1].unlink()
     with pytest.raises(KnownError, match="The files of split cannot be read: No such file"):
         verify(split, origins)

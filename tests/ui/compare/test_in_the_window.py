@@ -205,7 +205,7 @@ def test_a_set_of_prompts_and_its_report(
     assert many.verdict.text().startswith("✓ Same text in all 6")
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "set"), ""))
     with qtbot.waitSignal(running.presenter.exporter.ended, timeout=WAIT_MS) as ended:
-        many.footer.export_requested.emit("JSON")
+        next(one for one in many.footer.export_menu.actions() if one.text() == "JSON…").trigger()
     assert ended.args == [tmp_path / "set.json", ""]
     value = json.loads((tmp_path / "set.json").read_text(encoding="utf-8"))
     setup = value["setup"]

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QBoxLayout
 from pytestqt.qtbot import QtBot
 
@@ -15,13 +14,14 @@ from app.compare.results import Run, first_difference
 from app.protocol.messages import Piece, Round, Sampling
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare import wording
-from app.ui.compare.one_answer import OneAnswer, Shown, marked, settings_line
+from app.ui.compare.asked import Asked
+from app.ui.compare.one_answer import OneAnswer, marked, settings_line
 from app.ui.compare.pane import AnswerPane, DecodeSpeed
 from app.ui.compare.runner import End, Task
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt
 from tests.ui.parts import WAIT_MS
 
-SHOWN = Shown("Write a loop", "Seed 4")
+ASKED = Asked(Task(prompt(), 4, AnswerSettings()))
 
 
 @pytest.fixture
@@ -51,18 +51,16 @@ def note(pane: AnswerPane) -> str:
     return "" if progress.isHidden() else progress.text()
 
 
-def test_at_first_it_says_where_to_begin(qtbot: QtBot, tab: OneAnswer) -> None:
+def test_at_first_it_says_where_to_begin(tab: OneAnswer) -> None:
     assert "Compare with plain" in tab._empty_text.text()
     assert not tab.footer.run_button.isVisible()
     assert not tab.footer.export_button.isEnabled()
-    with qtbot.waitSignal(tab.last_requested):
-        QTest.mouseClick(tab._last_button, Qt.MouseButton.LeftButton)
+    assert tab.last_button.isEnabled()
 
 
 def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
     one = comparison()
-    tab.prepare(SHOWN)
-    tab.begin()
+    tab.begin(ASKED)
     assert tab.footer.stop_button.isVisible()
     assert not tab.footer.run_button.isVisible()
     assert note(tab.plain) == "Reading the chat …"
@@ -71,7 +69,7 @@ def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
     tab.set_prompt_progress(40, 100)
     assert note(tab.plain).replace("\u00a0", " ") == "Reading the chat · 40 %"
     assert note(tab.drafted).startswith("Runs after plain")
-    tab.begin_run(False)
+    tab.begin_run(0, False)
     assert note(tab.plain) == ""
     tab.add_rounds(rounds())
     tab._on_tick()
@@ -82,7 +80,7 @@ def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
     tab.set_waiting("")  # as the engine's state goes to and fro between the runs
     tab.set_prompt_progress(1, 2)
     assert note(tab.plain) == ""
-    tab.begin_run(True)
+    tab.begin_run(0, True)
     tab.add_rounds(rounds())
     tab.end_run(True, one.drafted)
     tab.show_result(compared(one))
@@ -98,9 +96,8 @@ def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
     ("end", "said"), [(End("stopped"), "Stopped."), (End("failed", "The engine ended."), "The engine ended.")]
 )
 def test_an_early_end_keeps_what_is_there(tab: OneAnswer, end: End, said: str) -> None:
-    tab.prepare(SHOWN)
-    tab.begin()
-    tab.begin_run(False)
+    tab.begin(ASKED)
+    tab.begin_run(0, False)
     tab.add_rounds(rounds())
     tab.end(end)
     assert tab.verdict.text() == said
@@ -111,8 +108,7 @@ def test_an_early_end_keeps_what_is_there(tab: OneAnswer, end: End, said: str) -
 
 
 def test_an_end_before_the_first_run_leaves_no_note(tab: OneAnswer) -> None:
-    tab.prepare(SHOWN)
-    tab.begin()
+    tab.begin(ASKED)
     tab.end(End("stopped"))
     assert (note(tab.plain), note(tab.drafted)) == ("", "")
 
@@ -126,7 +122,7 @@ def test_both_sides_go_to_the_first_different_token(qtbot: QtBot, tab: OneAnswer
         text="".join(other), token_ids=[*range(60), 999, *range(61, 80)], pieces=list(other), figures=one.plain.figures
     )
     one = replace(one, plain=plain, drafted=drafted, difference=first_difference(plain, drafted))
-    tab.show_compared(compared(one), SHOWN)
+    tab.show_compared(compared(one))
     for pane in (tab.plain, tab.drafted):
         qtbot.waitUntil(lambda pane=pane: _marked_y(pane) is not None, timeout=WAIT_MS)  # type: ignore[misc]
         y = _marked_y(pane)
@@ -154,7 +150,7 @@ def test_the_mark_covers_the_token_or_a_character() -> None:
 
 
 def test_a_narrow_window_has_them_one_below_the_other(qtbot: QtBot, tab: OneAnswer) -> None:
-    tab.show_compared(compared(comparison()), SHOWN)
+    tab.show_compared(compared(comparison()))
     assert tab._panes.direction() is QBoxLayout.Direction.LeftToRight
     tab.resize(700, 680)
     assert tab._panes.direction() is QBoxLayout.Direction.TopToBottom
@@ -163,7 +159,7 @@ def test_a_narrow_window_has_them_one_below_the_other(qtbot: QtBot, tab: OneAnsw
 
 
 def test_drafted_tokens_are_tinted_only_if_wanted(qtbot: QtBot, tab: OneAnswer) -> None:
-    tab.show_compared(compared(comparison()), SHOWN)
+    tab.show_compared(compared(comparison()))
     view = tab.drafted._text().view
     qtbot.waitUntil(lambda: view.is_drawn)
     plain = view.grab().toImage()
@@ -174,7 +170,7 @@ def test_drafted_tokens_are_tinted_only_if_wanted(qtbot: QtBot, tab: OneAnswer) 
 
 
 def test_why_nothing_can_run_is_told(tab: OneAnswer) -> None:
-    tab.prepare(SHOWN)
+    tab.prepare(ASKED)
     assert tab.footer.run_button.isEnabled()
     tab.set_blocked("No model is loaded.")
     assert not tab.footer.run_button.isEnabled()
@@ -187,21 +183,23 @@ def test_why_nothing_can_run_is_told(tab: OneAnswer) -> None:
 
 
 def test_a_deleted_chat_leaves_nothing_behind(tab: OneAnswer) -> None:
-    tab.show_compared(compared(comparison()), SHOWN)
+    tab.show_compared(compared(comparison()))
     tab.show_nothing(wording.CHAT_DELETED)
     assert tab.plain.text() == tab.drafted.text() == ""
     assert not tab.footer.export_button.isEnabled()
     assert tab._pages.currentIndex() == 0
 
 
-def test_more_can_be_said_below(tab: OneAnswer) -> None:
-    tab.show_compared(compared(comparison()), SHOWN)
-    tab.add_detail("The draft failed in between.")
-    assert tab.verdict.text().endswith("kept The draft failed in between.")
+def test_a_draft_that_failed_is_said_below(tab: OneAnswer) -> None:
+    tab.begin(ASKED)
+    tab.note_draft_failure("It ran out of memory.")
+    tab.show_result(compared(comparison()))
+    assert tab.verdict.text().endswith("kept The draft failed in between. It ran out of memory.")
 
 
 def test_markup_in_a_question_is_only_text(tab: OneAnswer) -> None:
-    tab.prepare(Shown("<b>bold</b> <img src=x>", "Seed 4", ("A <i>note</i>",)))
+    task = Task(prompt(text="<b>bold</b> <img src=x>"), 4, AnswerSettings())
+    tab.prepare(Asked(task, ("A <i>note</i>",)))
     assert tab._title.text() == "<b>bold</b> <img src=x>"
     assert tab._title.textFormat() is tab._notes.textFormat() is Qt.TextFormat.PlainText
 

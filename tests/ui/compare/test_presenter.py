@@ -18,6 +18,7 @@ from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare import wording
 from app.ui.compare.presenter import ComparePresenter
 from app.ui.compare.runner import ENGINE_LOST
+from app.ui.compare.tab import CompareTab
 from app.ui.compare.window import CompareWindow
 from app.ui.engine.interface import EngineState
 from tests.ui.compare.conftest import MakeDesk
@@ -254,14 +255,14 @@ def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tm
     many.choice.open_file(path)
     many.choice._repeats.setValue(2)
     QTest.mouseClick(many.footer.run_button, Qt.MouseButton.LeftButton)
-    assert not at.window.one._last_button.isEnabled()
+    assert not at.window.one.last_button.isEnabled()
     at.idle()
     assert [one.comparison.seed for one in many.results] == [3, 3, 3, 4, 4, 4]
     settings = many.results[0].task.settings
     assert (settings.draft_length, settings.system_prompt, settings.stop) == ("auto", "", ())
     assert settings.max_tokens == 128
     assert many.verdict.text().startswith("Same text in 0 of 6 · 2.0× faster (median) · 71 % kept")
-    many.opened.emit(many.results[4])
+    many.table.opened.emit(4)
     one = at.window.one
     assert at.window.current_tab() is one
     assert one._title.text() == "Two"
@@ -324,6 +325,10 @@ def test_a_file_of_prompts_that_is_gone_when_it_starts(make: MakeComparing, tmp_
     at.qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.READY, timeout=WAIT_MS)
 
 
+def export_as(tab: CompareTab, name: str) -> None:
+    next(one for one in tab.footer.export_menu.actions() if one.text() == f"{name}…").trigger()
+
+
 @pytest.mark.parametrize("name", ["Markdown", "CSV", "JSON", "PNG"])
 def test_exports_of_both_tabs(
     qtbot: QtBot, make: MakeComparing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -341,10 +346,8 @@ def test_exports_of_both_tabs(
             at.window.many.choice.open_file(path)
             at.window.many.footer.run_button.click()
             at.idle()
-        menu = tab.footer.export_menu()
-        action = next(one for one in menu.actions() if one.text() == f"{name}…")
         with qtbot.waitSignal(at.presenter.exporter.ended, timeout=WAIT_MS) as ended:
-            action.trigger()
+            export_as(tab, name)
             assert not tab.footer.run_button.isEnabled()  # reading files would disturb the clocks
         assert ended.args is not None
         written = ended.args[0]
@@ -364,7 +367,7 @@ def test_an_export_that_fails_says_so(
     at.idle()
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(at.chat.target / "x"), ""))
     with qtbot.waitSignal(at.presenter.exporter.ended, timeout=WAIT_MS):
-        at.window.one.footer.export_requested.emit("JSON")
+        export_as(at.window.one, "JSON")
     assert at.window.one.footer.status().startswith("The comparison could not be exported to")
 
 

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.models.gguf import read_header
 from app.models.machine import Machine, machine_now
 from app.models.memory import ModelShape, shape_of
-from app.models.plan import make_plan
+from app.models.planner import make_plan
 from app.protocol.devices import Device
 from app.protocol.messages import LoadSettings, MemoryRead
 from app.ui.engine.interface import EngineState

@@ -13,7 +13,8 @@ from pytestqt.qtbot import QtBot
 from app.models.gguf import read_header
 from app.models.machine import Machine
 from app.models.memory import shape_of
-from app.models.plan import Wishes, make_plan
+from app.models.plan import Wishes
+from app.models.planner import make_plan
 from app.protocol.devices import Device
 from app.protocol.messages import LoadSettings
 from app.ui.models.choice import OpenModelsChoice

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
-from app.models.downloads.control import Control
 from app.models.downloads.disk import destination
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.part import bytes_on_disk
@@ -18,17 +15,7 @@ from app.models.downloads.transfer import Transfer
 _WANTED = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
 
 
-@dataclass
-class Job:
-    """A file of an item that is being downloaded."""
-
-    index: int
-    transfer: Transfer
-    control: Control
-    thread: threading.Thread
-
-
-class Entry:
+class QueuedItem:
     """The queue's lock protects it, but for what `progress` reads of the transfers."""
 
     def __init__(self, item: Item, folder: Path) -> None:
@@ -38,9 +25,10 @@ class Entry:
         self.state = ItemState.QUEUED
         self.message = ""
         self.page = ""
-        self.jobs: list[Job] = []
+        self.transfers: dict[int, Transfer] = {}
+        """Those that run, by the place of their files in the item, as in ``finished``."""
         self.finished: set[int] = set()
-        """The files that are complete, by their place in the item."""
+        """The files that are complete."""
         self.file_done = [0] * len(self.destinations)
         """Bytes on disk of each, once `look` was called."""
         self.has_looked = False
@@ -50,7 +38,7 @@ class Entry:
         self._shown: object = None
 
     @classmethod
-    def restored(cls, saved: SavedItem) -> Entry:
+    def restored(cls, saved: SavedItem) -> QueuedItem:
         """As it was when it was saved."""
         entry = cls(saved.item, Path(saved.folder))
         entry.set(saved.state, saved.message, saved.page)
@@ -79,35 +67,34 @@ class Entry:
     @property
     def done(self) -> int:
         """Bytes on disk, of all files."""
-        running = {job.index: job.transfer.done for job in self.jobs}
+        running = {index: transfer.done for index, transfer in self.transfers.items()}
         return sum(running.get(index, count) for index, count in enumerate(self.file_done))
 
     def set(self, state: ItemState, message: str = "", page: str = "") -> None:
         """Another state, and why."""
         self.state, self.message, self.page = state, message, page
 
-    def stop(self) -> None:
+    def cancel(self) -> None:
         """End all transfers soon."""
-        for job in self.jobs:
-            job.control.stop()
+        for transfer in self.transfers.values():
+            transfer.cancel()
 
-    def stop_waiting(self) -> None:
+    def cancel_waiting(self) -> None:
         """End the transfers that wait; the queue starts them anew."""
-        for job in self.jobs:
-            if job.transfer.retry_at is not None:
-                job.control.stop()
+        for transfer in self.transfers.values():
+            if transfer.retry_at is not None:
+                transfer.cancel()
 
     def waiting_files(self) -> list[int]:
         """The files that are not complete and that nobody works at."""
-        taken = self.finished | {job.index for job in self.jobs}
-        return [index for index in range(len(self.item.files)) if index not in taken]
+        return [index for index in range(len(self.item.files)) if index not in self.finished | self.transfers.keys()]
 
     def changed_what_shows(self) -> bool:
         """Whether anything but the number of bytes is different from the last time this was asked."""
         before = self._shown
         self._shown = [
-            (job.transfer.message, job.transfer.notice, job.transfer.retry_at, job.transfer.checking)
-            for job in self.jobs
+            (transfer.message, transfer.notice, transfer.retry_at, transfer.checking)
+            for transfer in self.transfers.values()
         ]
         return before != self._shown
 
@@ -119,7 +106,7 @@ class Entry:
 
     def progress(self) -> ItemProgress:
         """How far it is."""
-        transfers = [job.transfer for job in self.jobs] if self.is_wanted else []
+        transfers = list(self.transfers.values()) if self.is_wanted else []
         waiting = [transfer for transfer in transfers if transfer.retry_at is not None]
         moving = len(waiting) < len(transfers)
         speed = self.meter.speed() if moving else None
