@@ -17,8 +17,6 @@ import psutil
 
 from app import helper, paths
 from app.engine.decoding.prompt import PromptBuilder
-from app.engine.drafters.model import ModelDrafter
-from app.engine.drafters.ngram import NgramDrafter
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.llama import context as llama
@@ -69,7 +67,6 @@ class Target:
     context: llama.Context
     switcher: ChatSwitcher
     prompts: PromptBuilder
-    ngrams: NgramDrafter
     info: ModelInfo
     longest_draft: int
     """How many rejected tokens its memory can take back; 0: drafting is off. On a GPU no more than there are snapshots:
@@ -77,34 +74,33 @@ class Target:
 
     def close(self) -> None:
         """Free it."""
-        self.ngrams.close()
         self.context.close()
         self.model.close()
 
 
 @dataclass
 class DraftModel:
-    """A loaded draft model. ``default_length`` is the fixed draft length its file recommends."""
+    """A loaded draft model. It and its target know the first ``vocabulary`` token ids.
+
+    ``default_length`` is the fixed draft length its file recommends.
+    """
 
     stamp: Stamp
     model: llama.Model
     context: llama.Context
     switcher: ChatSwitcher
-    drafter: ModelDrafter
+    vocabulary: int
     info: ModelInfo
     default_length: int
 
     def close(self) -> None:
         """Free it."""
-        self.drafter.close()
+        self.context.close()
         self.model.close()
 
 
 class Loader:
-    """Carries out one `Load`. Its methods raise `KnownError`, or `Cancelled` when ``stopped`` says so meanwhile.
-
-    The drafter it makes asks ``stopped`` too, while it processes a prompt.
-    """
+    """Carries out one `Load`. Its methods raise `KnownError`, or `Cancelled` when ``stopped`` says so meanwhile."""
 
     def __init__(
         self,
@@ -151,9 +147,8 @@ class Loader:
         info = _info(header, model, settings.target_gpu_layers)
         if info.gpu_layers and context.rolling_back.snapshots:
             longest_draft = min(longest_draft, context.rolling_back.snapshots)
-        ngrams = NgramDrafter(model.is_end)
         switcher = ChatSwitcher(context, self._kept, owner, self._stopped)
-        return Target(path, settings, stamp, header, model, context, switcher, prompts, ngrams, info, longest_draft)
+        return Target(path, settings, stamp, header, model, context, switcher, prompts, info, longest_draft)
 
     def draft(self, target: Target) -> DraftModel:
         """Load the draft, which has to fit ``target``."""
@@ -181,9 +176,8 @@ class Loader:
             undo.pop_all()
         vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
         switcher = ChatSwitcher(context, self._kept, owner, self._stopped)
-        drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped, switcher)
         info = _info(files.header, model, settings.draft_gpu_layers)
-        return DraftModel(files.stamp, model, context, switcher, drafter, info, _default_draft_length(model))
+        return DraftModel(files.stamp, model, context, switcher, vocabulary, info, _default_draft_length(model))
 
     def _owner(self, context: llama.Context, files: _ModelFiles, gpu_layers: int) -> str:
         """A name for all that the memory behind ``context`` depends on."""
