@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["--role=engine"]:
         from app.engine.host.worker import run as run_engine
 
-        return run_engine(chat_files="--no-chat-files" not in arguments)
+        return run_engine(chat_files="--no-chat-files" not in arguments, watched="--unwatched" not in arguments)
     if arguments == ["--role=helper"]:
         from app.helper.process import run as run_helper
 

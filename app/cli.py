@@ -95,7 +95,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
 def _generate(options: argparse.Namespace) -> int:
     prompt = sys.stdin.buffer.read().decode("utf-8", "replace") if options.prompt == "-" else options.prompt
-    with loaded(options) as (engine, pair):
+    with loaded(options, watched=not options.json) as (engine, pair):
         return _answer(options, engine, pair, prompt)
 
 

@@ -62,9 +62,13 @@ class EngineProcess:
     """
 
     def __init__(
-        self, command: Sequence[str] | None = None, *, limit_seconds: float | None = None, **environment: str
+        self, *options: str, command: Sequence[str] = (), limit_seconds: float | None = None, **environment: str
     ) -> None:
-        """``environment``: variables to set. After ``limit_seconds``, if given, the process is ended."""
+        """``options`` of the engine process, which ``command`` may replace; ``environment``: variables to set.
+
+        With ``--unwatched`` the rounds of an answer arrive twice a second, which disturbs the computation less. After
+        ``limit_seconds``, if given, the process is ended.
+        """
         self._connection = Connection(_TIMINGS)
         self._events: deque[Event] = deque()
         self._is_reading = self._is_cancelled = self._is_overdue = False
@@ -72,7 +76,7 @@ class EngineProcess:
         self._memory_kills = out_of_memory_kills()
         self._connection.start()
         try:
-            self._process = start_process(command or engine_command("--no-chat-files"), environment)
+            self._process = start_process(command or engine_command("--no-chat-files", *options), environment)
         except OSError as error:
             reason = error.strerror or str(error)
             raise EngineEndedError(self._connection.died(ExitCause.FAILED_TO_START, reason)) from error

@@ -176,8 +176,8 @@ def _tell(options: argparse.Namespace, output: Path, best: Trial, trials: Sequen
 
 
 def _row(trial: Trial) -> str:
-    kept, length = trial.fixed["acceptance_rate"], trial.fixed["mean_acceptance_length"]
+    accepted, length = trial.fixed["acceptance_rate"], trial.fixed["mean_acceptance_length"]
     return (
-        f"{trial.layers:>3} of {trial.of_layers:<3}{trial.bytes / trial.target_bytes:>5.0%} {kept or 0:>6.0%} "
+        f"{trial.layers:>3} of {trial.of_layers:<3}{trial.bytes / trial.target_bytes:>5.0%} {accepted or 0:>6.0%} "
         f"{length or 1:>14.2f} {trial.fixed['speed_up']:>7.2f} × {trial.auto['speed_up']:>5.2f} ×"
     )

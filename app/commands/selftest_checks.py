@@ -31,9 +31,9 @@ from app.protocol.messages import (
     Sampling,
 )
 
-ENGINE_S = 60.0
-WINDOW_S = 60.0
-KEYRING_S = 5.0
+ENGINE_SECONDS = 60.0
+WINDOW_SECONDS = 60.0
+KEYRING_SECONDS = 5.0
 """A working machine needs a tenth of these; nothing may wait for ever."""
 _QUESTION = "What is speculative decoding?"
 _SAMPLING = Sampling(temperature=0.8)
@@ -147,7 +147,7 @@ def _guide(work: Workplace) -> str:
 def _engine_at(work: Workplace) -> Iterator[EngineProcess]:
     """An engine with a home of its own. Raises `KnownError` with the most telling line where it comes to a bad end."""
     try:
-        with EngineProcess(limit_seconds=ENGINE_S, **{paths.HOME_VARIABLE: str(work.home())}) as engine:
+        with EngineProcess(limit_seconds=ENGINE_SECONDS, **{paths.HOME_VARIABLE: str(work.home())}) as engine:
             yield engine
     except EngineEndedError as error:
         raise own_process.told(str(error), "\n".join(error.ended.log_lines)) from None
@@ -211,7 +211,7 @@ def _folders(_: Workplace) -> str:
 def _keyring(_: Workplace) -> str:
     from app.models.hub.tokens import backend_name
 
-    found = _within(KEYRING_S, backend_name, "The system's keyring")
+    found = _within(KEYRING_SECONDS, backend_name, "The system's keyring")
     return found or "none here; access tokens cannot be stored"
 
 
@@ -250,9 +250,9 @@ def _window(work: Workplace) -> str:
     platform_changes = {} if program.has_display(os.environ) else {"QT_QPA_PLATFORM": "offscreen"}  # in memory
     process = own_process.start(work.home(), "--window", program.CLOSE_WHEN_READY, **platform_changes)
     try:
-        shown, errors = process.communicate(timeout=WINDOW_S)
+        shown, errors = process.communicate(timeout=WINDOW_SECONDS)
     except subprocess.TimeoutExpired:
-        raise KnownError(f"The window was not ready after {WINDOW_S:.0f} s and was ended.") from None
+        raise KnownError(f"The window was not ready after {WINDOW_SECONDS:.0f} s and was ended.") from None
     finally:
         own_process.end(process)
         process.wait()

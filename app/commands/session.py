@@ -28,8 +28,11 @@ from app.protocol.messages import (
 
 
 @contextlib.contextmanager
-def loaded(options: argparse.Namespace) -> Iterator[tuple[EngineProcess, PairLoaded]]:
-    """An engine process with its pair. Ctrl+C cancels what it does, so that what there is until then is told."""
+def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tuple[EngineProcess, PairLoaded]]:
+    """An engine process with its pair. Ctrl+C cancels what it does, so that what there is until then is told.
+
+    ``watched``: answers are shown as they are written.
+    """
     if options.target is None and options.draft is not None:
         wrong_usage("--draft needs --target")
     target, draft = options.target, options.draft
@@ -38,7 +41,7 @@ def loaded(options: argparse.Namespace) -> Iterator[tuple[EngineProcess, PairLoa
         draft = paths.resource("guide", "guide-draft.gguf")
     draft_file = None if options.no_draft or draft is None else str(draft)
     command = Load(request=0, target=str(target), draft=draft_file, settings=load_settings(options))
-    with EngineProcess() as engine:
+    with EngineProcess(*([] if watched else ["--unwatched"])) as engine:
         previous = signal.signal(signal.SIGINT, lambda *_: engine.cancel())
         try:
             pair = engine.load(command, show_load_progress)

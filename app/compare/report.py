@@ -11,7 +11,7 @@ import msgspec
 
 from app.compare import wording
 from app.compare.results import Comparison, Curve, ModelFile, Report, Row, summarise
-from app.compare.wording import UNKNOWN, number, percent, quartiles, times
+from app.compare.wording import UNKNOWN, number, percent, times
 from app.models.text import printable
 from app.protocol.frames import without_surrogates
 
@@ -78,13 +78,7 @@ def _kinds_table(report: Report) -> str:
 def _kind_cells(row: Row) -> list[str]:
     return [
         row.kind,
-        f"{row.same} of {row.runs}",
-        percent(row.acceptance_rate),
-        number(row.mean_acceptance_length, 2),
-        number(row.plain_speed),
-        number(row.drafted_speed),
-        times(row.speed_up),
-        quartiles(row),
+        *wording.cells(row),
         f"{row.tokens:,}",
         ", ".join(f"{d.name} {d.accepted:,} of {d.tested:,}" for d in row.drafters) or UNKNOWN,
     ]

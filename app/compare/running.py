@@ -11,7 +11,7 @@ import msgspec
 from app.client.process import EngineEndedError
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Skipped
-from app.compare.steps import Compared, Steps, Task
+from app.compare.steps import Compared, Steps, TaskT
 from app.errors import Cancelled, KnownError
 from app.protocol.messages import (
     DraftLength,
@@ -51,12 +51,20 @@ def compare(
     return carry_out(engine, Steps.of_set(tasks))
 
 
-def task_of(prompt: Prompt, command: Generate, seed: int) -> Task:
+@dataclass(frozen=True)
+class PromptTask:
+    """A `app.compare.steps.Task`."""
+
+    prompt: Prompt
+    command: Generate
+
+
+def task_of(prompt: Prompt, command: Generate, seed: int) -> PromptTask:
     """``prompt`` to be answered as ``command`` says."""
-    return Task(prompt, msgspec.structs.replace(command, messages=prompt.messages, seed=seed))
+    return PromptTask(prompt, msgspec.structs.replace(command, messages=prompt.messages, seed=seed))
 
 
-def carry_out(engine: Engine, steps: Steps) -> Iterator[Comparison | Skipped]:
+def carry_out(engine: Engine, steps: Steps[TaskT]) -> Iterator[Comparison | Skipped]:
     """The results, as they come. Raises as `compare` does."""
     while (found := steps.next()) is not None:
         try:

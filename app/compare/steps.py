@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -21,20 +22,24 @@ from app.protocol.messages import Generate, GenerationFinished, Piece, Round, Sc
 _log = logging.getLogger("slipstream.compare")
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Protocol):
     """One prompt, and the command that has it answered with draft."""
 
-    prompt: Prompt
-    command: Generate
+    @property
+    def prompt(self) -> Prompt: ...
+
+    @property
+    def command(self) -> Generate: ...
+
+
+TaskT = TypeVar("TaskT", bound=Task)
 
 
 @dataclass(frozen=True)
-class Compared:
+class Compared(Generic[TaskT]):
     """What came of a task; the pieces say where each token came from."""
 
-    number: int
-    """Of the task."""
+    task: TaskT
     comparison: Comparison
     plain: list[Piece]
     drafted: list[Piece]
@@ -52,38 +57,35 @@ class Step:
     """Tokens, where that is less than the task's own limit."""
 
 
-@dataclass
-class _Answer:
-    step: Step
-    pieces: list[Piece] = field(default_factory=list)
-    run: Run | None = None
-
-
-class Steps:
+class Steps(Generic[TaskT]):
     """A list of tasks being worked through.
 
     `next` says what is to be done: a command is given to an engine, and what the engine says of it to `add`, `finish`,
     `score` or `fail`; a result is told to whoever wants it.
+
+    Attributes:
+        step: The answer being written.
     """
 
-    def __init__(self, tasks: Sequence[Task], steps: Sequence[Step]) -> None:
+    def __init__(self, tasks: Sequence[TaskT], steps: Sequence[Step]) -> None:
         self._tasks = list(tasks)
         self._steps = deque(steps)
-        self._answers: dict[bool, _Answer] = {}
+        self.step: Step | None = None
+        self._pieces: list[Piece] = []
+        """Of the answer being written."""
+        self._runs: dict[bool, tuple[Run, list[Piece]]] = {}
         """Of the task being worked on, by whether they were drafted."""
-        self._answer: _Answer | None = None
-        """The one being written."""
-        self._results: deque[Compared | Skipped] = deque()
-        self._scoring: Compared | None = None
+        self._results: deque[Compared[TaskT] | Skipped] = deque()
+        self._scoring: Compared[TaskT] | None = None
         """What only the scores of its two tokens are missing from."""
 
     @classmethod
-    def of_one(cls, task: Task) -> Steps:
+    def of_one(cls, task: TaskT) -> Steps[TaskT]:
         """Plain, then with draft. The prompt is processed before, so that both runs begin alike."""
         return cls([task], [Step(0, True, counts=False, limit=1), Step(0, False), Step(0, True)])
 
     @classmethod
-    def of_set(cls, tasks: Sequence[Task], warm_up_tokens: int | None = None) -> Steps:
+    def of_set(cls, tasks: Sequence[TaskT], warm_up_tokens: int | None = None) -> Steps[TaskT]:
         """Prompts, all with the first seed, then all with the next; which run comes first alternates.
 
         A run of each before does not count: it pages everything in, and lets ``auto`` learn what acceptance is like.
@@ -99,26 +101,19 @@ class Steps:
 
     # ------------------------------------------------------------ what is to be done
 
-    @property
-    def step(self) -> Step | None:
-        """The answer being written."""
-        return self._answer.step if self._answer else None
-
-    @property
     def is_done(self) -> bool:
-        return not (self._steps or self._results or self._scoring or self._answer)
+        return not (self._steps or self._results or self._scoring or self.step)
 
-    def next(self) -> Generate | ScoreTokens | Compared | Skipped | None:
+    def next(self) -> Generate | ScoreTokens | Compared[TaskT] | Skipped | None:
         """``None`` when all is done. Not while an answer is being written."""
         if self._results:
             return self._results.popleft()
         if self._scoring is not None:
-            command = self._tasks[self._scoring.number].command
-            return score_command(0, self._scoring.comparison, command.sampling)
+            return score_command(0, self._scoring.comparison, self._scoring.task.command.sampling)
         if not self._steps:
             return None
-        step = self._steps.popleft()
-        self._answer = _Answer(step)
+        self.step = step = self._steps.popleft()
+        self._pieces = []
         command = self._tasks[step.number].command
         return msgspec.structs.replace(
             command,
@@ -130,19 +125,18 @@ class Steps:
 
     def add(self, round_: Round) -> None:
         """A round of the answer."""
-        if self._answer is not None:
-            self._answer.pieces += round_.pieces
+        self._pieces += round_.pieces
 
     def finish(self, finished: GenerationFinished) -> Run:
         """The end of the answer; what it came to."""
-        answer, self._answer = self._answer, None
-        assert answer is not None
-        answer.run = run_of(answer.pieces, finished)
-        if answer.step.counts:
-            self._answers[answer.step.drafted] = answer
-        if len(self._answers) == 2:
-            self._compare(answer.step.number)
-        return answer.run
+        step, self.step = self.step, None
+        assert step is not None
+        run = run_of(self._pieces, finished)
+        if step.counts:
+            self._runs[step.drafted] = run, self._pieces
+        if len(self._runs) == 2:
+            self._compare(self._tasks[step.number])
+        return run
 
     def score(self, scored: TokensScored) -> None:
         """What the target thinks of the two tokens at which the answers part."""
@@ -158,13 +152,13 @@ class Steps:
             _log.info("a difference could not be looked at: %s", message)
             compared, self._scoring = self._scoring, None
             self._results.append(compared)  # where they part is known, only not by how little
-        elif self._answer is not None:
-            step, self._answer = self._answer.step, None
+        elif self.step is not None:
+            step, self.step = self.step, None
             self._leave_out(step, message)
 
     def _leave_out(self, step: Step, message: str) -> None:
         """The prompt with all its repetitions: with another seed it would be refused again."""
-        self._answers.clear()
+        self._runs.clear()
         prompt = self._tasks[step.number].prompt
         self._results.append(Skipped(prompt=prompt, reason=message))
         warm_up = [one for one in (step, *self._steps) if not one.counts]
@@ -172,19 +166,17 @@ class Steps:
         if self._steps:
             self._steps.extendleft(replace(one, number=self._steps[0].number) for one in reversed(warm_up))
 
-    def _compare(self, number: int) -> None:
-        plain, drafted = self._answers[False], self._answers[True]
-        self._answers.clear()
-        assert plain.run is not None and drafted.run is not None
-        task = self._tasks[number]
+    def _compare(self, task: TaskT) -> None:
+        (plain, plain_pieces), (drafted, drafted_pieces) = self._runs[False], self._runs[True]
+        self._runs.clear()
         comparison = Comparison(
             prompt=task.prompt,
             seed=task.command.seed or 0,
-            plain=plain.run,
-            drafted=drafted.run,
-            difference=first_difference(plain.run, drafted.run),
+            plain=plain,
+            drafted=drafted,
+            difference=first_difference(plain, drafted),
         )
-        compared = Compared(number, comparison, plain.pieces, drafted.pieces)
+        compared = Compared(task, comparison, plain_pieces, drafted_pieces)
         if score_command(0, comparison, task.command.sampling) is None:
             self._results.append(compared)
         else:

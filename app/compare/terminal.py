@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Sequence
 
 from app.compare import wording
-from app.compare.results import Curve, Report, Row, Summary, summarise
-from app.compare.wording import number, percent, quartiles, times
+from app.compare.results import Curve, Report, Summary, summarise
+from app.compare.wording import number, percent, times
 from app.models.text import printable
 
 _WIDTH = 80
@@ -37,22 +37,10 @@ def _head(report: Report) -> str:
 
 def _table(summary: Summary) -> str:
     lines = [_line("tok/s", _HEADS)]
-    lines += [_line(row.kind, _cells(row)) for row in summary.rows]
+    lines += [_line(row.kind, wording.cells(row)) for row in summary.rows]
     if len(summary.rows) != 1:
-        lines.append(_line("all", _cells(summary.total)))
+        lines.append(_line("all", wording.cells(summary.total)))
     return "\n".join(lines)
-
-
-def _cells(row: Row) -> list[str]:
-    return [
-        f"{row.same} of {row.runs}",
-        percent(row.acceptance_rate),
-        number(row.mean_acceptance_length, 2),
-        number(row.plain_speed),
-        number(row.drafted_speed),
-        times(row.speed_up),
-        quartiles(row),
-    ]
 
 
 def _line(name: str, cells: Sequence[str]) -> str:
@@ -72,8 +60,8 @@ def _chart(summary: Summary) -> str:
     plain = round(scale)
     lines = [f"{'speed-up':14}{'plain'.rjust(plain - 1)} ↓"]
     for kind, speed_up, acceptance in timed:
-        kept = f", {percent(acceptance)} kept" if acceptance is not None else ""
-        lines.append(f"{_kind(kind)}{_bar(round(speed_up * scale), plain)} {times(speed_up)}{kept}")
+        accepted = f", {percent(acceptance)} kept" if acceptance is not None else ""
+        lines.append(f"{_kind(kind)}{_bar(round(speed_up * scale), plain)} {times(speed_up)}{accepted}")
     return "\n".join(lines)
 
 

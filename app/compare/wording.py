@@ -37,6 +37,19 @@ def quartiles(row: Row) -> str:
     return f"{row.speed_up_low:.2f}–{row.speed_up_high:.2f}"
 
 
+def cells(row: Row) -> list[str]:
+    """How many texts are the same, acceptance, tokens a pass, both speeds, and the speed-up with its quartiles."""
+    return [
+        f"{row.same} of {row.runs}",
+        percent(row.acceptance_rate),
+        number(row.mean_acceptance_length, 2),
+        number(row.plain_speed),
+        number(row.drafted_speed),
+        times(row.speed_up),
+        quartiles(row),
+    ]
+
+
 def quoted(text: str) -> str:
     """A piece of text so that spaces and line breaks are seen."""
     return f'"{printable(text, 40)}"'

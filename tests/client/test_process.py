@@ -23,7 +23,7 @@ PAIR = Load(request=0, target="target.gguf", draft="draft.gguf")
 
 
 def scripted(way: str) -> EngineProcess:
-    return EngineProcess([sys.executable, "-m", "tests.ui.scripted_engine", way])
+    return EngineProcess(command=[sys.executable, "-m", "tests.ui.scripted_engine", way])
 
 
 def test_a_pair_is_loaded_and_answers(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_an_engine_that_ends_at_the_start_is_one_sentence(way: str, sentence: st
 @pytest.mark.allow_logs
 def test_a_program_that_does_not_exist() -> None:
     with pytest.raises(EngineEndedError, match="The engine did not start"):
-        EngineProcess(["slipstream-no-such-program"])
+        EngineProcess(command=["slipstream-no-such-program"])
 
 
 @posix
@@ -148,5 +148,8 @@ def test_what_an_engine_that_is_gone_is_sent_tells_so() -> None:
 @pytest.mark.allow_logs
 def test_an_engine_that_takes_too_long_is_ended() -> None:
     mute = [sys.executable, "-m", "tests.ui.scripted_engine", "mute"]
-    with EngineProcess(mute, limit_seconds=0.2) as engine, pytest.raises(KnownError, match="was not done after"):
+    with (
+        EngineProcess(command=mute, limit_seconds=0.2) as engine,
+        pytest.raises(KnownError, match="was not done after"),
+    ):
         engine.hello()

@@ -129,7 +129,7 @@ def test_a_window_that_cannot_open_is_a_failure(tmp_path: Path, monkeypatch: pyt
 def test_a_window_that_is_not_ready_in_time_is_ended_with_all_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selftest_checks, "WINDOW_S", 0.3)
+    monkeypatch.setattr(selftest_checks, "WINDOW_SECONDS", 0.3)
     before = psutil.Process().children(recursive=True)  # such as the helper process that tests share
     with pytest.raises(KnownError, match="was not ready"):
         check("window").run(Workplace(tmp_path / "home"))

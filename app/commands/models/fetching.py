@@ -22,7 +22,7 @@ from app.models.text import visible
 from app.settings import Settings
 
 _ACTIVE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
-_REFRESH_S = 0.25
+_REFRESH_SECONDS = 0.25
 
 
 def fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path | None]:
@@ -74,7 +74,7 @@ def _wait(queue: DownloadQueue, changed: threading.Event) -> ItemProgress:
             told = progress.message
             say(f"{told} It is tried again." if progress.state is ItemState.WAITING else told)
         show_progress(figures(progress))
-        changed.wait(_REFRESH_S)
+        changed.wait(_REFRESH_SECONDS)
 
 
 def _failure(progress: ItemProgress) -> KnownError:

@@ -76,5 +76,5 @@ def _measured(draft: RankedDraft) -> str:
     trial = draft.trial
     if trial is None:
         return ""
-    kept = "" if trial.acceptance_rate is None else f", {trial.acceptance_rate:.0%} kept"
-    return f"Measured here: {trial.speed_up:.2f} × plain{kept}."
+    accepted = "" if trial.acceptance_rate is None else f", {trial.acceptance_rate:.0%} kept"
+    return f"Measured here: {trial.speed_up:.2f} × plain{accepted}."

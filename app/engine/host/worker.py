@@ -55,6 +55,8 @@ from app.protocol.messages import (
 log = logging.getLogger("slipstream.worker")
 
 _FLUSH_SECONDS = 1 / 60
+_UNWATCHED_FLUSH_SECONDS = 0.5
+"""Each flush wakes another process, which takes a core from the computation where there are few."""
 _QUIT_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 
@@ -66,8 +68,9 @@ class _WindowGoneError(Exception):
 class Worker:
     """Carries out one command after the other."""
 
-    def __init__(self, commands: BinaryIO, events: BinaryIO, *, chat_files: bool = True) -> None:
-        """Without ``chat_files`` nothing that chats said reaches a disk."""
+    def __init__(self, commands: BinaryIO, events: BinaryIO, *, chat_files: bool = True, watched: bool = True) -> None:
+        """Without ``chat_files`` nothing that chats said reaches a disk. ``watched``: somebody reads along."""
+        self._flush_seconds = _FLUSH_SECONDS if watched else _UNWATCHED_FLUSH_SECONDS
         self._commands = commands
         self._events = events
         self._write_lock = threading.Lock()
@@ -195,12 +198,12 @@ class Worker:
 
     def _generate(self, command: Generate) -> None:
         rounds: list[Round] = []
-        flushed = -_FLUSH_SECONDS  # the first token is sent at once, however soon it comes
+        flushed = -self._flush_seconds  # the first token is sent at once, however soon it comes
         try:
             for event in self._engine.generate(command):
                 if isinstance(event, Round):
                     rounds.append(event)
-                    if event.time - flushed < _FLUSH_SECONDS:
+                    if event.time - flushed < self._flush_seconds:
                         continue
                     flushed = event.time
                 if rounds:
@@ -232,8 +235,8 @@ class Worker:
             raise _WindowGoneError(str(error)) from error
 
 
-def run(*, chat_files: bool = True) -> int:
-    """The entry of the engine process. ``chat_files``: as `Worker` has it."""
+def run(*, chat_files: bool = True, watched: bool = True) -> int:
+    """The entry of the engine process. ``chat_files``, ``watched``: as `Worker` has them."""
     faulthandler.enable()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(name)s: %(message)s")
     _end_with_parent()
@@ -243,7 +246,7 @@ def run(*, chat_files: bool = True) -> int:
     events = _claim_stdout()
     try:
         try:
-            worker = Worker(sys.stdin.buffer, events, chat_files=chat_files)
+            worker = Worker(sys.stdin.buffer, events, chat_files=chat_files, watched=watched)
         except KnownError as error:
             log.error("%s", error)
             with contextlib.suppress(OSError):

@@ -14,13 +14,12 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.compare import steps
 from app.compare.prompts import Prompt
-from app.compare.results import Comparison, Skipped
+from app.compare.results import Skipped
 from app.compare.steps import Steps
 from app.protocol.messages import (
     Generate,
     GenerationFailed,
     GenerationFinished,
-    Piece,
     PromptProgressed,
     RoundsReceived,
     ScoreTokens,
@@ -47,19 +46,13 @@ class Task:
     settings: AnswerSettings
     """Its draft length is that of the run with draft."""
 
+    @property
     def command(self) -> Generate:
         """What the engine is asked for the run with draft."""
         return self.settings.command(self.prompt.messages, self.seed)
 
 
-@dataclass(frozen=True)
-class Compared:
-    """What came of a task; the pieces say where each token came from."""
-
-    task: Task
-    comparison: Comparison
-    plain: list[Piece]
-    drafted: list[Piece]
+Compared = steps.Compared[Task]
 
 
 @dataclass(frozen=True)
@@ -100,8 +93,7 @@ class Runner(QObject):
         super().__init__(parent)
         self._engine = engine
         self._is_wanted = is_wanted
-        self._tasks: list[Task] = []
-        self._steps: Steps | None = None
+        self._steps: Steps[Task] | None = None
         """While it runs."""
         self._request = 0
         self._is_waiting = False
@@ -126,11 +118,11 @@ class Runner(QObject):
 
     def start_one(self, task: Task) -> None:
         """Compare one answer: plain, then with draft."""
-        self._start([task], Steps.of_one(steps.Task(task.prompt, task.command())))
+        self._start(Steps.of_one(task))
 
     def start_set(self, tasks: Sequence[Task]) -> None:
         """Compare prompts, all with the first seed, then all with the next, after two short runs that do not count."""
-        self._start(tasks, Steps.of_set([steps.Task(one.prompt, one.command()) for one in tasks], WARM_UP_TOKENS))
+        self._start(Steps.of_set(tasks, WARM_UP_TOKENS))
 
     @Slot()
     def stop(self) -> None:
@@ -153,10 +145,10 @@ class Runner(QObject):
 
     # ------------------------------------------------------------ steps
 
-    def _start(self, tasks: Sequence[Task], plan: Steps) -> None:
+    def _start(self, plan: Steps[Task]) -> None:
         if self.is_running():
             raise RuntimeError("a comparison is running")
-        self._tasks, self._steps = list(tasks), plan
+        self._steps = plan
         self._has_result, self._refusal = False, ""
         if (reason := _CANNOT_START.get(self._engine.state())) is not None:
             self._end(End("failed", reason))
@@ -186,8 +178,7 @@ class Runner(QObject):
                     self._next_step()
             case steps.Compared():
                 self._has_result = True
-                task = self._tasks[found.number]
-                self.compared.emit(Compared(task, found.comparison, found.plain, found.drafted))
+                self.compared.emit(found)
                 self._task_over()
             case Skipped():
                 self._refusal = found.reason
@@ -206,7 +197,7 @@ class Runner(QObject):
     def _task_over(self) -> None:
         if self._steps is None:
             return  # stopped by whoever heard of it
-        if not self._steps.is_done:
+        if not self._steps.is_done():
             self._next_task()
         elif self._has_result:
             self._end(End("done"))

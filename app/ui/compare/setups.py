@@ -40,7 +40,7 @@ class Snapshot:
             devices=engine.devices(),
             pair=pair,
             settings=files.settings if files else LoadSettings(),
-            command=self._first.command(),
+            command=self._first.command,
             repeat=choice.repeats if choice else 1,
             prompt_file=choice.path if choice else None,
             kinds=choice.kinds if choice else (),

@@ -14,7 +14,7 @@ from app.ui.widgets.tasks import Lane
 
 _log = logging.getLogger(__name__)
 
-_PATIENCE_S = 2.0
+_PATIENCE_SECONDS = 2.0
 
 
 class Baseline:
@@ -56,7 +56,7 @@ class Baseline:
 
     def close(self) -> None:
         """What was recorded is written, if the disk lets us."""
-        self._lane.close(_PATIENCE_S, finish=True)
+        self._lane.close(_PATIENCE_SECONDS, finish=True)
 
 
 def _key(pair: PairLoaded, load: LoadSettings, sampling: Sampling) -> PlainKey:

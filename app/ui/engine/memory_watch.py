@@ -8,9 +8,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from app.models.machine import Machine, machine_now
 from app.protocol.messages import MemoryRead
-from app.ui.engine.interface import Engine, EngineExit, EngineState
-
-_ENDED = (EngineState.STOPPED, EngineState.DIED)
+from app.ui.engine.interface import Engine, EngineExit
 
 
 class MemoryWatch(QObject):
@@ -48,7 +46,7 @@ class MemoryWatch(QObject):
     def when_read(self, then: Callable[[], None]) -> None:
         """Start the engine if need be, ask it, and call ``then`` when it has answered or could not."""
         self._waiting.append(then)
-        if self._engine.state() in _ENDED:
+        if self._engine.state().has_ended:
             self._engine.start()  # it greets with what it has
         else:
             self._engine.read_memory()

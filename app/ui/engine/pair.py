@@ -100,6 +100,7 @@ class PairLoader(QObject):
         """What the engine was given last."""
         self._refused: PairFiles | None = None
         self._pair: PairLoaded | None = None
+        self._load_request = 0
         self._measure_request = 0
         self._plan: Callable[[PairFiles, Planned], None] | None = None
         self._asked = 0
@@ -204,7 +205,7 @@ class PairLoader(QObject):
         self._marker.set(self._files or files)
         self.load_begun.emit(gpu_bytes)
         self.load_progressed.emit(0.0)
-        self._engine.load(files.target, files.draft, files.settings)
+        self._load_request = self._engine.load(files.target, files.draft, files.settings)
 
     def load_guide(self) -> None:
         settings = self._files.settings if self._files and is_guide(self._files.target) else LoadSettings()
@@ -266,11 +267,14 @@ class PairLoader(QObject):
 
     @Slot(object)
     def _on_load_progressed(self, progress: LoadProgressed) -> None:
-        start, share = _STAGES[progress.stage]
-        self.load_progressed.emit(start + share * progress.fraction)
+        if progress.request == self._load_request:
+            start, share = _STAGES[progress.stage]
+            self.load_progressed.emit(start + share * progress.fraction)
 
     @Slot(object)
     def _on_pair_loaded(self, pair: PairLoaded) -> None:
+        if pair.request != self._load_request:
+            return
         _log.info("pair loaded in %.2f s", pair.load_seconds)
         self._marker.clear()
         if self._refused is None:  # else what was asked for meanwhile is still to be answered for
@@ -287,6 +291,8 @@ class PairLoader(QObject):
 
     @Slot(object)
     def _on_load_failed(self, failed: LoadFailed) -> None:
+        if failed.request != self._load_request:
+            return
         self._marker.clear()
         self._set_pair(None)
         notice = notices.load_cancelled() if failed.cancelled else notices.load_failed(failed.message)

@@ -492,10 +492,3 @@ def test_three_deaths_in_five_minutes_are_too_many() -> None:
     tracker.record(402.0)
     assert tracker.is_exhausted(402.0)
     assert not tracker.is_exhausted(900.0)
-
-
-def test_every_cause_has_a_sentence() -> None:
-    for cause in ExitCause:
-        sentence = EngineExit(cause, "The detail.", EngineState.READY).sentence()
-        assert sentence.endswith(".")
-        assert len(sentence) > 20

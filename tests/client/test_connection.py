@@ -1,0 +1,223 @@
+"""The protocol with an engine, byte by byte: no process, no clock."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from app.client.connection import Connection, Stalled, Timings
+from app.client.ends import EngineExit, ExitCause, LogLines, exit_cause, out_of_memory_kills
+from app.client.state import EngineState
+from app.protocol.frames import FrameReader, ProtocolError
+from app.protocol.framing import decode_command, encode_frame
+from app.protocol.messages import (
+    PROTOCOL_VERSION,
+    Cancel,
+    Command,
+    Event,
+    Figures,
+    Forget,
+    Forgotten,
+    Generate,
+    GenerationFinished,
+    Hello,
+    Load,
+    LoadFailed,
+    MeasurePlain,
+    ModelInfo,
+    PairLoaded,
+    Ping,
+    Pong,
+    RoundsReceived,
+    StartFailed,
+)
+
+HELLO = Hello(protocol=PROTOCOL_VERSION, engine="test")
+PAIR = Load(request=0, target="target.gguf")
+ANSWER = Generate(request=0, messages=[])
+TIMINGS = Timings(tick=1.0, silence=3.0, no_progress=20.0, start=4.0, cancel=2.0)
+
+
+def sent(connection: Connection) -> list[Command]:
+    return [decode_command(body) for body in FrameReader().feed(connection.bytes_to_send())]
+
+
+def told(connection: Connection, *events: Event) -> list[Event | Stalled]:
+    return list(connection.receive(b"".join(map(encode_frame, events))))
+
+
+def ready() -> Connection:
+    """With a pair, whose request was number 1."""
+    connection = Connection(TIMINGS)
+    connection.start()
+    connection.load(PAIR)
+    told(connection, HELLO, PairLoaded(request=1, target=ModelInfo(path="", name="")))
+    sent(connection)
+    return connection
+
+
+def finished(request: int) -> GenerationFinished:
+    return GenerationFinished(request=request, finish_reason="end", figures=Figures())
+
+
+@pytest.fixture
+def starting() -> Connection:
+    connection = Connection(TIMINGS)
+    connection.start()
+    return connection
+
+
+def test_nothing_is_sent_before_the_greeting(starting: Connection) -> None:
+    assert starting.load(PAIR) == 1
+    assert starting.load(PAIR) == 2  # in place of the first
+    starting.forget()
+    assert (sent(starting), starting.state) == ([], EngineState.STARTING)
+    assert told(starting, HELLO) == [HELLO]
+    assert starting.state is EngineState.LOADING
+    assert sent(starting) == [Forget(), msgspec.structs.replace(PAIR, request=2)]
+
+
+def test_without_a_load_it_greets_and_is_empty(starting: Connection) -> None:
+    told(starting, HELLO)
+    assert starting.state is EngineState.EMPTY
+    with pytest.raises(RuntimeError, match="no model, not ready"):
+        starting.ask(ANSWER)
+
+
+def test_events_come_byte_by_byte_too(starting: Connection) -> None:
+    starting.load(PAIR)
+    data = encode_frame(HELLO) + encode_frame(LoadFailed(request=1, message="No."))
+    events = [event for place in range(len(data)) for event in starting.receive(data[place : place + 1])]
+    assert [type(event) for event in events] == [Hello, LoadFailed]
+    assert starting.state is EngineState.EMPTY
+
+
+def test_an_event_of_another_request_is_left_out() -> None:
+    connection = ready()
+    assert connection.ask(ANSWER) == 2
+    rounds = RoundsReceived(request=2, rounds=[])
+    assert told(connection, RoundsReceived(request=9, rounds=[]), rounds) == [rounds]
+    assert (told(connection, finished(1)), connection.state) == ([], EngineState.ANSWERING)
+    assert (told(connection, finished(2)), connection.state) == ([finished(2)], EngineState.READY)
+    assert told(connection, finished(2)) == []
+
+
+def test_what_is_asked_has_a_state() -> None:
+    connection = ready()
+    connection.ask(ANSWER, compared=True)
+    assert connection.state.value == "comparing"
+    told(connection, finished(2))
+    connection.ask(MeasurePlain(request=0, messages=[]))
+    assert (connection.state.value, connection.request) == ("measuring", 3)
+
+
+def test_a_load_gives_up_what_runs() -> None:
+    connection = ready()
+    connection.ask(ANSWER)
+    sent(connection)
+    connection.load(PAIR)
+    assert sent(connection) == [Cancel(), msgspec.structs.replace(PAIR, request=3)]
+    assert told(connection, finished(2)) == [] and connection.state is EngineState.LOADING
+
+
+def test_a_load_that_was_not_sent_is_cancelled_at_once(starting: Connection) -> None:
+    starting.load(PAIR)
+    failed = starting.cancel()
+    assert failed is not None and failed.cancelled and failed.request == 1
+    told(starting, HELLO)
+    assert (sent(starting), starting.state) == ([], EngineState.EMPTY)
+    assert starting.cancel() is None and sent(starting) == []
+
+
+@pytest.mark.allow_logs
+@pytest.mark.parametrize(
+    "events",
+    [
+        [Pong(busy=False, seconds_since_progress=0)],
+        [msgspec.structs.replace(HELLO, protocol=99)],
+        [HELLO, HELLO],
+        [HELLO, Forgotten()],
+    ],
+)
+def test_a_violation_is_what_it_ended_of(starting: Connection, events: list[Event]) -> None:
+    with pytest.raises(ProtocolError):
+        told(starting, *events)
+    assert told(starting, HELLO) == []  # nothing it says counts any more
+    ended = starting.died(ExitCause.KILLED, "SIGKILL")
+    assert (ended.cause, starting.state) == (ExitCause.PROTOCOL, EngineState.DIED)
+
+
+@pytest.mark.allow_logs
+def test_a_refusal_is_told_by_its_end(starting: Connection) -> None:
+    assert told(starting, StartFailed(message="Not here.")) == []
+    ended = starting.died(ExitCause.EXITED, "exit code 1")
+    assert ended.sentence() == "The engine did not start. Not here."
+
+
+@pytest.mark.allow_logs
+def test_a_greeting_that_does_not_come_is_told_once(starting: Connection) -> None:
+    assert [starting.tick() for _ in range(5)] == [None, None, None, Stalled(4.0), None]
+
+
+@pytest.mark.allow_logs
+def test_pings_without_an_answer_are_counted() -> None:
+    connection = ready()
+    connection.ask(ANSWER)
+    pong = Pong(busy=True, seconds_since_progress=0)
+    for _ in range(9):
+        assert connection.tick() is None
+        assert sent(connection)[-1] == Ping()
+        assert told(connection, pong) == []
+    assert [connection.tick() for _ in range(5)] == [None, None, None, Stalled(3.0), None]
+    told(connection, finished(2))
+    connection.ask(ANSWER)
+    assert connection.tick() is None  # another request
+
+
+@pytest.mark.allow_logs
+def test_a_computation_that_does_not_move_is_told() -> None:
+    connection = ready()
+    stuck = Pong(busy=True, seconds_since_progress=21.0)
+    assert told(connection, stuck) == []  # of what was before
+    connection.ask(ANSWER)
+    assert told(connection, stuck, stuck) == [Stalled(21.0)]
+
+
+@pytest.mark.allow_logs
+def test_a_cancel_that_nothing_follows_is_told() -> None:
+    connection = ready()
+    connection.ask(ANSWER)
+    connection.cancel()
+    connection.cancel()
+    assert sent(connection).count(Cancel()) == 1
+    assert [connection.tick() for _ in range(2)] == [None, Stalled(2.0)]
+
+
+def test_forgetting_is_told_when_all_of_it_is_done() -> None:
+    connection = ready()
+    connection.forget()
+    connection.forget()
+    assert told(connection, Forgotten()) == [] and told(connection, Forgotten()) == [Forgotten()]
+    assert connection.open_forgets == 0
+
+
+def test_the_last_lines_of_a_log_are_at_hand() -> None:
+    log = LogLines()
+    log.add(b"one\r\ntw")
+    log.add(b"o\nthree")
+    log.end()
+    assert log.last() == ("one", "two", "three")
+    log.add(b"\n" * 100)
+    assert len(log.last()) == 40
+
+
+def test_every_cause_has_a_sentence() -> None:
+    for cause in ExitCause:
+        sentence = EngineExit(cause, "The detail.", EngineState.READY).sentence()
+        assert sentence.endswith(".") and len(sentence) > 20
+
+
+def test_an_exit_code_is_no_crash() -> None:
+    kills = out_of_memory_kills()
+    assert kills >= 0
+    assert exit_cause(3, crashed=False, memory_kills_before=kills) == (ExitCause.EXITED, "exit code 3")

@@ -1,0 +1,104 @@
+"""What is asked of an engine in a comparison, without an engine."""
+
+from __future__ import annotations
+
+from app.compare.prompts import Prompt
+from app.compare.results import Skipped
+from app.compare.running import PromptTask, task_of
+from app.compare.steps import Compared, Steps
+from app.protocol.messages import (
+    Figures,
+    Generate,
+    GenerationFinished,
+    Message,
+    Piece,
+    Round,
+    ScoreTokens,
+    TokensScored,
+)
+
+
+def task(text: str, seed: int = 0) -> PromptTask:
+    prompt = Prompt(kind="own", messages=[Message(role="user", content=text)])
+    return task_of(prompt, Generate(request=0, messages=[], draft_length=4), seed)
+
+
+def answer(steps: Steps[PromptTask], *ids: int) -> None:
+    pieces = [Piece(text=f" {token}", id=token) for token in ids]
+    steps.add(Round(index=0, verify_passes=0, pieces=pieces))
+    steps.finish(GenerationFinished(request=0, finish_reason="end", figures=Figures()))
+
+
+def told(steps: Steps[PromptTask], refused: str = "") -> list[str]:
+    """What is asked for and what comes of it; prompts named ``refused`` are."""
+    heard = []
+    while (found := steps.next()) is not None:
+        match found:
+            case Generate():
+                assert steps.step is not None
+                text, counts = found.messages[-1].content, steps.step.counts
+                heard.append(f"{'' if counts else 'warm up '}{text} {found.draft_length} seed {found.seed}")
+                if text == refused:
+                    steps.fail("too long")
+                else:
+                    answer(steps, 1, 2)
+            case Skipped():
+                heard.append(f"{found.prompt.title} skipped: {found.reason}")
+            case Compared():
+                heard.append(f"{found.task.prompt.title} compared")
+    assert steps.is_done()
+    return heard
+
+
+def test_which_run_is_first_alternates_over_prompts_and_seeds() -> None:
+    prompts = [task("a"), task("b")]
+    tasks = [*prompts, *(task_of(one.prompt, one.command, 1) for one in prompts)]
+    assert told(Steps.of_set(tasks)) == [
+        *("warm up a 0 seed 0", "warm up a 4 seed 0"),
+        *("a 0 seed 0", "a 4 seed 0", "a compared", "b 4 seed 0", "b 0 seed 0", "b compared"),
+        *("a 4 seed 1", "a 0 seed 1", "a compared", "b 0 seed 1", "b 4 seed 1", "b compared"),
+    ]
+
+
+def test_a_refused_prompt_is_left_out_and_the_next_one_warms_up() -> None:
+    first = task("a")
+    tasks = [first, task("b"), task_of(first.prompt, first.command, 1)]
+    assert told(Steps.of_set(tasks), refused="a") == [
+        *("warm up a 0 seed 0", "a skipped: too long"),
+        *("warm up b 0 seed 0", "warm up b 4 seed 0", "b 4 seed 0", "b 0 seed 0", "b compared"),
+    ]
+
+
+def test_one_answer_has_its_prompt_processed_before() -> None:
+    steps = Steps.of_one(task("a"))
+    first = steps.next()
+    assert isinstance(first, Generate) and (first.max_tokens, first.draft_length) == (1, 4)
+    answer(steps, 1)
+    assert told(steps) == ["a 0 seed 0", "a 4 seed 0", "a compared"]
+
+
+def differing() -> Steps[PromptTask]:
+    steps = Steps.of_one(task("a"))
+    for ids in [(1,), (1, 2), (1, 3)]:
+        assert isinstance(steps.next(), Generate)
+        answer(steps, *ids)
+    asked = steps.next()
+    assert isinstance(asked, ScoreTokens) and (asked.answer, asked.candidates) == ([1], [2, 3])
+    return steps
+
+
+def test_a_difference_is_looked_at() -> None:
+    steps = differing()
+    steps.score(TokensScored(request=0, logits=[2.0, 1.0], scores=[2.0, 1.5], could_win=[True, True], rounding=0.1))
+    found = steps.next()
+    assert isinstance(found, Compared) and found.comparison.difference is not None
+    assert (found.comparison.difference.near_tie, found.comparison.difference.score_gap) == (True, 0.5)
+    assert ([piece.id for piece in found.plain], [piece.id for piece in found.drafted]) == ([1, 2], [1, 3])
+
+
+def test_a_difference_that_cannot_be_looked_at_stays_as_it_is() -> None:
+    steps = differing()
+    steps.fail("this engine cannot tell")
+    found = steps.next()
+    assert isinstance(found, Compared) and found.comparison.difference is not None
+    assert found.comparison.difference.near_tie is None and steps.next() is None
