@@ -20,6 +20,7 @@ class Sparkline(QWidget):
         self._ceiling = ceiling
         self._values: list[float | None] = []
         self._mark: float | None = None
+        self._top = 1.0
         self.setAccessibleName(name)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
@@ -27,6 +28,8 @@ class Sparkline(QWidget):
         """``mark`` is a level drawn as a dashed line; ``description`` says the current value in words."""
         if (values, mark) != (self._values, self._mark):
             self._values, self._mark = values, mark
+            known = [value for value in values if value is not None]
+            self._top = self._ceiling or max([*known, (mark or 0.0) * 1.15, 1e-9]) * 1.08
             self.update()
         if description != self.accessibleDescription():
             self.setAccessibleDescription(description)
@@ -36,8 +39,6 @@ class Sparkline(QWidget):
 
     def _runs(self) -> list[QPolygonF]:
         """The points of each unbroken stretch, in pixels."""
-        known = [value for value in self._values if value is not None]
-        top = self._ceiling or max([*known, (self._mark or 0.0) * 1.15, 1e-9]) * 1.08
         step = (self.width() - 4) / max(len(self._values) - 1, 1)
         runs: list[QPolygonF] = []
         broken = True
@@ -45,20 +46,19 @@ class Sparkline(QWidget):
             if value is not None:
                 if broken:
                     runs.append(QPolygonF())
-                runs[-1].append(QPointF(1 + index * step, self._level(value / top)))
+                runs[-1].append(QPointF(1 + index * step, self._level(value)))
             broken = value is None
         return runs
 
-    def _level(self, fraction: float) -> float:
-        return self.height() - 2 - min(max(fraction, 0.0), 1.0) * (self.height() - 5)
+    def _level(self, value: float) -> float:
+        """The height of a value, in pixels from the top."""
+        return self.height() - 2 - min(max(value / self._top, 0.0), 1.0) * (self.height() - 5)
 
     def _paint_mark(self, painter: QPainter, colour: QColor) -> None:
-        known = [value for value in self._values if value is not None]
-        if self._mark is None or not known:
+        if self._mark is None or all(value is None for value in self._values):
             return
-        top = self._ceiling or max([*known, self._mark * 1.15]) * 1.08
         painter.setPen(QPen(colour, 1, Qt.PenStyle.DashLine))
-        level = self._level(self._mark / top)
+        level = self._level(self._mark)
         painter.drawLine(QPointF(0, level), QPointF(self.width(), level))
 
     def sizeHint(self) -> QSize:
@@ -228,10 +228,10 @@ class RoundBar(QWidget):
 
     def _paint_parts(self, painter: QPainter, shares: list[float], inks: Sequence[QColor]) -> None:
         shown = [(share, ink) for share, ink in zip(shares, inks, strict=True) if share > 0]
-        room = self.width() - 2 * (len(shown) - 1)
+        available = self.width() - 2 * (len(shown) - 1)
         left = 0.0
         for share, ink in shown:
-            width = max(share * room, 1.0)
+            width = max(share * available, 1.0)
             painter.setBrush(ink)
             painter.drawRoundedRect(QRectF(left, 2, width, 8), 2, 2)
             left += width + 2

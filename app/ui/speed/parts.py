@@ -82,7 +82,7 @@ class StatusLines(QWidget):
 
     def set_default_length(self, length: int) -> None:
         """The draft length that "Keep on" begins with."""
-        explain(self.always_draft_button, wording.keep_on(length))
+        explain(self.always_draft_button, wording.always_draft(length))
 
     def show_status(self, status: wording.Status) -> None:
         if status == self._status:
