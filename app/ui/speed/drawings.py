@@ -105,16 +105,26 @@ def _places(length: int) -> tuple[int, ...]:
     return (*range(1, _FIRST_BARS + 1), *far)
 
 
-class PositionBars(QWidget):
+class _Drawing(QWidget):
+    """As wide as there is room, with figures of one width."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.setAccessibleName(name)
+        self.setFont(theme.tabular(self.font()))
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(120, self.sizeHint().height())
+
+
+class PositionBars(_Drawing):
     """One bar for a position of the draft: how often the guess there was kept."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("Kept by position")
         self._shares: list[float] = []
         self._places: tuple[int, ...] = (1,)
-        self.setAccessibleName("Kept by position")
-        self.setFont(theme.tabular(self.font()))
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_shares(self, shares: list[float], length: int) -> None:
         """Shares from 0 to 1 by position, of which there are at least ``length``."""
@@ -139,9 +149,6 @@ class PositionBars(QWidget):
 
     def sizeHint(self) -> QSize:
         return QSize(160, len(self._places) * self._row_height())
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(120, self.sizeHint().height())
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         colours = theme.current()
@@ -173,17 +180,14 @@ def _paint_bar(painter: QPainter, area: QRectF, part: float, colours: theme.Them
         painter.drawRoundedRect(filled, 3, 3)
 
 
-class RoundBar(QWidget):
+class RoundBar(_Drawing):
     """Where the time of a round goes: one bar of three parts, with what they are and how long they take below."""
 
     NAMES = ("draft", "verify", "rest")
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("Where the time of a round goes")
         self._parts: tuple[float, ...] | None = None
-        self.setAccessibleName("Where the time of a round goes")
-        self.setFont(theme.tabular(self.font()))
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_parts(self, parts: Sequence[float] | None) -> None:
         """Seconds of draft, verify and the rest; ``None`` where nothing is known."""
@@ -208,9 +212,6 @@ class RoundBar(QWidget):
 
     def sizeHint(self) -> QSize:
         return QSize(160, 20 + 2 * self.fontMetrics().height())
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(120, self.sizeHint().height())
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         colours = theme.current()
@@ -251,7 +252,7 @@ class RoundBar(QWidget):
             painter.drawText(QRectF(left + 13, 17 + line, column - 13, line + 1), start, units.milliseconds(part))
 
 
-class LengthCurve(QWidget):
+class LengthCurve(_Drawing):
     """Speed by draft length: a column for each length, that of plain decoding at the left; above its level is the gain.
 
     The column of the length in use is filled and says its speed, that of the length chosen for the next answer has a
@@ -263,13 +264,10 @@ class LengthCurve(QWidget):
     _LABELLED = (0, 4, 8, 12, 16)
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("Speed by draft length")
         self._speeds: list[float] = []
         self._in_use: int | None = None
         self._chosen: int | None = None
-        self.setAccessibleName("Speed by draft length")
-        self.setFont(theme.tabular(self.font()))
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_curve(self, speeds: Sequence[float], in_use: int | None, chosen: int | None) -> None:
         """Tokens per second by draft length from 0 on; a length in use or chosen that is beyond them is not marked."""
@@ -298,9 +296,6 @@ class LengthCurve(QWidget):
 
     def sizeHint(self) -> QSize:
         return QSize(160, self._base() + self._GAP + self.fontMetrics().height())
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(120, self.sizeHint().height())
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         if not self._speeds:
