@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import cache
-from typing import TypeAlias
 
 from pygments.lexer import Lexer
 from pygments.lexers import get_all_lexers, get_lexer_by_name
@@ -15,8 +14,7 @@ from app.helper.messages import ROLES, Highlighted
 MAX_LINE_CHARACTERS = 400
 """Longer lines stay plain: nobody reads them, and they are slow to lay out in many colors."""
 
-_TokenType: TypeAlias = tuple[str, ...]
-_ROLES: tuple[tuple[_TokenType, str], ...] = (
+_ROLES: tuple[tuple[Container[object], str], ...] = (
     (Comment, "comment"),
     (Keyword, "keyword"),
     (String, "string"),
@@ -86,7 +84,7 @@ def _colored(found: Lexer, text: str) -> Iterator[tuple[int, int, int]]:
 
 
 @cache
-def _role_of(kind: _TokenType) -> int:
+def _role_of(kind: tuple[str, ...]) -> int:
     return next((ROLES.index(role) for parent, role in _ROLES if kind in parent), -1)
 
 

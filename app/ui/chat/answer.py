@@ -87,9 +87,9 @@ class Answer:
         """The message as it is stored. Time to first token counts from the press of Send, queueing included."""
         if figures is not None and self.first_token_s is not None:
             figures = msgspec.structs.replace(figures, time_to_first_token_s=self.first_token_s)
-        kept: dict[str, object] = {**(msgspec.to_builtins(figures) if figures else {}), **extra}
+        stored: dict[str, object] = {**(msgspec.to_builtins(figures) if figures else {}), **extra}
         if self.context_start is not None:
-            kept["context_start"] = self.context_start
+            stored["context_start"] = self.context_start
         return replace(
             self.message,
             text=self.text(),
@@ -97,7 +97,7 @@ class Answer:
             status=status,
             finish_reason=reason,
             seed=self.seed,
-            figures=kept,
+            figures=stored,
         )
 
 

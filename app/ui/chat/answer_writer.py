@@ -96,7 +96,7 @@ class AnswerWriter(QObject):
     def write(self, pending: Pending, settings: AnswerSettings, pair: PairLoaded | None) -> None:
         """Begin an answer in the store, then ask the engine. Only when free."""
         self._beginning = pending
-        kept = {
+        asked_with = {
             **msgspec.to_builtins(settings),
             "template": pair.template if pair else "model",
             "draft": pair.draft.name if pair and pair.draft else None,
@@ -112,7 +112,9 @@ class AnswerWriter(QObject):
             self.ended.emit(None, None)
 
         name, parent_id = speaker(pair), pending.branch[-1].id
-        self._chat_store.ask(lambda store: store.begin_answer(pending.chat_id, parent_id, name, kept), begun, failed)
+        self._chat_store.ask(
+            lambda store: store.begin_answer(pending.chat_id, parent_id, name, asked_with), begun, failed
+        )
 
     def _ask_engine(self, pending: Pending, message: StoredMessage, settings: AnswerSettings) -> None:
         asked = conversation(pending.branch, settings.system_prompt)

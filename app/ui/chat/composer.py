@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QKeyEvent, QResizeEvent, QTextOption
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent, QTextOption
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
-from app.ui.chat.parts import is_composing
+from app.ui.chat.parts import MessageEditor
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import prose_margin
@@ -17,11 +17,8 @@ MAX_LINES = 8
 PLACEHOLDER = "Ask anything…"
 
 
-class _Editor(QPlainTextEdit):
-    """Grows with its text up to `MAX_LINES` lines; Enter submits."""
-
-    submitted = Signal()
-    escaped = Signal()
+class _Editor(MessageEditor):
+    """Grows with its text up to `MAX_LINES` lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,21 +56,6 @@ class _Editor(QPlainTextEdit):
 
     def minimumSizeHint(self) -> QSize:
         return QSize(80, self.sizeHint().height())
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if is_composing(self):
-            return  # a key that an input method passes on does nothing to a word that is not finished
-        if event.key() == Qt.Key.Key_Escape:
-            self.escaped.emit()
-            return
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
-                self.insertPlainText("\n")
-                self.ensureCursorVisible()
-            else:
-                self.submitted.emit()
-            return
-        super().keyPressEvent(event)
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         if source.hasText():

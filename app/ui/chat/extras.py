@@ -56,9 +56,9 @@ class Card(QFrame):
     def fit(self, widths: Widths) -> int:
         """Buttons that have no room beside each other go below each other."""
         margins = self.contentsMargins() + self._column.contentsMargins()
-        room = widths.prose - margins.left() - margins.right()
+        available = widths.prose - margins.left() - margins.right()
         needed = sum(button.sizeHint().width() + self._row.spacing() for button in self.buttons)
-        fits = needed <= room
+        fits = needed <= available
         self._row.setDirection(QBoxLayout.Direction.LeftToRight if fits else QBoxLayout.Direction.TopToBottom)
         return _height(self, widths.prose)
 
@@ -155,11 +155,11 @@ class Welcome(QWidget):
 
     def fit(self, widths: Widths) -> int:
         parent = self.parentWidget()
-        room = parent.height() - 64 if parent is not None else 0
+        available = parent.height() - 64 if parent is not None else 0
         self.setMaximumWidth(widths.prose)
         if self.card is not None:
             self.card.fit(widths)
-        return max(_height(self, widths.prose), room)
+        return max(_height(self, widths.prose), available)
 
     def is_in_use(self) -> bool:
         return False

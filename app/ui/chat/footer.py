@@ -84,8 +84,8 @@ def details_of(message: StoredMessage) -> str:
 def _drafter_line(figures: DrafterFigures) -> str:
     """``Draft model: 120 of 160 guesses kept (75 %), in 40 passes``."""
     passes = f"{figures.verify_passes:,}{units.NO_BREAK}{'pass' if figures.verify_passes == 1 else 'passes'}"
-    kept = f"{figures.accepted:,} of {units.guesses(figures.tested)} kept ({units.share(figures.acceptance_rate)})"
-    return f"{drafters.TITLES[figures.name]}: {kept}, in {passes}"
+    accepted = f"{figures.accepted:,} of {units.guesses(figures.tested)} kept ({units.share(figures.acceptance_rate)})"
+    return f"{drafters.TITLES[figures.name]}: {accepted}, in {passes}"
 
 
 def _end(message: StoredMessage) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal, Slot
-from PySide6.QtGui import QDesktopServices, QKeyEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QPlainTextEdit, QPushButton, QToolButton, QWidget
+from PySide6.QtCore import QRectF, Qt, Signal, Slot
+from PySide6.QtGui import QDesktopServices, QPainter, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QToolButton, QWidget
 
 from app.chats.model import StoredMessage
 from app.protocol.messages import Piece
@@ -12,7 +12,7 @@ from app.ui.chat.answer import pieces_of
 from app.ui.chat.commands import ChatCommands
 from app.ui.chat.footer import HELP, details_of, footer_of, note_of
 from app.ui.chat.markdown.view import MarkdownView
-from app.ui.chat.parts import VersionSwitch, copy_text, height_of, icon_button, is_composing
+from app.ui.chat.parts import MessageEditor, VersionSwitch, copy_text, height_of, icon_button
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import explain, label
@@ -42,8 +42,7 @@ class MessageWidget(QWidget):
         self.row.setSpacing(4)
         self.copy_button = icon_button("copy", "Copy", "Copy this message")
         self.copy_button.clicked.connect(self._on_copy)
-        self.versions = VersionSwitch()
-        self.versions.stepped.connect(self._on_stepped)
+        self.versions = VersionSwitch(lambda step: self.commands.choose_version(self.message_id, step))
 
     def set_busy(self, busy: bool) -> None:
         """While an answer is being written, other messages cannot be changed."""
@@ -69,10 +68,6 @@ class MessageWidget(QWidget):
     def _on_copy(self) -> None:
         copy_text(self.view.content, self.copy_button)
 
-    @Slot(int)
-    def _on_stepped(self, step: int) -> None:
-        self.commands.choose_version(self.message_id, step)
-
 
 class UserMessage(MessageWidget):
     """The user's words on a quiet ground; they can be edited in place."""
@@ -85,11 +80,12 @@ class UserMessage(MessageWidget):
             self.row.addWidget(widget)
         self.row.insertStretch(0, 1)
         self.versions.set_versions(message.version, message.versions)
-        self.editor = QPlainTextEdit(self)
+        self.editor = MessageEditor(self)
         self.editor.setAccessibleName("Edit your message")
         self.editor.setTabChangesFocus(True)
         self.editor.textChanged.connect(self._on_edited)
-        self.editor.installEventFilter(self)
+        self.editor.submitted.connect(self._on_save)
+        self.editor.escaped.connect(self.stop_editing)
         self.editor.hide()
         self.edit_actions = QWidget(self)
         self.save_button = QPushButton("Send again")
@@ -166,20 +162,6 @@ class UserMessage(MessageWidget):
         if text.strip():
             self._set_editing(False)
             self.commands.edit(self.message_id, text)
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self.editor and event.type() is QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
-            if is_composing(self.editor):
-                return True
-            if event.key() == Qt.Key.Key_Escape:
-                self.stop_editing()
-                return True
-            if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and not (
-                event.modifiers() & Qt.KeyboardModifier.ShiftModifier
-            ):
-                self._on_save()
-                return True
-        return super().eventFilter(watched, event)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)

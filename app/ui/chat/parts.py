@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QGuiApplication
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QPlainTextEdit, QToolButton, QWidget
 
 from app.ui.widgets import icons
@@ -13,9 +15,30 @@ from app.ui.widgets.controls import label
 _COPIED_MILLISECONDS = 1500
 
 
-def is_composing(editor: QPlainTextEdit) -> bool:
-    """Whether an input method is at work in it: Enter and Escape are meant for that."""
-    return bool(editor.textCursor().block().layout().preeditAreaText())
+class MessageEditor(QPlainTextEdit):
+    """Where a message is written: Enter submits it, Shift+Enter begins a line."""
+
+    submitted = Signal()
+    escaped = Signal()
+
+    def _is_composing(self) -> bool:
+        """Whether an input method is at work: Enter and Escape are meant for that."""
+        return bool(self.textCursor().block().layout().preeditAreaText())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if self._is_composing():
+            return  # a key that an input method passes on does nothing to a word that is not finished
+        if event.key() == Qt.Key.Key_Escape:
+            self.escaped.emit()
+            return
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+                self.insertPlainText("\n")
+                self.ensureCursorVisible()
+            else:
+                self.submitted.emit()
+            return
+        super().keyPressEvent(event)
 
 
 def copy_text(text: str, button: QAbstractButton) -> None:
@@ -42,11 +65,9 @@ def icon_button(icon: str, text: str, name: str) -> QToolButton:
 class VersionSwitch(QWidget):
     """‹ 1/2 ›: the versions of a message. Hidden while there is only one."""
 
-    stepped = Signal(int)
-    """The user wants the version this many steps on: -1 or 1."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, step: Callable[[int], object]) -> None:
+        """``step``: called with -1 or 1, how many versions the user wants to go on."""
+        super().__init__()
         self._back = icon_button("left", "", "Earlier version")
         self._on = icon_button("right", "", "Later version")
         self._label = label(role="quiet", scale=0.9, figures=True)
@@ -55,8 +76,8 @@ class VersionSwitch(QWidget):
         row.setSpacing(0)
         for widget in (self._back, self._label, self._on):
             row.addWidget(widget)
-        self._back.clicked.connect(self._on_back)
-        self._on.clicked.connect(self._on_forward)
+        self._back.clicked.connect(lambda: step(-1))
+        self._on.clicked.connect(lambda: step(1))
         self._versions = 1
         self._is_busy = False
         self.set_versions(1, 1)
@@ -74,14 +95,6 @@ class VersionSwitch(QWidget):
         """Hidden while an answer is being written."""
         self._is_busy = busy
         self.setVisible(self._versions > 1 and not busy)
-
-    @Slot()
-    def _on_back(self) -> None:
-        self.stepped.emit(-1)
-
-    @Slot()
-    def _on_forward(self) -> None:
-        self.stepped.emit(1)
 
 
 def height_of(widget: QWidget, width: int) -> int:

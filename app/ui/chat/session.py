@@ -181,9 +181,9 @@ class ChatSession(QObject):
 
         self._chat_store.ask(read, show, failed)
 
-    def keep_unsent(self, text: str) -> None:
+    def remember_unsent(self, text: str) -> None:
         """Remember what stands in the composer; stored a moment later."""
-        self.unsent_text.keep(text)
+        self.unsent_text.remember(text)
 
     # ------------------------------------------------------------ what the user does
 

@@ -15,7 +15,7 @@ from app.ui.widgets.tasks import Results
 T = TypeVar("T")
 
 
-PATIENCE_S = 20.0
+PATIENCE_SECONDS = 20.0
 """At the end. A backup of a large store takes some seconds."""
 
 
@@ -49,4 +49,4 @@ class StoredChats(QObject):
     def close(self) -> None:
         """Close the store; returns when everything asked so far is done, or the disk does not answer."""
         self._is_closed = True
-        self._worker.close(PATIENCE_S)
+        self._worker.close(PATIENCE_SECONDS)

@@ -51,7 +51,7 @@ class UnsentText(QObject):
         self._timer = QTimer(self, interval=STORE_INTERVAL_MS, singleShot=True)
         self._timer.timeout.connect(self._on_due)
 
-    def keep(self, text: str) -> None:
+    def remember(self, text: str) -> None:
         """Remember what stands in the composer; stored a moment later."""
         self._typed = text
         self._timer.start()
@@ -72,7 +72,7 @@ class UnsentText(QObject):
         self.is_known = True
         text = joined(joined(stored, self._unstored.get(self._chat_id, "")), self._typed or "")
         if text != stored:
-            self.keep(text)
+            self.remember(text)
         return text
 
     def sent(self, chat_id: str) -> bool:
@@ -123,18 +123,18 @@ class UnsentText(QObject):
 
         def stored(_: None) -> None:
             if chat_id in self._never_made:  # the store takes no text for a chat that is not there
-                self._keep_for_new(text)
+                self._remember_for_new(text)
 
         def failed(error: KnownError) -> None:
             if chat_id in self._never_made:
-                self._keep_for_new(text)
+                self._remember_for_new(text)
             else:
                 self.put_aside(chat_id, text)
             self._failed(error)
 
         self._chat_store.ask(store_it, stored, failed)
 
-    def _keep_for_new(self, text: str) -> None:
+    def _remember_for_new(self, text: str) -> None:
         """What was typed in a chat that could not be made belongs to the chat to come."""
         if self._chat_id is None:
             self.came_back.emit(text)

@@ -338,7 +338,7 @@ class Controller(QObject):
 
     @Slot()
     def _on_composer_changed(self) -> None:
-        self.session.keep_unsent(self._window.composer.text())
+        self.session.remember_unsent(self._window.composer.text())
 
     @Slot(str)
     def _remember_chat(self, chat_id: str | None) -> None:

@@ -20,6 +20,7 @@ class Sparkline(QWidget):
         self._ceiling = ceiling
         self._values: list[float | None] = []
         self._mark: float | None = None
+        self._top = 1.0
         self.setAccessibleName(name)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
@@ -27,6 +28,8 @@ class Sparkline(QWidget):
         """``mark`` is a level drawn as a dashed line; ``description`` says the current value in words."""
         if (values, mark) != (self._values, self._mark):
             self._values, self._mark = values, mark
+            known = [value for value in values if value is not None]
+            self._top = self._ceiling or max([*known, (mark or 0.0) * 1.15, 1e-9]) * 1.08
             self.update()
         if description != self.accessibleDescription():
             self.setAccessibleDescription(description)
@@ -36,8 +39,6 @@ class Sparkline(QWidget):
 
     def _runs(self) -> list[QPolygonF]:
         """The points of each unbroken stretch, in pixels."""
-        known = [value for value in self._values if value is not None]
-        top = self._ceiling or max([*known, (self._mark or 0.0) * 1.15, 1e-9]) * 1.08
         step = (self.width() - 4) / max(len(self._values) - 1, 1)
         runs: list[QPolygonF] = []
         broken = True
@@ -45,20 +46,19 @@ class Sparkline(QWidget):
             if value is not None:
                 if broken:
                     runs.append(QPolygonF())
-                runs[-1].append(QPointF(1 + index * step, self._level(value / top)))
+                runs[-1].append(QPointF(1 + index * step, self._level(value)))
             broken = value is None
         return runs
 
-    def _level(self, fraction: float) -> float:
-        return self.height() - 2 - min(max(fraction, 0.0), 1.0) * (self.height() - 5)
+    def _level(self, value: float) -> float:
+        """The height of a value, in pixels from the top."""
+        return self.height() - 2 - min(max(value / self._top, 0.0), 1.0) * (self.height() - 5)
 
     def _paint_mark(self, painter: QPainter, colour: QColor) -> None:
-        known = [value for value in self._values if value is not None]
-        if self._mark is None or not known:
+        if self._mark is None or all(value is None for value in self._values):
             return
-        top = self._ceiling or max([*known, self._mark * 1.15]) * 1.08
         painter.setPen(QPen(colour, 1, Qt.PenStyle.DashLine))
-        level = self._level(self._mark / top)
+        level = self._level(self._mark)
         painter.drawLine(QPointF(0, level), QPointF(self.width(), level))
 
     def sizeHint(self) -> QSize:
@@ -105,16 +105,26 @@ def _places(length: int) -> tuple[int, ...]:
     return (*range(1, _FIRST_BARS + 1), *far)
 
 
-class PositionBars(QWidget):
+class _Drawing(QWidget):
+    """As wide as there is room, with figures of one width."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.setAccessibleName(name)
+        self.setFont(theme.tabular(self.font()))
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(120, self.sizeHint().height())
+
+
+class PositionBars(_Drawing):
     """One bar for a position of the draft: how often the guess there was kept."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("Kept by position")
         self._shares: list[float] = []
         self._places: tuple[int, ...] = (1,)
-        self.setAccessibleName("Kept by position")
-        self.setFont(theme.tabular(self.font()))
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_shares(self, shares: list[float], length: int) -> None:
         """Shares from 0 to 1 by position, of which there are at least ``length``."""
@@ -139,9 +149,6 @@ class PositionBars(QWidget):
 
     def sizeHint(self) -> QSize:
         return QSize(160, len(self._places) * self._row_height())
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(120, self.sizeHint().height())
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         colours = theme.current()
@@ -173,17 +180,14 @@ def _paint_bar(painter: QPainter, area: QRectF, part: float, colours: theme.Them
         painter.drawRoundedRect(filled, 3, 3)
 
 
-class RoundBar(QWidget):
+class RoundBar(_Drawing):
     """Where the time of a round goes: one bar of three parts, with what they are and how long they take below."""
 
     NAMES = ("draft", "verify", "rest")
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("Where the time of a round goes")
         self._parts: tuple[float, ...] | None = None
-        self.setAccessibleName("Where the time of a round goes")
-        self.setFont(theme.tabular(self.font()))
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_parts(self, parts: Sequence[float] | None) -> None:
         """Seconds of draft, verify and the rest; ``None`` where nothing is known."""
@@ -209,9 +213,6 @@ class RoundBar(QWidget):
     def sizeHint(self) -> QSize:
         return QSize(160, 20 + 2 * self.fontMetrics().height())
 
-    def minimumSizeHint(self) -> QSize:
-        return QSize(120, self.sizeHint().height())
-
     def paintEvent(self, _event: QPaintEvent) -> None:
         colours = theme.current()
         painter = QPainter(self)
@@ -228,10 +229,10 @@ class RoundBar(QWidget):
 
     def _paint_parts(self, painter: QPainter, shares: list[float], inks: Sequence[QColor]) -> None:
         shown = [(share, ink) for share, ink in zip(shares, inks, strict=True) if share > 0]
-        room = self.width() - 2 * (len(shown) - 1)
+        available = self.width() - 2 * (len(shown) - 1)
         left = 0.0
         for share, ink in shown:
-            width = max(share * room, 1.0)
+            width = max(share * available, 1.0)
             painter.setBrush(ink)
             painter.drawRoundedRect(QRectF(left, 2, width, 8), 2, 2)
             left += width + 2
@@ -251,7 +252,7 @@ class RoundBar(QWidget):
             painter.drawText(QRectF(left + 13, 17 + line, column - 13, line + 1), start, units.milliseconds(part))
 
 
-class LengthCurve(QWidget):
+class LengthCurve(_Drawing):
     """Speed by draft length: a column for each length, that of plain decoding at the left; above its level is the gain.
 
     The column of the length in use is filled and says its speed, that of the length chosen for the next answer has a
@@ -263,13 +264,10 @@ class LengthCurve(QWidget):
     _LABELLED = (0, 4, 8, 12, 16)
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("Speed by draft length")
         self._speeds: list[float] = []
         self._in_use: int | None = None
         self._chosen: int | None = None
-        self.setAccessibleName("Speed by draft length")
-        self.setFont(theme.tabular(self.font()))
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_curve(self, speeds: Sequence[float], in_use: int | None, chosen: int | None) -> None:
         """Tokens per second by draft length from 0 on; a length in use or chosen that is beyond them is not marked."""
@@ -298,9 +296,6 @@ class LengthCurve(QWidget):
 
     def sizeHint(self) -> QSize:
         return QSize(160, self._base() + self._GAP + self.fontMetrics().height())
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(120, self.sizeHint().height())
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         if not self._speeds:

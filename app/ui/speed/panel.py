@@ -157,7 +157,9 @@ class SpeedPanel(QScrollArea):
         theme.set_role(self, "side")
         self._status_lines = StatusLines()
         self._speed = LiveFigure("Speed", "Speed over the last minute", "8,888 tok/s", wording.HELP["speed"])
-        self._kept = LiveFigure("Kept", "Share kept over the last minute", "8,888 tok/s", wording.HELP["kept"], 1.0)
+        self._acceptance = LiveFigure(
+            "Kept", "Share kept over the last minute", "8,888 tok/s", wording.HELP["kept"], 1.0
+        )
         self.plain_speed = PlainSpeed()
         self._positions_heading = Heading("Kept by position")
         self._positions = PositionBars()
@@ -186,7 +188,7 @@ class SpeedPanel(QScrollArea):
         column.setSpacing(5 * SPACING)
         groups = (
             self._status_lines,
-            stacked(self._speed, self._kept, self.plain_speed),
+            stacked(self._speed, self._acceptance, self.plain_speed),
             stacked(self._positions_heading, self._positions),
             stacked(self._round_heading, self._round),
             stacked(self.draft_length, self.drafter, self.show_drafted),
@@ -277,12 +279,12 @@ class SpeedPanel(QScrollArea):
     def _refresh_figures(self, figures: Figures | None) -> None:
         meter = self._meter
         if self._answering:
-            speed, kept = meter.live_speed(time.monotonic()), meter.live_acceptance()
+            speed, acceptance = meter.live_speed(time.monotonic()), meter.live_acceptance()
         else:
             speed = figures.decode_tokens_per_second if figures else None
-            kept = figures.draft.acceptance_rate if figures else None
+            acceptance = figures.draft.acceptance_rate if figures else None
         self._speed.show_figure(units.speed(speed), meter.speed_history(), self._baseline)
-        self._kept.show_figure(units.share(kept), meter.acceptance_history())
+        self._acceptance.show_figure(units.share(acceptance), meter.acceptance_history())
         parts = meter.round_time.mean()
         self._round.show_parts(parts)
         self._round_heading.set_value(units.milliseconds(sum(parts) if parts else None))

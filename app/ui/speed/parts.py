@@ -19,12 +19,6 @@ _HEADING_ROLES: dict[wording.Mood, str] = {
 }
 
 
-def _set_text(target: QLabel, text: str) -> None:
-    """Without a repaint where nothing changed."""
-    if target.text() != text:
-        target.setText(text)
-
-
 def _row(*widgets: QWidget) -> QHBoxLayout:
     row = QHBoxLayout()
     row.setContentsMargins(0, 0, 0, 0)
@@ -82,16 +76,16 @@ class StatusLines(QWidget):
 
     def set_default_length(self, length: int) -> None:
         """The draft length that "Keep on" begins with."""
-        explain(self.always_draft_button, wording.keep_on(length))
+        explain(self.always_draft_button, wording.always_draft(length))
 
     def show_status(self, status: wording.Status) -> None:
         if status == self._status:
             return
         self._status = status
-        _set_text(self._heading, status.heading + status.joint.rstrip(" ·"))
+        self._heading.setText(status.heading + status.joint.rstrip(" ·"))
         theme.set_role(self._heading, _HEADING_ROLES[status.mood])
         # A word joiner keeps "tok/s" together, which would break at its slash.
-        _set_text(self._detail, status.detail.replace("/", "/\u2060"))
+        self._detail.setText(status.detail.replace("/", "/\u2060"))
         self.setAccessibleName(status.sentence)
         if status.why != self._why.whatsThis():
             explain(self._why, status.why)
@@ -177,9 +171,9 @@ class PlainSpeed(QWidget):
     def show_speeds(self, plain: float | None, speed_up: float | None, *, can_measure: bool) -> None:
         self._known = plain is not None
         self._can_measure = can_measure
-        _set_text(self._factor, units.factor(speed_up))
+        self._factor.setText(units.factor(speed_up))
         theme.set_role(self._factor, "warning" if speed_up is not None and speed_up < wording.SLOWER else "plain")
-        _set_text(self._baseline, f"Plain {units.speed(plain)}")
+        self._baseline.setText(f"Plain {units.speed(plain)}")
         self._arrange()
 
     def set_measuring(self, measuring: bool) -> None:
@@ -191,9 +185,7 @@ class PlainSpeed(QWidget):
         self._button.setVisible(not shows_figure)
         for part in (self._factor, self._baseline, self._again):
             part.setVisible(shows_figure)
-        text = "Measuring plain speed …" if self._measuring else "Measure plain speed"
-        if self._button.text() != text:
-            self._button.setText(text)
+        self._button.setText("Measuring plain speed …" if self._measuring else "Measure plain speed")
         for button in self.buttons:
             button.setEnabled(self._can_measure and not self._measuring)
 
@@ -210,4 +202,4 @@ class Heading(QWidget):
         self.setLayout(row)
 
     def set_value(self, text: str) -> None:
-        _set_text(self._value, text)
+        self._value.setText(text)

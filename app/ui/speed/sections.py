@@ -77,9 +77,9 @@ class _KindRow:
 
     def __init__(self, name: str) -> None:
         self._name = label(name)
-        self._kept = label(role="quiet", figures=True)
+        self._acceptance = label(role="quiet", figures=True)
         self._gain = label(figures=True)
-        self.parts: tuple[QLabel, ...] = (self._name, self._kept, self._gain)
+        self.parts: tuple[QLabel, ...] = (self._name, self._acceptance, self._gain)
         for part in self.parts[1:]:
             part.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         for part in self.parts:
@@ -90,7 +90,7 @@ class _KindRow:
             speed = kind_speed(figures)
             rate = acceptance_rate(figures.accepted, figures.tested)
             gain = speed / plain if speed and plain else None
-            self._kept.setText(units.kept(rate) if rate is not None else "not drafted")
+            self._acceptance.setText(units.kept(rate) if rate is not None else "not drafted")
             self._gain.setText(units.factor(gain) if gain is not None else units.speed(speed))
             theme.set_role(self._gain, "warning" if gain is not None and gain < wording.SLOWER else "plain")
             for part in self.parts:

@@ -114,7 +114,7 @@ def status(now: Situation) -> Status:
         return _without_models(now.engine_state)
     if now.pair.drafting_off is not None:
         return Status("Draft off", f"{_sentence(now.pair.drafting_off)} The target answers alone.")
-    if now.pair.draft_refused is not None and not _has_guessed(now):
+    if now.pair.draft_refused is not None and not _has_drafted(now):
         instead = "n-grams help instead." if now.drafters else "The target answers alone."
         return Status("Draft refused", f"{_sentence(now.pair.draft_refused)} {instead}", "warning")
     if now.changes:
@@ -126,7 +126,7 @@ def status(now: Situation) -> Status:
     return _on(now)
 
 
-def _has_guessed(now: Situation) -> bool:
+def _has_drafted(now: Situation) -> bool:
     """Whether there is something to say of what n-grams do in place of a refused draft."""
     return now.paused is not None or (now.figures is not None and now.figures.draft.tested > 0)
 
@@ -176,9 +176,9 @@ def _subject(now: Situation) -> str:
 
 def _paused(now: Situation, pause: Pause) -> Status:
     it_costs = "it costs more than it saves" if "model" in now.drafters else "they cost more than they save"
-    kept, needed = _told_apart(pause)
+    accepted, needed = _told_apart(pause)
     needs = f", needs{NO_BREAK}{needed}" if needed else ""
-    detail = f"on this text {it_costs} ({kept}{NO_BREAK}kept{needs})"
+    detail = f"on this text {it_costs} ({accepted}{NO_BREAK}kept{needs})"
     return Status(f"{_subject(now)} paused", detail, joint=": ", why=_why(now, pause))
 
 
@@ -194,7 +194,7 @@ def _told_apart(pause: Pause) -> tuple[str, str]:
 
 
 def _why(now: Situation, pause: Pause) -> str:
-    kept, needed = _told_apart(pause)
+    accepted, needed = _told_apart(pause)
     costs = "guessing takes time, and a verify pass over guesses takes longer than a plain one"
     if pause.needed >= 1.0:
         reason = f"No share of kept guesses would pay here: on this machine {costs}, by more than guesses can save."
@@ -207,7 +207,7 @@ def _why(now: Situation, pause: Pause) -> str:
         with_guesses, plain = units.milliseconds(now.drafted_pass), units.milliseconds(now.plain_pass)
         times = f" In this answer a pass took {with_guesses} with its guesses and {plain} without any."
     return (
-        f"Kept is {kept}: about so many of the guesses made here are what the target says itself. {reason}{times}\n"
+        f"Kept is {accepted}: about so many of the guesses made here are what the target says itself. {reason}{times}\n"
         "Meanwhile the target answers alone, which is quicker. A few guesses are tried from time to time, and "
         "drafting goes on by itself once it pays."
     )
@@ -273,12 +273,12 @@ def length_used(asked: Asked, figures: Figures) -> int | None:
 
 def kind_details(figures: KindFigures, plain: float | None) -> str:
     """What stands behind the row of a kind of text."""
-    kept = f"{figures.accepted:,} of {units.guesses(figures.tested)} kept, {units.speed(kind_speed(figures))}"
+    accepted = f"{figures.accepted:,} of {units.guesses(figures.tested)} kept, {units.speed(kind_speed(figures))}"
     against = f"Plain {units.speed(plain)}." if plain else "Plain speed is not measured yet."
-    return f"{KINDS[figures.kind]}: {units.tokens(figures.tokens)} of this pair's answers, {kept}. {against}"
+    return f"{KINDS[figures.kind]}: {units.tokens(figures.tokens)} of this pair's answers, {accepted}. {against}"
 
 
-def keep_on(default_length: int) -> str:
+def always_draft(default_length: int) -> str:
     """What the button "Keep on" does."""
     return (
         f"Drafts with the fixed draft length {default_length}, also where that does not pay: from the next answer on, "

@@ -339,7 +339,7 @@ def test_unsent_text_is_kept_for_each_chat(qtbot: QtBot, make_desk: MakeDesk) ->
     desk.load()
     desk.ask("One")
     chat_id = desk.session.chat_id()
-    desk.session.keep_unsent("half a sen")
+    desk.session.remember_unsent("half a sen")
     with qtbot.waitSignal(desk.session.chat_shown, timeout=WAIT_MS) as shown:
         desk.session.new_chat()
     assert shown.args == [None, ""]
@@ -354,7 +354,7 @@ def test_unsent_text_that_cannot_be_stored_is_still_there(qtbot: QtBot, make_des
     desk.ask("One")
     chat_id = desk.session.chat_id()
     forbid_writing(desk)
-    desk.session.keep_unsent("half a sen")
+    desk.session.remember_unsent("half a sen")
     with qtbot.waitSignal(desk.session.chat_shown, timeout=WAIT_MS) as shown:
         desk.session.new_chat()
     assert shown.args == [None, ""]

@@ -147,7 +147,7 @@ class BlockWriter:
             self._cursor.insertBlock(block, characters)
             return
         if self._cursor.position() == 0:
-            self._make_room_above(block)
+            self._set_space_above(block)
         self._cursor.setBlockFormat(block)
         present = self._cursor.blockCharFormat()
         present.clearProperty(_Property.ObjectIndex.value)  # that of the table before
@@ -156,13 +156,13 @@ class BlockWriter:
             self._cursor.setBlockCharFormat(characters)
         self._is_free = False
 
-    def _make_room_above(self, first: QTextBlockFormat) -> None:
+    def _set_space_above(self, first: QTextBlockFormat) -> None:
         """Qt ignores the space above the first block; a code block needs it for its header."""
-        room = self.formats.code_header if first.intProperty(ROLE) == CODE else 0.0
+        space = self.formats.code_header if first.intProperty(ROLE) == CODE else 0.0
         frame = self._cursor.document().rootFrame()
         form = frame.frameFormat()
-        if form.topMargin() != room:
-            form.setTopMargin(room)
+        if form.topMargin() != space:
+            form.setTopMargin(space)
             frame.setFrameFormat(form)
 
     # -- blocks

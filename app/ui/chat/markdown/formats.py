@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import (
@@ -68,20 +68,14 @@ class Formats:
         size = font.pointSizeF()
         if size > 0:
             self.mono.setPointSizeF(size * 0.93)
-        self._looks: dict[Look, QTextCharFormat] = {}
-        self._code: dict[str, QTextCharFormat] = {}
-        self._cells: dict[tuple[bool, bool], QTextTableCellFormat] = {}
+        self.characters = cache(self._characters)
+        self.code_characters = cache(self._code_characters)
+        self.cell = cache(self._cell)
 
     # -- characters
 
-    def characters(self, look: Look) -> QTextCharFormat:
+    def _characters(self, look: Look) -> QTextCharFormat:
         """The format of text that is marked up like this."""
-        found = self._looks.get(look)
-        if found is None:
-            found = self._looks[look] = self._make(look)
-        return found
-
-    def _make(self, look: Look) -> QTextCharFormat:
         result = QTextCharFormat()
         font = QFont(self.mono if look.code else self.font)
         if look.heading:
@@ -108,17 +102,14 @@ class Formats:
         ground.setAlphaF(0.07)
         return ground
 
-    def code_characters(self, role: str = "") -> QTextCharFormat:
+    def _code_characters(self, role: str = "") -> QTextCharFormat:
         """The format of a part of a code block."""
-        found = self._code.get(role)
-        if found is None:
-            found = QTextCharFormat()
-            font = QFont(self.mono)
-            font.setItalic(role == "comment")
-            found.setFont(font)
-            found.setForeground(highlight.colour(self.theme, role) if role else self.theme.text)
-            self._code[role] = found
-        return found
+        result = QTextCharFormat()
+        font = QFont(self.mono)
+        font.setItalic(role == "comment")
+        result.setFont(font)
+        result.setForeground(highlight.colour(self.theme, role) if role else self.theme.text)
+        return result
 
     @cached_property
     def tiny(self) -> QTextCharFormat:
@@ -198,14 +189,8 @@ class Formats:
         result.setBottomMargin(GAP)
         return result
 
-    def cell(self, *, header: bool, last: bool) -> QTextTableCellFormat:
+    def _cell(self, *, header: bool, last: bool) -> QTextTableCellFormat:
         """A cell with a hairline below, a stronger one under the header."""
-        found = self._cells.get((header, last))
-        if found is None:
-            found = self._cells[header, last] = self._make_cell(header=header, last=last)
-        return found
-
-    def _make_cell(self, *, header: bool, last: bool) -> QTextTableCellFormat:
         result = QTextTableCellFormat()
         result.setLeftPadding(0)
         result.setRightPadding(16)

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import queue
-import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Protocol
 
-from PySide6.QtCore import QCoreApplication, QObject, Qt, Signal, Slot
+from PySide6.QtCore import QCoreApplication, QObject, Slot
 from PySide6.QtGui import QColor
 
 from app import helper
 from app.helper.messages import ROLES, Highlight
+from app.ui.widgets.tasks import Lane
 from app.ui.widgets.theme import MINIMUM_CONTRAST, Theme, contrast
 
+_PATIENCE_SECONDS = 10.0
+"""At the end. The helper is killed before."""
 _LIGHT = {"comment": "#5a666b", "keyword": "#8a1f6a", "string": "#1c6134", "number": "#84430a", "name": "#1c4f9c"}
 _DARK = {"comment": "#a5b0b5", "keyword": "#f0a6d8", "string": "#a3d9a5", "number": "#f0b98d", "name": "#a3c7ff"}
 
@@ -57,69 +58,54 @@ class CodeSource(Protocol):
 class Highlighter(QObject):
     """Has the code of all sources highlighted, one request at a time. Lives in the window's thread."""
 
-    _answered = Signal()
-
     def __init__(self, process: helper.Helper | None = None) -> None:
         """``process``: by default the helper that all of this process share."""
         super().__init__()
         self._helper = process or helper.shared()
+        self._lane = Lane(self, "highlight")
         self._waiting: deque[CodeSource] = deque()
-        self._asked: CodeSource | None = None
-        self._thread: threading.Thread | None = None
-        self._answers: queue.SimpleQueue[Answered] = queue.SimpleQueue()
-        """A signal that carried them itself could outlive the interpreter, in the queue of events."""
-        self._answered.connect(self._on_answered, Qt.ConnectionType.QueuedConnection)
+        self._is_asked = False
 
     @property
     def is_idle(self) -> bool:
         """Whether every request was answered."""
-        return self._asked is None and not self._waiting
+        return not self._is_asked and not self._waiting
 
     def want(self, source: CodeSource) -> None:
         """Ask ``source`` for code when its turn has come."""
         if source not in self._waiting:
             self._waiting.append(source)
-        if self._asked is None:
-            self._ask_next()
+        self._ask_next()
 
     def _ask_next(self) -> None:
-        while self._waiting:
+        while self._waiting and not self._is_asked:
             source = self._waiting.popleft()
             wanted = source.next_request()
             if wanted is not None:
-                self._asked = source
+                self._is_asked = True
                 self._waiting.append(source)  # behind the others: it may have more
-                self._thread = threading.Thread(target=self._highlight, args=(wanted,), name="highlight", daemon=True)
-                self._thread.start()
-                return
+                self._lane.submit(partial(self._highlight, wanted), partial(self._on_answered, source))
 
-    def _highlight(self, request: Highlight) -> None:
+    def _highlight(self, request: Highlight) -> Answered:
         """In a thread of its own, which waits for the helper process."""
         began = time.perf_counter()
         lines: list[list[int]] | None = None
         with contextlib.suppress(helper.HelperError):
             lines = self._helper.highlight(request).lines
-        self._answers.put(Answered(lines, time.perf_counter() - began))
-        with contextlib.suppress(RuntimeError):  # the window is gone
-            self._answered.emit()
+        return Answered(lines, time.perf_counter() - began)
 
-    @Slot()
-    def _on_answered(self) -> None:
-        answered = self._answers.get()
-        source, self._asked = self._asked, None
-        if source is not None:
-            source.take_colors(answered)
-        if self._asked is None:
-            self._ask_next()
+    def _on_answered(self, source: CodeSource, answered: Answered) -> None:
+        self._is_asked = False
+        source.take_colors(answered)
+        self._ask_next()
 
     @Slot()
     def close(self) -> None:
         """Forget what waits and end the helper process."""
         self._waiting.clear()
-        self._asked = None
+        self._is_asked = False
         self._helper.stop()
-        if self._thread is not None:
-            self._thread.join()
+        self._lane.close(_PATIENCE_SECONDS)
 
 
 @cache
