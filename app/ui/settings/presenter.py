@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -19,8 +18,7 @@ from app.ui.models.library_service import models_folder
 from app.ui.models.presenter import ModelsPresenter
 from app.ui.models.reveal import reveal
 from app.ui.models.token_dialog import TokenDialog
-from app.ui.settings.models_page import FoundFolder, ModelsPage
-from app.ui.settings.network_page import TrafficRow
+from app.ui.settings.models_page import ModelsPage
 from app.ui.settings.window import SettingsWindow
 from app.ui.widgets.file_dialogs import choose_folder
 from app.ui.widgets.questions import ask
@@ -105,8 +103,7 @@ class SettingsPresenter(QObject):
 
     def _show_found(self, found: list[ModelFolder]) -> None:
         known = {Path(folder) for folder in self._values.extra_folders}
-        rows = [FoundFolder(str(one.path), one.kind.label) for one in found if one.path not in known]
-        self._page.show_found(rows)
+        self._page.show_found([one for one in found if one.path not in known])
 
     @Slot(str)
     def _on_folder_added(self, folder: str) -> None:
@@ -230,11 +227,7 @@ class SettingsPresenter(QObject):
         if not self.window.isVisible():
             self._timer.stop()
             return
-        rows = [
-            TrafficRow(time.strftime("%H:%M:%S", time.localtime(one.at)), one.host, one.purpose, one.received)
-            for one in self._hub.traffic()
-        ]
-        self.window.network.show_traffic(rows)
+        self.window.network.show_traffic(self._hub.traffic())
 
 
 def _has_files(folder: Path) -> bool:
