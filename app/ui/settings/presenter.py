@@ -24,7 +24,7 @@ from app.ui.widgets.file_dialogs import choose_folder
 from app.ui.widgets.questions import ask
 
 TRAFFIC_INTERVAL_MS = 1000
-_KEPT: dict[Kept, str] = {
+_TOKEN_PLACES: dict[Kept, str] = {
     "nowhere": "No token. Repositories that need one say so.",
     "keyring": "A token is kept in the system's keyring.",
     "memory": "A token is kept in memory until Slipstream ends: there is no keyring here to keep it in.",
@@ -209,15 +209,15 @@ class SettingsPresenter(QObject):
         dialog.accepted.connect(lambda: self._hub.set_token(dialog.token(), self._show_token, self._on_token_failed))
         dialog.open()
 
-    def _show_token(self, kept: Kept) -> None:
-        self.window.network.show_token(kept in ("keyring", "memory"), _KEPT[kept])
+    def _show_token(self, place: Kept) -> None:
+        self.window.network.show_token(place in ("keyring", "memory"), _TOKEN_PLACES[place])
 
     def _on_token_failed(self, error: KnownError) -> None:
         if not self.window.isVisible():
             self.show_network()
 
-        def show(kept: Kept) -> None:
-            self._show_token(kept)
+        def show(place: Kept) -> None:
+            self._show_token(place)
             self.window.network.show_token_problem(str(error))
 
         self._hub.token_kept(show)
