@@ -83,9 +83,6 @@ class FileRow(QWidget):
         """What the file is."""
         self._info.setText(visible(text))
 
-    def info(self) -> str:
-        return self._info.text()
-
     def _lay_out(self, help_text: str) -> None:
         title = label(self._title, "heading")
         title.setBuddy(self._edit)

@@ -23,43 +23,46 @@ from app.models.text import printable, size_text
 from app.ui.models.commands import ModelCommands
 from app.ui.models.fit_badge import FitBadge, badge_for, badge_for_size
 from app.ui.models.hub_service import HubService
-from app.ui.models.recommended_tab import Recommendation
-from app.ui.models.repository_page import DraftOffer
-from app.ui.models.search_tab import FoundRepository
-from app.ui.models.window import ModelsWindow
+from app.ui.models.recommended_tab import Recommendation, RecommendedTab
+from app.ui.models.search_tab import SearchTab
 
 
 class HubPresenter(QObject):
-    """Fills the two tabs and makes download items of what is asked for."""
+    """Fills the two tabs and makes download items of what is asked for.
+
+    Attributes:
+        recommended, search: The tabs.
+    """
 
     def __init__(
         self,
-        window: ModelsWindow,
         service: HubService,
         commands: ModelCommands,
         state_of: Callable[[CatalogPair], str],
         get: Callable[[Item], object],
+        show_search: Callable[[], object],
         parent: QObject | None = None,
     ) -> None:
-        """``state_of`` says where a pair of the catalogue is already; ``get`` downloads an item."""
+        """``state_of`` says where a pair of the catalogue is already; ``get`` downloads an item;
+
+        ``show_search`` brings the tab "Search" to the front.
+        """
         super().__init__(parent)
-        self._window = window
-        self._recommended = window.recommended
-        self._search = window.search
-        self._page = window.search.page
+        self.recommended = RecommendedTab(self.get_pair, self._show_pair)
+        self.search = SearchTab()
+        self._page = self.search.page
         self._service = service
         self._machine = commands.machine
         self._state_of = state_of
         self._get = get
+        self._show_search = show_search
         self._catalog: Catalog = load_catalog()
         self._searched = self._looked = 0
         """Numbers of the latest search and of the latest repository; answers to earlier ones are dropped."""
         self._offers = 0
-        self._recommended.get_requested.connect(self._on_get_pair)
-        self._recommended.details_requested.connect(self._on_pair_details)
-        self._recommended.search.clicked.connect(self._show_search)
-        self._search.search_requested.connect(self._on_search)
-        self._search.repository_chosen.connect(self.show_repository)
+        self.recommended.search.clicked.connect(show_search)
+        self.search.search_requested.connect(self._on_search)
+        self.search.repository_chosen.connect(self.show_repository)
         self._page.token.clicked.connect(commands.ask_for_token)
         self._page.get_requested.connect(self._on_get)
         self._page.model_chosen.connect(self._on_model_chosen)
@@ -76,56 +79,35 @@ class HubPresenter(QObject):
         machine = self._machine()
         best = self._catalog.propose(machine)
         others = [pair for pair in self._catalog.pairs if pair is not best]
-        self._recommended.show_machine(machine_text(machine))
-        self._recommended.show_pairs(
+        self.recommended.show_machine(machine_text(machine))
+        self.recommended.show_pairs(
             self._recommendation(best, machine) if best else None,
             [self._recommendation(pair, machine) for pair in others],
         )
 
     def get_pair(self, pair: CatalogPair) -> None:
         """Look a pair up and have it downloaded."""
-        self._recommended.show_status(f"Looking up the files of {pair.title} …")
-        self._service.resolve(pair, self._on_resolved, lambda error: self._recommended.show_status(str(error), "bad"))
+        self.recommended.show_status(f"Looking up the files of {pair.title} …")
+        self._service.resolve(pair, self._on_resolved, lambda error: self.recommended.show_status(str(error), "bad"))
 
     def _on_resolved(self, item: Item) -> None:
-        self._recommended.show_status("")
+        self.recommended.show_status("")
         self._get(item)
 
     def _recommendation(self, pair: CatalogPair, machine: Machine) -> Recommendation:
-        licences = dict.fromkeys((pair.target.licence, pair.draft.licence))
-        return Recommendation(
-            key=pair.id,
-            title=pair.title,
-            why=pair.why,
-            size=pair.size,
-            licence=", ".join(licences),
-            fit=badge_for_size(pair.needed, machine),
-            state=self._state_of(pair),
-        )
+        return Recommendation(pair, badge_for_size(pair.needed, machine), self._state_of(pair))
 
-    @Slot(str)
-    def _on_get_pair(self, key: str) -> None:
-        self.get_pair(self._pair(key))
-
-    @Slot(str)
-    def _on_pair_details(self, key: str) -> None:
+    def _show_pair(self, pair: CatalogPair) -> None:
         self._show_search()
-        self.show_repository(self._pair(key).target.repository)
-
-    def _pair(self, key: str) -> CatalogPair:
-        return next(pair for pair in self._catalog.pairs if pair.id == key)
+        self.show_repository(pair.target.repository)
 
     # ------------------------------------------------------------ search
-
-    @Slot()
-    def _show_search(self) -> None:
-        self._window.show_tab(self._search)
 
     @Slot(str, str)
     def _on_search(self, words: str, sort: str) -> None:
         self._searched += 1
         number = self._searched
-        self._search.show_status("Searching …")
+        self.search.show_status("Searching …")
         self._service.search(
             words, cast(Sort, sort), partial(self._on_found, number), partial(self._on_search_failed, number)
         )
@@ -134,11 +116,11 @@ class HubPresenter(QObject):
         if number == self._searched:
             self._turn_page()
             self._page.clear()
-            self._search.show_results([_found(result) for result in results])
+            self.search.show_results(results)
 
     def _on_search_failed(self, number: int, error: KnownError) -> None:
         if number == self._searched:
-            self._search.show_status(str(error), "bad")
+            self.search.show_status(str(error), "bad")
 
     @Slot(str)
     def show_repository(self, repository: str) -> None:
@@ -192,7 +174,7 @@ class HubPresenter(QObject):
 
     @Slot(object)
     def _on_draft_found(self, candidate: DraftCandidate) -> None:
-        self._page.add_draft(DraftOffer(candidate))
+        self._page.add_draft(candidate)
         self._offers += candidate.verdict.fits
 
     def _on_drafts_done(self, number: int) -> None:
@@ -209,8 +191,7 @@ class HubPresenter(QObject):
     # ------------------------------------------------------------ getting
 
     @Slot(object, object, object)
-    def _on_get(self, repository: Repository | None, model: RemoteModel | None, offer: DraftOffer | None) -> None:
-        draft = offer.candidate if offer else None
+    def _on_get(self, repository: Repository | None, model: RemoteModel | None, draft: DraftCandidate | None) -> None:
         if repository is not None and model is not None:
             title = f"{_short(repository.id)} {model.quantization}".strip()
             licences = (repository.licence, draft.licence if draft else "")
@@ -250,10 +231,6 @@ def machine_text(machine: Machine) -> str:
     parts.append(f"memory: {size_text(machine.memory_free)} of {size_text(machine.memory_total)} free")
     text = " · ".join(parts)
     return text[0].upper() + text[1:] if machine.devices else f"No GPU in this build · {text}"
-
-
-def _found(result: SearchResult) -> FoundRepository:
-    return FoundRepository(result.id, result.downloads, result.likes, result.modified[:10], result.gated != "no")
 
 
 def _short(repository: str) -> str:

@@ -13,8 +13,8 @@ from PySide6.QtCore import QObject, Signal
 
 from app import paths
 from app.errors import Cancelled, KnownError
-from app.models import trials as kept_trials
-from app.models.library import usage as kept_usage
+from app.models import trials as trials_file
+from app.models.library import usage as usage_file
 from app.models.library.entry import LibraryEntry
 from app.models.library.folders import ModelFolder, found_folders
 from app.models.library.index import FILE_NAME as INDEX_FILE
@@ -33,7 +33,7 @@ from app.ui.widgets.tasks import Failed, Lane
 
 _PROGRESS_SHARE = 0.002
 """A step of progress worth telling."""
-_PATIENCE_S = 5.0
+_PATIENCE_SECONDS = 5.0
 """At the end, for what is under way."""
 
 T = TypeVar("T")
@@ -70,8 +70,8 @@ class LibraryService(QObject):
         data = paths.data_dir()
         self._values = values
         self.origins = Origins(data / ORIGINS_FILE)
-        self.trials = Trials(data / kept_trials.FILE_NAME)
-        self._usage = Usage(data / kept_usage.FILE_NAME)
+        self.trials = Trials(data / trials_file.FILE_NAME)
+        self._usage = Usage(data / usage_file.FILE_NAME)
         self._library, self._looked_into = self._make_library(), self._folders()
         self._scanning: Future[Any] | None = None
         self._entries: list[LibraryEntry] = []
@@ -180,11 +180,11 @@ class LibraryService(QObject):
             def switch() -> None:
                 library.moved(old, new)
                 try:
-                    self._slow_lane.in_window(lambda: use(new)).result()
+                    self._slow_lane.run_in_window_thread(lambda: use(new)).result()
                 except (KnownError, Cancelled):
                     library.moved(new, old)
                     if not self._slow_lane.is_closed():
-                        self._slow_lane.in_window(lambda: use(old))
+                        self._slow_lane.run_in_window_thread(lambda: use(old))
                     raise
 
             return move_folder(old, new, switch, tell, stopped)
@@ -205,7 +205,7 @@ class LibraryService(QObject):
         for stop in self._stops.values():
             stop.set()
         for lane in (self._lane, self._slow_lane):
-            lane.close(_PATIENCE_S)
+            lane.close(_PATIENCE_SECONDS)
 
     # ------------------------------------------------------------ inside
 

@@ -15,7 +15,7 @@ from app.ui.models.library_list import LibraryRow
 from app.ui.models.model_page import DraftRow, ModelDetails
 from app.ui.widgets import units
 
-_DAY_S = 24 * 3600
+_DAY_SECONDS = 24 * 3600
 
 
 def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
@@ -75,8 +75,8 @@ def draft_row(ranked: RankedDraft) -> DraftRow:
 def measured(trial: Trial) -> str:
     """``68 % kept · 1.8× plain · 22 Nov 2026``."""
     day = time.strftime("%d %b %Y", time.localtime(trial.measured_at)).lstrip("0")
-    kept = "nothing drafted" if trial.acceptance_rate is None else units.kept(trial.acceptance_rate)
-    return f"{kept} · {units.factor(trial.speed_up)} · {day}"
+    accepted = "nothing drafted" if trial.acceptance_rate is None else units.kept(trial.acceptance_rate)
+    return f"{accepted} · {units.factor(trial.speed_up)} · {day}"
 
 
 def summary(entries: Sequence[LibraryEntry], free: int | None) -> str:
@@ -101,7 +101,7 @@ def when(moment: float, now: float) -> str:
     """``today``, ``yesterday``, ``5 days ago``, ``3 Oct 2026``."""
     if not moment:
         return "never"
-    days = int((now - time.timezone) // _DAY_S - (moment - time.timezone) // _DAY_S)
+    days = int((now - time.timezone) // _DAY_SECONDS - (moment - time.timezone) // _DAY_SECONDS)
     if days <= 1:
         return "yesterday" if days == 1 else "today"
     if days < 14:

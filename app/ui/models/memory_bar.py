@@ -35,23 +35,20 @@ class MemoryBar(QWidget):
         super().__init__()
         self._title = ""
         self._segments: list[Segment] = []
-        self._room = 0
+        self._space = 0
         self.setFont(theme.tabular(self.font()))
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
         theme.follow(self, self.update)
 
-    def show_memory(self, title: str, segments: Sequence[Segment], room: int) -> None:
-        """``room`` is what is free for the pair, bytes."""
-        self._title, self._segments, self._room = title, [one for one in segments if one.size > 0], room
+    def show_memory(self, title: str, segments: Sequence[Segment], space: int) -> None:
+        """``space`` is what is free for the pair, bytes."""
+        self._title, self._segments, self._space = title, [one for one in segments if one.size > 0], space
         described = ", ".join(f"{one.name} {size_text(one.size)}" for one in self._segments)
-        self.setAccessibleName(f"{title}: {described or 'nothing'}; {size_text(room)} free")
+        self.setAccessibleName(f"{title}: {described or 'nothing'}; {size_text(space)} free")
         self.updateGeometry()
         self.update()
-
-    def segments(self) -> list[Segment]:
-        return list(self._segments)
 
     @property
     def taken(self) -> int:
@@ -60,7 +57,7 @@ class MemoryBar(QWidget):
 
     @property
     def fits(self) -> bool:
-        return self.taken <= self._room
+        return self.taken <= self._space
 
     # ------------------------------------------------------------ Qt
 
@@ -99,7 +96,7 @@ class MemoryBar(QWidget):
             painter.setBrush(_colour(one))
             painter.drawRoundedRect(area, 2, 2)
         if not self.fits:
-            end = self.width() * self._room / self.taken
+            end = self.width() * self._space / self.taken
             painter.setPen(QPen(colours.bad, 2))
             painter.drawLine(QPointF(end, track.top() - 3), QPointF(end, track.bottom() + 3))
         self._paint_legend(painter)
@@ -109,14 +106,14 @@ class MemoryBar(QWidget):
 
     def _sum(self) -> str:
         if self.fits:
-            return f"{size_text(self.taken)} of {size_text(self._room)} free"
-        return f"needs {size_text(self.taken)}, {size_text(self._room)} free"
+            return f"{size_text(self.taken)} of {size_text(self._space)} free"
+        return f"needs {size_text(self.taken)}, {size_text(self._space)} free"
 
     def _top(self) -> float:
         return self.fontMetrics().height() + SPACING
 
     def _areas(self) -> list[tuple[Segment, QRectF]]:
-        whole = max(self._room, self.taken, 1)
+        whole = max(self._space, self.taken, 1)
         result, left = [], 0.0
         for one in self._segments:
             width = self.width() * one.size / whole

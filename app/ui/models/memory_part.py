@@ -75,9 +75,6 @@ class MemoryPart(QWidget):
         self._show_context(plan.context_length, longest)
         self._show_layers(plan, target, bool(machine.devices))
 
-    def sentence(self) -> str:
-        return self._sentence.text()
-
     # ------------------------------------------------------------ inside
 
     def _lay_out(self) -> None:

@@ -132,10 +132,6 @@ class OpenModelsDialog(QDialog):
         """Choose the most promising draft of the library when it is known, unless other files are chosen before."""
         self._proposes_draft = True
 
-    def verdict(self) -> str:
-        """What the dialog says about the two files."""
-        return self._check.verdict
-
     # ------------------------------------------------------------ building
 
     def _build(self, recent: Sequence[Pair]) -> None:

@@ -84,8 +84,8 @@ def _target_pick(entry: LibraryEntry) -> Pick:
 def _draft_pick(ranked: RankedDraft) -> Pick:
     text, trial = _name(ranked.entry), ranked.trial
     if ranked.verdict.fits and trial is not None:
-        kept = "" if trial.acceptance_rate is None else f"{units.kept(trial.acceptance_rate)}, "
-        text += f" · {kept}{units.factor(trial.speed_up)} here"
+        accepted = "" if trial.acceptance_rate is None else f"{units.kept(trial.acceptance_rate)}, "
+        text += f" · {accepted}{units.factor(trial.speed_up)} here"
     elif ranked.verdict.fits and ranked.verdict.warning:
         text += " · large for a draft"
     return Pick(str(ranked.entry.path), text, ranked.verdict.fits, ranked.verdict.reason)

@@ -35,7 +35,6 @@ class ModelPicker(QPushButton):
         super().__init__(f"{text} ▾", parent)
         self.setAutoDefault(False)
         self.setAccessibleName(name)
-        self._picks: list[Pick] = []
         self._menu = QMenu(self)
         self._menu.setToolTipsVisible(True)
         self.setMenu(self._menu)
@@ -43,7 +42,6 @@ class ModelPicker(QPushButton):
 
     def show_picks(self, picks: Sequence[Pick], otherwise: str) -> None:
         """``otherwise`` stands in the menu where there are none."""
-        self._picks = list(picks)
         self._menu.clear()
         choosable = [pick for pick in picks if pick.can_choose]
         grey = [pick for pick in picks if not pick.can_choose]
@@ -59,9 +57,6 @@ class ModelPicker(QPushButton):
             self._menu.addAction(f"{len(grey) - MOST_GREY} more that do not fit").setEnabled(False)
         if not picks and otherwise:
             self._menu.addAction(otherwise).setEnabled(False)
-
-    def picks(self) -> list[Pick]:
-        return list(self._picks)
 
     def _add(self, pick: Pick) -> None:
         text = pick.text if pick.can_choose else f"{pick.text}: {pick.reason}"

@@ -39,11 +39,11 @@ class ModelsPresenter(QObject):
         self.library = library
         self.hub = HubService(values, self)
         self.downloads = DownloadsPresenter(self._open_queue, commands, self)
-        self.window = window = ModelsWindow(self.downloads.tab)
-        self._hub_presenter = HubPresenter(window, self.hub, commands, self._state_of_pair, self.get, self)
-        self._library_presenter = LibraryPresenter(
-            window.library, library, values, commands, self._hub_presenter.find_drafts_for, self
+        self._hub_presenter = hub = HubPresenter(
+            self.hub, commands, self._state_of_pair, self.get, self._show_search, self
         )
+        self.window = window = ModelsWindow(hub.recommended, hub.search, self.downloads.tab)
+        self._library_presenter = LibraryPresenter(window.library, library, values, commands, hub.find_drafts_for, self)
         self._notifier = Notifier(self.show_downloads, self)
         window.library.folders.clicked.connect(commands.show_settings)
         window.library.get.clicked.connect(self.show_recommended)
@@ -65,6 +65,10 @@ class ModelsPresenter(QObject):
     def show_recommended(self) -> None:
         self._hub_presenter.refresh()
         self.window.show_tab(self.window.recommended)
+
+    @Slot()
+    def _show_search(self) -> None:
+        self.window.show_tab(self.window.search)
 
     @Slot()
     def show_downloads(self) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QWidget
 
+from app.models.hub.catalog import CatalogPair
 from app.models.text import size_text
 from app.ui.models.fit_badge import FitBadge
 from app.ui.widgets import theme
@@ -20,14 +20,7 @@ from app.ui.widgets.theme import SPACING
 class Recommendation:
     """One pair of the catalogue as the tab shows it."""
 
-    key: str
-    title: str
-    """``Qwen3 8B + draft 0.6B``."""
-    why: str
-    """One or two sentences."""
-    size: int
-    """Bytes to download, both models."""
-    licence: str
+    pair: CatalogPair
     fit: FitBadge
     state: str = ""
     """``in the library`` or ``downloading``; empty where neither."""
@@ -38,17 +31,12 @@ class RecommendedTab(QWidget):
 
     Attributes:
         search: The button for whoever looks for something else.
-
-    Signals:
-        get_requested: The key of the pair to download.
-        details_requested: Show the repository of this pair.
     """
 
-    get_requested = Signal(str)
-    details_requested = Signal(str)
-
-    def __init__(self) -> None:
+    def __init__(self, get: Callable[[CatalogPair], object], show_details: Callable[[CatalogPair], object]) -> None:
+        """``get`` downloads a pair, ``show_details`` shows its repository."""
         super().__init__()
+        self._get, self._show_details = get, show_details
         self._machine = label(role="quiet", wraps=True)
         self._status = label(role="quiet", wraps=True)
         self._cards = column(gap=3 * SPACING)
@@ -92,24 +80,25 @@ class RecommendedTab(QWidget):
             self._cards.addWidget(self._card(one, is_best=False))
 
     def _card(self, one: Recommendation, *, is_best: bool) -> QFrame:
-        card = QFrame()
+        pair, card = one.pair, QFrame()
         theme.set_role(card, "card")
-        get = small_button(one.state.capitalize() or f"Get with draft ({size_text(one.size)})")
+        get = small_button(one.state.capitalize() or f"Get with draft ({size_text(pair.size)})")
         get.setEnabled(not one.state)
-        get.setAccessibleName(f"{get.text()}: {one.title}")
+        get.setAccessibleName(f"{get.text()}: {pair.title}")
         if is_best and not one.state:
             theme.set_role(get, "primary")
-        get.clicked.connect(lambda: self.get_requested.emit(one.key))
+        get.clicked.connect(lambda: self._get(pair))
         details = small_button("Other files…")
         details.setToolTip("Shows the repository with all its quantizations")
-        details.setAccessibleName(f"Other files of {one.title}")
-        details.clicked.connect(lambda: self.details_requested.emit(one.key))
+        details.setAccessibleName(f"Other files of {pair.title}")
+        details.clicked.connect(lambda: self._show_details(pair))
+        licences = ", ".join(dict.fromkeys((pair.target.licence, pair.draft.licence)))
         fit = label(one.fit.text, one.fit.mood)
         fit.setToolTip(one.fit.detail)
         column(
-            row((label(one.title, "heading", wraps=True), 1), fit),
-            label(one.why, wraps=True),
-            row((label(f"Licence: {one.licence}", "quiet", wraps=True), 1), details, get),
+            row((label(pair.title, "heading", wraps=True), 1), fit),
+            label(pair.why, wraps=True),
+            row((label(f"Licence: {licences}", "quiet", wraps=True), 1), details, get),
             margins=CARD_MARGINS,
             on=card,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from PySide6.QtCore import Qt, Signal, Slot
@@ -30,24 +29,6 @@ _GATED = {
 }
 
 
-@dataclass(frozen=True)
-class DraftOffer:
-    """A draft that was found for the chosen model, and whether it fits."""
-
-    candidate: DraftCandidate
-
-    @property
-    def fits(self) -> bool:
-        return self.candidate.verdict.fits
-
-    @property
-    def sentence(self) -> str:
-        """What is known about it, in one line."""
-        verdict = self.candidate.verdict
-        parts = (f"{printable(self.candidate.repository)}:", verdict.reason, verdict.warning, verdict.note)
-        return " ".join(part for part in parts if part)
-
-
 class RepositoryPage(QWidget):
     """Shows files and asks for them.
 
@@ -55,7 +36,7 @@ class RepositoryPage(QWidget):
         token: The button "Enter a token…".
 
     Signals:
-        get_requested: The `Repository`, the `RemoteModel`, and the `DraftOffer` to get with it or ``None``.
+        get_requested: The `Repository`, the `RemoteModel`, and the `DraftCandidate` to get with it or ``None``.
         model_chosen: A `RemoteModel` was selected.
         drafts_requested: Find drafts for this `RemoteModel` of this `Repository`.
         file_chosen: Another model is chosen; drafts for the one before are not wanted any more.
@@ -137,15 +118,15 @@ class RepositoryPage(QWidget):
         if (item := self._files.item_of(model)) is not None:
             self._files.dress(item, *_row_of(model, fit))
 
-    def add_draft(self, offer: DraftOffer) -> None:
+    def add_draft(self, offer: DraftCandidate) -> None:
         """A draft was found, whether it fits or not."""
-        model, verdict = offer.candidate.model, offer.candidate.verdict
-        moods = ("", "", "warning" if verdict.warning else "good") if offer.fits else ("quiet",) * 3
-        cells = (printable(model.name, 120), size_text(model.size), "yes" if offer.fits else "no")
+        model, verdict = offer.model, offer.verdict
+        moods = ("", "", "warning" if verdict.warning else "good") if verdict.fits else ("quiet",) * 3
+        cells = (printable(model.name, 120), size_text(model.size), "yes" if verdict.fits else "no")
         item = self._drafts.add(cells, offer)
-        self._drafts.dress(item, cells, moods, offer.sentence)
+        self._drafts.dress(item, cells, moods, _sentence(offer))
         self._drafts.show()
-        if offer.fits and not self._drafts.selectedItems():
+        if verdict.fits and not self._drafts.selectedItems():
             self._drafts.setCurrentItem(item)
 
     def show_drafts_status(self, text: str) -> None:
@@ -188,7 +169,7 @@ class RepositoryPage(QWidget):
     def _refresh(self) -> None:
         has_model = self._files.chosen() is not None
         chosen, offer = self._drafts.chosen(), self._offer()
-        self._reason.setText(chosen.sentence if isinstance(chosen, DraftOffer) else "")
+        self._reason.setText(_sentence(chosen) if isinstance(chosen, DraftCandidate) else "")
         self._reason.setVisible(bool(self._reason.text()))
         self._page.setVisible(self._repository is not None)
         self.token.setVisible(self._repository is not None and self._repository.gated != "no")
@@ -198,12 +179,12 @@ class RepositoryPage(QWidget):
         if offer is None:
             self._get.setText("Get")
         else:
-            size = size_text(offer.candidate.model.size)
+            size = size_text(offer.model.size)
             self._get.setText(f"Get with draft (+{size})" if has_model else f"Get this draft ({size})")
 
-    def _offer(self) -> DraftOffer | None:
+    def _offer(self) -> DraftCandidate | None:
         chosen = self._drafts.chosen()
-        return chosen if isinstance(chosen, DraftOffer) and chosen.fits else None
+        return chosen if isinstance(chosen, DraftCandidate) and chosen.verdict.fits else None
 
     @Slot()
     def _on_page(self) -> None:
@@ -217,6 +198,12 @@ class RepositoryPage(QWidget):
     @Slot()
     def _on_get(self) -> None:
         self.get_requested.emit(self._repository, self._files.chosen(), self._offer())
+
+
+def _sentence(draft: DraftCandidate) -> str:
+    """What is known about it, in one line."""
+    parts = (f"{printable(draft.repository)}:", draft.verdict.reason, draft.verdict.warning, draft.verdict.note)
+    return " ".join(part for part in parts if part)
 
 
 def _row_of(model: RemoteModel, fit: FitBadge) -> _Row:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import (
@@ -14,6 +13,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.models.hub.repository import SearchResult
 from app.models.text import count_text, printable
 from app.ui.models.repository_page import RepositoryPage
 from app.ui.widgets import theme
@@ -28,18 +28,6 @@ SORTS = (
     ("likes", "Most liked"),
     ("newest", "Newest"),
 )
-
-
-@dataclass(frozen=True)
-class FoundRepository:
-    """One line of the results."""
-
-    id: str
-    downloads: int
-    likes: int
-    modified: str
-    """A day, for people."""
-    gated: bool
 
 
 class SearchTab(QWidget):
@@ -85,12 +73,14 @@ class SearchTab(QWidget):
 
     # ------------------------------------------------------------ what is shown
 
-    def show_results(self, results: Sequence[FoundRepository]) -> None:
+    def show_results(self, results: Sequence[SearchResult]) -> None:
         self._results.clear()
         for one in results:
-            name = printable(one.id, 120) + ("  (gated)" if one.gated else "")
-            item = self._results.add([name, count_text(one.downloads), count_text(one.likes), one.modified], one.id)
-            gated = "\nIts terms must be accepted on its page first." if one.gated else ""
+            name = printable(one.id, 120) + ("  (gated)" if one.gated != "no" else "")
+            item = self._results.add(
+                [name, count_text(one.downloads), count_text(one.likes), one.modified[:10]], one.id
+            )
+            gated = "\nIts terms must be accepted on its page first." if one.gated != "no" else ""
             item.setToolTip(0, plain_tooltip(printable(one.id, 200) + gated))
         self.show_status("" if results else "Nothing found. Try fewer or other words.")
 

@@ -14,7 +14,7 @@ _TEXT = (
     "Some repositories are gated: their terms must be accepted on their page, and a download needs an access token of "
     "your account. A token that may only read is enough."
 )
-_KEPT = (
+_WHERE_IT_GOES = (
     "It is kept in the system's keyring, or where there is none in memory until Slipstream ends. It is never written "
     "to a file, and is sent to {host} only."
 )
@@ -47,7 +47,7 @@ class TokenDialog(QDialog):
         column(
             label(_TEXT, wraps=True),
             self._token,
-            label(_KEPT.format(host=QUrl(endpoint).host()), "quiet", wraps=True),
+            label(_WHERE_IT_GOES.format(host=QUrl(endpoint).host()), "quiet", wraps=True),
             box,
             gap=3 * SPACING,
             margins=DIALOG_MARGINS,

@@ -21,11 +21,11 @@ class ModelsWindow(TabbedWindow):
         library, recommended, search, downloads: The tabs.
     """
 
-    def __init__(self, downloads: DownloadsTab) -> None:
+    def __init__(self, recommended: RecommendedTab, search: SearchTab, downloads: DownloadsTab) -> None:
         super().__init__("Models", FIRST_SIZE, MINIMUM_SIZE)
         self.library = LibraryTab()
-        self.recommended = RecommendedTab()
-        self.search = SearchTab()
+        self.recommended = recommended
+        self.search = search
         self.downloads = downloads
         self.tabs.addTab(self.library, "Library")
         self.tabs.addTab(self.recommended, "Recommended")

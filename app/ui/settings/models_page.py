@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QWidget
 
+from app.models.library.folders import ModelFolder
 from app.models.text import printable
 from app.ui.widgets.controls import clear_layout, label, plain_tooltip, small_button
 from app.ui.widgets.layouts import LEFT, TOP, column, row
 from app.ui.widgets.theme import SPACING
 
 _OTHERS = "Models in these folders appear in the library. Nothing is written or deleted there."
-
-
-@dataclass(frozen=True)
-class FoundFolder:
-    """A folder of another app that was found here and is not looked into yet."""
-
-    path: str
-    app: str
 
 
 class ModelsPage(QWidget):
@@ -70,11 +62,11 @@ class ModelsPage(QWidget):
         for folder in folders:
             self._others.addLayout(self._row(folder, "", "Remove", self._remove_folder))
 
-    def show_found(self, found: Sequence[FoundFolder]) -> None:
+    def show_found(self, found: Sequence[ModelFolder]) -> None:
         """Folders of other apps that could be added."""
         clear_layout(self._found)
         for one in found:
-            self._found.addLayout(self._row(one.path, one.app, "Add", self._add_folder))
+            self._found.addLayout(self._row(str(one.path), one.kind.label, "Add", self._add_folder))
         self._found_heading.setVisible(bool(found))
 
     def show_moving(self, share: float | None) -> None:

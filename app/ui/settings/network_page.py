@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from PySide6.QtCore import QSize, Signal, Slot
+from PySide6.QtCore import QDateTime, QSize, Signal, Slot
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QCheckBox,
@@ -15,6 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.models.hub.network import Traffic
 from app.models.text import printable, size_text
 from app.settings import Settings
 from app.ui.widgets.controls import explain, label
@@ -45,17 +45,6 @@ _DOWNLOADS = (
         unit=1_000_000,
     ),
 )
-
-
-@dataclass(frozen=True)
-class TrafficRow:
-    """One thing that was asked of the network."""
-
-    time: str
-    host: str
-    purpose: str
-    received: int
-    """Bytes."""
 
 
 class NetworkPage(QWidget):
@@ -124,7 +113,7 @@ class NetworkPage(QWidget):
         self._endpoint_problem.setText(text)
         self._endpoint_problem.setVisible(bool(text))
 
-    def show_traffic(self, rows: Sequence[TrafficRow]) -> None:
+    def show_traffic(self, rows: Sequence[Traffic]) -> None:
         """What was asked of the network since the start, newest first."""
         self._traffic.show_rows(rows)
 
@@ -186,19 +175,22 @@ class _TrafficTable(Table):
 
     def __init__(self) -> None:
         super().__init__("Network traffic since the start", ["Time", "Host", "What for", "Received"], stretched=2)
-        self._rows: list[TrafficRow] | None = None
+        self._rows: list[Traffic] | None = None
         self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
         self.setMinimumHeight(120)
 
-    def show_rows(self, rows: Sequence[TrafficRow]) -> None:
+    def show_rows(self, rows: Sequence[Traffic]) -> None:
         if list(rows) == self._rows:
             return
         self._rows = list(rows)
         self.clear()
-        for one in rows or [TrafficRow("–", "", "Nothing since Slipstream was started", 0)]:
+        for one in rows:
+            time = QDateTime.fromSecsSinceEpoch(int(one.at)).toString("HH:mm:ss")
             received = size_text(one.received) if one.received else ""
-            item = self.add([one.time, printable(one.host), printable(one.purpose, 120), received])
+            item = self.add([time, printable(one.host), printable(one.purpose, 120), received])
             item.setTextAlignment(3, RIGHT)
+        if not rows:
+            self.add(["–", "", "Nothing since Slipstream was started", ""])
 
     def sizeHint(self) -> QSize:
         return QSize(400, 160)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -19,14 +18,13 @@ from app.ui.models.library_service import models_folder
 from app.ui.models.presenter import ModelsPresenter
 from app.ui.models.reveal import reveal
 from app.ui.models.token_dialog import TokenDialog
-from app.ui.settings.models_page import FoundFolder, ModelsPage
-from app.ui.settings.network_page import TrafficRow
+from app.ui.settings.models_page import ModelsPage
 from app.ui.settings.window import SettingsWindow
 from app.ui.widgets.file_dialogs import choose_folder
 from app.ui.widgets.questions import ask
 
 TRAFFIC_INTERVAL_MS = 1000
-_KEPT: dict[Kept, str] = {
+_TOKEN_PLACES: dict[Kept, str] = {
     "nowhere": "No token. Repositories that need one say so.",
     "keyring": "A token is kept in the system's keyring.",
     "memory": "A token is kept in memory until Slipstream ends: there is no keyring here to keep it in.",
@@ -105,8 +103,7 @@ class SettingsPresenter(QObject):
 
     def _show_found(self, found: list[ModelFolder]) -> None:
         known = {Path(folder) for folder in self._values.extra_folders}
-        rows = [FoundFolder(str(one.path), one.kind.label) for one in found if one.path not in known]
-        self._page.show_found(rows)
+        self._page.show_found([one for one in found if one.path not in known])
 
     @Slot(str)
     def _on_folder_added(self, folder: str) -> None:
@@ -212,15 +209,15 @@ class SettingsPresenter(QObject):
         dialog.accepted.connect(lambda: self._hub.set_token(dialog.token(), self._show_token, self._on_token_failed))
         dialog.open()
 
-    def _show_token(self, kept: Kept) -> None:
-        self.window.network.show_token(kept in ("keyring", "memory"), _KEPT[kept])
+    def _show_token(self, place: Kept) -> None:
+        self.window.network.show_token(place in ("keyring", "memory"), _TOKEN_PLACES[place])
 
     def _on_token_failed(self, error: KnownError) -> None:
         if not self.window.isVisible():
             self.show_network()
 
-        def show(kept: Kept) -> None:
-            self._show_token(kept)
+        def show(place: Kept) -> None:
+            self._show_token(place)
             self.window.network.show_token_problem(str(error))
 
         self._hub.token_kept(show)
@@ -230,11 +227,7 @@ class SettingsPresenter(QObject):
         if not self.window.isVisible():
             self._timer.stop()
             return
-        rows = [
-            TrafficRow(time.strftime("%H:%M:%S", time.localtime(one.at)), one.host, one.purpose, one.received)
-            for one in self._hub.traffic()
-        ]
-        self.window.network.show_traffic(rows)
+        self.window.network.show_traffic(self._hub.traffic())
 
 
 def _has_files(folder: Path) -> bool:

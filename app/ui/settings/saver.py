@@ -13,7 +13,7 @@ from app.ui.widgets.tasks import Lane
 
 _log = logging.getLogger(__name__)
 
-PATIENCE_S = 5.0
+PATIENCE_SECONDS = 5.0
 """At the end, for a disk that does not answer."""
 
 
@@ -42,7 +42,7 @@ class SettingsSaver(QObject):
 
     def close(self) -> None:
         """Wait, within bounds, until what was asked for is written; write nothing any more."""
-        if not self._lane.close(PATIENCE_S, finish=True):
+        if not self._lane.close(PATIENCE_SECONDS, finish=True):
             _log.warning("the settings could not be saved in time")
         elif self._last is not None and (error := self._last.exception()) is not None:
             _log.warning("%s", error)

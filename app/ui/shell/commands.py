@@ -430,8 +430,8 @@ def open_log_folder() -> None:
 
 def file_name(title: str) -> str:
     """A name for a Markdown file that every system accepts."""
-    kept = "".join(character if character.isalnum() or character in " -_" else " " for character in title)
-    return f"{' '.join(kept.split())[:60] or 'chat'}.md"
+    allowed = "".join(character if character.isalnum() or character in " -_" else " " for character in title)
+    return f"{' '.join(allowed.split())[:60] or 'chat'}.md"
 
 
 def _copy() -> None:

@@ -142,12 +142,12 @@ class MainWindow(QMainWindow):
 
     def _fit_panels(self) -> None:
         """Show the wanted panels that have room, the one asked for last first."""
-        room = self.width() - CENTRE_WIDTH
+        space = self.width() - CENTRE_WIDTH
         other: Panel = "speed" if self._latest == "chats" else "chats"
         for panel in (self._latest, other):
             width = self._widget(panel).minimumWidth()
-            fits = self._wanted[panel] and width <= room
-            room -= width if fits else 0
+            fits = self._wanted[panel] and width <= space
+            space -= width if fits else 0
             self._widget(panel).setVisible(fits)
         self._show_states()
 

@@ -14,7 +14,7 @@ from app.ui.notices import Action, Notice
 from app.ui.widgets import theme
 from app.ui.widgets.column import Widths, prose_margin, prose_width
 
-_MOST_OF_THE_ROOM = 0.4
+_MOST_OF_THE_HEIGHT = 0.4
 """How much of the height of what it stands in it may take; more notices are scrolled."""
 
 
@@ -60,10 +60,6 @@ class NoticeBar(QScrollArea):
         self.setVisible(bool(notices))
         self.fit()
 
-    def texts(self) -> list[str]:
-        """What the notices say, from top to bottom."""
-        return [card.text.text() for card in self.cards.values()]
-
     def _add(self, subject: str, notice: Notice) -> None:
         actions = [(action.value, partial(self.action_triggered.emit, action, subject)) for action in notice.actions]
         card = self.cards[subject] = Card(notice.text, actions, role=notice.kind)
@@ -79,11 +75,11 @@ class NoticeBar(QScrollArea):
             card.setFixedHeight(height)
         wanted = sum(heights) + theme.SPACING * (len(heights) + 1)
         parent = self.parentWidget()
-        room = round(parent.height() * _MOST_OF_THE_ROOM) if parent is not None else wanted
+        space = round(parent.height() * _MOST_OF_THE_HEIGHT) if parent is not None else wanted
         # A scroll bar takes its room from the margin, so that the cards stay in line.
-        right = side - (self.verticalScrollBar().sizeHint().width() if wanted > room else 0)
+        right = side - (self.verticalScrollBar().sizeHint().width() if wanted > space else 0)
         self._column.setContentsMargins(side, theme.SPACING, max(0, right), theme.SPACING)
-        self.setFixedHeight(max(1, min(wanted, room)))
+        self.setFixedHeight(max(1, min(wanted, space)))
 
     # -- Qt
 

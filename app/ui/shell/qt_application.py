@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication
 from app import APPLICATION_ID, __version__
 from app.ui.widgets import icons, stylesheet
 
-SWITCH_INTERVAL_S = 0.001
+SWITCH_INTERVAL_SECONDS = 0.001
 """The window's thread waits so long at most for one that works something out; Python's own value is five times that."""
 
 
@@ -34,7 +34,7 @@ class Application(QApplication):
 
 def make_application(arguments: Sequence[str]) -> Application:
     """The QApplication with name, icon and theme."""
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     application = Application([sys.argv[0], *arguments])
     application.setApplicationName("Slipstream")
     application.setApplicationDisplayName("Slipstream")

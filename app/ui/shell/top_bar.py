@@ -135,9 +135,9 @@ class TopBar(QFrame):
             for widget in (self.chats, self._dot, self._label, self.speed, self.cancel)
             if not widget.isHidden()
         )
-        room = max(self.width() - others - 26 * SPACING, 80)
+        space = max(self.width() - others - 26 * SPACING, 80)
         metrics = QFontMetrics(self.pair.font())
-        self.pair.setText(metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, room).replace("&", "&&"))
+        self.pair.setText(metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, space).replace("&", "&&"))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

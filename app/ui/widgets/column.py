@@ -41,14 +41,14 @@ class Widths:
     code: int
 
 
-def prose_width(font: QFont, room: int) -> int:
+def prose_width(font: QFont, space: int) -> int:
     """How wide a line of text shall be where there are ``room`` pixels."""
-    return min(max(120, room - 2 * MARGIN), round(QFontMetricsF(font).averageCharWidth() * PROSE_CHARACTERS))
+    return min(max(120, space - 2 * MARGIN), round(QFontMetricsF(font).averageCharWidth() * PROSE_CHARACTERS))
 
 
-def prose_margin(font: QFont, room: int) -> int:
+def prose_margin(font: QFont, space: int) -> int:
     """What is left free on either side of a line of text, for what stands in line with the messages."""
-    return (room - prose_width(font, room)) // 2
+    return (space - prose_width(font, space)) // 2
 
 
 class EntryWidget(Protocol):

@@ -74,8 +74,8 @@ class ElidedLabel(QLabel):
         return super().text()
 
     def _fit(self) -> None:
-        room = self.contentsRect().width()
-        shown = self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, room)
+        space = self.contentsRect().width()
+        shown = self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, space)
         super().setText(shown)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

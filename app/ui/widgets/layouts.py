@@ -51,7 +51,7 @@ def _fill(layout: QBoxLayout, parts: tuple[Part, ...], gap: int, margins: Margin
 
 def _add(layout: QBoxLayout, part: Part) -> None:
     one, how = part if isinstance(part, tuple) else (part, 0)
-    stretch, place = (how, Qt.AlignmentFlag(0)) if isinstance(how, int) else (0, how)
+    stretch, place = (0, how) if isinstance(how, Qt.AlignmentFlag) else (how, Qt.AlignmentFlag(0))
     if one is None:
         layout.addStretch(1)
     elif isinstance(one, int):

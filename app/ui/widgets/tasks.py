@@ -153,7 +153,7 @@ class Lane(Results):
                 threading.Thread(target=self._work, name=f"lane {self._name}", daemon=True).start()
         return future
 
-    def in_window(self, function: Callable[[], T]) -> T:
+    def run_in_window_thread(self, function: Callable[[], T]) -> T:
         """For a task: call ``function`` in the window's thread and wait for what it returns or raises.
 
         Raises `Cancelled` when the lane is closed first.
@@ -172,16 +172,16 @@ class Lane(Results):
             with self._changed:
                 self._asked.discard(future)
 
-    def close(self, wait_s: float = 0.0, *, finish: bool = False) -> bool:
+    def close(self, wait_seconds: float = 0.0, *, finish: bool = False) -> bool:
         """Take no more tasks and deliver nothing; drop what waits, unless it shall ``finish``.
 
-        Waits at most ``wait_s`` seconds for what is running; returns whether nothing is any more.
+        Waits at most ``wait_seconds`` seconds for what is running; returns whether nothing is any more.
         """
         if finish:
             super()._end()
-            self._wait(wait_s)
+            self._wait(wait_seconds)
         self._end()
-        return self._wait(0.0 if finish else wait_s)
+        return self._wait(0.0 if finish else wait_seconds)
 
     def _wait(self, seconds: float) -> bool:
         with self._changed:

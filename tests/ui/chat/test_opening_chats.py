@@ -339,7 +339,7 @@ def test_notices_stay_whatever_happens_to_the_messages(slow: Slow, two_chats: tu
     ):
         change()
         slow.settle()
-        assert bar.texts() == ["It is true."]
+        assert [card.text.text() for card in bar.cards.values()] == ["It is true."]
         assert bar.isVisible()
     slow.controller.notice_list.remove("engine")
     assert bar.isHidden()

@@ -10,10 +10,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QLabel, QMenu, QTabBar, QWidget
 
 from app.models.downloads.item import Item, ItemProgress, ItemState
+from app.models.library.folders import FolderKind, ModelFolder
 from app.models.origins import Origin
 from app.ui.models.library_list import COLUMNS
 from app.ui.models.token_dialog import TokenDialog
-from app.ui.settings.models_page import FoundFolder
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import Windows, cell, rows, texts, tree
@@ -33,7 +33,7 @@ def full(windows: Windows, tmp_path: Path, dressed: None) -> Windows:
     windows.scanned()
     windows.choose(target)
     windows.settings_presenter.show_models()
-    windows.settings.models.show_found([FoundFolder(f"/{HOSTILE}", "LM Studio")])
+    windows.settings.models.show_found([ModelFolder(Path(f"/{HOSTILE}"), FolderKind.LM_STUDIO)])
     model = make_model(tmp_path / "x-Q4_0.gguf", width=16, heads=1, layers=1, name=HOSTILE)
     windows.server.add("owner/x", {"x-Q4_0.gguf": model}, licence=HOSTILE)
     windows.search("x")

@@ -75,7 +75,7 @@ def open_dialog(qtbot: QtBot, folder: Path) -> Open:
         dialog = OpenModelsDialog(choice, has_gpu=bool(machine.devices), is_loaded=False, memory=memory)  # type: ignore[arg-type]
         qtbot.addWidget(dialog)
         dialog.show()
-        qtbot.waitUntil(lambda: bool(dialog._memory_part.sentence()), timeout=10_000)
+        qtbot.waitUntil(lambda: bool(dialog._memory_part._sentence.text()), timeout=10_000)
         return dialog, memory
 
     return open_with
@@ -105,7 +105,7 @@ def test_the_bar_shows_who_takes_what(open_dialog: Open) -> None:
     dialog, _ = open_dialog(PLENTY)
     bars = [bar for bar in dialog.findChildren(MemoryBar) if bar.isVisible()]
     assert len(bars) == 1
-    assert [one.name for one in bars[0].segments()] == ["Target", "its KV cache", "Draft", "its KV cache", "to compute"]
+    assert [one.name for one in bars[0]._segments] == ["Target", "its KV cache", "Draft", "its KV cache", "to compute"]
     assert bars[0].fits
     assert "Target" in bars[0].accessibleName()
     assert load_button(dialog).text() == "Load"
@@ -138,14 +138,14 @@ def test_the_slider_sets_the_context_and_the_plan_follows(open_dialog: Open) -> 
 def test_the_draft_gives_way_first_and_the_dialog_says_so(open_dialog: Open, folder: Path) -> None:
     room = (needed(folder) + needed(folder, draft=False)) // 2
     dialog, _ = open_dialog(with_room(room))
-    assert dialog._memory_part.sentence().startswith("Without the draft")
+    assert dialog._memory_part._sentence.text().startswith("Without the draft")
     assert load_button(dialog).text() == "Load"
 
 
 def test_what_does_not_fit_is_not_loaded_by_the_way(open_dialog: Open, folder: Path) -> None:
     room = needed(folder, draft=False, context=4096)
     dialog, memory = open_dialog(with_room(room), context_length=32_768)
-    assert "free" in dialog._memory_part.sentence()
+    assert "free" in dialog._memory_part._sentence.text()
     assert load_button(dialog).text() == "Load anyway"
     assert load_button(dialog).property("role") != "primary"
     assert dialog.does_not_fit
@@ -180,7 +180,7 @@ def test_what_is_shown_stays_while_other_files_are_read(open_dialog: Open, folde
     dialog.show_files(str(folder / "target.gguf"), "")
     assert not dialog._memory_part.isHidden()
     assert not dialog.does_not_fit  # nothing is known of the new pair yet
-    qtbot.waitUntil(lambda: "No draft" in dialog.verdict(), timeout=10_000)
+    qtbot.waitUntil(lambda: "No draft" in dialog._check.verdict, timeout=10_000)
     assert not dialog._memory_part.isHidden()
 
 
@@ -200,7 +200,7 @@ def test_a_bar_that_overflows_says_what_it_needs(qtbot: QtBot) -> None:
     bar.show_memory("Memory", [Segment("Target", 9_000_000_000, 0), Segment("nothing", 0, 1)], 8_000_000_000)
     assert not bar.fits
     assert bar.taken == 9_000_000_000
-    assert [one.name for one in bar.segments()] == ["Target"]
+    assert [one.name for one in bar._segments] == ["Target"]
     assert bar.accessibleName() == "Memory: Target 9 GB; 8 GB free"
 
 

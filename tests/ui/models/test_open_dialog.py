@@ -121,7 +121,7 @@ def row(dialog: QWidget, place: int) -> FileRow:
 
 
 def waits_for(qtbot: QtBot, dialog: OpenModelsDialog, part: str) -> None:
-    qtbot.waitUntil(lambda: part in dialog.verdict())
+    qtbot.waitUntil(lambda: part in dialog._check.verdict)
 
 
 def test_gives_back_what_it_was_given(opened: Opened, choice: OpenModelsChoice) -> None:
@@ -133,10 +133,10 @@ def test_gives_back_what_it_was_given(opened: Opened, choice: OpenModelsChoice) 
 
 def test_reading_never_keeps_the_window_waiting(opened: Opened, choice: OpenModelsChoice, qtbot: QtBot) -> None:
     dialog = opened(choice)
-    assert dialog.verdict() == "Reading the files …"
+    assert dialog._check.verdict == "Reading the files …"
     waits_for(qtbot, dialog, "Fits: same vocabulary of 512 tokens.")
-    assert "llama" in row(dialog, 0).info()
-    assert "llama" in row(dialog, 1).info()
+    assert "llama" in row(dialog, 0)._info.text()
+    assert "llama" in row(dialog, 1)._info.text()
 
 
 def test_verdict_follows_the_files(opened: Opened, folder: Path, choice: OpenModelsChoice, qtbot: QtBot) -> None:
@@ -151,12 +151,12 @@ def test_verdict_follows_the_files(opened: Opened, folder: Path, choice: OpenMod
     QTest.mouseClick(clear, Qt.MouseButton.LeftButton)
     waits_for(qtbot, dialog, "No draft")
     assert dialog.choice().draft is None
-    assert row(dialog, 1).info() == ""
+    assert row(dialog, 1)._info.text() == ""
     row(dialog, 0).set_path(str(folder / "broken.gguf"))
     waits_for(qtbot, dialog, "broken.gguf")
     assert not load.isEnabled()
     row(dialog, 0).set_path("")
-    assert dialog.verdict() == "Choose the file of a target model."
+    assert dialog._check.verdict == "Choose the file of a target model."
     assert not load.isEnabled()
 
 

@@ -40,7 +40,7 @@ def test_a_notice_is_plain_text_with_its_buttons(qtbot: QtBot, bar: NoticeBar) -
     bar.set_notices({"save": Notice("bad", "It <b>failed</b>.", (Action.SAVE_AGAIN, Action.DISMISS))})
     card = bar.cards["save"]
     assert card.isVisible()
-    assert bar.texts() == ["It <b>failed</b>."]
+    assert [card.text.text() for card in bar.cards.values()] == ["It <b>failed</b>."]
     assert card.text.textFormat() is Qt.TextFormat.PlainText
     with qtbot.waitSignal(bar.action_triggered) as triggered:
         QTest.mouseClick(button(bar, "save", "Save again"), Qt.MouseButton.LeftButton)
@@ -55,9 +55,9 @@ def test_a_notice_that_stays_keeps_its_card_and_the_focus(bar: NoticeBar) -> Non
     card.buttons[0].setFocus()
     bar.set_notices({"load": notices.no_model(), "save": notices.not_saved("The disk is full.")})
     assert bar.cards["load"] is card
-    assert bar.texts() == [notices.no_model().text, "The disk is full."]
+    assert [card.text.text() for card in bar.cards.values()] == [notices.no_model().text, "The disk is full."]
     bar.set_notices({"load": notices.load_cancelled()})
-    assert bar.texts() == [notices.load_cancelled().text]
+    assert [card.text.text() for card in bar.cards.values()] == [notices.load_cancelled().text]
 
 
 def test_many_notices_leave_room_for_the_chat_and_show_the_newest(qtbot: QtBot, bar: NoticeBar) -> None:

@@ -112,7 +112,7 @@ def test_settings_are_saved_at_the_end(owner: QObject) -> None:
 def test_a_disk_that_hangs_does_not_keep_the_app_and_is_not_written_to_later(
     owner: QObject, stalled: Stalled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("app.ui.settings.saver.PATIENCE_S", 0.01)
+    monkeypatch.setattr("app.ui.settings.saver.PATIENCE_SECONDS", 0.01)
     file = SettingsFile(paths.settings_file())
     saver = SettingsSaver(file, owner)
     stalled.syncing()
@@ -216,7 +216,7 @@ def test_a_file_that_is_not_there_is_named_after_the_drive_answered(
 def test_the_library_looks_into_such_a_drive_and_the_end_does_not_wait(
     qtbot: QtBot, tmp_path: Path, user: Path, drive: Path, stalled: Stalled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(library_service, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(library_service, "_PATIENCE_SECONDS", 0.01)
     values = Settings(models_folder=str(tmp_path / "models"), extra_folders=[str(drive)])
     library = LibraryService(values, lambda: MACHINE)
     stalled.drive(drive)
@@ -237,12 +237,12 @@ def test_the_open_models_dialog_shows_and_takes_files_of_such_a_drive(
     qtbot.addWidget(dialog)
     dialog.show()
     goes_on(qtbot, stalled)
-    assert dialog.verdict() == "Reading the files …"
+    assert dialog._check.verdict == "Reading the files …"
     for number in range(AT_ONCE):  # what was asked before holds nothing up, up to a point
         dialog.show_files(str(drive / f"{number}.gguf"), "")
     stalled.release()
     dialog.show_files(str(drive / "target.gguf"), str(drive / "draft.gguf"))
-    qtbot.waitUntil(lambda: dialog.verdict().startswith("Fits"), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: dialog._check.verdict.startswith("Fits"), timeout=WAIT_MS)
     assert stalled.in_window == []
 
 

@@ -47,7 +47,7 @@ def held() -> Iterator[Held]:
     task.may_end.set()
 
 
-def in_window() -> bool:
+def is_window_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
@@ -56,10 +56,10 @@ def test_results_come_back_in_the_window_thread_and_in_order(qtbot: QtBot, owner
     seen: list[tuple[int, bool, bool]] = []
 
     def task(number: int) -> tuple[int, bool]:
-        return number, in_window()
+        return number, is_window_thread()
 
     for number in range(50):
-        lane.submit(lambda number=number: task(number), lambda found: seen.append((*found, in_window())))  # type: ignore[misc]
+        lane.submit(lambda number=number: task(number), lambda found: seen.append((*found, is_window_thread())))  # type: ignore[misc]
     qtbot.waitUntil(lambda: len(seen) == 50)
     assert seen == [(number, False, True) for number in range(50)]
     assert lane.is_idle()
@@ -159,7 +159,7 @@ def test_a_task_can_ask_the_windows_thread(qtbot: QtBot, owner: QObject) -> None
 
     def task() -> tuple[bool, bool]:
         lane.post(lambda: told.append("before the result"))
-        return lane.in_window(in_window), in_window()
+        return lane.run_in_window_thread(is_window_thread), is_window_thread()
 
     lane.submit(task, seen.append)
     qtbot.waitUntil(lambda: seen == [(True, False)])
@@ -173,7 +173,7 @@ def test_a_task_that_asks_a_window_that_closes_is_cancelled(owner: QObject) -> N
     def task() -> str:
         asks.set()
         try:
-            lane.in_window(lambda: called.append(1))
+            lane.run_in_window_thread(lambda: called.append(1))
         except Cancelled:
             return "cancelled"
         return "went on"
@@ -194,7 +194,7 @@ def test_what_a_task_refers_to_is_destroyed_in_the_windows_thread(qtbot: QtBot, 
 
     def submit() -> None:
         widget = Widget()
-        weakref.finalize(widget, lambda: destroyed_in_window.append(in_window()))
+        weakref.finalize(widget, lambda: destroyed_in_window.append(is_window_thread()))
         lane.submit(widget.work)
 
     for _ in range(20):

@@ -1,0 +1,50 @@
+"""Forms are made of what the typed table says; rows and columns put their parts where they are to stand."""
+
+from __future__ import annotations
+
+from PySide6.QtWidgets import QPushButton, QSpinBox, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.protocol.messages import LoadSettings
+from app.settings import Settings
+from app.ui.widgets.forms import Form, Setting
+from app.ui.widgets.layouts import LEFT, column, row
+
+
+def test_ranges_come_from_the_table(qtbot: QtBot) -> None:
+    form = Form(Settings, [Setting("parallel_downloads", "At once", "Help.")], lambda: None)
+    qtbot.addWidget(form)
+    field = form.fields["parallel_downloads"]
+    assert isinstance(field, QSpinBox)
+    assert (field.minimum(), field.maximum()) == (1, 8)
+    assert field.accessibleName() == "At once"
+
+
+def test_what_is_shown_is_given_back(qtbot: QtBot) -> None:
+    changes: list[bool] = []
+    rows = [Setting("context_length", "Context", "Help."), Setting("kv_type", "Type", "Help.")]
+    form = Form(LoadSettings, rows, lambda: changes.append(True))
+    qtbot.addWidget(form)
+    form.show_values(LoadSettings(context_length=4096, kv_type="q8_0"))
+    assert form.values() == {"context_length": 4096, "kv_type": "q8_0"}
+    assert len(changes) == 2
+    assert form.text_of("kv_type") == "q8_0"
+
+
+def test_a_number_that_may_be_none_is_none_at_its_lowest(qtbot: QtBot) -> None:
+    limit = Setting("download_limit", "Limit", "Help.", lowest="no limit", unit=1_000_000, suffix=" MB/s")
+    form = Form(Settings, [limit], lambda: None)
+    qtbot.addWidget(form)
+    for shown, given in ((None, None), (12_000_000, 12_000_000), (1024, 1_000_000)):
+        form.set_value("download_limit", shown)
+        assert form.value("download_limit") == given
+    assert form.text_of("download_limit") == "1 MB/s"
+
+
+def test_a_part_at_the_left_is_as_wide_as_it_needs(qtbot: QtBot) -> None:
+    parent, wide, narrow = QWidget(), QPushButton("Wide"), QPushButton("Narrow")
+    column(wide, (narrow, LEFT), row(QPushButton("In a row"), None), on=parent)
+    qtbot.addWidget(parent)
+    parent.resize(600, 200)
+    parent.show()
+    assert (wide.width(), narrow.width()) == (600, narrow.sizeHint().width())
