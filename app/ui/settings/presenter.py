@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.errors import KnownError
-from app.models.hub.tokens import Kept
+from app.models.hub.tokens import TokenPlace
 from app.models.library.folders import ModelFolder
 from app.models.text import printable
 from app.settings import Settings
@@ -25,7 +25,7 @@ from app.ui.settings.window import SettingsWindow
 from app.ui.widgets.questions import ask
 
 TRAFFIC_INTERVAL_MS = 1000
-_KEPT: dict[Kept, str] = {
+_KEPT: dict[TokenPlace, str] = {
     "nowhere": "No token. Repositories that need one say so.",
     "keyring": "A token is kept in the system's keyring.",
     "memory": "A token is kept in memory until Slipstream ends: there is no keyring here to keep it in.",
@@ -223,14 +223,14 @@ class SettingsPresenter(QObject):
         dialog.accepted.connect(lambda: self._hub.set_token(dialog.token(), self._show_token, self._on_token_failed))
         dialog.open()
 
-    def _show_token(self, kept: Kept) -> None:
+    def _show_token(self, kept: TokenPlace) -> None:
         self._window.network.show_token(kept in ("keyring", "memory"), _KEPT[kept])
 
     def _on_token_failed(self, error: KnownError) -> None:
         if not self._window.isVisible():
             self.show_network()
 
-        def show(kept: Kept) -> None:
+        def show(kept: TokenPlace) -> None:
             self._show_token(kept)
             self._window.network.show_token_problem(str(error))
 

@@ -41,7 +41,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_disk_that_fills_up(fetching: Fetching, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetching.models = small_disk / "models"
     # As if somebody else took the room after it was checked.
-    monkeypatch.setattr("app.models.downloads.transfer.check_room", lambda *_: None)
+    # As if somebody else took the space after it was checked.
+    monkeypatch.setattr("app.models.downloads.transfer.check_space", lambda *_: None)
     with pytest.raises(DiskFullError, match=r"The disk is full: .* Make room, then press Resume\."):
         fetching.transfer().run()
     there = fetching.part.stat().st_size
