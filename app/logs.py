@@ -25,7 +25,7 @@ from app.paths import log_dir
 log = logging.getLogger(__name__)
 
 MAX_BYTES = 1_000_000
-KEPT_FILES = 3
+BACKUP_FILES = 3
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
@@ -56,7 +56,7 @@ class Logs:
         if self.previous_crash is not None:
             # The file itself is about to be used for this run.
             (folder / f"{name}-previous-crash.txt").write_text(f"{self.previous_crash}\n", encoding="utf-8")
-        self._handler = RotatingFileHandler(self.file, maxBytes=MAX_BYTES, backupCount=KEPT_FILES, encoding="utf-8")
+        self._handler = RotatingFileHandler(self.file, maxBytes=MAX_BYTES, backupCount=BACKUP_FILES, encoding="utf-8")
         self._handler.setFormatter(_Formatter(_FORMAT))
         root = logging.getLogger()
         self._level = root.level

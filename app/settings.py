@@ -18,7 +18,7 @@ from msgspec import Meta
 from app.errors import KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
-from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotKeptError, decode
+from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
 
 VERSION = 1
 MAX_RECENT_PAIRS = 10
@@ -119,7 +119,7 @@ class SettingsFile:
             msgspec.convert(raw, Settings)
             try:
                 self._file.update(lambda content: {"version": VERSION, **_merged(content, raw, Settings)})
-            except NotKeptError as error:
+            except NotSavedError as error:
                 raise KnownError(
                     f"Settings could not be saved in {self._file.path.parent}: {error.reason}. "
                     "They stay as they are until Slipstream ends."

@@ -52,7 +52,7 @@ def test_the_file_is_rotated(started: logs.Logs) -> None:
     for _ in range(5 * logs.MAX_BYTES // len(line)):
         logging.getLogger("app").info(line)
     files = list(started.file.parent.glob("slipstream.log*"))
-    assert len(files) == logs.KEPT_FILES + 1
+    assert len(files) == logs.BACKUP_FILES + 1
     assert max(file.stat().st_size for file in files) <= logs.MAX_BYTES
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from app.chats.schema import APPLICATION_ID, VERSION
 
-KEEP_DAILY = 7
+DAILY_BACKUPS = 7
 MOST_DAYS = 30
 _DATE = re.compile(r"-(\d{4}-\d{2}-\d{2})(-\d{6})?$")
 
@@ -65,7 +65,7 @@ def back_up_daily(connection: sqlite3.Connection, path: Path, today: datetime) -
     if target.exists():
         return None
     back_up(connection, target)
-    for old in daily_backups(path)[KEEP_DAILY:]:
+    for old in daily_backups(path)[DAILY_BACKUPS:]:
         old.unlink(missing_ok=True)
     return target
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from app.chats.provenance import Entry
+from app.chats.provenance import PackedPiece
 
 Role = Literal["system", "user", "assistant"]
 Status = Literal["complete", "streaming", "stopped", "interrupted", "failed"]
@@ -43,7 +43,7 @@ class StoredMessage:
     """The names of the models that wrote an answer."""
     settings: dict[str, object] = field(default_factory=dict)
     figures: dict[str, object] = field(default_factory=dict)
-    provenance: list[Entry] = field(default_factory=list)
+    provenance: list[PackedPiece] = field(default_factory=list)
     """Where each token came from; `app.chats.provenance.unpack` turns it into pieces."""
     version: int = 1
     """Place among the versions, oldest first, from 1."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-Entry: TypeAlias = "list[int | str | None]"
+PackedPiece: TypeAlias = "list[int | str | None]"
 
 
 class PieceLike(Protocol):
@@ -37,7 +37,7 @@ class TokenPiece:
     """What the drafter had proposed here when the target disagreed."""
 
 
-def pack(pieces: Iterable[PieceLike]) -> list[Entry]:
+def pack(pieces: Iterable[PieceLike]) -> list[PackedPiece]:
     """The provenance of an answer whose text is all pieces joined."""
     return [[len(piece.text), piece.drafter, piece.round, piece.guess] for piece in pieces]
 

@@ -18,7 +18,7 @@ from app.chats.database import known_errors, open_database
 from app.chats.erasing import Erasing
 from app.chats.export import to_markdown
 from app.chats.model import Chat, Role, Status, StoredMessage, title_of
-from app.chats.provenance import Entry
+from app.chats.provenance import PackedPiece
 from app.errors import KnownError
 
 log = logging.getLogger(__name__)
@@ -190,7 +190,7 @@ class ChatStore:
             message_id = self._insert(chat_id, parent_id, "assistant", "streaming", pair=pair, settings=settings)
         return self.message(message_id)
 
-    def update_answer(self, message_id: str, text: str, provenance: Sequence[Entry]) -> None:
+    def update_answer(self, message_id: str, text: str, provenance: Sequence[PackedPiece]) -> None:
         """Keep what has streamed so far. Does nothing once the answer is finished."""
         with self._writing() as connection:
             connection.execute(
@@ -202,7 +202,7 @@ class ChatStore:
         self,
         message_id: str,
         text: str,
-        provenance: Sequence[Entry],
+        provenance: Sequence[PackedPiece],
         status: FinalStatus,
         finish_reason: str | None = None,
         seed: int | None = None,

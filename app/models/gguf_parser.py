@@ -24,7 +24,7 @@ MAX_TENSORS = 100_000
 MAX_KEY_BYTES = 4096
 MAX_STRING_BYTES = 16 * 1024 * 1024
 MAX_ARRAY_COUNT = 4_000_000
-MAX_KEPT_TEXTS = 1_000_000
+MAX_VOCABULARY = 1_000_000
 MAX_TENSOR_NAME_BYTES = 63
 MAX_ALIGNMENT = 1024 * 1024
 _FIRST_READ = 256 * 1024
@@ -254,7 +254,7 @@ class _Parser:
 
     def _text_array(self, key: str) -> Array:
         keep = key in self._keep_texts
-        count = self._count(f"texts in {printable(key)}", MAX_KEPT_TEXTS if keep else MAX_ARRAY_COUNT, 8)
+        count = self._count(f"texts in {printable(key)}", MAX_VOCABULARY if keep else MAX_ARRAY_COUNT, 8)
         if not keep:
             self._texts(count, keep=False)
             return Array(VALUE_STRING, count)

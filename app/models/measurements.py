@@ -41,7 +41,7 @@ class PlainKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return cls(file.name, file.size, file.modified_ns, context_length, threads, gpu_layers, kv_type, sampler)
 
 
-class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+class _Measurement(msgspec.Struct, forbid_unknown_fields=True):
     key: PlainKey
     tokens_per_second: float
     measured_at: int
@@ -49,7 +49,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _File(Versioned, kw_only=True, forbid_unknown_fields=True):
-    plain: list[_Entry]
+    plain: list[_Measurement]
 
 
 class Measurements:
@@ -71,7 +71,7 @@ class Measurements:
         """
         if not _is_sound(tokens_per_second):
             raise ValueError(f"not a speed: {tokens_per_second}")
-        entry = _Entry(key, tokens_per_second, int(time.time()))
+        entry = _Measurement(key, tokens_per_second, int(time.time()))
 
         def recorded(file: _File) -> _File:
             others = [one for one in file.plain if one.key != key and _is_sound(one.tokens_per_second)]

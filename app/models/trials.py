@@ -62,14 +62,14 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return all(math.isfinite(speed) and speed > 0 for speed in speeds) and 0 <= (self.acceptance_rate or 0.0) <= 1
 
 
-class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _PairTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     target: FileKey
     draft: FileKey
     trial: Trial
 
 
 class _File(Versioned, kw_only=True, forbid_unknown_fields=True):
-    trials: list[_Entry]
+    trials: list[_PairTrial]
 
 
 class Trials:
@@ -94,7 +94,7 @@ class Trials:
             raise ValueError(f"no trial: {trial}")
 
         def added(file: _File) -> _File:
-            entries = [*(one for one in file.trials if one.trial.is_sound), _Entry(target, draft, trial)]
+            entries = [*(one for one in file.trials if one.trial.is_sound), _PairTrial(target, draft, trial)]
             too_old = [one for one in entries if (one.target, one.draft) == (target, draft)][:-_MAX_OF_PAIR]
             return _File(version=_VERSION, trials=[one for one in entries if one not in too_old][-_MAX_TRIALS:])
 

@@ -30,7 +30,7 @@ class Versioned(msgspec.Struct, kw_only=True):
     version: int
 
 
-class NotKeptError(KnownError):
+class NotSavedError(KnownError):
     """A change could not be written; it counts until the process ends."""
 
     def __init__(self, what: str, reason: str) -> None:
@@ -121,7 +121,7 @@ class JsonFile(Generic[T]):
         """Put what ``change`` makes of the content in its place, while nobody else can.
 
         ``change`` returns another content and leaves the one it gets as it is; it may be called twice. Raises
-        `NotKeptError`.
+        `NotSavedError`.
         """
         state = self._current()
         try:
@@ -136,7 +136,7 @@ class JsonFile(Generic[T]):
                 self._state = _State(_stamp(self.path), changed, None)
         except OSError as error:
             self._state = self._state._replace(content=change(self._state.content))
-            raise NotKeptError(self._what, _reason(error)) from error
+            raise NotSavedError(self._what, _reason(error)) from error
 
     def _current(self) -> _State[T]:
         """What is known of the file, read again if it is another one than it was."""

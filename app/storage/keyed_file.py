@@ -12,11 +12,11 @@ import msgspec
 
 from app import paths
 from app.errors import KnownError
-from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NotKeptError, Versioned, decode
+from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NotSavedError, Versioned, decode
 
 log = logging.getLogger("slipstream.store")
 
-_KEPT = 64
+_MOST_ENTRIES = 64
 _VERSION = 1
 T = TypeVar("T")
 
@@ -52,11 +52,11 @@ class KeyedFile(Generic[T]):
 
         def added(file: _File) -> _File:
             others = [(other, one) for other, one in file.entries.items() if other != key]
-            return _File(version=_VERSION, entries=dict([*others, (key, entry)][-_KEPT:]))
+            return _File(version=_VERSION, entries=dict([*others, (key, entry)][-_MOST_ENTRIES:]))
 
         try:
             self._file.update(added)
-        except NotKeptError as error:
+        except NotSavedError as error:
             log.info("%s", error)
 
 

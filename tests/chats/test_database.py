@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from app.chats import schema
-from app.chats.backup import KEEP_DAILY, backup_folder, daily_backups
+from app.chats.backup import DAILY_BACKUPS, backup_folder, daily_backups
 from app.chats.database import open_database
 from app.chats.provenance import unpack
 from app.chats.schema import VERSION
@@ -167,11 +167,11 @@ def test_two_damaged_files_in_a_second_are_both_kept(path: Path) -> None:
 
 def test_one_daily_backup_and_the_newest_seven_are_kept(path: Path) -> None:
     start = datetime(2026, 1, 28, 12)
-    for day in range(KEEP_DAILY + 3):
+    for day in range(DAILY_BACKUPS + 3):
         write_chat(path, "a", start + timedelta(days=day))
         write_chat(path, "b", start + timedelta(days=day, hours=1))
     days = [backup.stem for backup in daily_backups(path)]
-    assert days == [f"chats-{start + timedelta(days=day):%Y-%m-%d}" for day in range(KEEP_DAILY + 2, 2, -1)]
+    assert days == [f"chats-{start + timedelta(days=day):%Y-%m-%d}" for day in range(DAILY_BACKUPS + 2, 2, -1)]
     with contextlib.closing(sqlite3.connect(daily_backups(path)[0])) as backup:
         assert backup.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert backup.execute("PRAGMA journal_mode").fetchone() == ("delete",)

@@ -11,7 +11,7 @@ from pathlib import Path
 import filelock
 import pytest
 
-from app.storage.json_file import JsonFile, NewerFileError, NotKeptError, Versioned
+from app.storage.json_file import JsonFile, NewerFileError, NotSavedError, Versioned
 from tests.support.permissions import reachable, without_rights
 
 SOON_S = 30
@@ -65,7 +65,7 @@ def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path, is_cache: bool)
     assert file.problem == "counts.json was written by a newer Slipstream and is left as it is"
     with pytest.raises(NewerFileError):
         file.load()
-    with pytest.raises(NotKeptError, match=r"^The count could not be kept: counts\.json was written by a newer"):
+    with pytest.raises(NotSavedError, match=r"^The count could not be kept: counts\.json was written by a newer"):
         file.update(counted)
     assert file.read().counts == {"a": 1}, "it counts until the end"
     assert (tmp_path / NAME).read_bytes() == newer
@@ -116,7 +116,7 @@ def test_somebody_who_does_not_let_go(tmp_path: Path) -> None:
     file = a_file(tmp_path, patience=0.0)
     with (
         filelock.FileLock(tmp_path / f"{NAME}.lock"),
-        pytest.raises(NotKeptError, match=r"kept: another Slipstream is using it\.$"),
+        pytest.raises(NotSavedError, match=r"kept: another Slipstream is using it\.$"),
     ):
         file.update(counted)
     assert file.read().counts == {"a": 2}

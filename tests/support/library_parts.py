@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from app.models.gguf import GgufHeader, read_header
+from app.models.library import scan as library_scan
 from app.models.library.entry import LibraryEntry
 from app.models.library.library import Library
 from tests.support.gguf_files import make_model
@@ -34,3 +40,17 @@ def ollama_manifest(top: Path, name: str, digest: str, media_type: str = "applic
         {"mediaType": media_type, "digest": f"sha256:{digest}", "size": 1},
     ]
     manifest.write_text(json.dumps({"schemaVersion": 2, "layers": layers}), encoding="utf-8")
+
+
+@contextmanager
+def headers_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of the files whose headers are read."""
+    names: list[str] = []
+
+    def read(path: Path) -> GgufHeader:
+        names.append(path.name)
+        return read_header(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(library_scan, "read_header", read)
+        yield names

@@ -42,7 +42,7 @@ def free_bytes(folder: Path) -> int:
     raise KnownError(f"{printable(str(folder), 200)} is not there.")
 
 
-def check_room(folder: Path, needed: int, reserve: int) -> None:
+def check_space(folder: Path, needed: int, reserve: int) -> None:
     """Raise `DiskFullError` unless ``needed`` bytes more can be written and ``reserve`` is left."""
     free = free_bytes(folder)
     if free < needed + reserve:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.errors import Cancelled, KnownError
 from app.models.downloads import part
-from app.models.downloads.disk import RESERVE_BYTES, check_room, destination
+from app.models.downloads.disk import RESERVE_BYTES, check_space, destination
 from app.models.downloads.failures import Backoff, DiskFullError
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue_file import QueueFile
@@ -21,7 +21,7 @@ from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
 from app.models.origins import FILE_NAME as ORIGINS_FILE
 from app.models.origins import Origins
-from app.storage.json_file import NotKeptError
+from app.storage.json_file import NotSavedError
 
 _NOTIFY_SECONDS = 0.1
 _CLOSE_SECONDS = 5.0
@@ -270,7 +270,7 @@ class DownloadQueue:
             items = [entry.saved() for entry in self._entries.values()]
         try:
             self._file.write(items)
-        except NotKeptError as error:
+        except NotSavedError as error:
             _log.warning("%s", error)
 
     def _start_some(self) -> set[str]:
@@ -284,7 +284,7 @@ class DownloadQueue:
             if not entry.is_wanted:
                 continue
             needed[entry.folder] = needed.get(entry.folder, 0) + entry.item.size - entry.done
-            problem = self._lack_of_room(entry.folder, needed[entry.folder])
+            problem = self._lack_of_space(entry.folder, needed[entry.folder])
             with self._lock:
                 if self._closed or not entry.is_wanted or self._entries.get(id) is not entry:
                     continue
@@ -296,10 +296,10 @@ class DownloadQueue:
                     self._start_files(entry)
         return paused
 
-    def _lack_of_room(self, folder: Path, needed: int) -> str:
+    def _lack_of_space(self, folder: Path, needed: int) -> str:
         """Why all up to an item do not fit on the disk, if they do not."""
         try:
-            check_room(folder, needed, self._reserve)
+            check_space(folder, needed, self._reserve)
         except KnownError as error:
             return str(error)
         return ""

@@ -70,7 +70,7 @@ class QueueFile:
         return [_as_queued(saved) for saved in items], notice
 
     def write(self, items: list[SavedItem]) -> None:
-        """Keep the items. Raises `NotKeptError`."""
+        """Keep the items. Raises `NotSavedError`."""
         self._file.update(lambda _: _File(version=_VERSION, items=items))
 
     def release(self) -> None:

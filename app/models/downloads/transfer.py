@@ -14,7 +14,7 @@ from pathlib import Path
 from app.errors import KnownError
 from app.models.downloads.answers import NoRangesError, check_answer, etag, file_url, is_known_content
 from app.models.downloads.cancellation import Cancellation
-from app.models.downloads.disk import RESERVE_BYTES, check_room, free_bytes, write_failure
+from app.models.downloads.disk import RESERVE_BYTES, check_space, free_bytes, write_failure
 from app.models.downloads.failures import Backoff, DiskFullError, RetryLaterError, WrongContentError
 from app.models.downloads.part import Part, discard
 from app.models.downloads.rate import RateLimiter
@@ -26,7 +26,7 @@ from app.models.origins import Origin, Origins
 from app.models.text import printable, size_text
 from app.storage.hashing import sha256_of
 
-_ROOM_EVERY = 16 * 1024 * 1024
+_CHECK_SPACE_EVERY = 16 * 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
@@ -102,7 +102,7 @@ class Transfer:
                     part.complete()
         except OSError as error:
             raise write_failure(error, self.destination, self.file.size) from error
-        self._keep_origin()
+        self._save_origin()
         self._changed(done=self.file.size)
 
     # --- until it is whole
@@ -147,7 +147,7 @@ class Transfer:
         self._cancellation.check()
         endpoint = self._network.endpoint
         start = part.size if self._ranges else 0
-        check_room(part.path.parent, self.file.size - part.size, self._reserve)
+        check_space(part.path.parent, self.file.size - part.size, self._reserve)
         headers = {"Range": f"bytes={start}-"} if start else {}
         with self._network.stream(file_url(endpoint, self.file), purpose="download", headers=headers) as response:
             begins = check_answer(response, self.file, endpoint, start)
@@ -166,8 +166,8 @@ class Transfer:
         if fresh:
             if part.size + len(fresh) > self.file.size:
                 raise WrongContentError(f"{self._name} is longer than the hub said.")
-            if part.size // _ROOM_EVERY != (part.size + len(fresh)) // _ROOM_EVERY:
-                self._check_room(part)
+            if part.size // _CHECK_SPACE_EVERY != (part.size + len(fresh)) // _CHECK_SPACE_EVERY:
+                self._check_space(part)
             part.write(fresh)
             self.failures = self._refusals = 0
             self._ranges = True
@@ -195,7 +195,7 @@ class Transfer:
         if name:
             part.remember_etag(name)
 
-    def _check_room(self, part: Part) -> None:
+    def _check_space(self, part: Part) -> None:
         free, left = free_bytes(part.path.parent), self.file.size - part.size
         if free < self._reserve:
             raise DiskFullError(
@@ -259,7 +259,7 @@ class Transfer:
                 f"{self._name} arrived as it is on the hub, but is no model Slipstream can use: {error.problem}"
             ) from error
 
-    def _keep_origin(self) -> None:
+    def _save_origin(self) -> None:
         file = self.file
         origin = Origin(
             repository=file.repository,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BUFFER_BYTES = 600_000_000
 """What llama.cpp needs for computing, both models together; a guess on the large side."""
-_KEPT_FREE_BYTES = 1_000_000_000
+_RESERVED_BYTES = 1_000_000_000
 """Of the system's memory, for what else is running."""
 _USABLE_SHARE = 0.95
 """Of a GPU whose free memory is not known."""
@@ -131,14 +131,14 @@ def _gpus(machine: Machine) -> tuple[Place, int, int]:
     own = [device for device in machine.devices if device.kind == "gpu"]
     shared = [device for device in machine.devices if device.kind == "integrated"]
     free_of_own = sum(map(_free, own))
-    free_of_shared = min(max(map(_free, shared), default=0), machine.memory_free - _KEPT_FREE_BYTES)
+    free_of_shared = min(max(map(_free, shared), default=0), machine.memory_free - _RESERVED_BYTES)
     if free_of_shared > free_of_own:
         return "gpu", max(device.total_bytes for device in shared), free_of_shared
     return "gpu", sum(device.total_bytes for device in own), free_of_own
 
 
 def _processor(machine: Machine) -> tuple[Place, int, int]:
-    return "processor", machine.memory_total, machine.memory_free - _KEPT_FREE_BYTES
+    return "processor", machine.memory_total, machine.memory_free - _RESERVED_BYTES
 
 
 def _free(device: Device) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SERVICE = "Slipstream"
 TOKEN_VARIABLE = "HF_TOKEN"
-Kept = Literal["nowhere", "keyring", "memory", "environment"]
+TokenPlace = Literal["nowhere", "keyring", "memory", "environment"]
 _TOKEN = re.compile(r"[\x21-\x7e]{1,1000}")
 _NOT_SAFE = ("keyrings.alt", "keyring.backends.fail", "keyring.backends.null")
 """Backends that keep secrets in plain files, or nowhere."""
@@ -40,7 +40,7 @@ class TokenStore:
         with self._lock:
             return self._own(host) or _from_environment()
 
-    def kept(self, host: str) -> Kept:
+    def place(self, host: str) -> TokenPlace:
         """Where the token `get` gives comes from."""
         with self._lock:
             if self._own(host) is not None:

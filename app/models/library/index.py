@@ -14,7 +14,7 @@ from app.models.library.folders import FolderKind
 from app.models.library.summary import ModelSummary
 from app.models.origins import moved_path
 from app.models.pairing import Difference
-from app.storage.json_file import JsonFile, NotKeptError, Versioned
+from app.storage.json_file import JsonFile, NotSavedError, Versioned
 
 FILE_NAME = "library.json"
 READER = 1
@@ -98,7 +98,7 @@ class LibraryIndex:
 
         try:
             self._file.update(merged)
-        except NotKeptError as error:
+        except NotSavedError as error:
             _log.warning("%s", error)
             return
         self._saved = state

@@ -33,14 +33,14 @@ class Scan:
         self._used = used
         self._is_cancelled = is_cancelled
         self._seen: set[tuple[int, int]] = set()
-        self._kept: dict[str, Record] = {}
+        self._records: dict[str, Record] = {}
         self.notices: list[str] = []
         """What the user should know, a sentence each."""
 
     def entries(self, folders: Iterable[ModelFolder]) -> list[LibraryEntry]:
         """All models in ``folders``; the index holds exactly these afterwards. Raises `Cancelled`."""
         entries = [entry for folder in folders for entry in self._in_folder(folder)]
-        self._index.records = self._kept
+        self._index.records = self._records
         return entries
 
     def _in_folder(self, folder: ModelFolder) -> list[LibraryEntry]:
@@ -52,7 +52,7 @@ class Scan:
         records = [record for group in _models(found.files) if (record := self._record(folder, group)) is not None]
         entries = [self._listed(record) for record in records if not record.hidden]
         for record in self._missing(folder, found.unreadable):
-            self._kept[record.path] = record
+            self._records[record.path] = record
             if not record.hidden:
                 entries.append(self._listed(record, available=False))
         return entries
@@ -67,7 +67,7 @@ class Scan:
             record
             for record in self._index.records.values()
             if record.folder == str(folder.path)
-            and record.path not in self._kept
+            and record.path not in self._records
             and any(Path(record.path).is_relative_to(place) for place in unreadable)
         ]
 
@@ -88,7 +88,7 @@ class Scan:
             if known.summary is None or not _is_unchanged(group, stamps) or not _is_text(path):
                 return known  # for now: next time it may be readable, complete, or called otherwise
             self._index.records[path] = known
-        self._kept[path] = known
+        self._records[path] = known
         return known
 
     def _was_seen(self, path: Path) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from app.models.origins import moved_path
-from app.storage.json_file import JsonFile, NotKeptError, Versioned
+from app.storage.json_file import JsonFile, NotSavedError, Versioned
 
 FILE_NAME = "usage.json"
 _MAX_FILES = 2000
@@ -47,5 +47,5 @@ class Usage:
 
         try:
             self._file.update(changed)
-        except NotKeptError as error:
+        except NotSavedError as error:
             _log.warning("%s", error)

@@ -9,7 +9,7 @@ from typing import Protocol, get_args
 import msgspec
 
 from app.chats.model import StoredMessage
-from app.chats.provenance import Entry, pack, unpack
+from app.chats.provenance import PackedPiece, pack, unpack
 from app.chats.store import FinalStatus
 from app.protocol.messages import DrafterName, Figures, Piece
 from app.ui.chat.conversation import Conversation
@@ -71,12 +71,12 @@ class Answer:
     first_token_s: float | None = None
     context_start: str | None = None
     prompt_progress: tuple[int, int] | None = None
-    _packed: list[Entry] = field(default_factory=list)
+    _packed: list[PackedPiece] = field(default_factory=list)
 
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces)
 
-    def packed(self) -> list[Entry]:
+    def packed(self) -> list[PackedPiece]:
         """The provenance so far. Only what came since the last call is packed: this is called about once a second."""
         self._packed += pack(self.pieces[len(self._packed) :])
         return list(self._packed)

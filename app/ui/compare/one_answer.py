@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QBoxLayout, QFrame, QPushButton, QStackedWidget, Q
 from app.compare.results import Comparison, Difference, Run
 from app.protocol.messages import Round
 from app.ui.compare import wording
-from app.ui.compare.asked import Asked
 from app.ui.compare.pane import AnswerPane
 from app.ui.compare.parts import line
+from app.ui.compare.repeated_answer import RepeatedAnswer
 from app.ui.compare.runner import Compared, End, Task
 from app.ui.compare.tab import CompareTab
 from app.ui.compare.wording import Verdict
@@ -69,7 +69,7 @@ class OneAnswer(CompareTab):
         self._empty_text.setText(why)
         self._pages.setCurrentIndex(0)
 
-    def prepare(self, asked: Asked) -> None:
+    def prepare(self, asked: RepeatedAnswer) -> None:
         """An answer that can be compared; nothing runs yet."""
         self._title.setText(asked.task.prompt.title)
         self._settings.setText(settings_line(asked.task))
@@ -78,7 +78,7 @@ class OneAnswer(CompareTab):
         self._pages.setCurrentIndex(1)
         self._clear(Stage.ASKED)
 
-    def begin(self, asked: Asked) -> None:
+    def begin(self, asked: RepeatedAnswer) -> None:
         """The runner has the task; `set_waiting` says what for, if it is not at work yet."""
         self.prepare(asked)
         self._draft_failure = ""
@@ -137,7 +137,7 @@ class OneAnswer(CompareTab):
 
     def show_compared(self, compared: Compared) -> None:
         """Show a comparison that was made before."""
-        self.prepare(Asked(compared.task))
+        self.prepare(RepeatedAnswer(compared.task))
         self._draft_failure = ""
         comparison = compared.comparison
         self.plain.show_run(comparison.plain.text, compared.plain, comparison.plain.figures)

@@ -15,10 +15,10 @@ from app.errors import KnownError
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.session import ChatSession
 from app.ui.compare import wording
-from app.ui.compare.asked import Asked, asked
 from app.ui.compare.exports import Exporter, ask_for_path
+from app.ui.compare.repeated_answer import RepeatedAnswer, repeated_answer
 from app.ui.compare.runner import Compared, Runner, Task
-from app.ui.compare.setups import Snapshot
+from app.ui.compare.snapshot import Snapshot
 from app.ui.compare.tab import CompareTab
 from app.ui.compare.window import CompareWindow
 from app.ui.compare.wording import Verdict
@@ -45,7 +45,7 @@ class _Subject:
     """What the tab "One answer" is about: an answer of a chat, or a prompt of a set (``chat_id`` is ``None``)."""
 
     chat_id: str | None
-    read: Callable[[], Asked | None]
+    read: Callable[[], RepeatedAnswer | None]
     """How it is asked with the pair loaded now."""
 
 
@@ -175,8 +175,8 @@ class ComparePresenter(QObject):
 
     # ------------------------------------------------------------ one answer
 
-    def _asked(self, branch: list[StoredMessage], place: int) -> Asked | None:
-        return asked(branch, place, self._session.settings, self._pair_loader.pair())
+    def _asked(self, branch: list[StoredMessage], place: int) -> RepeatedAnswer | None:
+        return repeated_answer(branch, place, self._session.settings, self._pair_loader.pair())
 
     def _take(self, subject: _Subject) -> None:
         """Make something else the subject of the tab, and compare it unless a set is running."""
@@ -238,7 +238,7 @@ class ComparePresenter(QObject):
             return
         assert snapshot is not None
         compared = window.many.results[number]
-        self._subject = _Subject(None, lambda: Asked(compared.task))
+        self._subject = _Subject(None, lambda: RepeatedAnswer(compared.task))
         self._result = compared, snapshot
         window.one.show_compared(compared)
         window.show_tab(window.one)

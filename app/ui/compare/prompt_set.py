@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QSplitter, QVBoxLayout
 from app.compare.results import Comparison, Skipped, Summary, summarise
 from app.ui.compare import wording
 from app.ui.compare.chart_view import ChartView
-from app.ui.compare.choice import PromptChoice
 from app.ui.compare.parts import line
+from app.ui.compare.prompt_choice import PromptChoice
 from app.ui.compare.runner import Compared, End
 from app.ui.compare.tab import CompareTab
 from app.ui.compare.table import ResultTable

@@ -19,7 +19,7 @@ from app.models.hub.drafts import DraftCandidate, find_drafts
 from app.models.hub.network import Traffic
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
-from app.models.hub.tokens import Kept
+from app.models.hub.tokens import TokenPlace
 from app.settings import Settings
 from app.ui.widgets.tasks import Lane
 
@@ -103,21 +103,21 @@ class HubService(QObject):
 
     # ------------------------------------------------------------ the token
 
-    def token_kept(self, done: Callable[[Kept], None]) -> None:
+    def token_kept(self, done: Callable[[TokenPlace], None]) -> None:
         """Where the access token is kept."""
-        self._lane.submit(lambda: self._connection.tokens.kept(self._connection.host), done)
+        self._lane.submit(lambda: self._connection.tokens.place(self._connection.host), done)
 
-    def set_token(self, token: str, done: Callable[[Kept], None], failed: Failed) -> None:
-        def keep() -> Kept:
+    def set_token(self, token: str, done: Callable[[TokenPlace], None], failed: Failed) -> None:
+        def keep() -> TokenPlace:
             self._connection.tokens.set(self._connection.host, token)
-            return self._connection.tokens.kept(self._connection.host)
+            return self._connection.tokens.place(self._connection.host)
 
         self._lane.submit(keep, done, failed)
 
-    def forget_token(self, done: Callable[[Kept], None], failed: Failed) -> None:
-        def forget() -> Kept:
+    def forget_token(self, done: Callable[[TokenPlace], None], failed: Failed) -> None:
+        def forget() -> TokenPlace:
             self._connection.tokens.delete(self._connection.host)
-            return self._connection.tokens.kept(self._connection.host)
+            return self._connection.tokens.place(self._connection.host)
 
         self._lane.submit(forget, done, failed)
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Slot
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.errors import KnownError
-from app.models.hub.tokens import Kept
+from app.models.hub.tokens import TokenPlace
 from app.models.library.folders import ModelFolder
 from app.models.text import printable
 from app.settings import Settings
@@ -24,7 +24,7 @@ from app.ui.widgets.file_dialogs import choose_folder
 from app.ui.widgets.questions import ask
 
 TRAFFIC_INTERVAL_MS = 1000
-_TOKEN_PLACES: dict[Kept, str] = {
+_TOKEN_PLACES: dict[TokenPlace, str] = {
     "nowhere": "No token. Repositories that need one say so.",
     "keyring": "A token is kept in the system's keyring.",
     "memory": "A token is kept in memory until Slipstream ends: there is no keyring here to keep it in.",
@@ -209,14 +209,14 @@ class SettingsPresenter(QObject):
         dialog.accepted.connect(lambda: self._hub.set_token(dialog.token(), self._show_token, self._on_token_failed))
         dialog.open()
 
-    def _show_token(self, place: Kept) -> None:
+    def _show_token(self, place: TokenPlace) -> None:
         self.window.network.show_token(place in ("keyring", "memory"), _TOKEN_PLACES[place])
 
     def _on_token_failed(self, error: KnownError) -> None:
         if not self.window.isVisible():
             self.show_network()
 
-        def show(place: Kept) -> None:
+        def show(place: TokenPlace) -> None:
             self._show_token(place)
             self.window.network.show_token_problem(str(error))
 

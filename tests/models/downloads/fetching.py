@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from app.errors import Cancelled
+from app.models.downloads.cancellation import Cancellation
 from app.models.downloads.disk import destination
 from app.models.downloads.failures import Backoff
 from app.models.downloads.part import part_path
@@ -13,6 +17,7 @@ from app.models.downloads.transfer import Transfer
 from app.models.hub.network import Network
 from app.models.hub.repository import RemoteFile
 from app.models.origins import Origins
+from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer
 
 REPOSITORY = "maker/model-GGUF"
@@ -60,3 +65,35 @@ class Fetching:
     def sent(self) -> int:
         """Bytes of content that the hub sent."""
         return sum(request.sent for request in self.hub.bodies(FILE))
+
+
+def is_complete(fetching: Fetching) -> bool:
+    return fetching.destination.read_bytes() == fetching.content and fetching.left() == [FILE]
+
+
+def interrupted(fetching: Fetching, at: int) -> None:
+    """Leave a part of ``at`` bytes, as a download does that is stopped there."""
+    fetching.hub.faults.add(FILE, Fault(stall_at=at))
+    cancellation = Cancellation()
+    transfer = fetching.transfer(cancellation=cancellation)
+
+    def stop_there() -> None:
+        if transfer.done == at:
+            cancellation.cancel()
+
+    transfer._on_change = stop_there
+    with pytest.raises(Cancelled):
+        transfer.run()
+    assert fetching.part.stat().st_size == at
+
+
+class Waits(Cancellation):
+    """Notes how long a transfer would wait, and does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def wait(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        super().wait(0)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import KnownError
-from app.models.downloads.disk import check_room, destination, free_bytes
+from app.models.downloads.disk import check_space, destination, free_bytes
 from app.models.downloads.failures import DiskFullError
 from app.models.hub.repository import RemoteFile
 
@@ -65,6 +65,6 @@ def test_never_outside(path: str, repository: str) -> None:
 def test_room_for_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
     free = free_bytes(tmp_path / "models" / "maker")
     assert free > 0
-    check_room(tmp_path / "models", 1, 0)
+    check_space(tmp_path / "models", 1, 0)
     with pytest.raises(DiskFullError, match="The disk is too full"):
-        check_room(tmp_path / "models", 1, 2 * free)
+        check_space(tmp_path / "models", 1, 2 * free)

@@ -67,12 +67,12 @@ def test_kept_in_the_keyring() -> None:
     use(backend)
     store = TokenStore()
     assert store.get(HOST) is None
-    assert store.kept(HOST) == "nowhere"
+    assert store.place(HOST) == "nowhere"
     store.set(HOST, f" {SECRET}\n")
     assert backend.entries == {(SERVICE, HOST): SECRET}
-    assert (store.get(HOST), store.kept(HOST)) == (SECRET, "keyring")
+    assert (store.get(HOST), store.place(HOST)) == (SECRET, "keyring")
     later = TokenStore()
-    assert (later.get(HOST), later.kept(HOST)) == (SECRET, "keyring")
+    assert (later.get(HOST), later.place(HOST)) == (SECRET, "keyring")
     assert later.get("mirror.example") is None
     later.delete(HOST)
     assert backend.entries == {}
@@ -96,11 +96,11 @@ def test_without_a_keyring_only_memory(backend: type[KeyringBackend]) -> None:
     store = TokenStore()
     assert store.get(HOST) is None
     store.set(HOST, SECRET)
-    assert (store.get(HOST), store.kept(HOST)) == (SECRET, "memory")
+    assert (store.get(HOST), store.place(HOST)) == (SECRET, "memory")
     assert getattr(made, "entries", {}) == {}
     assert TokenStore().get(HOST) is None
     store.delete(HOST)
-    assert (store.get(HOST), store.kept(HOST)) == (None, "nowhere")
+    assert (store.get(HOST), store.place(HOST)) == (None, "nowhere")
 
 
 def test_of_several_keyrings_one_that_is_safe() -> None:
@@ -119,7 +119,7 @@ def test_a_locked_keyring_is_not_asked_again_and_again() -> None:
     assert backend.asked == 1
     use(MemoryKeyring())
     store.set(HOST, SECRET)
-    assert store.kept(HOST) == "keyring"
+    assert store.place(HOST) == "keyring"
 
 
 def test_a_token_that_stays_in_the_keyring_is_said() -> None:
@@ -139,12 +139,12 @@ def test_the_environments_token_is_used_and_not_stored(monkeypatch: pytest.Monke
     use(backend)
     monkeypatch.setenv("HF_TOKEN", SECRET)
     store = TokenStore()
-    assert (store.get(HOST), store.kept(HOST)) == (SECRET, "environment")
+    assert (store.get(HOST), store.place(HOST)) == (SECRET, "environment")
     assert backend.entries == {}
     store.set(HOST, "hf_own")
-    assert (store.get(HOST), store.kept(HOST)) == ("hf_own", "keyring")
+    assert (store.get(HOST), store.place(HOST)) == ("hf_own", "keyring")
     store.delete(HOST)
-    assert (store.get(HOST), store.kept(HOST)) == (SECRET, "environment")
+    assert (store.get(HOST), store.place(HOST)) == (SECRET, "environment")
 
 
 @pytest.mark.parametrize("text", ["", "  ", "hf_a b", "hf_a\nX-Header: b", "hf_ä", "x" * 2000])

@@ -14,14 +14,14 @@ from app.compare.results import Run, first_difference
 from app.protocol.messages import Piece, Round, Sampling
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare import wording
-from app.ui.compare.asked import Asked
 from app.ui.compare.one_answer import OneAnswer, marked, settings_line
 from app.ui.compare.pane import AnswerPane, DecodeSpeed
+from app.ui.compare.repeated_answer import RepeatedAnswer
 from app.ui.compare.runner import End, Task
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt
 from tests.ui.parts import WAIT_MS
 
-ASKED = Asked(Task(prompt(), 4, AnswerSettings()))
+ASKED = RepeatedAnswer(Task(prompt(), 4, AnswerSettings()))
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_a_draft_that_failed_is_said_below(tab: OneAnswer) -> None:
 
 def test_markup_in_a_question_is_only_text(tab: OneAnswer) -> None:
     task = Task(prompt(text="<b>bold</b> <img src=x>"), 4, AnswerSettings())
-    tab.prepare(Asked(task, ("A <i>note</i>",)))
+    tab.prepare(RepeatedAnswer(task, ("A <i>note</i>",)))
     assert tab._title.text() == "<b>bold</b> <img src=x>"
     assert tab._title.textFormat() is tab._notes.textFormat() is Qt.TextFormat.PlainText
 

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from app.compare import prompts
 from app.compare.results import Skipped
-from app.ui.compare.choice import MOST_KINDS
+from app.ui.compare.prompt_choice import MOST_KINDS
 from app.ui.compare.prompt_set import PromptSet
 from app.ui.compare.runner import End
 from app.ui.compare.table import ALL, COLUMNS

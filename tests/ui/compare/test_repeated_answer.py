@@ -11,7 +11,7 @@ import pytest
 from app.chats.model import Role, StoredMessage
 from app.protocol.messages import ModelInfo, PairLoaded, Sampling
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.compare.asked import asked
+from app.ui.compare.repeated_answer import repeated_answer
 
 PAIR = PairLoaded(
     request=1, target=ModelInfo(path="/m/t.gguf", name="Target"), draft=ModelInfo(path="/m/d.gguf", name="Draft")
@@ -35,7 +35,7 @@ def answer(text: str = "An answer", settings: AnswerSettings = SETTINGS, **field
 
 def test_the_answer_is_asked_as_it_was() -> None:
     branch = [message("user", "One"), answer("First"), message("user", "Two"), answer("Second"), message("user", "3")]
-    found = asked(branch, 3, AnswerSettings(), PAIR)
+    found = repeated_answer(branch, 3, AnswerSettings(), PAIR)
     assert found is not None
     assert [(one.role, one.content) for one in found.task.prompt.messages] == [
         ("system", "Be short."),
@@ -49,8 +49,8 @@ def test_the_answer_is_asked_as_it_was() -> None:
 
 
 def test_a_question_and_an_answer_without_one_cannot_be_compared() -> None:
-    assert asked([message("user", "One")], 0, AnswerSettings(), PAIR) is None
-    assert asked([answer()], 0, AnswerSettings(), PAIR) is None
+    assert repeated_answer([message("user", "One")], 0, AnswerSettings(), PAIR) is None
+    assert repeated_answer([answer()], 0, AnswerSettings(), PAIR) is None
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_a_question_and_an_answer_without_one_cannot_be_compared() -> None:
     ],
 )
 def test_another_pair_is_told(pair: PairLoaded) -> None:
-    found = asked([message("user", "One"), answer()], 1, AnswerSettings(), pair)
+    found = repeated_answer([message("user", "One"), answer()], 1, AnswerSettings(), pair)
     assert found is not None
     assert found.notes == ("Written with another pair (Target, draft Draft). Both runs are by the pair loaded now.",)
 
 
 @pytest.mark.parametrize("way", [AnswerSettings(draft_length=0), AnswerSettings(drafter="none", draft_length=4)])
 def test_an_answer_without_a_draft_is_drafted_automatically(way: AnswerSettings) -> None:
-    found = asked([message("user", "One"), answer(settings=way)], 1, AnswerSettings(), PAIR)
+    found = repeated_answer([message("user", "One"), answer(settings=way)], 1, AnswerSettings(), PAIR)
     assert found is not None
     assert (found.task.settings.draft_length, found.task.settings.drafter) == ("auto", "auto")
     assert "drafting off" in found.notes[0]
@@ -77,7 +77,7 @@ def test_an_answer_without_a_draft_is_drafted_automatically(way: AnswerSettings)
 def test_a_drafter_the_pair_does_not_have_is_not_asked_for() -> None:
     settings = AnswerSettings(drafter="model")
     pair = msgspec.structs.replace(PAIR, draft=None)
-    found = asked([message("user", "One"), answer(settings=settings)], 1, AnswerSettings(), pair)
+    found = repeated_answer([message("user", "One"), answer(settings=settings)], 1, AnswerSettings(), pair)
     assert found is not None
     assert found.task.settings.drafter == "auto"
 
@@ -86,7 +86,7 @@ def test_a_stopped_answer_is_written_as_far_as_it_came() -> None:
     stopped = answer(status="stopped", figures={"completion_tokens": 9})
     interrupted = answer(status="interrupted", provenance=[[2, None, 0, None]] * 5)
     for one, tokens in ((stopped, 9), (interrupted, 5), (answer(status="failed"), 64)):
-        found = asked([message("user", "One"), one], 1, AnswerSettings(), PAIR)
+        found = repeated_answer([message("user", "One"), one], 1, AnswerSettings(), PAIR)
         assert found is not None
         assert found.task.settings.max_tokens == tokens
 
@@ -94,7 +94,9 @@ def test_a_stopped_answer_is_written_as_far_as_it_came() -> None:
 def test_settings_that_cannot_be_read_are_those_of_now() -> None:
     now = AnswerSettings(max_tokens=7)
     broken = answer(status="complete")
-    found = asked([message("user", "One"), replace(broken, settings={"sampling": 3}, seed=None)], 1, now, PAIR)
+    found = repeated_answer(
+        [message("user", "One"), replace(broken, settings={"sampling": 3}, seed=None)], 1, now, PAIR
+    )
     assert found is not None
     assert found.task.settings.max_tokens == 7
     assert found.task.seed == 0

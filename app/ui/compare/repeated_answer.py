@@ -21,14 +21,16 @@ KIND = "chat"
 
 
 @dataclass(frozen=True)
-class Asked:
+class RepeatedAnswer:
     """An answer to be compared. ``notes``: what will not be as it was, in words for the user."""
 
     task: Task
     notes: tuple[str, ...] = ()
 
 
-def asked(branch: Sequence[StoredMessage], place: int, now: AnswerSettings, pair: PairLoaded | None) -> Asked | None:
+def repeated_answer(
+    branch: Sequence[StoredMessage], place: int, now: AnswerSettings, pair: PairLoaded | None
+) -> RepeatedAnswer | None:
     """How to write the answer at ``place`` of a branch again; ``None`` where there is no question before it.
 
     ``now`` is used where the answer does not say how it was written.
@@ -45,7 +47,7 @@ def asked(branch: Sequence[StoredMessage], place: int, now: AnswerSettings, pair
     settings = replace(settings, drafter=drafters.usable(settings.drafter, pair), max_tokens=_limit(answer, settings))
     messages = conversation(branch[:place], settings.system_prompt).messages
     seed = next((seed for seed in (answer.seed, settings.seed) if seed is not None), 0)
-    return Asked(Task(Prompt(kind=KIND, messages=messages), seed, settings), tuple(notes))
+    return RepeatedAnswer(Task(Prompt(kind=KIND, messages=messages), seed, settings), tuple(notes))
 
 
 def _settings(answer: StoredMessage, now: AnswerSettings) -> AnswerSettings:

@@ -1,0 +1,205 @@
+"""What the library remembers of models, and when it reads them again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from app.errors import Cancelled
+from app.models.gguf import GgufHeader, read_header
+from app.models.library import scan as library_scan
+from app.models.library.folders import FolderKind
+from app.models.library.index import LibraryIndex, Record
+from app.models.origins import Origins
+from tests.support.gguf_files import make_vocabulary_file
+from tests.support.library_parts import headers_read, library, small_model, titles
+from tests.support.permissions import reachable, without_rights
+
+
+def test_a_header_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_model(tmp_path / "models/one.gguf")
+    small_model(tmp_path / "models/mmproj.gguf", architecture="clip")
+    make_vocabulary_file(tmp_path / "models/vocabulary.gguf")
+    first = library(tmp_path).scan()
+    kept = (tmp_path / "library.json").stat().st_mtime_ns
+    with headers_read(monkeypatch) as names:
+        assert library(tmp_path).scan() == first
+    assert names == []
+    assert (tmp_path / "library.json").stat().st_mtime_ns == kept
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions work otherwise here")
+def test_a_file_that_could_not_be_read_is_tried_again(tmp_path: Path) -> None:
+    path = small_model(tmp_path / "models/one.gguf")
+    reachable(tmp_path)
+    shown = library(tmp_path)
+    with without_rights(path):
+        assert "you lack the permission" in shown.scan()[0].problem
+    assert shown.scan()[0].usable
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = small_model(tmp_path / "models/one.gguf")
+    split = small_model(tmp_path / "models/split.gguf", max_tensors_per_file=4)
+    last = sorted(split.parent.glob("split-*"))[-1]
+    kept = last.rename(tmp_path / "last")
+    shown = library(tmp_path)
+    assert "missing" in shown.scan()[1].problem
+    small_model(path, vocab_size=400)
+    kept.rename(last)
+    with headers_read(monkeypatch) as names:
+        one, two = shown.scan()
+    assert names == ["one.gguf", split.name]
+    assert one.summary is not None and one.summary.tokenizer is not None and one.summary.tokenizer.size == 400
+    assert two.usable
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = small_model(tmp_path / "models/one.gguf")
+
+    def read_and_touch(file: Path) -> GgufHeader:
+        header = read_header(file)
+        os.utime(path, ns=(1, 1))
+        return header
+
+    with monkeypatch.context() as patch:
+        patch.setattr(library_scan, "read_header", read_and_touch)
+        assert titles(library(tmp_path).scan()) == ["one"]
+    with headers_read(monkeypatch) as names:
+        library(tmp_path).scan()
+    assert names == ["one.gguf"]
+
+
+def test_a_file_that_goes_during_the_scan_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_model(tmp_path / "models/one.gguf")
+    small_model(tmp_path / "models/two.gguf")
+
+    def read_and_delete(file: Path) -> GgufHeader:
+        file.with_name("two.gguf").unlink(missing_ok=True)
+        return read_header(file)
+
+    monkeypatch.setattr(library_scan, "read_header", read_and_delete)
+    assert titles(library(tmp_path).scan()) == ["one"]
+
+
+def test_a_stopped_scan_keeps_what_it_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abc":
+        small_model(tmp_path / f"models/{name}.gguf")
+    answers = iter([False, False, False, True])
+    with pytest.raises(Cancelled):
+        library(tmp_path).scan(lambda: next(answers))
+    with headers_read(monkeypatch) as names:
+        assert len(library(tmp_path).scan()) == 3
+    assert names == ["c.gguf"]
+
+
+@pytest.mark.allow_logs
+@pytest.mark.parametrize("content", [b"", b"{", b'{"version": 1}'])
+def test_a_broken_index_is_put_aside(tmp_path: Path, content: bytes) -> None:
+    small_model(tmp_path / "models/one.gguf")
+    (tmp_path / "library.json").write_bytes(content)
+    assert titles(library(tmp_path).scan()) == ["one"]
+    (aside,) = tmp_path.glob("library.broken-*.json")
+    assert aside.read_bytes() == content
+    assert titles(library(tmp_path).scan()) == ["one"]
+
+
+@pytest.mark.allow_logs
+def test_an_index_that_cannot_be_kept_is_no_error(tmp_path: Path) -> None:
+    small_model(tmp_path / "models/one.gguf")
+    (tmp_path / "library.json").mkdir()
+    assert titles(library(tmp_path).scan()) == ["one"]
+
+
+def test_a_missing_folder_greys_its_entries_and_forgets_nothing(tmp_path: Path) -> None:
+    extra = tmp_path / "drive" / "extra"
+    small_model(tmp_path / "models/own.gguf")
+    small_model(extra / "theirs.gguf")
+    small_model(extra / "mmproj.gguf", architecture="clip")
+    before = library(tmp_path, extra).scan()
+    (tmp_path / "drive").rename(tmp_path / "away")
+    for _ in range(2):
+        own, theirs = library(tmp_path, extra).scan()
+        assert (own.available, theirs.available, theirs.usable) == (True, False, False)
+        assert (theirs.summary, theirs.size) == (before[1].summary, before[1].size)
+    (tmp_path / "away").rename(tmp_path / "drive")
+    assert library(tmp_path, extra).scan() == before
+
+
+def test_the_empty_place_of_a_drive_counts_as_missing(tmp_path: Path) -> None:
+    extra = tmp_path / "drive"
+    small_model(extra / "theirs.gguf")
+    library(tmp_path, extra).scan()
+    shutil.rmtree(extra)
+    extra.mkdir()
+    shown = library(tmp_path, extra)
+    (entry,) = shown.scan()
+    assert not entry.available
+    shown.forget(entry)
+    assert library(tmp_path, extra).scan() == []
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions work otherwise here")
+def test_a_folder_without_permission_is_a_missing_one(tmp_path: Path) -> None:
+    reachable(tmp_path)
+    locked = small_model(tmp_path / "models/locked/one.gguf")
+    small_model(tmp_path / "models/two.gguf")
+    shown = library(tmp_path)
+    shown.scan()
+    shown = library(tmp_path)
+    with without_rights(locked.parent):
+        assert [entry.available for entry in shown.scan()] == [False, True]
+    assert [entry.available for entry in shown.scan()] == [True, True]
+
+
+def test_a_deleted_file_is_forgotten(tmp_path: Path) -> None:
+    path = small_model(tmp_path / "models/one.gguf")
+    small_model(tmp_path / "models/two.gguf")
+    library(tmp_path).scan()
+    path.unlink()
+    assert titles(library(tmp_path).scan()) == ["two"]
+
+
+def test_a_link_that_leads_nowhere_now_forgets_nothing(tmp_path: Path) -> None:
+    small_model(tmp_path / "drive/one.gguf")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/drive").symlink_to(tmp_path / "drive", target_is_directory=True)
+    assert library(tmp_path).scan()[0].available
+    (tmp_path / "drive").rename(tmp_path / "away")
+    assert [entry.available for entry in library(tmp_path).scan()] == [False]
+
+
+def test_two_processes_keep_what_each_found(tmp_path: Path) -> None:
+    """Window and command line read the index before either writes it."""
+    window, command = (LibraryIndex(tmp_path / "library.json") for _ in range(2))
+    one = Record(path="/m/one.gguf", folder="/m", kind=FolderKind.OWN, title="one", stamps=())
+    two = msgspec.structs.replace(one, path="/m/two.gguf", title="two")
+    window.records[one.path] = one
+    window.differences["a", "b"] = None
+    window.save()
+    command.records[two.path] = two
+    command.save()
+    read = LibraryIndex(tmp_path / "library.json")
+    assert (list(read.records), read.differences) == (["/m/one.gguf", "/m/two.gguf"], {("a", "b"): None})
+    del window.records[one.path]
+    window.save()
+    assert list(LibraryIndex(tmp_path / "library.json").records) == ["/m/two.gguf"]
+
+
+@pytest.mark.allow_logs
+def test_origins_of_a_newer_version_are_left_alone_and_the_library_says_so(tmp_path: Path) -> None:
+    small_model(tmp_path / "models/one.gguf")
+    newer = b'{"version": 2, "origins": []}'
+    (tmp_path / "origins.json").write_bytes(newer)
+    one = library(tmp_path)
+    one.origins = Origins(tmp_path / "origins.json")
+    assert titles(one.scan()) == ["one"]
+    assert one.notices == [
+        "Where models were downloaded from is not known at the moment: "
+        "origins.json was written by a newer Slipstream and is left as it is."
+    ]
+    assert (tmp_path / "origins.json").read_bytes() == newer
