@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from app.engine.decoding.accept_rules import Verdict, block, coupled, rejection, sample
-from app.engine.decoding.cache import Cache
 from app.engine.decoding.detokenizer import TextStream
 from app.engine.decoding.drafting import NO_DRAFT, Draft, Drafting
+from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import Floats, distributions, penalize_rows
 from app.engine.decoding.sequence import TokenSequence
 from app.engine.decoding.task import Task

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.engine.decoding.accept_rules import gumbel, sample
-from app.engine.decoding.cache import Cache
+from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import Floats, distributions, penalize_rows
 from app.errors import Cancelled
 from app.protocol.messages import Sampling

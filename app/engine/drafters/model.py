@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from app.engine.decoding.accept_rules import Purpose, block_seed, draw, gumbel, lead_of
-from app.engine.decoding.cache import Cache
+from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import (
     Distributions,
     Floats,
