@@ -188,7 +188,10 @@ def candidates(logits: Floats, sampling: Sampling) -> Distributions:
         ids = np.broadcast_to(np.arange(logits.shape[1]), logits.shape)
         return Distributions(ids, logits / np.float32(sampling.temperature), whole=True)
     cut = _top_k(logits, sampling) if sampling.top_k else stack([_without_top_k(row, sampling) for row in logits])
-    return Distributions(cut.ids, np.where(survivors(cut.log_probs, sampling), cut.log_probs, -np.inf))
+    left = survivors(cut.log_probs, sampling)
+    if len(left) == 1:  # most rows are alone, and then few candidates are left
+        return Distributions(cut.ids[:, left[0]], cut.log_probs[:, left[0]])
+    return Distributions(cut.ids, np.where(left, cut.log_probs, -np.inf))
 
 
 def distributions(logits: Floats, sampling: Sampling) -> Distributions:
@@ -214,8 +217,11 @@ def survivors(log_probs: NDArray[np.floating[Any]], sampling: Sampling) -> NDArr
 
 def _top_k(logits: Floats, sampling: Sampling) -> Distributions:
     ids = top_candidates(logits, sampling.top_k)
-    scores = np.take_along_axis(logits, ids, axis=1).astype(np.float64) / sampling.temperature
-    return Distributions(ids, _normalize(scores) if sampling.top_p < 1.0 else scores)
+    scores = logits[np.arange(len(ids))[:, None], ids].astype(np.float64) / sampling.temperature
+    scores -= scores[:, :1]
+    if sampling.top_p < 1.0:
+        scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    return Distributions(ids, scores)
 
 
 def _without_top_k(row: Floats, sampling: Sampling) -> Distributions:

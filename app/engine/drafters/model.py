@@ -182,9 +182,8 @@ class ModelDrafter(Drafter):
         if sampling.temperature == 0:
             return _Choice(*_best(row))
         p = candidates(row[None, :], sampling)
-        left = slice(None) if p.whole else np.isfinite(p.log_probs[0])
-        ids, scores = p.ids[0, left], p.log_probs[0, left]
-        noisy = scores + gumbel(task.seed, [position], ids[None, :])[0]
+        ids, scores = p.ids[0], p.log_probs[0]
+        noisy = scores + gumbel(task.seed, [position], p.ids)[0]
         likeliest, coupled = int(scores.argmax()), int(noisy.argmax())
         if method == "greedy":
             return _Choice(int(ids[likeliest]), lead_of(scores, likeliest), other=int(ids[coupled]))
