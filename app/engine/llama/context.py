@@ -23,7 +23,7 @@ os.environ["GGML_NO_BACKTRACE"] = "1"  # or ggml forks debuggers when it aborts,
 import llama_cpp
 import numpy as np
 
-from app.engine.decoding.cache import State
+from app.engine.decoding.kv_cache import State
 from app.engine.decoding.sampling import Floats
 from app.engine.llama.devices import load_backends
 from app.engine.llama.long_state import lengthened

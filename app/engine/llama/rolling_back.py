@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.decoding.cache import Cache
+from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import Floats
 from app.errors import KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
