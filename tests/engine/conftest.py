@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.engine.decoding.sampling import Floats
-from app.engine.host import loading
+from app.engine.host import chat_cache, loading
 from app.engine.host.engine import Engine
 from app.engine.llama import context as llama
 from app.engine.policy.calibration import measure
@@ -47,6 +47,13 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         return np.concatenate(rows[first:]) if outputs else rows[-1]
 
     monkeypatch.setattr(llama.Context, "decode", slowly)
+
+
+@pytest.fixture
+def every_cache_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However quick its tokens are to process again."""
+    monkeypatch.setattr(chat_cache, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(chat_cache, "READ_SECONDS_PER_BYTE", 0.0)
 
 
 @pytest.fixture

@@ -60,10 +60,10 @@ GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinis
 class Engine:
     """One pair at a time, one generation at a time. Only `cancel` may be called from another thread."""
 
-    def __init__(self, kept: ChatCaches | None = None) -> None:
-        """``kept`` is where the KV caches of recent chats go; by default nothing of them reaches a disk."""
+    def __init__(self, caches: ChatCaches | None = None) -> None:
+        """``caches`` is where the KV caches of recent chats go; by default nothing of them reaches a disk."""
         llama.start()
-        self.kept = kept or ChatCaches()
+        self.caches = caches or ChatCaches()
         self._target: Target | None = None
         self._draft: DraftModel | None = None
         self._costs: PairCosts | None = None
@@ -93,8 +93,8 @@ class Engine:
     def _load(self, command: Load, on_progress: Callable[[LoadProgressed], None]) -> PairLoaded:
         started = time.perf_counter()
         threads = command.settings.threads or default_threads()
-        self.kept.set_limit(memory_limit(command.settings.kept_cache_mib))
-        loader = Loader(command, threads, on_progress, self._should_abort, self.kept)
+        self.caches.set_limit(memory_limit(command.settings.kept_cache_mib))
+        loader = Loader(command, threads, on_progress, self._should_abort, self.caches)
         self._close_draft()
         if not (self._target and loader.is_loaded(self._target)):
             self.unload()
@@ -134,11 +134,11 @@ class Engine:
         if self._target:
             self._target.close()
             self._target = None
-        self.kept.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
+        self.caches.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
 
     def forget(self) -> None:
         """Erase what is left of earlier chats: KV caches in memory and on disk, and tokens."""
-        self.kept.forget()
+        self.caches.forget()
         self.token_ids = []
         if self._target:
             self._target.context.clear(overwrite=True)

@@ -15,12 +15,11 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from app import helper, paths
+from app import helper
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.drafters.model import ModelDrafter
 from app.engine.drafters.ngram import NgramDrafter
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
-from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.llama import context as llama
 from app.engine.llama.devices import gpu_devices
 from app.engine.llama.gpu_driver import driver_name
@@ -112,11 +111,11 @@ class Loader:
         threads: int,
         on_progress: Callable[[LoadProgressed], None],
         stopped: Callable[[], bool],
-        kept: ChatCaches,
+        caches: ChatCaches,
     ) -> None:
         self._command = command
         self._settings = msgspec.structs.replace(command.settings, kept_cache_mib=0)  # changes nothing that is loaded
-        self._kept = kept
+        self._caches = caches
         self._threads = threads
         self._on_progress = on_progress
         self._stopped = stopped
@@ -152,7 +151,7 @@ class Loader:
         if info.gpu_layers and context.rolling_back.snapshots:
             longest_draft = min(longest_draft, context.rolling_back.snapshots)
         ngrams = NgramDrafter(model.is_end)
-        switcher = ChatSwitcher(context, self._kept, owner, self._stopped)
+        switcher = ChatSwitcher(context, self._caches, owner, self._stopped)
         return Target(path, settings, stamp, header, model, context, switcher, prompts, ngrams, info, longest_draft)
 
     def draft(self, target: Target) -> DraftModel:
@@ -180,7 +179,7 @@ class Loader:
             files.check_unchanged()
             undo.pop_all()
         vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
-        switcher = ChatSwitcher(context, self._kept, owner, self._stopped)
+        switcher = ChatSwitcher(context, self._caches, owner, self._stopped)
         drafter = ModelDrafter(context, vocabulary, model.is_end, self._stopped, switcher)
         info = _info(files.header, model, settings.draft_gpu_layers)
         return DraftModel(files.stamp, model, context, switcher, drafter, info, _default_draft_length(model))
@@ -451,12 +450,3 @@ def _layers_on_gpu(model: llama.Model, wanted: int) -> int:
     if not gpu_devices():
         return 0
     return model.layers if wanted < 0 else min(wanted, model.layers)
-
-
-def kept_files() -> ChatCacheFiles | None:
-    """Where kept KV caches go on disk; ``None`` where there is no place for them."""
-    try:
-        return ChatCacheFiles(paths.kept_caches_dir())
-    except KnownError as error:
-        log.info("no caches are kept on disk: %s", error)
-        return None
