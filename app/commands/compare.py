@@ -129,7 +129,7 @@ def _show(done: int, total: int, what: str, begun: float) -> None:
 
 
 def _setup(options: argparse.Namespace, pair: PairLoaded, command: Generate, file: Path) -> Setup:
-    from app.engine.llama.context import engine_name
+    from app.engine.llama.backend import engine_name
     from app.engine.llama.devices import gpu_devices
 
     return setup.setup_of(

@@ -86,10 +86,10 @@ def _shape(entry: LibraryEntry) -> ModelShape:
 
 
 def _machine() -> Machine:
-    from app.engine.llama import context as llama
+    from app.engine.llama import backend
     from app.engine.llama.devices import devices
 
-    llama.start()
+    backend.start()
     return machine_now(devices())
 
 

@@ -38,27 +38,17 @@ written anew is not worth a second copy of the whole chat."""
 
 
 @dataclass(frozen=True, eq=False)
-class SavedState:
+class SavedState(State):
     """A copy in memory. ``owner`` names the model and the settings it belongs to."""
 
     owner: str
-    state: State
     seconds: float
     """What processing its tokens again would take."""
 
     @property
-    def tokens(self) -> Tokens:
-        return self.state.tokens
-
-    @property
-    def least(self) -> int:
-        """See `State.least`."""
-        return self.state.least
-
-    @property
     def size(self) -> int:
         """Bytes of memory."""
-        return self.state.data.nbytes + self.tokens.nbytes
+        return self.data.nbytes + self.tokens.nbytes
 
 
 class ChatCaches:
@@ -99,6 +89,10 @@ class ChatCaches:
         self._saved.remove(saved)
         self._saved.append(saved)
 
+    def read(self, file: StateFile, is_cancelled: Callable[[], bool]) -> State | None:
+        """See `ChatCacheFiles.read`."""
+        return self.files.read(file, is_cancelled) if self.files else None
+
     def remove(self, copy: SavedState | StateFile) -> None:
         """Delete ``copy``."""
         if isinstance(copy, SavedState):
@@ -126,7 +120,7 @@ class ChatCaches:
 
     def _write(self, saved: SavedState) -> None:
         if self.files and self.limit and saved.seconds >= saved.size * READ_SECONDS_PER_BYTE:
-            self.files.put(saved.owner, saved.state)
+            self.files.put(saved.owner, saved)
 
     def flush(self, seconds: float) -> None:
         """Finish writing, within so many ``seconds``."""
@@ -196,7 +190,8 @@ class ChatSwitcher:
         except (KnownError, MemoryError) as error:
             log.info("a cache of %d MiB is not saved: %s", size // _MIB, error)
             return
-        self._caches.add(SavedState(self._owner, state, len(held) * self._token_seconds))
+        seconds = len(held) * self._token_seconds
+        self._caches.add(SavedState(state.tokens, state.data, state.least, self._owner, seconds))
 
     def put_away(self) -> None:
         """The cache is about to be closed: what is worth it goes to disk, nothing of it stays in memory."""
@@ -223,10 +218,7 @@ class ChatSwitcher:
 
     def _restore(self, copy: SavedState | StateFile, wanted: Tokens) -> bool:
         """Put ``copy`` back into the cache; False, and ``copy`` is deleted, where that does not work."""
-        if isinstance(copy, SavedState):
-            state: State | None = copy.state
-        else:
-            state = self._caches.files.read(copy, self._is_cancelled) if self._caches.files else None
+        state = self._caches.read(copy, self._is_cancelled) if isinstance(copy, StateFile) else copy
         if state is None:
             return False
         if not self._cache.restore(state):

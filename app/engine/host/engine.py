@@ -21,13 +21,12 @@ from app.engine.host.loading import (
     NO_ROLL_BACK,
     DraftModel,
     Loader,
-    PairCosts,
     Target,
-    measured_costs,
-    pair_history,
-    recommended_sampling,
 )
-from app.engine.llama import context as llama
+from app.engine.host.pair_costs import PairCosts, measured_costs, pair_history
+from app.engine.host.recommended import default_draft_length, recommended_sampling
+from app.engine.llama import backend
+from app.engine.llama.context import Context
 from app.engine.llama.thread_count import default_threads
 from app.engine.policy.controller import Controller
 from app.engine.policy.history import PairHistory
@@ -62,7 +61,7 @@ class Engine:
 
     def __init__(self, caches: ChatCaches | None = None) -> None:
         """``caches`` is where the KV caches of recent chats go; by default nothing of them reaches a disk."""
-        llama.start()
+        backend.start()
         self.caches = caches or ChatCaches()
         self._target: Target | None = None
         self._draft: DraftModel | None = None
@@ -117,7 +116,7 @@ class Engine:
             context_length=target.context.length,
             threads=threads,
             template=target.prompts.template,
-            default_draft_length=self._draft.default_length if self._draft else DEFAULT_DRAFT_LENGTH,
+            default_draft_length=default_draft_length(self._draft.model) if self._draft else DEFAULT_DRAFT_LENGTH,
             sampling=recommended_sampling(target.model),
             load_seconds=time.perf_counter() - started,
             plain_pass_seconds=self._costs.costs.verify[1] if self._costs else 0.0,
@@ -150,7 +149,7 @@ class Engine:
 
     def _close_draft(self) -> None:
         if self._costs:
-            self._costs.keep()  # with what the answers taught
+            self._costs.save()  # with what the answers taught
             self._costs = None
         if self._history:
             self._history.keep()
@@ -317,13 +316,11 @@ class Engine:
             return target.prompts.raw("".join(message.content for message in command.messages))
         return target.prompts.chat(command.messages)
 
-    def _process(
-        self, context: llama.Context, tokens: list[int], request: int
-    ) -> Generator[PromptProgressed, None, Floats]:
+    def _process(self, context: Context, tokens: list[int], request: int) -> Generator[PromptProgressed, None, Floats]:
         """Feed what is new of a prompt; returns the logits of its last token, shape (1, vocabulary)."""
         logits: Floats | None = None
         end = len(tokens)
-        marked = end - 1 if context.rolling_back.remembers(end - 1) else end
+        marked = end - 1 if context.checkpoints.remembers(end - 1) else end
         with context.aborting(self._should_abort):
             while (done := len(context.tokens)) < end:
                 if self._cancel.is_set():
@@ -356,7 +353,7 @@ class Engine:
         )
 
 
-def _rounds(decoding: Decoding, logits: Floats, cache: llama.Context) -> Iterator[Round]:
+def _rounds(decoding: Decoding, logits: Floats, cache: Context) -> Iterator[Round]:
     """`Decoding.rounds`. What is no number is overwritten: in a cache it would spoil the sums of later answers too."""
     try:
         yield from decoding.rounds(logits)

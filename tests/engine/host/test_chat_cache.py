@@ -15,7 +15,9 @@ from app.engine.decoding.sampling import Floats
 from app.engine.host import chat_cache
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher, memory_limit
 from app.engine.host.chat_cache_files import ChatCacheFiles
-from app.engine.llama import context as llama
+from app.engine.llama import backend
+from app.engine.llama.context import Context
+from app.engine.llama.model import Model
 from app.errors import KnownError
 
 LENGTH = 512
@@ -24,19 +26,19 @@ pytestmark = pytest.mark.usefixtures("every_cache_is_saved")
 
 
 @pytest.fixture(scope="module")
-def model(random_pair: tuple[Path, Path]) -> Iterator[llama.Model]:
-    llama.start()
-    model = llama.Model(random_pair[0], 0, lambda _: True)
+def model(random_pair: tuple[Path, Path]) -> Iterator[Model]:
+    backend.start()
+    model = Model(random_pair[0], 0, lambda _: True)
     yield model
     model.close()
 
 
 @pytest.fixture
-def new_context(model: llama.Model) -> Iterator[Callable[[], llama.Context]]:
+def new_context(model: Model) -> Iterator[Callable[[], Context]]:
     made = []
 
-    def new() -> llama.Context:
-        made.append(llama.Context(model, length=LENGTH, batch_size=64, micro_batch_size=64, threads=1, kv_type="f16"))
+    def new() -> Context:
+        made.append(Context(model, length=LENGTH, batch_size=64, micro_batch_size=64, threads=1, kv_type="f16"))
         return made[-1]
 
     yield new
@@ -45,7 +47,7 @@ def new_context(model: llama.Model) -> Iterator[Callable[[], llama.Context]]:
 
 
 @pytest.fixture
-def context(new_context: Callable[[], llama.Context]) -> llama.Context:
+def context(new_context: Callable[[], Context]) -> Context:
     return new_context()
 
 
@@ -55,7 +57,7 @@ def new_caches(files: ChatCacheFiles | None = None) -> ChatCaches:
     return caches
 
 
-def new_switcher(context: llama.Context, caches: ChatCaches, owner: str = OWNER) -> ChatSwitcher:
+def new_switcher(context: Context, caches: ChatCaches, owner: str = OWNER) -> ChatSwitcher:
     return ChatSwitcher(context, caches, owner, lambda: False)
 
 
@@ -63,7 +65,7 @@ def chat(seed: int, length: int = 200) -> list[int]:
     return [int(token) for token in np.random.default_rng(seed).integers(3, 400, length)]
 
 
-def feed(context: llama.Context, tokens: list[int]) -> Floats:
+def feed(context: Context, tokens: list[int]) -> Floats:
     """Process what ``context`` lacks of ``tokens``; the logits behind them."""
     while True:
         missing = tokens[len(context.tokens) :][: context.chunk]
@@ -72,7 +74,7 @@ def feed(context: llama.Context, tokens: list[int]) -> Floats:
             return row
 
 
-def turn(switcher: ChatSwitcher, context: llama.Context, tokens: list[int]) -> tuple[int, Floats]:
+def turn(switcher: ChatSwitcher, context: Context, tokens: list[int]) -> tuple[int, Floats]:
     """One turn with the prompt ``tokens``: how much of it was there, and the logits behind it."""
     shared = switcher.begin(tokens[:-1])
     assert context.tokens == tokens[:shared]
@@ -80,7 +82,7 @@ def turn(switcher: ChatSwitcher, context: llama.Context, tokens: list[int]) -> t
 
 
 @pytest.mark.usefixtures("one_by_one")
-def test_going_back_to_a_chat_brings_it_back_bit_by_bit(context: llama.Context) -> None:
+def test_going_back_to_a_chat_brings_it_back_bit_by_bit(context: Context) -> None:
     caches = new_caches()
     switcher = new_switcher(context, caches)
     first, second = chat(1), chat(2)
@@ -92,7 +94,7 @@ def test_going_back_to_a_chat_brings_it_back_bit_by_bit(context: llama.Context) 
 
 
 def test_a_longer_turn_and_an_edited_one_take_what_they_share(
-    context: llama.Context, new_context: Callable[[], llama.Context]
+    context: Context, new_context: Callable[[], Context]
 ) -> None:
     switcher = new_switcher(context, new_caches())
     first = chat(1)
@@ -106,7 +108,7 @@ def test_a_longer_turn_and_an_edited_one_take_what_they_share(
         turn(switcher, context, chat(5))
 
 
-def test_caches_of_another_owner_are_never_taken(new_context: Callable[[], llama.Context]) -> None:
+def test_caches_of_another_owner_are_never_taken(new_context: Callable[[], Context]) -> None:
     caches = new_caches()
     one, other = new_context(), new_context()
     switcher, others = new_switcher(one, caches), new_switcher(other, caches, "somebody else")
@@ -116,7 +118,7 @@ def test_caches_of_another_owner_are_never_taken(new_context: Callable[[], llama
     assert turn(switcher, one, chat(1))[0] == 199
 
 
-def test_what_the_cache_goes_on_from_is_not_kept_twice(context: llama.Context) -> None:
+def test_what_the_cache_goes_on_from_is_not_kept_twice(context: Context) -> None:
     caches = new_caches()
     switcher = new_switcher(context, caches)
     chats = [chat(1, 100), chat(2, 100)]
@@ -128,7 +130,7 @@ def test_what_the_cache_goes_on_from_is_not_kept_twice(context: llama.Context) -
     assert sizes == [220]  # the other is in the context
 
 
-def test_the_least_recently_used_go_when_the_limit_is_reached(context: llama.Context) -> None:
+def test_the_least_recently_used_go_when_the_limit_is_reached(context: Context) -> None:
     caches = new_caches()
     switcher = new_switcher(context, caches)
     turn(switcher, context, chat(1))
@@ -142,7 +144,7 @@ def test_the_least_recently_used_go_when_the_limit_is_reached(context: llama.Con
 
 
 @pytest.mark.parametrize("limit", [0, 1000])
-def test_a_limit_smaller_than_one_chat_keeps_nothing(context: llama.Context, tmp_path: Path, limit: int) -> None:
+def test_a_limit_smaller_than_one_chat_keeps_nothing(context: Context, tmp_path: Path, limit: int) -> None:
     caches = new_caches(ChatCacheFiles(tmp_path))
     caches.set_limit(limit)
     switcher = new_switcher(context, caches)
@@ -153,7 +155,7 @@ def test_a_limit_smaller_than_one_chat_keeps_nothing(context: llama.Context, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_limit_of_nothing_erases_what_was_kept(context: llama.Context, tmp_path: Path) -> None:
+def test_a_limit_of_nothing_erases_what_was_kept(context: Context, tmp_path: Path) -> None:
     caches = new_caches(ChatCacheFiles(tmp_path))
     switcher = new_switcher(context, caches)
     turn(switcher, context, chat(1))
@@ -165,7 +167,7 @@ def test_a_limit_of_nothing_erases_what_was_kept(context: llama.Context, tmp_pat
 
 
 def test_what_is_quick_to_process_is_neither_copied_nor_put_back(
-    context: llama.Context, monkeypatch: pytest.MonkeyPatch
+    context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat_cache, "LEAST_SECONDS", 1.0)
     caches = new_caches()
@@ -181,7 +183,7 @@ def test_what_is_quick_to_process_is_neither_copied_nor_put_back(
     assert turn(switcher, context, chat(2))[0] == 0
 
 
-def test_the_last_message_edited_is_not_worth_a_copy_of_a_long_chat(context: llama.Context) -> None:
+def test_the_last_message_edited_is_not_worth_a_copy_of_a_long_chat(context: Context) -> None:
     caches = new_caches()
     switcher = new_switcher(context, caches)
     turn(switcher, context, chat(1, 400))
@@ -189,7 +191,7 @@ def test_the_last_message_edited_is_not_worth_a_copy_of_a_long_chat(context: lla
     assert caches.in_memory(OWNER) == []
 
 
-def test_a_measurement_in_between_costs_the_chat_nothing(context: llama.Context) -> None:
+def test_a_measurement_in_between_costs_the_chat_nothing(context: Context) -> None:
     caches = new_caches()
     switcher = new_switcher(context, caches)
     tokens = chat(1, 400)
@@ -199,17 +201,17 @@ def test_a_measurement_in_between_costs_the_chat_nothing(context: llama.Context)
     assert turn(switcher, context, [*tokens, 7])[0] == 400
 
 
-def cannot_be_cut(context: llama.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def cannot_be_cut(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recurrent and hybrid memories refuse to be rolled back to the middle of what was fed."""
     remove = llama_cpp.llama_memory_seq_rm
-    monkeypatch.setattr(context.rolling_back, "running_state", True)
+    monkeypatch.setattr(context.checkpoints, "running_state", True)
     monkeypatch.setattr(
         llama_cpp, "llama_memory_seq_rm", lambda memory, sequence, begin, end: not begin and remove(memory, 0, 0, -1)
     )
 
 
 def test_a_memory_that_cannot_be_cut_comes_back_only_as_a_whole(
-    context: llama.Context, monkeypatch: pytest.MonkeyPatch
+    context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cannot_be_cut(context, monkeypatch)
     caches = new_caches()
@@ -223,10 +225,10 @@ def test_a_memory_that_cannot_be_cut_comes_back_only_as_a_whole(
 
 
 def test_a_sliding_window_does_not_reach_behind_what_was_kept(
-    context: llama.Context, model: llama.Model, monkeypatch: pytest.MonkeyPatch
+    context: Context, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """llama.cpp leaves out of a state what the window of its layers no longer sees."""
-    monkeypatch.setattr(context.rolling_back, "window", 32)
+    monkeypatch.setattr(context.checkpoints, "window", 32)
     switcher = new_switcher(context, new_caches())
     first = chat(1)
     turn(switcher, context, first)
@@ -242,7 +244,7 @@ def test_a_sliding_window_does_not_reach_behind_what_was_kept(
 
 @pytest.mark.usefixtures("one_by_one")
 def test_a_state_llama_cpp_refuses_is_given_up_and_processed_again(
-    context: llama.Context, monkeypatch: pytest.MonkeyPatch
+    context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caches = new_caches()
     switcher = new_switcher(context, caches)
@@ -255,7 +257,7 @@ def test_a_state_llama_cpp_refuses_is_given_up_and_processed_again(
     assert [saved.tokens[0] for saved in caches.in_memory(OWNER)] == [chat(2)[0]]
 
 
-def test_a_copy_that_fails_costs_only_the_copy(context: llama.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_fails_costs_only_the_copy(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     switcher = new_switcher(context, new_caches())
     turn(switcher, context, chat(1))
 
@@ -266,7 +268,7 @@ def test_a_copy_that_fails_costs_only_the_copy(context: llama.Context, monkeypat
 
 
 @pytest.mark.usefixtures("one_by_one")
-def test_large_ones_go_to_disk_and_come_back(context: llama.Context, tmp_path: Path) -> None:
+def test_large_ones_go_to_disk_and_come_back(context: Context, tmp_path: Path) -> None:
     files = ChatCacheFiles(tmp_path)
     caches = new_caches(files)
     switcher = new_switcher(context, caches)
@@ -281,9 +283,7 @@ def test_large_ones_go_to_disk_and_come_back(context: llama.Context, tmp_path: P
 
 
 @pytest.mark.usefixtures("one_by_one")
-def test_what_is_put_away_is_there_for_the_next_engine(
-    new_context: Callable[[], llama.Context], tmp_path: Path
-) -> None:
+def test_what_is_put_away_is_there_for_the_next_engine(new_context: Callable[[], Context], tmp_path: Path) -> None:
     context, files = new_context(), ChatCacheFiles(tmp_path)
     caches = new_caches(files)
     switcher = new_switcher(context, caches)
@@ -299,7 +299,7 @@ def test_what_is_put_away_is_there_for_the_next_engine(
 
 
 def test_what_is_as_quick_to_process_as_to_read_does_not_go_to_disk(
-    context: llama.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caches = new_caches(ChatCacheFiles(tmp_path))
     switcher = new_switcher(context, caches)
@@ -311,7 +311,7 @@ def test_what_is_as_quick_to_process_as_to_read_does_not_go_to_disk(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_stopping_ends_the_reading_of_a_file(context: llama.Context, tmp_path: Path) -> None:
+def test_stopping_ends_the_reading_of_a_file(context: Context, tmp_path: Path) -> None:
     caches = new_caches(ChatCacheFiles(tmp_path))
     first = new_switcher(context, caches)
     turn(first, context, chat(1))
