@@ -58,7 +58,7 @@ class Context:
         params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
         params.type_k = params.type_v = _KV_TYPES[kv_type]
         params.n_rs_seq = snapshots
-        params.swa_full = model.has_running_state  # else keys and values behind the windows would be kept for nothing
+        params.swa_full = model.has_running_state  # else what is behind the windows would only take memory
         params.no_perf = True
         backend.errors.clear()
         self._handle = model.new_context(params)

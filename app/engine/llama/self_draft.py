@@ -30,7 +30,7 @@ from app.protocol.messages import Quantization
 
 _FULL_PRECISION = {"F32", "F16", "BF16"}
 _BITS: dict[Quantization, float] = {"q8_0": 8.5, "q4_k_m": 5.0, "q4_0": 4.6}
-"""A weight takes, to see whether the disk has room."""
+"""A weight takes, to see whether there is enough space on the disk."""
 _SPARE_BYTES = 16 * 1024 * 1024
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 _LONGEST_NAME = 127
@@ -60,7 +60,7 @@ def cut(target: Path, layers: int, destination: Path, quantization: Quantization
     header = read_header(target)
     _check_quantization(header, quantization)
     check_destination(destination)
-    _check_room(header, layers, destination, quantization)
+    _check_free_space(header, layers, destination, quantization)
     made = destination.with_name(f".{destination.name}")  # not yet: nobody shall open it before it was checked
     try:
         _write(header, layers, made, quantization, threads)
@@ -124,11 +124,11 @@ def check_destination(destination: Path) -> None:
         raise KnownError(f"There is no folder {destination.parent}. Make it, or name another with --output.")
 
 
-def _check_room(header: GgufHeader, layers: int, destination: Path, quantization: Quantization | None) -> None:
-    kept = [tensor for tensor in header.tensors if not (m := _LAYER.match(tensor.name)) or int(m[1]) < layers]
-    needed = sum(tensor.size for tensor in kept)
+def _check_free_space(header: GgufHeader, layers: int, destination: Path, quantization: Quantization | None) -> None:
+    tensors = [tensor for tensor in header.tensors if not (m := _LAYER.match(tensor.name)) or int(m[1]) < layers]
+    needed = sum(tensor.size for tensor in tensors)
     if quantization:
-        needed = min(needed, int(sum(tensor.elements for tensor in kept) * _BITS[quantization] / 8))
+        needed = min(needed, int(sum(tensor.elements for tensor in tensors) * _BITS[quantization] / 8))
     needed += _SPARE_BYTES
     free = shutil.disk_usage(destination.parent).free
     if free < needed:

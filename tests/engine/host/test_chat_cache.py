@@ -118,7 +118,7 @@ def test_caches_of_another_owner_are_never_taken(new_context: Callable[[], Conte
     assert turn(switcher, one, chat(1))[0] == 199
 
 
-def test_what_the_cache_goes_on_from_is_not_kept_twice(context: Context) -> None:
+def test_what_the_cache_goes_on_from_is_not_saved_twice(context: Context) -> None:
     caches = new_caches()
     switcher = new_switcher(context, caches)
     chats = [chat(1, 100), chat(2, 100)]
@@ -144,7 +144,7 @@ def test_the_least_recently_used_go_when_the_limit_is_reached(context: Context) 
 
 
 @pytest.mark.parametrize("limit", [0, 1000])
-def test_a_limit_smaller_than_one_chat_keeps_nothing(context: Context, tmp_path: Path, limit: int) -> None:
+def test_a_limit_smaller_than_one_chat_saves_nothing(context: Context, tmp_path: Path, limit: int) -> None:
     caches = new_caches(ChatCacheFiles(tmp_path))
     caches.set_limit(limit)
     switcher = new_switcher(context, caches)
@@ -155,7 +155,7 @@ def test_a_limit_smaller_than_one_chat_keeps_nothing(context: Context, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_limit_of_nothing_erases_what_was_kept(context: Context, tmp_path: Path) -> None:
+def test_a_limit_of_nothing_erases_what_was_saved(context: Context, tmp_path: Path) -> None:
     caches = new_caches(ChatCacheFiles(tmp_path))
     switcher = new_switcher(context, caches)
     turn(switcher, context, chat(1))
@@ -224,7 +224,7 @@ def test_a_memory_that_cannot_be_cut_comes_back_only_as_a_whole(
     assert turn(switcher, context, [*first, *chat(4, 30)])[0] == 200  # the shorter one is of use again
 
 
-def test_a_sliding_window_does_not_reach_behind_what_was_kept(
+def test_a_sliding_window_does_not_reach_behind_what_was_saved(
     context: Context, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """llama.cpp leaves out of a state what the window of its layers no longer sees."""

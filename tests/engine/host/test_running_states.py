@@ -187,8 +187,8 @@ def test_stop_strings_leave_a_memory_that_is_right(
     start = len(whole.text) // 2
     cut = run(engine, ask("Tell me", sampling=WARM, max_tokens=80, stop=[whole.text[start : start + 9]]))
     assert cut.finished.finish_reason == "stop_string" and whole.text.startswith(cut.text)
-    kept = engine._target.context.tokens  # type: ignore[union-attr]
-    assert cut.started.prompt_tokens - 1 <= len(kept) < cut.started.prompt_tokens + len(whole.token_ids)
+    cached = engine._target.context.tokens  # type: ignore[union-attr]
+    assert cut.started.prompt_tokens - 1 <= len(cached) < cut.started.prompt_tokens + len(whole.token_ids)
     command = ask("Tell me", sampling=WARM, max_tokens=80)
     assert_same(engine, command, run(engine, command), whole)
 
