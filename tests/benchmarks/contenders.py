@@ -44,8 +44,8 @@ class Contender:
 def _judge_by(rule: Rule) -> Callable[[loop.Decoding, Floats, Proposal], Verdict]:
     def judge(self: loop.Decoding, logits: Floats, proposal: Proposal) -> Verdict:
         task = self._task
-        p = distributions(penalise_rows(logits, self.context, proposal.tokens, task.sampling), task.sampling)
-        return rule(p, proposal, task.seed, len(self.context))
+        p = distributions(penalise_rows(logits, self._sequence.tokens, proposal.tokens, task.sampling), task.sampling)
+        return rule(p, proposal, task.seed, len(self._sequence))
 
     return judge
 

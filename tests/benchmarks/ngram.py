@@ -17,8 +17,13 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from app.engine.decoding.sequence import TokenSequence
+from app.engine.decoding.task import Task
 from app.engine.drafters.ngram import NgramDrafter
 from app.protocol.limits import MAX_DRAFT_LENGTH
+from app.protocol.messages import Sampling
+
+TASK = Task(Sampling(), seed=1)
 
 LENGTHS = (1_000, 8_000, 32_000)
 GROWN = 500
@@ -51,14 +56,17 @@ def measure_text(tokens: list[int], repeat: int) -> dict[str, float]:
     grow, begin, again, propose = list[float](), list[float](), list[float](), list[float]()
     for _ in range(repeat):
         drafter = NgramDrafter(lambda _: False)
-        begin.append(_timed(drafter.begin, tokens[:-GROWN]))
+        sequence = TokenSequence(tokens[:-GROWN])
+        begin.append(_timed(drafter.begin, sequence, TASK))
         spent = 0.0
         for place in range(len(tokens) - GROWN, len(tokens), ROUND):
             new = tokens[place : place + ROUND]
             propose.append(_timed(drafter.propose, MAX_DRAFT_LENGTH))
-            spent += _timed(drafter.accepted, new)
+            for token in new:
+                sequence.append(token)
+            spent += _timed(drafter.accepted)
         grow.append(spent / GROWN)
-        again.append(_timed(drafter.begin, tokens))
+        again.append(_timed(drafter.begin, TokenSequence(tokens), TASK))
     return {
         "grow_us": statistics.median(grow) * 1e6,
         "begin_ms": statistics.median(begin) * 1e3,
@@ -69,16 +77,16 @@ def measure_text(tokens: list[int], repeat: int) -> dict[str, float]:
     }
 
 
-def _timed(call: Callable[..., object], argument: object) -> float:
+def _timed(call: Callable[..., object], *arguments: object) -> float:
     begun = time.perf_counter()
-    call(argument)
+    call(*arguments)
     return time.perf_counter() - begun
 
 
 def _memory(tokens: list[int]) -> int:
     tracemalloc.start()
     drafter = NgramDrafter(lambda _: False)
-    drafter.begin(tokens)
+    drafter.begin(TokenSequence(tokens), TASK)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return used

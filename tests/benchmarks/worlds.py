@@ -21,7 +21,9 @@ import numpy as np
 from app.engine.decoding import loop
 from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.sampling import Floats, distributions
-from app.engine.drafters.model import ModelDrafter
+from app.engine.decoding.sequence import TokenSequence
+from app.engine.decoding.task import Task
+from app.engine.drafters.model import LoadedDraft, ModelDrafter
 from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine
 from app.engine.policy.acceptance import AcceptancePrior
@@ -202,6 +204,22 @@ class Table:
         pass
 
 
+class _OneChat:
+    """Nothing was processed yet, and no other chat comes."""
+
+    def __init__(self, cache: Table) -> None:
+        self._cache = cache
+
+    def usable(self, tokens: Sequence[int]) -> int:  # noqa: ARG002
+        return len(self._cache.tokens)
+
+    def begin(self, tokens: Sequence[int]) -> int:  # noqa: ARG002
+        return len(self._cache.tokens)
+
+    def processed(self, count: int, seconds: float) -> None:
+        pass
+
+
 class _Letters:
     """A vocabulary in which nothing ends."""
 
@@ -238,17 +256,17 @@ class MadeUpPair:
         target = Table(self._rows[0], machine.verify)
         prompt_logits = target.decode([number], 1)
         accept = contender.accept if contender else "coupled"
-        task = loop.Task(sampling, seed=number, max_tokens=self._tokens, accept=accept)
+        task = Task(sampling, seed=number, max_tokens=self._tokens, accept=accept)
         key = f"{contender and contender.name} {sampling.temperature} {sampling.top_k} {length}"
         controller = self._controller(contender, length, key)
         drafting = None
         if controller:
             table = Table(self._rows[1], machine.draft)
-            drafter = ModelDrafter(table, VOCABULARY, lambda _: False, should_stop=lambda: False)
-            drafter.configure(sampling, task.accept, task.seed)
-            drafting = Drafting(controller, [drafter])
+            draft = LoadedDraft(table, VOCABULARY, lambda _: False, lambda: False, _OneChat(table))
+            drafting = Drafting(controller, [ModelDrafter(draft)])
         with machine.ticking(), contender.playing() if contender else contextlib.nullcontext():
-            decoding = loop.Decoding(target, _Letters(), drafting, task, 0.0, lambda: False)
+            sequence = TokenSequence(target.tokens)
+            decoding = loop.Decoding(target, sequence, _Letters(), drafting, task, 0.0, lambda: False)
             counts = Counts.of(list(decoding.rounds(prompt_logits)))
         if controller:
             self._priors[key] = controller.snapshot()

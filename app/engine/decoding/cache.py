@@ -11,15 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.decoding.sampling import Floats
+from app.engine.decoding.sequence import shared_prefix
 
 Tokens = NDArray[np.int32]
 
-_COMPARED = 512
-"""Tokens that are compared at once."""
-
 
 class Cache(Protocol):
-    """A KV cache that holds exactly ``tokens``, at most ``length`` of them, fed at most ``chunk`` at once."""
+    """A KV cache that holds exactly ``tokens``, at most ``length`` of them, fed at most ``chunk`` at once.
+
+    ``tokens`` are its content and no copy of an answer: it lacks the last token, holds drafts that are not judged yet,
+    survives answers and chats, and is compared with the next prompt.
+    """
 
     tokens: list[int]
     length: int
@@ -85,19 +87,6 @@ def cut_to(cache: Cache, tokens: Sequence[int]) -> int:
     """Cut ``cache`` to what it shares with ``tokens``, or as near to it as it can; how many tokens that is."""
     cache.roll_back(shared_prefix(cache.tokens, tokens))
     return len(cache.tokens)
-
-
-def shared_prefix(cached: Sequence[int], tokens: Sequence[int]) -> int:
-    """How many tokens two sequences share from their beginning."""
-    end = min(len(cached), len(tokens))
-    for start in range(0, end, _COMPARED):
-        stop = min(start + _COMPARED, end)
-        if cached[start:stop] == tokens[start:stop]:  # for lists this is several times quicker than token by token
-            continue
-        for index in range(start, stop):
-            if cached[index] != tokens[index]:
-                return index
-    return end
 
 
 def common_length(a: Tokens, b: Tokens) -> int:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.engine.decoding.sampling import InvalidLogitsError
-from app.engine.drafters import Drafter, Proposal
+from app.engine.decoding.sequence import TokenSequence
+from app.engine.decoding.task import Task
+from app.engine.drafters import Drafter, Proposal, check_needs
 from app.engine.policy.controller import Controller, Plan
 from app.errors import KnownError
 from app.protocol.messages import DrafterName, TextKind
@@ -39,17 +41,21 @@ class Drafting:
     """
 
     def __init__(self, controller: Controller, drafters: Sequence[Drafter]) -> None:
+        """Raises `NotImplementedError` for a drafter that needs what the loop does not provide."""
+        check_needs(drafters)
         self._controller = controller
+        self._sequence = TokenSequence()
         self._drafters = {drafter.name: drafter for drafter in drafters}
         self.failure: str | None = None
         """Why a drafter was left out, in words for the user."""
 
-    def begin(self, tokens: Sequence[int]) -> None:
-        """A generation starts behind the prompt ``tokens``. No drafter decodes anything before `draft`."""
-        self._controller.costs.length = len(tokens)
+    def begin(self, sequence: TokenSequence, task: Task) -> None:
+        """The first token of the answer is there. No drafter decodes anything before `draft`."""
+        self._sequence = sequence
+        self._controller.costs.length = len(sequence)
         for name, drafter in list(self._drafters.items()):
             try:
-                drafter.begin(tokens)
+                drafter.begin(sequence, task)
             except KnownError as error:
                 self._leave_out(name, error)
         self._tell_missing()
@@ -106,11 +112,11 @@ class Drafting:
             other_seconds=other_seconds,
         )
 
-    def accepted(self, tokens: Sequence[int]) -> None:
-        """The answer went on with ``tokens``."""
-        self._controller.costs.length += len(tokens)
+    def accepted(self) -> None:
+        """The sequence is longer now."""
+        self._controller.costs.length = len(self._sequence)
         for drafter in self._drafters.values():
-            drafter.accepted(tokens)
+            drafter.accepted()
 
     def _leave_out(self, name: DrafterName, error: KnownError) -> None:
         del self._drafters[name]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.engine.decoding.accept_rules import Verdict, block, coupled, rejection, sample
@@ -12,10 +11,12 @@ from app.engine.decoding.cache import Cache
 from app.engine.decoding.detokenizer import TextStream
 from app.engine.decoding.drafting import NO_DRAFT, Draft, Drafting
 from app.engine.decoding.sampling import Floats, distributions, penalise_rows
+from app.engine.decoding.sequence import TokenSequence
+from app.engine.decoding.task import Task
 from app.engine.decoding.text_kind import TextKinds
 from app.engine.drafters import Proposal
 from app.errors import Cancelled
-from app.protocol.messages import AcceptRule, DrafterName, FinishReason, Piece, Round, Sampling
+from app.protocol.messages import DrafterName, FinishReason, Piece, Round
 
 _CAUGHT_UP = 4
 """At most so many tokens that a roll-back took too much are fed again within a verify pass; more go before it."""
@@ -30,30 +31,20 @@ class TargetVocabulary(Protocol):
     def is_end(self, token: int) -> bool: ...
 
 
-@dataclass(frozen=True)
-class Task:
-    """What to generate. ``max_tokens`` of ``None``: until the context is full."""
-
-    sampling: Sampling
-    seed: int
-    max_tokens: int | None = None
-    stops: list[str] = field(default_factory=list)
-    accept: AcceptRule = "coupled"
-
-
 class Decoding:
     """Decodes one answer, round after round, into ``target``'s cache behind a processed prompt."""
 
     def __init__(
         self,
         target: Cache,
+        sequence: TokenSequence,
         vocabulary: TargetVocabulary,
         drafting: Drafting | None,
         task: Task,
         started: float,
         cancelled: Callable[[], bool],
     ) -> None:
-        """``target`` holds the prompt. Without ``drafting`` it decodes plain.
+        """``target`` holds the prompt, ``sequence`` takes up the answer. Without ``drafting`` it decodes plain.
 
         ``started`` is when the request arrived (`time.perf_counter`).
         """
@@ -64,10 +55,10 @@ class Decoding:
         self._started = started
         self._cancelled = cancelled
         self._text = TextStream(vocabulary.piece, task.stops)
-        self._prompt_length = len(target.tokens)
-        self.context: list[int] = list(target.tokens)
-        """Prompt and answer; all but the last token are in the target's cache while a round starts."""
-        self._kinds = TextKinds(b"".join(map(vocabulary.piece, self.context[-_PROMPT_END:])).decode("utf-8", "replace"))
+        self._sequence = sequence
+        """All but its last token are in the target's cache while a round starts."""
+        prompt_end = b"".join(map(vocabulary.piece, sequence.last(_PROMPT_END)))
+        self._kinds = TextKinds(prompt_end.decode("utf-8", "replace"))
         self._round = 0
         self._learning_seconds = 0.0
         """What the policy took to learn from the last round, which counts as time of the next one."""
@@ -79,11 +70,6 @@ class Decoding:
         """Why a drafter was left out before the answer ended, in words for the user."""
         return self._drafting.failure if self._drafting else None
 
-    @property
-    def token_ids(self) -> list[int]:
-        """The tokens of the answer so far."""
-        return self.context[self._prompt_length :]
-
     def rounds(self, prompt_logits: Floats) -> Iterator[Round]:
         """Yield a `Round` for each verify pass until the answer ends; ``finish_reason`` then says why.
 
@@ -92,8 +78,7 @@ class Decoding:
         try:
             yield self._first(prompt_logits)
             if self._drafting and not self.finish_reason:
-                self._drafting.begin(self.context[: self._prompt_length])
-                self._drafting.accepted(self.context[self._prompt_length :])
+                self._drafting.begin(self._sequence, self._task)
             while not self.finish_reason:
                 yield self._closing() if self._cancelled() else self._next()
         except Cancelled:  # in the middle of a long catch-up
@@ -121,12 +106,12 @@ class Decoding:
         draft = self._draft()
         proposal = draft.proposal.first(draft.tested)
         drafted = time.perf_counter()
-        keep = len(self.context) - 1
+        keep = len(self._sequence) - 1
         try:
             logits = self._verify(proposal.tokens)
             verified = time.perf_counter()
             verdict = self._judge(logits, proposal)
-            keep = len(self.context) + verdict.accepted
+            keep = len(self._sequence) + verdict.accepted
         finally:
             self._target.roll_back(keep)
         tokens, pieces = self._take(verdict, proposal, draft.drafter)
@@ -134,7 +119,7 @@ class Decoding:
         seconds = (drafted - begun, verified - drafted, taken - verified)
         if self._drafting and not self.finish_reason:
             other = seconds[2] + self._learning_seconds
-            self._drafting.accepted(self.context[-tokens:])
+            self._drafting.accepted()
             self._drafting.verified(draft, verdict.accepted, verdict.token, (*seconds[:2], other))
             self._learning_seconds = time.perf_counter() - taken
         return Round(
@@ -159,29 +144,29 @@ class Decoding:
 
         A memory that goes back to marks only may lack more than the last token of the context.
         """
-        target, end = self._target, len(self.context) - 1
+        target, context, end = self._target, self._sequence.tokens, len(self._sequence) - 1
         if end - len(target.tokens) > _CAUGHT_UP:
-            while missing := self.context[len(target.tokens) : end][: target.chunk]:
+            while (held := len(target.tokens)) < end:
                 if self._cancelled():
                     raise Cancelled
-                target.decode(missing, 0)
+                target.decode(context[held : min(held + target.chunk, end)], 0)
         target.hold(len(guesses))
-        return target.decode([*self.context[len(target.tokens) :], *guesses], len(guesses) + 1)
+        return target.decode([*context[len(target.tokens) :], *guesses], len(guesses) + 1)
 
     def _draft(self) -> Draft:
         if not self._drafting:
             return NO_DRAFT
-        room = self._target.length - len(self.context)
+        room = self._target.length - len(self._sequence)
         left = self._left()
         return self._drafting.draft(room if left is None else min(room, left - 1), self._kinds.kind)
 
     def _left(self) -> int | None:
         limit = self._task.max_tokens
-        return None if limit is None else limit - (len(self.context) - self._prompt_length)
+        return None if limit is None else limit - self._sequence.answer_length
 
     def _judge(self, logits: Floats, proposal: Proposal) -> Verdict:
-        task, position = self._task, len(self.context)
-        logits = penalise_rows(logits, self.context, proposal.tokens, task.sampling)
+        task, position = self._task, len(self._sequence)
+        logits = penalise_rows(logits, self._sequence.tokens, proposal.tokens, task.sampling)
         if task.accept != "coupled" and proposal.distributions is not None:
             rule = block if task.accept == "block" else rejection
             p = distributions(logits, task.sampling)
@@ -196,7 +181,7 @@ class Decoding:
         for taken, token in enumerate(new, 1):
             own = taken == len(new)
             guess = self._guess(proposal, verdict) if own else None
-            self.context.append(token)
+            self._sequence.append(token)
             piece = Piece(text="", id=token, drafter=None if own else drafter, round=self._round, guess=guess)
             shown += self._show(piece)
             if self.finish_reason:
@@ -220,7 +205,7 @@ class Decoding:
             return released.pieces
         if self._left() == 0:
             self.finish_reason = "length"
-        elif len(self.context) > self._target.length:
+        elif len(self._sequence) > self._target.length:
             self.finish_reason = "context"
         if self.finish_reason:
             return [*released.pieces, *self._text.end()]
@@ -236,5 +221,5 @@ class Decoding:
 
     def _trim_cache(self) -> None:
         """Nothing behind the end of the answer stays in the cache; of a stop string, nothing at all."""
-        keep = self._text.safe_tokens if self.finish_reason == "stop_string" else len(self.token_ids)
-        self._target.roll_back(self._prompt_length + keep)
+        keep = self._text.safe_tokens if self.finish_reason == "stop_string" else self._sequence.answer_length
+        self._target.roll_back(self._sequence.prompt_length + keep)

@@ -1,15 +1,18 @@
-"""Drafters: anything that proposes tokens. One file a drafter, one small interface.
+"""Drafters: anything that proposes tokens. One file a drafter, one small interface, one line in the table.
 
 Must never import the loop or the policy, or call llama.cpp: a drafter is given a cache to decode with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal
 
 from app.engine.decoding.sampling import Distributions
+from app.engine.decoding.sequence import TokenSequence
+from app.engine.decoding.task import Task
 from app.protocol.messages import DrafterName, Way
 
 Worth = Callable[[float], bool]
@@ -19,6 +22,19 @@ Worth = Callable[[float], bool]
 def always(_confidence: float) -> bool:
     """Propose as many as are allowed."""
     return True
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a drafter needs to know of the target besides the tokens."""
+
+    hidden_states: Literal["none", "last token", "whole prompt"] = "none"
+    """Of which tokens: of the last one behind each verify pass, or of all from the beginning of the prompt on."""
+    layers: tuple[int, ...] = ()
+    """Behind which of the target's layers; empty: behind the last."""
+
+
+NOTHING = Needs()
 
 
 @dataclass(frozen=True)
@@ -33,7 +49,7 @@ class Proposal:
     A draft model gives the lead of the token over the next best candidate in nats; n-grams the length of their match.
     """
     others: list[int] = field(default_factory=list)
-    """What the other way of proposing would have put in each place, where the drafter has two; else empty."""
+    """What the other method would have proposed in each place, where the drafter has two; else empty."""
 
     def first(self, count: int) -> Proposal:
         """The same with only the first ``count`` tokens."""
@@ -43,31 +59,46 @@ class Proposal:
         return Proposal(self.tokens[:count], rows, self.confidences[:count], self.others[:count])
 
 
-class Drafter(Protocol):
-    """Proposes tokens; knows the context only through `begin` and `accepted`."""
+class Drafter(ABC):
+    """Proposes tokens. It reads the context from a sequence that others write."""
 
     name: DrafterName
+    needs: Needs = NOTHING
 
-    def begin(self, tokens: Sequence[int]) -> None:
-        """A generation starts behind the prompt ``tokens``. Nothing is decoded yet."""
+    @abstractmethod
+    def begin(self, sequence: TokenSequence, task: Task) -> None:
+        """Answer ``task`` behind ``sequence``, of which the prompt and the first token are there. Decodes nothing."""
+
+    @abstractmethod
+    def propose(self, count: int, method: Way = "coupled", worth: Worth = always) -> Proposal:
+        """Guess at most ``count`` tokens to follow the sequence. Fewer, or none, is always allowed.
+
+        After each token ``worth`` is asked whether one more pays. Drafters with one method ignore ``method``.
+        """
+
+    @abstractmethod
+    def accepted(self) -> None:
+        """The sequence is longer now, whether this drafter proposed the last draft or not."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Let go of what chats said. A cache is cleared by whoever made it."""
 
     def missing(self) -> int:
-        """How many tokens of the context it still has to process before it can propose; 0 where it needs none."""
+        """How many tokens of the sequence it has to process before it can propose: those cost time, and the policy
+        decides whether and when to spend it."""
+        return 0
 
-    def catch_up(self, count: int) -> None:
+    def catch_up(self, count: int) -> None:  # noqa: B027
         """Process ``count`` of the missing tokens, fewer where fewer are missing.
 
         Raises `Cancelled` when told to stop meanwhile; what was processed by then stays.
         """
 
-    def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:
-        """Guess at most ``count`` next tokens. Fewer, or none, is always allowed.
 
-        After each token ``worth`` is asked whether one more pays. Drafters with one way of proposing ignore ``way``.
-        """
-
-    def accepted(self, tokens: Sequence[int]) -> None:
-        """The answer went on with ``tokens``, whether this drafter proposed the last draft or not."""
-
-    def close(self) -> None:
-        """Free what it holds."""
+def check_needs(drafters: Iterable[Drafter]) -> None:
+    """Raise `NotImplementedError` for a drafter that needs more of the target than the loop provides: so far nothing
+    but the tokens."""
+    for drafter in drafters:
+        if drafter.needs != NOTHING:
+            raise NotImplementedError(f"The drafter {drafter.name} needs {drafter.needs}, which no loop provides yet.")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator
 
-from app.engine.decoding.cache import shared_prefix
-from app.engine.drafters import Proposal, Worth, always
+from app.engine.decoding.sequence import TokenSequence
+from app.engine.decoding.task import Task
+from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import DrafterName, Way
 
@@ -20,7 +20,7 @@ CANDIDATES = 16
 """Earlier places looked at for each length, the newest."""
 
 
-class NgramDrafter:
+class NgramDrafter(Drafter):
     """Drafts by copying from the conversation so far: needs no model and works with every target.
 
     The last tokens, `LONGEST_MATCH` down to `SHORTEST_MATCH` of them, are looked up in all before. The longest match
@@ -42,19 +42,24 @@ class NgramDrafter:
     def __init__(self, ends: Callable[[int], bool]) -> None:
         """``ends`` tells tokens after which nothing follows."""
         self._ends = ends
-        self._tokens: list[int] = []
+        self.forget()
+
+    def forget(self) -> None:
+        """See `Drafter.forget`."""
+        self._sequence = TokenSequence()
         self._indexes = [_Index(length) for length in INDEXED]
 
-    def begin(self, tokens: Sequence[int]) -> None:
-        """See `Drafter.begin`. Only what follows the prefix shared with the tokens held is indexed."""
-        shared = shared_prefix(self._tokens, tokens)
+    def begin(self, sequence: TokenSequence, task: Task) -> None:  # noqa: ARG002
+        """See `Drafter.begin`. Only what follows the prefix shared with the last sequence is indexed."""
+        self.accepted()  # the end of the last answer, which nobody told of
+        shared = self._sequence.shared_with(sequence)
         for index in self._indexes:
-            index.shrink(self._tokens, shared)
-        del self._tokens[shared:]
-        self.accepted(tokens[shared:])
+            index.shrink(self._sequence.tokens, shared)
+        self._sequence = sequence
+        self.accepted()
 
-    def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
-        """See `Drafter.propose`. There is one way of proposing; ``count`` is capped at `MAX_DRAFT_LENGTH`."""
+    def propose(self, count: int, method: Way = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
+        """See `Drafter.propose`. There is one method; ``count`` is capped at `MAX_DRAFT_LENGTH`."""
         count = min(count, MAX_DRAFT_LENGTH)
         if count <= 0:
             return Proposal()
@@ -72,29 +77,14 @@ class NgramDrafter:
             places = [place for place, follower in zip(places, followers, strict=True) if follower == token]
         return Proposal(draft, confidences=confidences)
 
-    def accepted(self, tokens: Sequence[int]) -> None:
+    def accepted(self) -> None:
         """See `Drafter.accepted`."""
-        self._tokens += tokens
         for index in self._indexes:
-            index.grow(self._tokens)
-
-    def missing(self) -> int:
-        """See `Drafter.missing`."""
-        return 0
-
-    def catch_up(self, count: int) -> None:
-        """See `Drafter.catch_up`."""
-
-    def close(self) -> None:
-        """See `Drafter.close`."""
-        self._tokens = []
-        self._indexes = [_Index(length) for length in INDEXED]
+            index.grow(self._sequence.tokens)
 
     def _longest_matches(self) -> tuple[int, list[int]]:
         """How long the longest match is, and where what follows it begins: one place or more, the newest first."""
         for index in self._indexes:
-            if not index.has_earlier:
-                continue
             lengths = {place: self._match(place) for place in index.earlier()}
             longest = max(lengths.values(), default=0)
             if longest >= index.length:  # not where all have only the same hash
@@ -103,7 +93,7 @@ class NgramDrafter:
 
     def _match(self, place: int) -> int:
         """How many tokens before ``place`` are the last ones of the context, up to `LONGEST_MATCH`."""
-        tokens = self._tokens
+        tokens = self._sequence.tokens
         limit = min(place, LONGEST_MATCH)
         length = 0
         while length < limit and tokens[place - 1 - length] == tokens[-1 - length]:
@@ -112,8 +102,9 @@ class NgramDrafter:
 
     def _follower(self, place: int, draft: list[int]) -> int:
         """What comes after ``draft`` if the context goes on as it did at ``place``."""
-        beyond = place + len(draft) - len(self._tokens)
-        return draft[beyond] if beyond >= 0 else self._tokens[beyond]
+        tokens = self._sequence.tokens
+        beyond = place + len(draft) - len(tokens)
+        return draft[beyond] if beyond >= 0 else tokens[beyond]
 
 
 class _Index:
@@ -131,42 +122,30 @@ class _Index:
 
     def grow(self, tokens: list[int]) -> None:
         """Index what was added to ``tokens``."""
-        begin = len(self._links)
-        if len(tokens) - begin == self.length:  # one n-gram, as with every token of a plain pass
-            gram = hash(tuple(tokens[begin:]))
-            self._links.append(self._newest.get(gram, -1))
-            self._newest[gram] = begin
-            return
-        for place, gram in enumerate(self._grams(tokens, begin), begin):
-            self._links.append(self._newest.get(gram, -1))
-            self._newest[gram] = place
+        newest, links = self._newest, self._links
+        for place in range(len(links), len(tokens) - self.length + 1):
+            gram = self._gram(tokens, place)
+            links.append(newest.get(gram, -1))
+            newest[gram] = place
 
     def shrink(self, tokens: list[int], count: int) -> None:
         """Forget all but the first ``count`` of ``tokens``, which are all there still."""
-        keep = max(count - self.length + 1, 0)
-        for gram in reversed(list(self._grams(tokens, keep))):
+        while len(self._links) > max(count - self.length + 1, 0):
             earlier = self._links.pop()
+            gram = self._gram(tokens, len(self._links))
             if earlier < 0:
                 del self._newest[gram]
             else:
                 self._newest[gram] = earlier
 
-    @property
-    def has_earlier(self) -> bool:
-        """Whether the last n-gram, or one of the same hash, stood before."""
-        return bool(self._links) and self._links[-1] >= 0
-
     def earlier(self) -> Iterator[int]:
         """Where what followed the last n-gram begins, for each earlier place of it, the newest `CANDIDATES`."""
-        return islice(self._chain(), CANDIDATES)
-
-    def _chain(self) -> Iterator[int]:
         place = self._links[-1] if self._links else -1
-        while place >= 0:
+        for _ in range(CANDIDATES):
+            if place < 0:
+                return
             yield place + self.length
             place = self._links[place]
 
-    def _grams(self, tokens: list[int], begin: int) -> Iterator[int]:
-        """The hash of each n-gram from the one at ``begin`` on."""
-        window = tokens[begin:]
-        return map(hash, zip(*(window[i:] for i in range(self.length)), strict=False))
+    def _gram(self, tokens: list[int], place: int) -> int:
+        return hash(tuple(tokens[place : place + self.length]))

@@ -11,15 +11,19 @@ from collections.abc import Callable, Generator, Iterator
 import msgspec
 
 from app.engine.decoding.drafting import Drafting
-from app.engine.decoding.loop import Decoding, Task
+from app.engine.decoding.loop import Decoding
 from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sampling import Floats, InvalidLogitsError
 from app.engine.decoding.scoring import Choice, logits_behind
+from app.engine.decoding.sequence import TokenSequence
+from app.engine.decoding.task import Task
 from app.engine.drafters import Drafter
+from app.engine.drafters.model import LoadedDraft
+from app.engine.drafters.table import LoadedPair, drafters_of
 from app.engine.host.chat_cache import ChatCaches, memory_limit
 from app.engine.host.loading import (
     NO_ROLL_BACK,
-    DraftModel,
+    LoadedModel,
     Loader,
     Target,
 )
@@ -64,15 +68,22 @@ class Engine:
         backend.start()
         self.caches = caches or ChatCaches()
         self._target: Target | None = None
-        self._draft: DraftModel | None = None
+        self._draft: LoadedModel | None = None
+        self._drafters: list[Drafter] = []
+        """All that can draft for the loaded pair."""
         self._costs: PairCosts | None = None
         self._history: PairHistory | None = None
         """What earlier answers of this pair taught; there while there are costs."""
         self._cancel = threading.Event()
         self.last_progress = time.monotonic()
         """When the computation last moved (`time.monotonic`); read by the worker to notice a hang."""
-        self.token_ids: list[int] = []
+        self._sequence = TokenSequence()
+        """The last prompt and its answer."""
+
+    @property
+    def token_ids(self) -> list[int]:
         """The tokens of the last answer."""
+        return self._sequence.answer
 
     # ------------------------------------------------------------ loading
 
@@ -104,6 +115,7 @@ class Engine:
                 self._draft = loader.draft(target)
             except KnownError as error:
                 refused = str(error)
+        self._drafters = drafters_of(self._loaded_pair(target))
         if target.longest_draft:
             self._costs = measured_costs(target, self._draft, threads, self._should_abort)
             self._history = pair_history(target, self._draft, threads)
@@ -124,9 +136,18 @@ class Engine:
             slower=self._costs.slower if self._costs else None,
         )
 
+    def _loaded_pair(self, target: Target) -> LoadedPair:
+        draft = self._draft
+        if not draft:
+            return LoadedPair(target.model.is_end)
+        vocabulary = min(draft.model.vocabulary_size, target.model.vocabulary_size)
+        parts = LoadedDraft(draft.context, vocabulary, draft.model.is_end, self._should_abort, draft.switcher)
+        return LoadedPair(target.model.is_end, parts)
+
     def unload(self) -> None:
         """Give up the loaded pair; large KV caches are written to disk, as far as about a second is enough."""
         begun = time.perf_counter()
+        self._drafters = []
         if self._target:
             self._target.switcher.put_away()
         self._close_draft()
@@ -138,14 +159,14 @@ class Engine:
     def forget(self) -> None:
         """Erase what is left of earlier chats: KV caches in memory and on disk, and tokens."""
         self.caches.forget()
-        self.token_ids = []
+        self._sequence = TokenSequence()
+        for drafter in self._drafters:
+            drafter.forget()
         if self._target:
             self._target.context.clear(overwrite=True)
-            self._target.ngrams.close()
             self._target.prompts.forget()
         if self._draft:
             self._draft.context.clear(overwrite=True)
-            self._draft.drafter.forget()
 
     def _close_draft(self) -> None:
         if self._costs:
@@ -181,7 +202,7 @@ class Engine:
         seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
         shared = target.switcher.begin(prompt.tokens[:-1])
         statistics = Statistics(prompt_tokens=len(prompt.tokens), cached_tokens=shared)
-        self.token_ids = []
+        self._sequence = sequence = TokenSequence(prompt.tokens)
         yield GenerationStarted(
             request=command.request,
             seed=seed,
@@ -205,17 +226,14 @@ class Engine:
             stops=[*command.stop, *prompt.stops],
             accept=command.accept,
         )
-        drafters = self._drafters(target, command, seed)
+        drafters = self._chosen_drafters(command)
         controller = self._controller(command, drafters)
         drafting = Drafting(controller, drafters) if controller else None
-        decoding = Decoding(target.context, target.model, drafting, task, started, self._cancel.is_set)
-        try:
-            for round_ in _rounds(decoding, logits, target.context):
-                self.last_progress = time.monotonic()
-                statistics.add(round_)
-                yield round_
-        finally:
-            self.token_ids = decoding.token_ids
+        decoding = Decoding(target.context, sequence, target.model, drafting, task, started, self._cancel.is_set)
+        for round_ in _rounds(decoding, logits, target.context):
+            self.last_progress = time.monotonic()
+            statistics.add(round_)
+            yield round_
         finished = self._finished(command.request, statistics, started, decoding)
         if controller and self._costs and self._history:
             self._history.add(finished.figures.kinds, command.accept, controller.snapshot())
@@ -225,17 +243,11 @@ class Engine:
         if self._history:
             self._history.keep_now_and_then()
 
-    def _drafters(self, target: Target, command: Generate, seed: int) -> list[Drafter]:
+    def _chosen_drafters(self, command: Generate) -> list[Drafter]:
         """Those that ``command`` asks for and this pair has."""
-        if command.draft_length == 0 or command.drafter == "none" or not self._costs:
+        if command.draft_length == 0 or not self._costs:
             return []
-        drafters: list[Drafter] = []
-        if command.drafter != "model":
-            drafters.append(target.ngrams)
-        if self._draft and command.drafter != "ngram":
-            self._draft.drafter.configure(command.sampling, command.accept, seed)
-            drafters.append(self._draft.drafter)
-        return drafters
+        return [drafter for drafter in self._drafters if command.drafter in ("auto", "chain", drafter.name)]
 
     def _controller(self, command: Generate, drafters: list[Drafter]) -> Controller | None:
         if not drafters or not self._costs:

@@ -1,4 +1,4 @@
-"""Brings a target and its draft into memory: from files to models, contexts and drafters."""
+"""Brings a target and its draft into memory: from files to models and contexts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ import msgspec
 
 from app import helper
 from app.engine.decoding.prompt import PromptBuilder
-from app.engine.drafters.model import ModelDrafter
-from app.engine.drafters.ngram import NgramDrafter
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
 from app.engine.host.contexts import longest_draft, new_context, target_context, warm_up
 from app.engine.host.model_files import ModelFiles
@@ -64,21 +62,10 @@ class Target(LoadedModel):
     """
 
     prompts: PromptBuilder
-    ngrams: NgramDrafter
-
-
-@dataclass
-class DraftModel(LoadedModel):
-    """A loaded draft model."""
-
-    drafter: ModelDrafter
 
 
 class Loader:
-    """Carries out one `Load`. Its methods raise `KnownError`, or `Cancelled` when ``is_cancelled`` says so meanwhile.
-
-    The drafter it makes asks ``is_cancelled`` too, while it processes a prompt.
-    """
+    """Carries out one `Load`. Its methods raise `KnownError`, or `Cancelled` when ``is_cancelled`` says so."""
 
     def __init__(
         self,
@@ -112,9 +99,9 @@ class Loader:
         snapshots = loaded.context.checkpoints.snapshots
         if loaded.info.gpu_layers and snapshots:
             loaded.longest_draft = min(loaded.longest_draft, snapshots)
-        return Target(**vars(loaded), prompts=prompts, ngrams=NgramDrafter(loaded.model.is_end))
+        return Target(**vars(loaded), prompts=prompts)
 
-    def draft(self, target: Target) -> DraftModel:
+    def draft(self, target: Target) -> LoadedModel:
         """Load the draft, which has to fit ``target``."""
         files = ModelFiles.checked(Path(self._command.draft or ""))
         verdict = compare(target.files.header, files.header)
@@ -133,10 +120,7 @@ class Loader:
             if not loaded.longest_draft:
                 raise KnownError(_DRAFT_NO_ROLL_BACK)
             undo.pop_all()
-        model = loaded.model
-        vocabulary = min(model.vocabulary_size, target.model.vocabulary_size)
-        drafter = ModelDrafter(loaded.context, vocabulary, model.is_end, self._is_cancelled, loaded.switcher)
-        return DraftModel(**vars(loaded), drafter=drafter)
+        return loaded
 
     def _loaded(
         self,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from app.engine.host.loading import DraftModel, Target
+from app.engine.host.loading import LoadedModel, Target
 from app.engine.llama.backend import engine_name
 from app.engine.llama.devices import driver_name, gpu_devices
 from app.engine.policy.calibration import Build, KeptCosts, is_sound, measure, up_to_date
@@ -37,7 +37,7 @@ class PairCosts:
 
 
 def measured_costs(
-    target: Target, draft: DraftModel | None, threads: int, is_cancelled: Callable[[], bool]
+    target: Target, draft: LoadedModel | None, threads: int, is_cancelled: Callable[[], bool]
 ) -> PairCosts:
     """What passes of this pair cost here, from the last time if nothing has changed. Raises `Cancelled`."""
     store = KeyedFile(cache_file("costs.json"), KeptCosts)
@@ -57,7 +57,7 @@ def measured_costs(
     return PairCosts(latest.costs, latest, store, key, slower)
 
 
-def pair_history(target: Target, draft: DraftModel | None, threads: int) -> PairHistory:
+def pair_history(target: Target, draft: LoadedModel | None, threads: int) -> PairHistory:
     """What earlier answers of this pair on this machine brought, whatever the context length was."""
     settings = target.settings
     layers = (settings.target_gpu_layers, settings.draft_gpu_layers)
@@ -65,7 +65,7 @@ def pair_history(target: Target, draft: DraftModel | None, threads: int) -> Pair
     return PairHistory(KeyedFile(cache_file("history.json"), Remembered), key)
 
 
-def _pair(target: Target, draft: DraftModel | None, threads: int) -> dict[str, object]:
+def _pair(target: Target, draft: LoadedModel | None, threads: int) -> dict[str, object]:
     """What identifies a pair on this machine."""
     return {
         "target": target.files.stamp,

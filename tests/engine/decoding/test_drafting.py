@@ -113,7 +113,7 @@ def test_after_a_failing_draft_model_ngrams_go_on(
     sampling = Sampling(temperature=0, frequency_penalty=-10.0, penalty_window=64)
     plain = run(engine, ask("x", sampling=sampling, draft_length=0, max_tokens=120))
     assert engine._draft
-    cache = engine._draft.drafter._cache
+    cache = engine._draft.context
     decode, calls = cache.decode, itertools.count()
 
     def fails_later(tokens: Sequence[int], outputs: int) -> Floats:

@@ -5,9 +5,12 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
+from app.engine.decoding.sequence import TokenSequence
+from app.engine.decoding.task import Task
 from app.engine.drafters import Drafter, Proposal
 from app.engine.drafters.ngram import CANDIDATES, INDEXED, LONGEST_MATCH, SHORTEST_MATCH, NgramDrafter
 from app.protocol.limits import MAX_DRAFT_LENGTH
+from app.protocol.messages import Sampling, Way
 
 LONG = 32_000
 
@@ -16,10 +19,22 @@ def never(_token: int) -> bool:
     return False
 
 
-def drafter(context: Iterable[int] = (), end: int | None = None) -> NgramDrafter:
-    made = NgramDrafter(lambda token: token == end)
-    made.begin(list(context))
-    return made
+class Conversation:
+    """A drafter and the sequence it reads."""
+
+    def __init__(self, context: Iterable[int] = (), end: int | None = None) -> None:
+        self.drafter = NgramDrafter(lambda token: token == end)
+        self.propose = self.drafter.propose
+        self.begin(context)
+
+    def begin(self, context: Iterable[int]) -> None:
+        self.sequence = TokenSequence(list(context))
+        self.drafter.begin(self.sequence, Task(Sampling(), seed=1))
+
+    def go_on(self, tokens: Iterable[int]) -> None:
+        for token in tokens:
+            self.sequence.append(token)
+        self.drafter.accepted()
 
 
 def occurrences(context: list[int], length: int) -> list[int]:
@@ -64,7 +79,7 @@ def test_random_contexts_get_what_trying_every_place_finds() -> None:
         context = rng.choices(range(rng.randint(1, 4)), k=size)
         count = rng.randint(0, MAX_DRAFT_LENGTH)
         expected = reference(context, count, limit=None)
-        assert drafter(context).propose(count) == expected, context
+        assert Conversation(context).propose(count) == expected, context
         proposed += bool(expected.tokens)
     assert proposed > 1000
 
@@ -79,7 +94,7 @@ def test_long_contexts_get_what_trying_the_newest_places_finds() -> None:
         context += context[copy : copy + rng.randint(0, 16)]
         end = rng.choice([None, 0])
         expected = reference(context, MAX_DRAFT_LENGTH, end)
-        assert drafter(context, end).propose(MAX_DRAFT_LENGTH) == expected, context
+        assert Conversation(context, end).propose(MAX_DRAFT_LENGTH) == expected, context
         limited += len(occurrences(context, SHORTEST_MATCH)) > CANDIDATES
         long += bool(occurrences(context, LONGEST_MATCH))
     assert limited > 100
@@ -90,14 +105,14 @@ def test_a_conversation_with_new_answers_and_edited_prompts() -> None:
     rng = random.Random(3)
     changes = dict.fromkeys(("extended", "diverged", "cut", "accepted draft", "accepted other"), 0)
     for _ in range(150):
-        made, context, letters = NgramDrafter(never), list[int](), rng.randint(2, 4)
+        made, context, letters = Conversation(), list[int](), rng.randint(2, 4)
         for _ in range(25):
             change = rng.choice(list(changes))
             new = rng.choices(range(letters), k=rng.randint(0, 12))
             if change.startswith("accepted"):
                 draft = made.propose(rng.randint(0, 8)).tokens if change == "accepted draft" else []
                 new = draft[: rng.randint(0, len(draft))] + new[:1]
-                made.accepted(new)
+                made.go_on(new)
                 context += new
             else:
                 kept = len(context) if change == "extended" else rng.randint(0, len(context))
@@ -112,100 +127,111 @@ def test_a_conversation_with_new_answers_and_edited_prompts() -> None:
 def test_what_a_divergence_cuts_off_leaves_nothing_behind(kept: int) -> None:
     rng = random.Random(kept)
     old, new = rng.choices(range(3), k=300), rng.choices(range(3), k=40)
-    made = drafter(old)
-    made.accepted(new)
+    made = Conversation(old)
+    made.go_on(new)
     made.begin(old[:kept])
-    fresh = drafter(old[:kept])
-    assert [vars(index) for index in made._indexes] == [vars(index) for index in fresh._indexes]
+    fresh = Conversation(old[:kept])
+    assert [vars(index) for index in made.drafter._indexes] == [vars(index) for index in fresh.drafter._indexes]
     made.begin([*old[:kept], 7, *new])
-    fresh = drafter([*old[:kept], 7, *new])
-    assert [vars(index) for index in made._indexes] == [vars(index) for index in fresh._indexes]
+    fresh = Conversation([*old[:kept], 7, *new])
+    assert [vars(index) for index in made.drafter._indexes] == [vars(index) for index in fresh.drafter._indexes]
 
 
-def test_close_forgets_everything() -> None:
-    made = drafter([1, 2, 3] * 4)
+def test_what_chats_said_is_forgotten() -> None:
+    made = Conversation([1, 2, 3] * 4)
     assert made.propose(1).tokens
-    made.close()
+    made.drafter.forget()
     assert made.propose(4) == Proposal()
-    made.accepted([1, 2, 3])
+    made.begin([1, 2, 3])
     assert made.propose(4) == Proposal()
+
+
+def test_the_end_of_an_answer_is_known_in_the_next_one() -> None:
+    """Behind the last pass of an answer nobody asks for another draft, and nobody says what was accepted."""
+    made = Conversation([8, 1, 2])
+    for token in (3, 4, 5):
+        made.sequence.append(token)
+    made.begin([8, 1, 2, 3, 4, 5, 9, 1, 2, 3])
+    assert made.propose(2).tokens == [4, 5]
 
 
 def test_nothing_is_proposed_without_a_match() -> None:
     assert NgramDrafter(never).propose(4) == Proposal()
-    assert drafter([]).propose(4) == Proposal()
+    assert Conversation([]).propose(4) == Proposal()
     for context in ([1], [1, 1], [1, 1, 1], [1, 2, 1, 2], list(range(100)), [5, 1, 2, 9, 6, 1, 2]):
-        assert drafter(context).propose(4) == Proposal(), context
+        assert Conversation(context).propose(4) == Proposal(), context
 
 
 def test_the_shortest_match_is_three_tokens() -> None:
-    proposal = drafter([8, 1, 2, 3, 4, 5, 9, 1, 2, 3]).propose(3)
+    proposal = Conversation([8, 1, 2, 3, 4, 5, 9, 1, 2, 3]).propose(3)
     assert proposal == Proposal([4, 5, 9], None, [3, 4, 5])
 
 
 @pytest.mark.parametrize("count", [0, -1])
 def test_no_draft_of_no_tokens(count: int) -> None:
-    assert drafter([1, 2, 3] * 4).propose(count) == Proposal()
+    assert Conversation([1, 2, 3] * 4).propose(count) == Proposal()
 
 
 def test_a_draft_has_at_most_as_many_tokens_as_asked_for_and_sixteen() -> None:
-    made = drafter(list(range(40)) * 2)
+    made = Conversation(list(range(40)) * 2)
     assert made.propose(5).tokens == list(range(5))
     assert made.propose(100).tokens == list(range(16))
 
 
 def test_the_longest_match_wins_over_newer_and_more_frequent_ones() -> None:
-    assert drafter([0, 1, 2, 3, 4, 8, 1, 2, 3, 5, 9, 1, 2, 3, 5, 0, 1, 2, 3]).propose(1) == Proposal([4], None, [4])
+    assert Conversation([0, 1, 2, 3, 4, 8, 1, 2, 3, 5, 9, 1, 2, 3, 5, 0, 1, 2, 3]).propose(1) == Proposal(
+        [4], None, [4]
+    )
 
 
 def test_a_long_match_is_found_behind_many_short_ones() -> None:
     decoys = [token for i in range(100) for token in (100 + i, 4, 5, 6, 200)]
-    proposal = drafter([1, 2, 3, 4, 5, 6, 7, *decoys, 1, 2, 3, 4, 5, 6]).propose(1)
+    proposal = Conversation([1, 2, 3, 4, 5, 6, 7, *decoys, 1, 2, 3, 4, 5, 6]).propose(1)
     assert proposal == Proposal([7], None, [6])
 
 
 def test_equally_long_matches_vote_and_those_outvoted_drop_out() -> None:
     gram = [1, 2, 3]
     context = [10, *gram, 4, 5, 11, *gram, 4, 6, 12, *gram, 7, 8, 13, *gram]
-    assert drafter(context).propose(3) == Proposal([4, 6, 12], None, [3 * 2 / 3, 4 / 2, 5])
-    assert drafter(context[:6] + context[12:]).propose(2) == Proposal([7, 8], None, [3 / 2, 4])
+    assert Conversation(context).propose(3) == Proposal([4, 6, 12], None, [3 * 2 / 3, 4 / 2, 5])
+    assert Conversation(context[:6] + context[12:]).propose(2) == Proposal([7, 8], None, [3 / 2, 4])
 
 
 def test_what_repeats_itself_keeps_going() -> None:
-    assert drafter([9, 1, 2, 3, 1, 2, 3]).propose(8).tokens == [1, 2, 3, 1, 2, 3, 1, 2]
-    assert drafter([9, 5, 5, 5, 5]).propose(8).tokens == [5] * 8
+    assert Conversation([9, 1, 2, 3, 1, 2, 3]).propose(8).tokens == [1, 2, 3, 1, 2, 3, 1, 2]
+    assert Conversation([9, 5, 5, 5, 5]).propose(8).tokens == [5] * 8
 
 
 def test_nothing_follows_an_end() -> None:
     context = [1, 2, 3, 4, 99, 6, 1, 2, 3]
-    assert drafter(context, end=99).propose(8) == Proposal([4, 99], None, [3, 4])
-    assert drafter(context).propose(8).tokens == [4, 99, 6, 1, 2, 3, 4, 99]
+    assert Conversation(context, end=99).propose(8) == Proposal([4, 99], None, [3, 4])
+    assert Conversation(context).propose(8).tokens == [4, 99, 6, 1, 2, 3, 4, 99]
 
 
-@pytest.mark.parametrize("way", ["coupled", "greedy"])
-def test_worth_is_asked_after_each_token(way: str) -> None:
+@pytest.mark.parametrize("method", ["coupled", "greedy"])
+def test_worth_is_asked_after_each_token(method: Way) -> None:
     asked: list[float] = []
 
     def worth(confidence: float) -> bool:
         asked.append(confidence)
         return len(asked) < 3
 
-    proposal = drafter([1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3]).propose(6, "greedy" if way == "greedy" else "coupled", worth)
+    proposal = Conversation([1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3]).propose(6, method, worth)
     assert proposal.tokens == [4, 5, 6]
     assert asked == proposal.confidences == [3, 4, 5]
 
 
 def test_confidence_ends_at_the_longest_match_looked_at() -> None:
-    assert drafter(list(range(40)) * 2).propose(3).confidences == [12, 12, 12]
-    assert drafter([*range(40), 99, *range(30, 40), 50, *range(10)]).propose(4).confidences == [10, 11, 12, 12]
+    assert Conversation(list(range(40)) * 2).propose(3).confidences == [12, 12, 12]
+    assert Conversation([*range(40), 99, *range(30, 40), 50, *range(10)]).propose(4).confidences == [10, 11, 12, 12]
 
 
 def test_ngrams_that_share_a_hash_are_told_apart() -> None:
     twin = 2**61 - 1
     assert hash((0, 1, 2)) == hash((twin, 1, 2))
-    assert drafter([0, 1, 2, 4, twin, 1, 2]).propose(4) == Proposal()
-    assert drafter([0, 8, 9, 1, 2, 3, 4, twin, 8, 9, 1, 2, 3]).propose(1) == Proposal([4], None, [5])
-    assert drafter([0, 1, 2, 4, twin, 1, 2, 5, 0, 1, 2]).propose(1) == Proposal([4], None, [3])
+    assert Conversation([0, 1, 2, 4, twin, 1, 2]).propose(4) == Proposal()
+    assert Conversation([0, 8, 9, 1, 2, 3, 4, twin, 8, 9, 1, 2, 3]).propose(1) == Proposal([4], None, [5])
+    assert Conversation([0, 1, 2, 4, twin, 1, 2, 5, 0, 1, 2]).propose(1) == Proposal([4], None, [3])
 
 
 class Counted(int):
@@ -245,34 +271,34 @@ def test_work_is_bounded_however_long_the_context_is(text: str) -> None:
         "one frequent trigram": [token for i in range(LONG // 4) for token in (100 + i, 1, 2, 3)],
         "period 13": [i % 13 for i in range(LONG)],
     }[text]
-    made = drafter()
+    made = Conversation()
     for begin in range(0, LONG, LONG // 4):
         Counted.touched = 0
-        made.accepted(counted(tokens[begin : begin + LONG // 4]))
+        made.go_on(counted(tokens[begin : begin + LONG // 4]))
         assert 0 < Counted.touched <= ADDED_WORK * LONG // 4
         Counted.touched = 0
         proposal = made.propose(MAX_DRAFT_LENGTH)
         assert len(proposal.tokens) == MAX_DRAFT_LENGTH
         assert 0 < Counted.touched <= DRAFT_WORK
     Counted.touched = 0
-    made.accepted(counted([1]))
+    made.go_on(counted([1]))
     assert 0 < Counted.touched <= ADDED_WORK
 
 
 def test_a_longer_prompt_costs_a_comparison_for_each_old_token_and_the_new_ones() -> None:
     tokens = random.Random(5).choices(range(50), k=LONG)
-    made = drafter(counted(tokens))
+    made = Conversation(counted(tokens))
     Counted.touched = 0
     made.begin(counted([*tokens, *range(100)]))
     assert LONG <= Counted.touched <= LONG + ADDED_WORK * 100
 
 
 def test_one_token_32_000_times() -> None:
-    made = drafter([5] * LONG)
+    made = Conversation([5] * LONG)
     assert made.propose(16) == Proposal([5] * 16, None, [12] * 16)
-    made.accepted([5, 5, 6])
+    made.go_on([5, 5, 6])
     assert made.propose(16) == Proposal()
-    made.accepted([5, 5, 5])
+    made.go_on([5, 5, 5])
     assert made.propose(2) == Proposal([5, 5], None, [3 * 15 / 16, 4 * 14 / 15])  # 6 came once, and once after 5
     made.begin([5] * 10)
     assert made.propose(4) == Proposal([5] * 4, None, [9, 10, 11, 12])

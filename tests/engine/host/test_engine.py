@@ -131,7 +131,7 @@ def test_stop_while_the_draft_model_catches_up(
     engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(*random_pair, context_length=2048, batch_size=64, micro_batch_size=64)
-    draft = engine._draft.drafter._cache  # type: ignore[union-attr]
+    draft = engine._draft.context  # type: ignore[union-attr]
     decode = draft.decode
 
     def stopped_meanwhile(tokens: Sequence[int], outputs: int) -> Floats:
@@ -153,7 +153,7 @@ def test_a_draft_that_fails_costs_its_help_but_not_the_answer(
     engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(*random_pair)
-    draft = engine._draft.drafter._cache  # type: ignore[union-attr]
+    draft = engine._draft.context  # type: ignore[union-attr]
     decode, calls = draft.decode, 0
 
     def fails_later(tokens: Sequence[int], outputs: int) -> Floats:

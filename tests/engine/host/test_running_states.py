@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 from app.engine.decoding.prompt import Prompt
-from app.engine.drafters import Proposal, Worth, always
+from app.engine.decoding.sequence import TokenSequence
+from app.engine.decoding.task import Task
+from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.engine.host import contexts
 from app.engine.host.engine import Engine
 from app.engine.host.loading import NO_ROLL_BACK
@@ -64,34 +66,29 @@ def _fields(command: Generate) -> dict[str, object]:
     return {name: getattr(command, name) for name in command.__struct_fields__ if name != "request"}
 
 
-class Scripted:
+class Scripted(Drafter):
     """Knows the answer. Proposes 0, 1, 2… right tokens and wrong ones behind them."""
 
     name: DrafterName = "ngram"
 
     def __init__(self, answer: Sequence[int]) -> None:
         self._answer = list(answer)
-        self._place = self._round = 0
+        self._round = 0
 
-    def begin(self, tokens: Sequence[int]) -> None:  # noqa: ARG002
-        self._place = 0
+    def begin(self, sequence: TokenSequence, task: Task) -> None:  # noqa: ARG002
+        self._sequence = sequence
 
-    def propose(self, count: int, way: Way = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
+    def propose(self, count: int, method: Way = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
         right = self._round % (count + 1)
         self._round += 1
-        truth = self._answer[self._place : self._place + count]
+        place = self._sequence.answer_length
+        truth = self._answer[place : place + count]
         return Proposal([token if place < right else token ^ 1 for place, token in enumerate(truth)])
 
-    def accepted(self, tokens: Sequence[int]) -> None:
-        self._place += len(tokens)
-
-    def missing(self) -> int:
-        return 0
-
-    def catch_up(self, count: int) -> None:
+    def accepted(self) -> None:
         pass
 
-    def close(self) -> None:
+    def forget(self) -> None:
         pass
 
 
@@ -127,7 +124,7 @@ def test_whatever_of_a_draft_is_rejected(
     load(pairs[architecture][0], **SMALL)
     plain = run(engine, ask("Tell me", sampling=WARM, draft_length=0, max_tokens=160))
     scripted = Scripted(plain.token_ids)
-    monkeypatch.setattr(engine, "_drafters", lambda *_: [scripted])
+    monkeypatch.setattr(engine, "_chosen_drafters", lambda *_: [scripted])
     command = ask("Tell me", sampling=WARM, draft_length=length, drafter="ngram", max_tokens=160)
     drafted = run(engine, command)
     assert_same(engine, command, drafted, plain)

@@ -144,7 +144,7 @@ def test_the_next_start_begins_with_what_was_learnt(
     learnt = engine._history.priors("coupled")
     engine.unload()
     load(*random_pair)
-    drafters = engine._drafters(engine._loaded(), ask("x", draft_length="auto"), 1)
+    drafters = engine._chosen_drafters(ask("x", draft_length="auto"))
     controller = engine._controller(ask("x", draft_length="auto"), drafters)
     assert controller is not None
     assert controller.snapshot() == learnt

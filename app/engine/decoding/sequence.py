@@ -1,0 +1,60 @@
+"""The tokens of a prompt and its answer. They stand here once: who needs them reads them here and keeps no copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_COMPARED = 512
+"""Tokens that are compared at once."""
+
+
+class TokenSequence:
+    """A prompt and the answer behind it. A token's index is its position.
+
+    The loop appends to it; drafters and whoever wants to know the answer read it. A KV cache has a list of its own: it
+    may hold less than this or more, and outlives the answer.
+    """
+
+    def __init__(self, prompt: Sequence[int] = ()) -> None:
+        """The answer begins behind ``prompt``."""
+        self.tokens = list(prompt)
+        """Prompt and answer, to be read with indexes; only `append` changes it."""
+        self.prompt_length = len(self.tokens)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def answer(self) -> list[int]:
+        """The tokens of the answer so far; a copy, for the end of it."""
+        return self.tokens[self.prompt_length :]
+
+    @property
+    def answer_length(self) -> int:
+        """How many tokens the answer has so far."""
+        return len(self.tokens) - self.prompt_length
+
+    def append(self, token: int) -> None:
+        """The answer goes on with ``token``."""
+        self.tokens.append(token)
+
+    def last(self, count: int) -> list[int]:
+        """The last ``count`` tokens, fewer where there are fewer."""
+        return self.tokens[-count:] if count else []
+
+    def shared_with(self, other: TokenSequence) -> int:
+        """How many tokens both have in common from their beginning."""
+        return shared_prefix(self.tokens, other.tokens)
+
+
+def shared_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two sequences share from their beginning."""
+    end = min(len(one), len(other))
+    for start in range(0, end, _COMPARED):
+        stop = min(start + _COMPARED, end)
+        if one[start:stop] == other[start:stop]:  # for lists this is several times quicker than token by token
+            continue
+        for index in range(start, stop):
+            if one[index] != other[index]:
+                return index
+    return end

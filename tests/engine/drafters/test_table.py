@@ -1,0 +1,65 @@
+"""The table of drafters, and what a drafter may ask of the target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from app.engine.decoding.sequence import TokenSequence
+from app.engine.decoding.task import Task
+from app.engine.drafters import NOTHING, Drafter, Needs, Proposal, Worth, always
+from app.engine.drafters.table import DRAFTERS, LoadedPair, drafters_of
+from app.engine.host.engine import Engine
+from app.protocol.messages import DrafterName, PairLoaded, Way
+from tests.support.generation import ask, run
+
+
+def test_every_drafter_of_the_protocol_is_in_the_table() -> None:
+    assert set(DRAFTERS) == set(get_args(DrafterName))
+
+
+def test_without_a_draft_model_n_grams_are_left() -> None:
+    assert [drafter.name for drafter in drafters_of(LoadedPair(lambda _: False))] == ["ngram"]
+
+
+def test_the_drafters_of_a_loaded_pair_need_nothing_but_the_tokens(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair)
+    assert {drafter.name: drafter.needs for drafter in engine._drafters} == {"ngram": NOTHING, "model": NOTHING}
+
+
+class Head(Drafter):
+    """Reads what the target computes."""
+
+    name: DrafterName = "model"
+
+    def begin(self, sequence: TokenSequence, task: Task) -> None:  # noqa: ARG002
+        raise AssertionError("it must not begin without what it needs")
+
+    def propose(self, count: int, method: Way = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
+        raise AssertionError("it must not be asked without what it needs")
+
+    def accepted(self) -> None:
+        pass
+
+    def forget(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "needs", [Needs("last token"), Needs("whole prompt"), Needs("last token", layers=(2, 10, 18))], ids=str
+)
+def test_a_need_that_nobody_meets_is_refused_with_its_name(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path], needs: Needs
+) -> None:
+    load(*random_pair)
+    head = Head()
+    head.needs = needs
+    engine._drafters.append(head)
+    with pytest.raises(NotImplementedError, match=f"model needs .*{needs.hidden_states}"):
+        run(engine, ask("x", max_tokens=4))
+    assert run(engine, ask("x", max_tokens=4, drafter="ngram")).token_ids
