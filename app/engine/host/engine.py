@@ -190,14 +190,11 @@ class Engine:
             dropped_messages=prompt.dropped_messages,
             template="none" if command.raw else target.prompts.template,
         )
-        begun = time.perf_counter()
         try:
-            logits = yield from self._process(target.context, prompt.tokens, command.request)
+            logits = yield from self._process(target, prompt.tokens, command.request, statistics)
         except Cancelled:
             yield self._finished(command.request, statistics, started, None)
             return
-        statistics.prompt_seconds = time.perf_counter() - begun
-        target.switcher.processed(len(prompt.tokens) - shared, statistics.prompt_seconds)
         task = Task(
             sampling=command.sampling,
             seed=seed,
@@ -316,10 +313,12 @@ class Engine:
             return target.prompts.raw("".join(message.content for message in command.messages))
         return target.prompts.chat(command.messages)
 
-    def _process(self, context: Context, tokens: list[int], request: int) -> Generator[PromptProgressed, None, Floats]:
-        """Feed what is new of a prompt; returns the logits of its last token, shape (1, vocabulary)."""
-        logits: Floats | None = None
-        end = len(tokens)
+    def _process(
+        self, target: Target, tokens: list[int], request: int, statistics: Statistics
+    ) -> Generator[PromptProgressed, None, Floats]:
+        """Feed what is new of a prompt, timed; returns the logits of its last token, shape (1, vocabulary)."""
+        begun, logits = time.perf_counter(), None
+        context, end = target.context, len(tokens)
         marked = end - 1 if context.checkpoints.remembers(end - 1) else end
         with context.aborting(self._should_abort):
             while (done := len(context.tokens)) < end:
@@ -334,6 +333,8 @@ class Engine:
                 if not last:
                     yield PromptProgressed(request=request, done=len(context.tokens), total=end)
         assert logits is not None, "at least the last token of a prompt is always fed"
+        statistics.prompt_seconds = time.perf_counter() - begun
+        target.switcher.processed(end - statistics.cached_tokens, statistics.prompt_seconds)
         return logits
 
     def _should_abort(self) -> bool:
