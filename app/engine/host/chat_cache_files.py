@@ -121,10 +121,9 @@ class ChatCacheFiles:
     def put(self, owner: str, state: State) -> None:
         """Write ``state`` soon, unless a file of ``owner`` or what is still to be written has it already."""
         with self._changed:
-            others = [(known.tokens, known.least) for known in self.of(owner)]
-            pending = (job for job in self._jobs if job.owner == owner and not job.is_cancelled)
-            others += [(job.state.tokens, job.state.least) for job in pending]
-            if any(covers(tokens, least, state.tokens) for tokens, least in others):
+            others: list[State | StateFile] = list(self.of(owner))
+            others += [job.state for job in self._jobs if job.owner == owner and not job.is_cancelled]
+            if any(covers(other.tokens, other.least, state.tokens) for other in others):
                 return
             self._jobs.append(_Job(owner, state))
             if self._thread is None:  # none outlives what it is for
