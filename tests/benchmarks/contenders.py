@@ -14,7 +14,7 @@ import numpy as np
 
 from app.engine.decoding import loop
 from app.engine.decoding.accept_rules import Purpose, Verdict, uniform
-from app.engine.decoding.sampling import Distributions, Floats, distributions, penalise_rows
+from app.engine.decoding.sampling import Distributions, Floats, distributions, penalize_rows
 from app.engine.drafters import Proposal
 from app.protocol.messages import AcceptRule, Propose, Round
 
@@ -44,7 +44,7 @@ class Contender:
 def _judge_by(rule: Rule) -> Callable[[loop.Decoding, Floats, Proposal], Verdict]:
     def judge(self: loop.Decoding, logits: Floats, proposal: Proposal) -> Verdict:
         task = self._task
-        p = distributions(penalise_rows(logits, self._sequence.tokens, proposal.tokens, task.sampling), task.sampling)
+        p = distributions(penalize_rows(logits, self._sequence.tokens, proposal.tokens, task.sampling), task.sampling)
         return rule(p, proposal, task.seed, len(self._sequence))
 
     return judge

@@ -28,7 +28,7 @@ from tests.support.generation import GREEDY
 
 _NATIVE = ("llama_decode", "llama_get_logits", "llama_memory_seq_rm")
 """llama.cpp's functions that a round calls; a GPU still computes when `llama_decode` returns."""
-_JUDGING = ("penalise_rows", "distributions", "sample", "coupled", "rejection", "block")
+_JUDGING = ("penalize_rows", "distributions", "sample", "coupled", "rejection", "block")
 _WARM_UP = 5
 PARTS = ("own", "drafting", "judging", "rest", "llama.cpp", "own CPU")
 """``own`` is the sum of the three after it; ``own CPU`` is its time on the processor, in which no other work is."""

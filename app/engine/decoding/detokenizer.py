@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import msgspec
 
@@ -76,13 +77,8 @@ class TextStream:
         return pieces
 
     def _whole_pieces(self, length: int) -> int:
-        count = 0
-        for piece in self._held:
-            length -= len(piece.text)
-            if length < 0:
-                break
-            count += 1
-        return count
+        """How many of the held pieces lie wholly within the first ``length`` characters."""
+        return sum(end <= length for end in accumulate(len(piece.text) for piece in self._held))
 
     def _first_stop(self, text: str) -> tuple[int, str] | None:
         found = [(text.find(stop), stop) for stop in self._stops]
@@ -90,10 +86,5 @@ class TextStream:
 
     def _possible_stop(self, text: str) -> int:
         """The length of the longest end of ``text`` that begins a stop string."""
-        longest = 0
-        for stop in self._stops:
-            for length in range(min(len(stop) - 1, len(text)), longest, -1):
-                if text.endswith(stop[:length]):
-                    longest = length
-                    break
-        return longest
+        lengths = (length for stop in self._stops for length in range(1, len(stop)) if text.endswith(stop[:length]))
+        return max(lengths, default=0)

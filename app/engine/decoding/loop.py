@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from app.engine.decoding.accept_rules import Verdict, block, coupled, rejection, sample
-from app.engine.decoding.cache import Cache
 from app.engine.decoding.detokenizer import TextStream
 from app.engine.decoding.drafting import NO_DRAFT, Draft, Drafting
-from app.engine.decoding.sampling import Floats, distributions, penalise_rows
+from app.engine.decoding.kv_cache import Cache
+from app.engine.decoding.sampling import Floats, distributions, penalize_rows
 from app.engine.decoding.sequence import TokenSequence
 from app.engine.decoding.task import Task
 from app.engine.decoding.text_kind import TextKinds
@@ -57,6 +58,8 @@ class Decoding:
         self._text = TextStream(vocabulary.piece, task.stops)
         self._sequence = sequence
         """All but its last token are in the target's cache while a round starts."""
+        self._longest = sys.maxsize if task.max_tokens is None else sequence.prompt_length + task.max_tokens
+        """Tokens of the sequence at which the answer ends."""
         prompt_end = b"".join(map(vocabulary.piece, sequence.last(_PROMPT_END)))
         self._kinds = TextKinds(prompt_end.decode("utf-8", "replace"))
         self._round = 0
@@ -106,14 +109,14 @@ class Decoding:
         draft = self._draft()
         proposal = draft.proposal.first(draft.tested)
         drafted = time.perf_counter()
-        keep = len(self._sequence) - 1
+        length = len(self._sequence) - 1
         try:
             logits = self._verify(proposal.tokens)
             verified = time.perf_counter()
             verdict = self._judge(logits, proposal)
-            keep = len(self._sequence) + verdict.accepted
+            length = len(self._sequence) + verdict.accepted
         finally:
-            self._target.roll_back(keep)
+            self._target.roll_back(length)
         tokens, pieces = self._take(verdict, proposal, draft.drafter)
         taken = time.perf_counter()
         seconds = (drafted - begun, verified - drafted, taken - verified)
@@ -139,8 +142,8 @@ class Decoding:
             time=self._since_start(),
         )
 
-    def _verify(self, guesses: list[int]) -> Floats:
-        """The logits behind the context and behind each of ``guesses``, shape (guesses + 1, vocabulary).
+    def _verify(self, draft_tokens: list[int]) -> Floats:
+        """The logits behind the context and behind each of ``draft_tokens``, shape (draft_tokens + 1, vocabulary).
 
         A memory that goes back to marks only may lack more than the last token of the context.
         """
@@ -150,23 +153,18 @@ class Decoding:
                 if self._cancelled():
                     raise Cancelled
                 target.decode(context[held : min(held + target.chunk, end)], 0)
-        target.hold(len(guesses))
-        return target.decode([*context[len(target.tokens) :], *guesses], len(guesses) + 1)
+        target.hold(len(draft_tokens))
+        return target.decode([*context[len(target.tokens) :], *draft_tokens], len(draft_tokens) + 1)
 
     def _draft(self) -> Draft:
         if not self._drafting:
             return NO_DRAFT
-        room = self._target.length - len(self._sequence)
-        left = self._left()
-        return self._drafting.draft(room if left is None else min(room, left - 1), self._kinds.kind)
-
-    def _left(self) -> int | None:
-        limit = self._task.max_tokens
-        return None if limit is None else limit - self._sequence.answer_length
+        limit = min(self._target.length, self._longest - 1) - len(self._sequence)
+        return self._drafting.draft(limit, self._kinds.kind)
 
     def _judge(self, logits: Floats, proposal: Proposal) -> Verdict:
         task, position = self._task, len(self._sequence)
-        logits = penalise_rows(logits, self._sequence.tokens, proposal.tokens, task.sampling)
+        logits = penalize_rows(logits, self._sequence.tokens, proposal.tokens, task.sampling)
         if task.accept != "coupled" and proposal.distributions is not None:
             rule = block if task.accept == "block" else rejection
             p = distributions(logits, task.sampling)
@@ -203,7 +201,7 @@ class Decoding:
         if released.stop is not None:
             self.finish_reason, self.stop_string = "stop_string", released.stop
             return released.pieces
-        if self._left() == 0:
+        if len(self._sequence) >= self._longest:
             self.finish_reason = "length"
         elif len(self._sequence) > self._target.length:
             self.finish_reason = "context"
@@ -221,5 +219,5 @@ class Decoding:
 
     def _trim_cache(self) -> None:
         """Nothing behind the end of the answer stays in the cache; of a stop string, nothing at all."""
-        keep = self._text.safe_tokens if self.finish_reason == "stop_string" else self._sequence.answer_length
-        self._target.roll_back(self._sequence.prompt_length + keep)
+        length = self._text.safe_tokens if self.finish_reason == "stop_string" else self._sequence.answer_length
+        self._target.roll_back(self._sequence.prompt_length + length)

@@ -15,7 +15,7 @@ from app.errors import KnownError
 from app.protocol.messages import Message
 
 _REMEMBERED_CHATS = 32
-MINIMAL_ROOM = 16
+LEAST_ANSWER = 16
 """Tokens that must be left for an answer, or the message is refused."""
 
 
@@ -135,7 +135,7 @@ class PromptBuilder:
         self._template.forget()
 
     def _check_length(self, count: int) -> None:
-        if count > self._context_length - MINIMAL_ROOM:
+        if count > self._context_length - LEAST_ANSWER:
             raise KnownError(
                 f"This message needs {count:,} tokens, but the context holds {self._context_length:,}. "
                 "Shorten the message or choose a longer context."

@@ -31,10 +31,11 @@ class InvalidLogitsError(KnownError):
 
 _LARGE = 65_536
 """Tokens of a vocabulary from which on a second look at all of them is worth avoiding."""
-_NUCLEUS_STEP, _LEAST_WEIGHT = 0.05, 1e-30
-"""How the nucleus of top-p is widened: to weights smaller by this factor, the likeliest token's being 1; to the end."""
+_STEP, _LEAST_WEIGHT = 0.05, 1e-30
+"""How the search for what top-p leaves over is widened: to weights smaller by this factor, the likeliest token's being
+1; to the end."""
 _ROUNDING = 1e-5
-"""By how much a bound on logits, which are single precision, is widened; the exact cut is made after it."""
+"""By how much a bound on what is computed in single precision is widened; the exact cut is made after it."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,9 @@ class Distributions:
     whole: bool = False
     """Nothing is cut: K is the vocabulary, and candidates are in the order of their ids."""
 
-    def first(self, count: int) -> Distributions:
-        """The first ``count`` positions."""
-        return Distributions(self.ids[:count], self.log_probs[:count], self.whole)
-
-    def after(self, count: int) -> Distributions:
-        """All but the first ``count`` positions."""
-        return Distributions(self.ids[count:], self.log_probs[count:], self.whole)
+    def rows(self, start: int, stop: int | None = None) -> Distributions:
+        """The positions from ``start`` up to ``stop``."""
+        return Distributions(self.ids[start:stop], self.log_probs[start:stop], self.whole)
 
     def probability(self, row: int, token: int) -> float:
         """The probability of ``token`` at position ``row``; 0 when it was cut."""
@@ -68,37 +65,9 @@ class Distributions:
     def dense(self, row: int, vocabulary: int) -> NDArray[np.float64]:
         """Probabilities of all tokens at position ``row``, shape (vocabulary,)."""
         probabilities = np.zeros(vocabulary)
-        kept = np.isfinite(self.log_probs[row])
-        probabilities[self.ids[row, kept]] = np.exp(self.log_probs[row, kept])
+        left = np.isfinite(self.log_probs[row])
+        probabilities[self.ids[row, left]] = np.exp(self.log_probs[row, left])
         return probabilities
-
-
-def penalise(logits: Floats, history: Sequence[int], sampling: Sampling) -> Floats:
-    """One row of logits after repetition, frequency and presence penalties over the end of ``history``.
-
-    Repetition divides positive and multiplies negative logits (Keskar et al., arXiv 1909.05858); frequency and presence
-    subtract, per occurrence and once (the OpenAI API's definition). Returns ``logits`` itself when nothing changes.
-    """
-    window = history[-sampling.penalty_window :] if sampling.penalty_window else []
-    if not window or not has_penalties(sampling):
-        return logits
-    penalised = logits.copy()
-    _penalise(penalised, Counter(window), sampling)
-    return penalised
-
-
-def _penalise(row: Floats, counts: Counter[int], sampling: Sampling) -> None:
-    """Change the logits of the tokens in ``counts`` in place."""
-    ids = np.fromiter(counts.keys(), np.int64, len(counts))
-    occurrences = np.fromiter(counts.values(), np.float32, len(counts))
-    known = ids < len(row)
-    if not known.all():
-        ids, occurrences = ids[known], occurrences[known]
-    seen = row[ids]
-    factor = np.float32(sampling.repetition_penalty)
-    seen = np.where(seen > 0, seen / factor, seen * factor)
-    seen -= occurrences * np.float32(sampling.frequency_penalty) + np.float32(sampling.presence_penalty)
-    row[ids] = seen
 
 
 def has_penalties(sampling: Sampling) -> bool:
@@ -106,33 +75,51 @@ def has_penalties(sampling: Sampling) -> bool:
     return sampling.repetition_penalty != 1.0 or bool(sampling.frequency_penalty) or bool(sampling.presence_penalty)
 
 
-def penalise_rows(logits: Floats, history: Sequence[int], draft: Sequence[int], sampling: Sampling) -> Floats:
-    """Rows of a verify pass, each penalised along the draft that leads to it.
+def penalize_rows(logits: Floats, history: Sequence[int], draft: Sequence[int], sampling: Sampling) -> Floats:
+    """Rows of a verify pass after repetition, frequency and presence penalties over the end of what leads to them.
 
     ``logits`` has shape (len(draft) + 1, vocabulary); row i follows ``history`` and the first i draft tokens. A row is
-    only ever used when all draft tokens before it were accepted, so its history is known in advance.
+    only ever used when all draft tokens before it were accepted, so its history is known in advance. Returns ``logits``
+    itself when nothing changes.
     """
     if not has_penalties(sampling) or not sampling.penalty_window:
         return logits
     recent = [*history[-sampling.penalty_window :], *draft]
     held = len(recent) - len(draft)
     counts = Counter(recent[:held])  # counted once: the window may be the whole context
-    penalised = logits.copy()
-    for i, row in enumerate(penalised):
+    penalized = logits.copy()
+    for i, row in enumerate(penalized):
         if i:
             counts[draft[i - 1]] += 1
             if (left := held + i - sampling.penalty_window - 1) >= 0:  # the window moved on by a token
                 counts[recent[left]] -= 1
                 if not counts[recent[left]]:
                     del counts[recent[left]]
-        _penalise(row, counts, sampling)
-    return penalised
+        _penalize(row, counts, sampling)
+    return penalized
+
+
+def _penalize(row: Floats, counts: Counter[int], sampling: Sampling) -> None:
+    """Change the logits of the tokens in ``counts`` in place.
+
+    Repetition divides positive and multiplies negative logits (Keskar et al., arXiv 1909.05858); frequency and presence
+    subtract, per occurrence and once (the OpenAI API's definition).
+    """
+    ids = np.fromiter(counts.keys(), np.int64, len(counts))
+    occurrences = np.fromiter(counts.values(), np.float32, len(counts))
+    known = ids < len(row)
+    ids, occurrences = ids[known], occurrences[known]
+    seen = row[ids]
+    factor = np.float32(sampling.repetition_penalty)
+    seen = np.where(seen > 0, seen / factor, seen * factor)
+    seen -= occurrences * np.float32(sampling.frequency_penalty) + np.float32(sampling.presence_penalty)
+    row[ids] = seen
 
 
 def strided_maxima(values: Floats, blocks: int) -> Floats:
     """Maxima of the last axis: number i is that of every ``blocks``-th value from i on, −inf where there is none.
 
-    Vectorised over the blocks, which is many times as quick as maxima of neighbouring values.
+    Vectorized over the blocks, which is many times as quick as maxima of neighbouring values.
     """
     *rows, size = values.shape
     whole = size - size % blocks
@@ -186,20 +173,31 @@ def check_finite(values: Floats) -> None:
         )
 
 
-def distributions(logits: Floats, sampling: Sampling) -> Distributions:
-    """The target's distributions for rows of (already penalised) logits, shape (R, vocabulary).
+def candidates(logits: Floats, sampling: Sampling) -> Distributions:
+    """What sampling leaves over of rows of (already penalized) logits, shape (R, vocabulary).
 
-    At temperature 0 each row has one candidate, the most likely token. Raises `InvalidLogitsError` for logits that are
-    no numbers, as a damaged file yields them.
+    ``log_probs`` may lack a constant in each row, which changes no draw. At temperature 0 each row has one candidate,
+    the most likely token. Raises `InvalidLogitsError` for logits that are no numbers, as a damaged file yields them.
     """
     if sampling.temperature == 0:
         best = np.argmax(logits, axis=1)[:, None]  # a NaN where there is one
         check_finite(np.take_along_axis(logits, best, axis=1))
         return Distributions(best.astype(np.int64), np.zeros(best.shape))
     if keeps_all(sampling):
-        return _whole(logits, sampling.temperature)
+        check_finite(logits.max(axis=1))
+        ids = np.broadcast_to(np.arange(logits.shape[1]), logits.shape)
+        return Distributions(ids, logits / np.float32(sampling.temperature), whole=True)
     cut = _top_k(logits, sampling) if sampling.top_k else stack([_without_top_k(row, sampling) for row in logits])
-    return Distributions(cut.ids, _normalise(np.where(survivors(cut.log_probs, sampling), cut.log_probs, -np.inf)))
+    left = survivors(cut.log_probs, sampling)
+    if len(left) == 1:  # most rows are alone, and then few candidates are left
+        return Distributions(cut.ids[:, left[0]], cut.log_probs[:, left[0]])
+    return Distributions(cut.ids, np.where(left, cut.log_probs, -np.inf))
+
+
+def distributions(logits: Floats, sampling: Sampling) -> Distributions:
+    """`candidates` with the logarithms of their probabilities."""
+    p = candidates(logits, sampling)
+    return Distributions(p.ids, _normalize(p.log_probs), p.whole)
 
 
 def survivors(log_probs: NDArray[np.floating[Any]], sampling: Sampling) -> NDArray[np.bool_]:
@@ -217,51 +215,38 @@ def survivors(log_probs: NDArray[np.floating[Any]], sampling: Sampling) -> NDArr
     return result
 
 
-def _whole(logits: Floats, temperature: float) -> Distributions:
-    log_probs = logits - logits.max(axis=1, keepdims=True)
-    check_finite(log_probs[:, 0])
-    log_probs /= np.float32(temperature)
-    log_probs -= np.log(np.exp(log_probs).sum(axis=1, keepdims=True))
-    ids = np.broadcast_to(np.arange(logits.shape[1]), logits.shape)
-    return Distributions(ids, log_probs, whole=True)
-
-
 def _top_k(logits: Floats, sampling: Sampling) -> Distributions:
     ids = top_candidates(logits, sampling.top_k)
-    scores = np.take_along_axis(logits, ids, axis=1).astype(np.float64) / sampling.temperature
-    return Distributions(ids, _normalise(scores))
+    scores = logits[np.arange(len(ids))[:, None], ids].astype(np.float64) / sampling.temperature
+    scores -= scores[:, :1]
+    if sampling.top_p < 1.0:
+        scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    return Distributions(ids, scores)
 
 
 def _without_top_k(row: Floats, sampling: Sampling) -> Distributions:
     """As many of the most likely candidates of one row as top-p and min-p can leave over.
 
-    Their log probabilities are among all tokens, whose sum only top-p needs; without it they are relative to the first.
+    That is all above some weight: of min-p, or so small that together they weigh more than top-p wants. The likeliest
+    token weighs 1. Only top-p needs the sum of all weights.
     """
-    best = row.max()
+    best, temperature = row.max(), sampling.temperature
     check_finite(best)
-    total = 1.0
+    total, enough = 1.0, math.inf
     if sampling.top_p < 1.0:
         weights = row - best
-        weights *= np.float32(1.0 / sampling.temperature)
-        np.exp(weights, out=weights)
-        total = float(weights.sum())
-    if sampling.min_p > 0.0:
-        candidates = np.flatnonzero(row >= best + np.float32(sampling.temperature * np.log(sampling.min_p) - _ROUNDING))
-    else:
-        candidates = _nucleus(weights, total * sampling.top_p)
-    ids = candidates[np.lexsort((candidates, -row[candidates]))]
-    scores = (row[ids].astype(np.float64) - float(best)) / sampling.temperature
-    return Distributions(ids[None, :], (scores - np.log(total))[None, :])
-
-
-def _nucleus(weights: Floats, enough: float) -> NDArray[np.int64]:
-    """All tokens above some weight, low enough that together they weigh more than ``enough``."""
-    least = 1.0
+        weights *= np.float32(1.0 / temperature)
+        total = float(np.exp(weights, out=weights).sum())
+        enough = total * sampling.top_p * (1.0 + _ROUNDING)
+    least, lowest = 1.0, max(sampling.min_p, _LEAST_WEIGHT)
     while True:
-        least *= _NUCLEUS_STEP
-        candidates = np.flatnonzero(weights >= least)
-        if least < _LEAST_WEIGHT or float(weights[candidates].sum()) > enough * (1.0 + _ROUNDING):
-            return candidates
+        least = max(least * _STEP, lowest)
+        ids = np.flatnonzero(row >= best + np.float32(temperature * math.log(least) - _ROUNDING))
+        scores = (row[ids].astype(np.float64) - float(best)) / temperature
+        if least == lowest or float(np.exp(scores).sum()) > enough:
+            break
+    order = np.lexsort((ids, -scores))
+    return Distributions(ids[None, order], (scores[order] - np.log(total))[None, :])
 
 
 def stack(rows: Sequence[Distributions]) -> Distributions:
@@ -278,6 +263,6 @@ def stack(rows: Sequence[Distributions]) -> Distributions:
     return Distributions(ids, log_probs)
 
 
-def _normalise(scores: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    shifted = scores - scores[:, :1]  # rows are sorted: the first is the largest
+def _normalize(scores: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    shifted = scores - scores.max(axis=1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))

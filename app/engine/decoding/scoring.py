@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.engine.decoding.accept_rules import draw, gumbel
-from app.engine.decoding.cache import Cache
-from app.engine.decoding.sampling import Floats, distributions, penalise
+from app.engine.decoding.accept_rules import gumbel, sample
+from app.engine.decoding.kv_cache import Cache
+from app.engine.decoding.sampling import Floats, distributions, penalize_rows
 from app.errors import Cancelled
 from app.protocol.messages import Sampling
 
@@ -74,17 +74,13 @@ class Choice:
     sampling: Sampling
     seed: int
 
-    def token(self) -> int:
-        """What the target chooses."""
-        return self._token(self.logits)
-
     def logit(self, candidate: int) -> float:
         """Finite also where the model masks a token: messages have no infinity."""
         return float(np.nan_to_num(self.logits[candidate]))
 
     def score(self, candidate: int) -> float | None:
         """log p + noise, the largest wins; ``None`` for what the sampler leaves out."""
-        p = distributions(self._penalised(self.logits), self.sampling)
+        p = distributions(self._penalized(self.logits), self.sampling)
         found = np.flatnonzero((p.ids[0] == candidate) & np.isfinite(p.log_probs[0]))
         if not len(found):
             return None
@@ -108,14 +104,14 @@ class Choice:
 
     def _keys(self) -> Floats:
         """Of two tokens that the sampler leaves over the one with the larger key wins. Shape (vocabulary,)."""
-        penalised: Floats = self._penalised(self.logits)[0]
+        penalized: Floats = self._penalized(self.logits)[0]
         if self.sampling.temperature == 0:
-            return penalised
-        noise = gumbel(self.seed, [len(self.history)], np.arange(len(penalised))[None])[0]
-        return np.asarray(penalised / self.sampling.temperature + noise, np.float32)
+            return penalized
+        noise = gumbel(self.seed, [len(self.history)], np.arange(len(penalized))[None])[0]
+        return np.asarray(penalized / self.sampling.temperature + noise, np.float32)
 
     def _token(self, logits: Floats) -> int:
-        return draw(distributions(self._penalised(logits), self.sampling), self.seed, [len(self.history)])[0]
+        return sample(self._penalized(logits), self.sampling, self.seed, len(self.history))[0]
 
-    def _penalised(self, logits: Floats) -> Floats:
-        return penalise(logits, self.history, self.sampling)[None]
+    def _penalized(self, logits: Floats) -> Floats:
+        return penalize_rows(logits[None], self.history, [], self.sampling)

@@ -18,6 +18,12 @@ CHATML_STOPS = ["<|im_end|>", "<|im_start|>"]
 """ChatML's markers are plain text for a model that was not made for it, so they have to stop the answer as strings."""
 
 _OTHER_FILE = "so it cannot be used. Try another file of this model."
+_REFUSALS = {
+    "broken": "The chat template of this model is broken ({detail}). Try another file of it.",
+    "endless": f"The chat template of this model writes without end, {_OTHER_FILE}",
+    "loses": f"The chat template of this model leaves out what you write, {_OTHER_FILE}",
+    "failed": "The chat template of this model failed ({detail}).",
+}
 
 
 class ChatTemplate:
@@ -55,20 +61,8 @@ class ChatTemplate:
         except helper.HelperError as error:
             raise KnownError(_sentence(error)) from error
         if isinstance(answer, messages.TemplateFailed):
-            raise KnownError(_refusal(answer))
+            raise KnownError(_REFUSALS[answer.reason].format(detail=answer.detail))
         return answer.text
-
-
-def _refusal(failed: messages.TemplateFailed) -> str:
-    match failed.reason:
-        case "broken":
-            return f"The chat template of this model is broken ({failed.detail}). Try another file of it."
-        case "endless":
-            return f"The chat template of this model writes without end, {_OTHER_FILE}"
-        case "loses":
-            return f"The chat template of this model leaves out what you write, {_OTHER_FILE}"
-        case "failed":
-            return f"The chat template of this model failed ({failed.detail})."
 
 
 def _sentence(error: helper.HelperError) -> str:

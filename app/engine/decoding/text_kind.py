@@ -29,11 +29,10 @@ _THINKING = {
 }
 """How models mark their thinking, where the marks are text at all."""
 _FENCE = re.compile(r"(?P<run>`{3,})[^`]*$|(?P<tildes>~{3,})")
-_FENCE_BEGUN = re.compile(r"(?:`{1,2}|~{1,2})$")
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])\s")
-_ITEM_BEGUN = re.compile(r"(?:[-*+•]|\d{1,9}[.)]?)$")
 _JSON = re.compile(r'[{\[]\s*["{\[}\]\n]')
-_JSON_BEGUN = re.compile(r"[{\[][ \t]*$")
+_OPEN = re.compile(r"(?:`{1,2}|~{1,2}|[-*+•]|\d{1,9}[.)]?|[{\[][ \t]*)$")
+"""What may still become a fence, an item or JSON."""
 _IN_JSON = re.compile(r'[{}\[\]"\d-]')
 _LONGEST_BEGINNING = 160
 """Characters after which a line is decided, whatever may come."""
@@ -164,5 +163,4 @@ class TextKinds:
 
 def _is_open(body: str) -> bool:
     """Whether the beginning of a line may still become something special."""
-    begun = _ITEM_BEGUN.match(body) or _FENCE_BEGUN.match(body) or _JSON_BEGUN.match(body)
-    return bool(begun) or any(tag.startswith(body) for tag in _THINKING)
+    return bool(_OPEN.match(body)) or any(tag.startswith(body) for tag in _THINKING)

@@ -39,7 +39,7 @@ NOTHING = Needs()
 
 @dataclass(frozen=True)
 class Proposal:
-    """Tokens a drafter guesses to come next, with the distributions they were drawn from where there are any."""
+    """Tokens a drafter proposes as the next ones, with the distributions they were drawn from where there are any."""
 
     tokens: list[int] = field(default_factory=list)
     distributions: Distributions | None = None
@@ -55,7 +55,7 @@ class Proposal:
         """The same with only the first ``count`` tokens."""
         if count >= len(self.tokens):
             return self
-        rows = self.distributions.first(count) if self.distributions is not None else None
+        rows = self.distributions.rows(0, count) if self.distributions is not None else None
         return Proposal(self.tokens[:count], rows, self.confidences[:count], self.others[:count])
 
 
@@ -71,7 +71,7 @@ class Drafter(ABC):
 
     @abstractmethod
     def propose(self, count: int, method: Way = "coupled", worth: Worth = always) -> Proposal:
-        """Guess at most ``count`` tokens to follow the sequence. Fewer, or none, is always allowed.
+        """Propose at most ``count`` tokens to follow the sequence. Fewer, or none, is always allowed.
 
         After each token ``worth`` is asked whether one more pays. Drafters with one method ignore ``method``.
         """

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from app.engine.decoding.accept_rules import Purpose, best_of_all, block_seed, draw, gumbel, lead_of
-from app.engine.decoding.cache import Cache
+from app.engine.decoding.accept_rules import Purpose, block_seed, draw, gumbel, lead_of
+from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import (
     Distributions,
     Floats,
+    candidates,
     check_finite,
     distributions,
     has_penalties,
-    keeps_all,
-    penalise,
+    penalize_rows,
     stack,
-    survivors,
-    top_candidates,
 )
 from app.engine.decoding.sequence import TokenSequence, shared_prefix
 from app.engine.decoding.task import Task
 from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.errors import Cancelled, KnownError
 from app.protocol.messages import DrafterName, Sampling, Way
-
-_LEAD = 3.0
-"""A lead up to which it is exact where nothing is cut; to be sure of a larger one more tokens would be looked at."""
 
 
 class CachedChats(Protocol):
@@ -133,8 +126,8 @@ class ModelDrafter(Drafter):
         start, self._drafted_from = self._drafted_from, None
         if start is None:  # as in a pause, where every microsecond counts against plain decoding
             return
-        keep = start + shared_prefix(self._cache.tokens[start:], self._sequence.tokens[start:])
-        self._cache.roll_back(min(keep, len(self._sequence) - 1))
+        length = start + shared_prefix(self._cache.tokens[start:], self._sequence.tokens[start:])
+        self._cache.roll_back(min(length, len(self._sequence) - 1))
 
     def _prepare(self) -> None:
         """Go from the chat the cache is at to this one, when it is first needed. Raises `KnownError`."""
@@ -174,38 +167,27 @@ class ModelDrafter(Drafter):
             raise KnownError("This chat has tokens that the draft model does not know.")
 
     def _choose(self, row: Floats, draft: list[int], method: Way) -> _Choice:
-        row = row[: self._draft.vocabulary]
         task, sampling = self._task, self._task.sampling
+        row = row[: self._draft.vocabulary]
         if has_penalties(sampling):
-            row = penalise(row, [*self._sequence.last(sampling.penalty_window), *draft], sampling)
-        samples = task.accept != "coupled"
-        if sampling.temperature == 0:
-            token, lead = _best(row)
-            certain = Distributions(np.array([[token]]), np.zeros((1, 1)))
-            return _Choice(token, lead, distribution=certain if samples else None)
+            history = [*self._sequence.last(sampling.penalty_window), *draft]
+            row = penalize_rows(row[None, :], history, [], sampling)[0]
         position = len(self._sequence) + len(draft)
-        if samples:
+        if task.accept != "coupled":
             seed = block_seed(task.seed, len(self._sequence)) if task.accept == "block" else task.seed
             q = distributions(row[None, :], sampling)
-            token = draw(q, seed, [position], Purpose.DRAFT)[0]
-            sure = _best(row)[1] / sampling.temperature if q.whole else lead_of(q.log_probs[0], 0)
-            return _Choice(token, sure, distribution=q)
-        if keeps_all(sampling):
-            return self._choose_from_all(row, position, method)
-        ids, scores = _likely(row, sampling)
-        noisy = scores + gumbel(self._task.seed, [position], ids[None, :])[0]
-        coupled = int(noisy.argmax())
+            is_cut = sampling.temperature > 0 and not q.whole
+            lead = lead_of(q.log_probs[0], 0) if is_cut else _best(row)[1] / (sampling.temperature or 1.0)
+            return _Choice(draw(q, seed, [position], Purpose.DRAFT)[0], lead, distribution=q)
+        if sampling.temperature == 0:
+            return _Choice(*_best(row))
+        p = candidates(row[None, :], sampling)
+        ids, scores = p.ids[0], p.log_probs[0]
+        noisy = scores + gumbel(task.seed, [position], p.ids)[0]
+        likeliest, coupled = int(scores.argmax()), int(noisy.argmax())
         if method == "greedy":
-            return _Choice(int(ids[0]), lead_of(scores, 0), other=int(ids[coupled]))
-        return _Choice(int(ids[coupled]), lead_of(noisy, coupled), other=int(ids[0]))
-
-    def _choose_from_all(self, row: Floats, position: int, method: Way) -> _Choice:
-        temperature = np.float32(self._task.sampling.temperature)
-        coupled, coupled_lead = best_of_all(row / temperature, self._task.seed, position, margin=_LEAD)
-        if method == "coupled":
-            return _Choice(coupled, coupled_lead, other=int(np.argmax(row)))
-        likeliest, likeliest_lead = _best(row)
-        return _Choice(likeliest, likeliest_lead / float(temperature), other=coupled)
+            return _Choice(int(ids[likeliest]), lead_of(scores, likeliest), other=int(ids[coupled]))
+        return _Choice(int(ids[coupled]), lead_of(noisy, coupled), other=int(ids[likeliest]))
 
 
 @dataclass(frozen=True)
@@ -223,18 +205,3 @@ def _best(row: Floats) -> tuple[int, float]:
     token = int(np.argmax(row))  # a NaN where there is one
     check_finite(row[token])
     return token, lead_of(row, token)
-
-
-def _likely(row: Floats, sampling: Sampling) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Candidates the target's sampler would leave over, were ``row`` its own, likeliest first; and their scores."""
-    if not sampling.top_k:
-        p = distributions(row[None, :], sampling)
-        left = np.isfinite(p.log_probs[0])
-        return p.ids[0, left], np.asarray(p.log_probs[0, left], np.float64)
-    ids = top_candidates(row[None, :], sampling.top_k)[0]
-    scores = row[ids].astype(np.float64) / sampling.temperature
-    scores -= scores[0]
-    if sampling.top_p < 1.0:
-        scores -= math.log(float(np.exp(scores).sum()))
-    left = survivors(scores, sampling)
-    return ids[left], scores[left]

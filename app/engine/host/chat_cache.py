@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import psutil
 
-from app.engine.decoding.cache import SavableCache, State, Tokens, common_length, covers, cut_to
+from app.engine.decoding.kv_cache import SavableCache, State, Tokens, common_length, covers, cut_to
 from app.engine.decoding.sequence import shared_prefix
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.state_file import StateFile

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app import paths
-from app.engine.decoding.cache import State, covers
+from app.engine.decoding.kv_cache import State, covers
 from app.engine.host import state_file
 from app.engine.host.state_file import ENDING, PART_ENDING, BadFileError, StateFile
 from app.errors import Cancelled, KnownError

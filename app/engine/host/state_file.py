@@ -20,7 +20,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from app.engine.decoding.cache import State, Tokens
+from app.engine.decoding.kv_cache import State, Tokens
 from app.errors import Cancelled
 from app.storage.json_file import NOT_UNDERSTOOD
 

@@ -21,7 +21,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from app.engine.decoding.cache import Cache
+from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import Floats
 from app.engine.llama.memory import CHECKPOINT, Bytes, Memory
 from app.errors import KnownError

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import llama_cpp
 import numpy as np
 
-from app.engine.decoding.cache import State
+from app.engine.decoding.kv_cache import State
 from app.engine.decoding.sampling import Floats
 from app.engine.llama import backend
 from app.engine.llama.checkpoints import Checkpoints

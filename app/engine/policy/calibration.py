@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from app.engine.decoding.cache import MeasurableCache
+from app.engine.decoding.kv_cache import MeasurableCache
 from app.engine.policy.costs import Costs
 from app.errors import Cancelled
 from app.protocol.messages import SpeedChange

@@ -22,7 +22,7 @@ from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 Loader = Callable[..., PairLoaded]
 Pair = tuple[Path, Path]
 SAMPLINGS = pytest.mark.parametrize(
-    "sampling", [GREEDY, WARM, HOT, PENALISED], ids=["greedy", "warm", "hot", "penalised"]
+    "sampling", [GREEDY, WARM, HOT, PENALISED], ids=["greedy", "warm", "hot", "penalized"]
 )
 ECHO = "one two three four five six seven eight nine ten " * 6
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.engine.decoding.accept_rules import best_of_all
-from app.engine.decoding.sampling import InvalidLogitsError
+from app.engine.decoding.sampling import InvalidLogitsError, candidates
 from app.engine.host.engine import Engine
 from app.errors import KnownError
 from app.protocol.messages import (
@@ -141,8 +140,9 @@ def test_what_was_written_before_it_stays_written(
 
 @pytest.mark.parametrize("size", [10, 5000, 300_000])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_the_best_of_scores_that_are_no_numbers(size: int, value: float) -> None:
-    scores = np.zeros(size, np.float32)
-    scores[size - 3] = value
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_logits_that_are_no_numbers_are_refused_whatever_the_sampler(size: int, value: float, name: str) -> None:
+    logits = np.zeros((2, size), np.float32)
+    logits[1, size - 3] = value
     with pytest.raises(InvalidLogitsError):
-        best_of_all(scores, 1, 7)
+        candidates(logits, SAMPLERS[name])

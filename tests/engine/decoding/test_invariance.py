@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from app.engine.decoding.accept_rules import draw
-from app.engine.decoding.sampling import distributions, penalise
+from app.engine.decoding.sampling import distributions, penalize_rows
 from app.engine.drafters import Proposal
 from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine
@@ -76,7 +76,7 @@ def is_near_tie(engine: Engine, command: dict[str, Any], plain: Answer, drafted:
     context, prompts = engine._target.context, engine._target.prompts
     tokens = [*prompts.chat([Message(role="user", content=ECHO)]).tokens, *plain.token_ids[:index]]
     context.clear()
-    row = penalise(context.decode(tokens, 1)[0], tokens, command["sampling"])
+    row = penalize_rows(context.decode(tokens, 1), tokens, [], command["sampling"])[0]
     shaken = row + np.random.default_rng(0).uniform(-0.02, 0.02, (500, len(row))).astype(np.float32)
     p = distributions(shaken, command["sampling"])
     return {plain.token_ids[index], drafted.token_ids[index]} <= set(draw(p, command["seed"], [len(tokens)] * 500))
@@ -109,7 +109,7 @@ def test_no_change_of_drafter_way_or_length_changes_a_word(
 
 
 @pytest.mark.parametrize("accept", ["rejection", "block"])
-def test_samples_in_the_loop_have_the_joint_distribution_of_the_penalised_target(
+def test_samples_in_the_loop_have_the_joint_distribution_of_the_penalized_target(
     engine: Engine, load: Loader, random_pair: Pair, accept: str
 ) -> None:
     """Four tokens, of which up to two are drafted: each of the 16 texts as often as the target would write it."""
@@ -145,8 +145,8 @@ def joint(engine: Engine, prompt: str, sampling: Sampling, length: int) -> dict[
         longer: dict[tuple[int, ...], float] = {}
         for text, probability in known.items():
             context.clear()
-            row = penalise(context.decode([*tokens, *text], 1)[0], [*tokens, *text], sampling)
-            p = distributions(row[None, :], sampling)
+            rows = penalize_rows(context.decode([*tokens, *text], 1), [*tokens, *text], [], sampling)
+            p = distributions(rows, sampling)
             longer |= {(*text, int(token)): probability * p.probability(0, int(token)) for token in p.ids[0]}
         known = longer
     return known

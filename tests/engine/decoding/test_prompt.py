@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.decoding.prompt import MINIMAL_ROOM, PromptBuilder
+from app.engine.decoding.prompt import LEAST_ANSWER, PromptBuilder
 from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.protocol.messages import Message
@@ -144,8 +144,8 @@ def test_what_cannot_fit_is_refused_with_both_numbers() -> None:
     with pytest.raises(KnownError, match="needs 504 tokens, but the context holds 300"):
         builder.chat([user("x" * 500)])
     with pytest.raises(KnownError, match="needs"):
-        builder.raw("x" * (300 - MINIMAL_ROOM))
-    assert len(builder.raw("x" * (300 - MINIMAL_ROOM - 1)).tokens) == 300 - MINIMAL_ROOM
+        builder.raw("x" * (300 - LEAST_ANSWER))
+    assert len(builder.raw("x" * (300 - LEAST_ANSWER - 1)).tokens) == 300 - LEAST_ANSWER
 
 
 def test_a_chat_without_a_question_is_refused() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.engine.decoding.sampling import Floats, distributions, penalise, penalise_rows, top_candidates
+from app.engine.decoding.sampling import Floats, distributions, penalize_rows, top_candidates
 from app.errors import KnownError
 from app.protocol.messages import Sampling
 
@@ -84,21 +84,21 @@ def test_temperature_zero_leaves_the_most_likely_token() -> None:
 def test_penalties_follow_their_definitions() -> None:
     row = np.array([2.0, -2.0, 1.0, 0.5], np.float32)
     sampling = Sampling(repetition_penalty=2.0, frequency_penalty=0.5, presence_penalty=0.25, penalty_window=3)
-    penalised = penalise(row, [3, 0, 0, 1], sampling)  # the window leaves token 3 out
-    assert penalised.tolist() == [2.0 / 2 - 2 * 0.5 - 0.25, -2.0 * 2 - 0.5 - 0.25, 1.0, 0.5]
+    penalized = penalize_rows(row[None], [3, 0, 0, 1], [], sampling)[0]  # the window leaves token 3 out
+    assert penalized.tolist() == [2.0 / 2 - 2 * 0.5 - 0.25, -2.0 * 2 - 0.5 - 0.25, 1.0, 0.5]
     assert row.tolist() == [2.0, -2.0, 1.0, 0.5]
 
 
 def test_penalties_ignore_tokens_beyond_the_vocabulary_and_an_empty_window() -> None:
-    row = np.array([1.0, 1.0], np.float32)
-    assert penalise(row, [7], Sampling(presence_penalty=1.0)).tolist() == [1.0, 1.0]
-    assert penalise(row, [0], Sampling(presence_penalty=1.0, penalty_window=0)) is row
+    rows = np.array([[1.0, 1.0]], np.float32)
+    assert penalize_rows(rows, [7], [], Sampling(presence_penalty=1.0)).tolist() == [[1.0, 1.0]]
+    assert penalize_rows(rows, [0], [], Sampling(presence_penalty=1.0, penalty_window=0)) is rows
 
 
-def test_each_row_of_a_verify_pass_is_penalised_along_its_own_draft() -> None:
+def test_each_row_of_a_verify_pass_is_penalized_along_its_own_draft() -> None:
     rows = np.ones((3, 4), np.float32)
-    penalised = penalise_rows(rows, [0], [1, 2], Sampling(presence_penalty=1.0))
-    assert penalised.tolist() == [[0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1]]
+    penalized = penalize_rows(rows, [0], [1, 2], Sampling(presence_penalty=1.0))
+    assert penalized.tolist() == [[0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1]]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -110,13 +110,13 @@ def test_logits_that_are_no_numbers_are_a_known_error(temperature: float, value:
         distributions(logits, Sampling(temperature=temperature))
 
 
-def test_the_rows_of_a_verify_pass_are_penalised_like_single_ones_and_not_in_place() -> None:
+def test_the_rows_of_a_verify_pass_are_penalized_like_single_ones_and_not_in_place() -> None:
     random = np.random.default_rng(4)
     rows = random.normal(size=(6, 50)).astype(np.float32)
     before = rows.copy()
     history, draft = random.integers(0, 60, 30).tolist(), random.integers(0, 60, 5).tolist()
     for window in (1, 2, 8, 29, 30, 31, 34, 35, 40):
         sampling = Sampling(repetition_penalty=1.3, frequency_penalty=0.1, presence_penalty=0.2, penalty_window=window)
-        penalised = penalise_rows(rows, history, draft, sampling)
-        expected = [penalise(row, [*history, *draft[:i]], sampling) for i, row in enumerate(rows)]
-        assert np.array_equal(penalised, expected) and np.array_equal(rows, before)
+        penalized = penalize_rows(rows, history, draft, sampling)
+        expected = [penalize_rows(row[None], [*history, *draft[:i]], [], sampling)[0] for i, row in enumerate(rows)]
+        assert np.array_equal(penalized, expected) and np.array_equal(rows, before)

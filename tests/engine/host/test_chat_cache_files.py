@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.engine.decoding.cache import State
+from app.engine.decoding.kv_cache import State
 from app.engine.host import state_file
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.state_file import BadFileError, Header

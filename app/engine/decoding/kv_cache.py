@@ -34,7 +34,7 @@ class Cache(Protocol):
         """Forget all but the first ``length`` tokens, and some of these where the memory goes back to marks only."""
 
     def hold(self, count: int) -> None:
-        """``count`` guesses, and what is known already, are fed next: be ready to come back to here after them."""
+        """``count`` draft tokens, and what is known already, are fed next: be ready to come back to here after them."""
 
     def remember(self) -> None:
         """Be ready to come back to here later, as far as there is memory for it."""
