@@ -16,6 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         program.restore_environment(os.environ)
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["--role=engine"]:
+        program.prepare_engine(os.environ)
         from app.engine.host.worker import run as run_engine
 
         return run_engine(chat_files="--no-chat-files" not in arguments, watched="--unwatched" not in arguments)
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_window(arguments if is_file else arguments[1:])
     from app.cli import run as run_command
 
+    program.prepare_engine(os.environ)  # some commands compute in this process
     return run_command(arguments)
 
 

@@ -51,6 +51,29 @@ def test_environment_of_a_child() -> None:
     }
 
 
+def test_what_the_engines_libraries_read_is_set_before_they_are_loaded() -> None:
+    script = (
+        "import os, sys\n"
+        "def hook(event, arguments):\n"
+        "    if event == 'import' and arguments[0] == 'llama_cpp':\n"
+        "        print(os.environ.get('GOMP_SPINCOUNT'), 'GGML_NO_BACKTRACE' in os.environ, file=sys.stderr)\n"
+        "sys.addaudithook(hook)\n"
+        "from app.__main__ import main\n"
+        "main(['--role=engine'])\n"
+    )
+    for users, expected in ({}, "3000 True"), ({"GOMP_SPINCOUNT": "7"}, "7 True"):
+        own = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "GGML_NO_BACKTRACE")}
+        result = subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=program.FOLDER,
+            env=own | users,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        assert expected in result.stderr.decode()
+
+
 def test_display_is_looked_for_on_linux_only() -> None:
     assert not program.has_display({}, "linux")
     assert program.has_display({"DISPLAY": ":0"}, "linux")

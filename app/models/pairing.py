@@ -2,7 +2,7 @@
 
 The rules are llama.cpp's for its own speculative decoding (``common/speculative.cpp``). The library itself checks none
 of them, and a draft with another vocabulary would silently propose nonsense. Whether rejected guesses can be taken back
-is another question, which `app.engine.llama.rolling_back` answers for models with a running state when they are loaded.
+is another question, which `app.engine.llama.checkpoints` answers for models with a running state when they are loaded.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _size_warning(target: ModelFacts, draft: ModelFacts) -> str | None:
 
 
 def _rolling_back_note(target: ModelFacts, draft: ModelFacts) -> str | None:
-    """`app.engine.llama.rolling_back` finds out whether it works."""
+    """`app.engine.llama.checkpoints` finds out whether it works."""
     for role, model in (("target", target), ("draft", draft)):
         if model.running_state is not None:
             return (

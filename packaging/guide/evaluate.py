@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import sys
@@ -15,6 +16,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
+
+from app import program  # noqa: E402
+
+program.prepare_engine(os.environ)
 
 from app.engine.host.engine import Engine  # noqa: E402
 from app.protocol.messages import (  # noqa: E402

@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app import paths
-from app.engine.llama import context as llama
+from app.engine.llama import backend
+from app.engine.llama.self_draft import quantize
 from app.engine.llama.thread_count import default_threads
 from app.protocol.messages import Quantization
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
@@ -270,8 +271,8 @@ def inflated(
         return full
     path = folder / f"{stem}-{quantization}.gguf"
     if not path.is_file():
-        llama.start()
-        llama.quantize(full, path, quantization, threads or default_threads())
+        backend.start()
+        quantize(full, path, quantization, threads or default_threads())
     return path
 
 

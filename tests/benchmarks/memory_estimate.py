@@ -28,7 +28,8 @@ import numpy as np
 import psutil
 
 from app import paths
-from app.engine.llama import context as llama
+from app.engine.llama import backend
+from app.engine.llama.self_draft import quantize
 from app.engine.llama.thread_count import default_threads
 from app.models.gguf import read_header
 from app.models.memory import estimate, shape_of
@@ -112,7 +113,7 @@ def _grouped(folder: Path) -> Pair:
     make_model(
         full, width=1024, heads=16, kv_heads=4, layers=16, feed_forward=3072, vocab_size=8192, context_length=16384
     )
-    llama.quantize(full, path, "q4_0", default_threads())
+    quantize(full, path, "q4_0", default_threads())
     full.unlink()
     return Pair("llama, grouped heads, Q4_0", path)
 
@@ -277,7 +278,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="slipstream-memory-"))
     folder.mkdir(parents=True, exist_ok=True)
-    llama.start()
+    backend.start()
     found: list[Result] = []
     try:
         for index, name in enumerate(options.only):

@@ -62,7 +62,7 @@ class Meter:
     """Seconds spent since `take`: in llama.cpp, of those on the processor in this thread, and in judging."""
 
     def __init__(self) -> None:
-        import llama_cpp  # after app.engine.llama.context, which sets what its libraries read when they are loaded
+        import llama_cpp  # late: not every use of this module needs it
 
         self._spent = [0.0, 0.0, 0.0]
         self._patches = [

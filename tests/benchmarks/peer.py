@@ -23,7 +23,8 @@ from typing import Any, get_args
 
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.decoding.template import CHATML, ChatTemplate
-from app.engine.llama import context as llama
+from app.engine.llama import backend
+from app.engine.llama.model import Model
 from app.protocol.messages import Message, Quantization
 from tests.benchmarks.contestants import (
     AUTO,
@@ -73,8 +74,8 @@ class Run:
 def questions(target: Path, context: int, count: int) -> list[Question]:
     """``count`` held-out wordings of each kind, kinds taking turns."""
     texts = wordings(count)
-    llama.start()
-    model = llama.Model(target, 0, lambda _: True)
+    backend.start()
+    model = Model(target, 0, lambda _: True)
     try:
         render = _Renderer(model, context)
         return [render.question(kind, texts[kind][i]) for i in range(count) for kind in KINDS]
@@ -96,7 +97,7 @@ def wordings(count: int) -> dict[str, list[str]]:
 class _Renderer:
     """Makes prompts of which text and tokens are the same thing to llama.cpp."""
 
-    def __init__(self, model: llama.Model, context: int) -> None:
+    def __init__(self, model: Model, context: int) -> None:
         self._model = model
         self._builder = PromptBuilder(model, context)
         self._bos = model.special_text("bos")

@@ -11,7 +11,10 @@ import pytest
 
 from app.engine.decoding.sampling import Floats
 from app.engine.host.engine import Engine
-from app.engine.llama import context as llama
+from app.engine.llama import backend
+from app.engine.llama.context import Context
+from app.engine.llama.model import Model
+from app.engine.llama.self_draft import quantize
 from app.models.gguf import read_header
 from app.models.pairing import compare
 from app.protocol.messages import Load, LoadSettings
@@ -40,9 +43,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def logits(path: Path, tokens: list[int]) -> Floats:
     """Logits behind each of ``tokens``, shape (tokens, vocabulary)."""
-    llama.start()
-    model = llama.Model(path, 0, lambda _: True)
-    context = llama.Context(
+    backend.start()
+    model = Model(path, 0, lambda _: True)
+    context = Context(
         model, length=256, batch_size=64, micro_batch_size=64, threads=1, kv_type="f16", outputs=len(tokens)
     )
     rows = context.decode(tokens, len(tokens)).copy()
@@ -118,8 +121,8 @@ def test_grown_shape_has_the_asked_size_and_whole_blocks() -> None:
 
 def test_quantized_variant_loads_and_answers(pair: tuple[Path, Path], tmp_path: Path) -> None:
     path = tmp_path / "q8_0.gguf"
-    llama.start()
-    llama.quantize(pair[1], path, "q8_0", threads=1)
+    backend.start()
+    quantize(pair[1], path, "q8_0", threads=1)
 
     assert read_header(path).quantization == "Q8_0"
     assert greedy_answer(path)[1]

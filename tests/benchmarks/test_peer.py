@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.engine.host.engine import Engine
-from app.engine.llama import context as llama
+from app.engine.llama.model import Model
 from app.protocol.messages import Load, LoadSettings
 from tests.benchmarks.contestants import (
     AUTO,
@@ -47,7 +47,7 @@ def test_a_prompt_is_the_same_as_text_and_as_tokens(tmp_path: Path, tokenizer: s
 
     assert [q.kind for q in asked] == [*KINDS, *KINDS]
     assert len({q.text for q in asked}) == len(asked)
-    model = llama.Model(target, 0, lambda _: True)
+    model = Model(target, 0, lambda _: True)
     assert [model.tokenize(q.prompt, special=True, bos=True) for q in asked] == [q.tokens for q in asked]
     model.close()
 

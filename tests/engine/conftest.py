@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from app.engine.decoding.sampling import Floats
-from app.engine.host import loading
+from app.engine.host import chat_cache, pair_costs
 from app.engine.host.engine import Engine
-from app.engine.llama import context as llama
+from app.engine.llama.context import Context
 from app.engine.policy.calibration import measure
 from app.protocol.messages import Load, LoadSettings, PairLoaded
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
@@ -19,7 +19,7 @@ from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 @pytest.fixture(autouse=True)
 def _quick_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test loads into a new home, where nothing was measured yet; as little as possible is."""
-    monkeypatch.setattr(loading, "measure", functools.partial(measure, budget=0.0))
+    monkeypatch.setattr(pair_costs, "measure", functools.partial(measure, budget=0.0))
 
 
 @pytest.fixture(scope="session")
@@ -39,14 +39,21 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
     For models with an ordinary KV cache.
     """
-    decode = llama.Context.decode
+    decode = Context.decode
 
-    def slowly(context: llama.Context, tokens: Sequence[int], outputs: int) -> Floats:
+    def slowly(context: Context, tokens: Sequence[int], outputs: int) -> Floats:
         first = len(tokens) - outputs
         rows = [decode(context, [token], int(place >= first)).copy() for place, token in enumerate(tokens)]
         return np.concatenate(rows[first:]) if outputs else rows[-1]
 
-    monkeypatch.setattr(llama.Context, "decode", slowly)
+    monkeypatch.setattr(Context, "decode", slowly)
+
+
+@pytest.fixture
+def every_cache_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However quick its tokens are to process again."""
+    monkeypatch.setattr(chat_cache, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(chat_cache, "READ_SECONDS_PER_BYTE", 0.0)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.llama.rolling_back import Tried
+from app.engine.llama.checkpoints import RollBackSupport
 from app.engine.policy.acceptance import AcceptancePrior, ArmPrior
 from app.engine.policy.calibration import Build, KeptCosts
 from app.engine.policy.costs import Costs
@@ -89,8 +89,8 @@ def test_what_the_engine_learnt(folder: Path) -> None:
     figures = KindFigures(kind="code", tokens=100, seconds=2.0, tested=80, accepted=60, verify_passes=20)
     priors = {"coupled": {"code": AcceptancePrior({"coupled": ArmPrior(0.75, 20.0)})}}
     assert KeyedFile(folder / "history.json", Remembered).get(KEY) == Remembered([figures], priors)  # type: ignore[arg-type]
-    tried = Tried(longest_draft=8, snapshots=8, marks=True, cuts=False)
-    assert KeyedFile(folder / "rolling_back.json", Tried).get(KEY) == tried
+    tried = RollBackSupport(longest_draft=8, snapshots=8, can_restore=True, can_cut=False)
+    assert KeyedFile(folder / "rolling_back.json", RollBackSupport).get(KEY) == tried
     costs.put("1" * 24, learnt)
     assert version_of((folder / "costs.json").read_bytes()) == 1
     again = KeyedFile(folder / "costs.json", KeptCosts)
@@ -98,8 +98,8 @@ def test_what_the_engine_learnt(folder: Path) -> None:
 
 
 def test_engines_that_put_at_once_lose_nothing(folder: Path) -> None:
-    one, other = (KeyedFile(folder / "rolling_back.json", Tried) for _ in range(2))
-    tried = Tried(longest_draft=1, snapshots=1, marks=False, cuts=False)
+    one, other = (KeyedFile(folder / "rolling_back.json", RollBackSupport) for _ in range(2))
+    tried = RollBackSupport(longest_draft=1, snapshots=1, can_restore=False, can_cut=False)
     assert other.get("1") is None
     one.put("1", tried)
     other.put("2", tried)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.decoding.prompt import PromptBuilder
-from app.engine.llama import context as llama
+from app.engine.llama.context import Context
+from app.engine.llama.model import Model
 from app.protocol.messages import Message
 
 
@@ -17,8 +18,8 @@ def direct_logits(
     target: Path, messages: Sequence[Message], answer: Sequence[int], *, length: int, threads: int = 1
 ) -> tuple[NDArray[np.float64], int]:
     """The logits behind a chat and an answer, shape (vocabulary,), and the position of the token they choose."""
-    model = llama.Model(target, 0, lambda _: True)
-    context = llama.Context(
+    model = Model(target, 0, lambda _: True)
+    context = Context(
         model, length=length, batch_size=512, micro_batch_size=512, threads=threads, kv_type="f16", outputs=1
     )
     tokens = [*PromptBuilder(model, length).chat(messages).tokens, *answer]

@@ -1,4 +1,4 @@
-"""The engine process as it is, only that it keeps every KV cache, however small and quick to compute.
+"""The engine process as it is, only that it saves every KV cache, however small and quick to compute.
 
 Started as ``python -m tests.support.eager_engine [dies]``; ``dies`` kills it in the middle of the first file it writes.
 """
@@ -12,8 +12,6 @@ from collections.abc import Iterator
 
 from app.engine.host import chat_cache, state_file, worker
 
-EAGER = chat_cache.Policy(least_seconds=0.0, least_file_seconds=0.0, gain=0.0, gain_of_repeats=0.0)
-
 
 def _dying(chunks: Iterator[memoryview | bytes]) -> Iterator[memoryview | bytes]:
     yield next(chunks)
@@ -22,7 +20,7 @@ def _dying(chunks: Iterator[memoryview | bytes]) -> Iterator[memoryview | bytes]
 
 
 def main() -> int:
-    chat_cache.DEFAULT_POLICY = EAGER
+    chat_cache.LEAST_SECONDS = chat_cache.READ_SECONDS_PER_BYTE = 0.0
     if sys.argv[1:] == ["dies"]:
         whole = state_file.chunks
         state_file.chunks = lambda header, state: _dying(whole(header, state))

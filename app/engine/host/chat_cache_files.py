@@ -1,4 +1,4 @@
-"""Kept KV caches on disk: one folder with a limit, written in a thread of its own while nothing computes."""
+"""Saved KV caches on disk: one folder with a limit, written by a thread of its own while nothing computes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import secrets
 import shutil
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from app import paths
 from app.engine.decoding.kv_cache import State, covers
 from app.engine.host import state_file
 from app.engine.host.state_file import ENDING, PART_ENDING, BadFileError, StateFile
+from app.errors import Cancelled, KnownError
 from app.storage.files import erase_files
 
-log = logging.getLogger("slipstream.kept")
+log = logging.getLogger("slipstream.chat_cache")
 
 LIMIT = 4 * 1024**3
 _SHARE_OF_FREE = 10
@@ -30,17 +31,17 @@ _PART_SECONDS = 600.0
 _LAST_CHUNK_SECONDS = 0.3
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Job:
     owner: str
     state: State
-    token_seconds: float
+    is_cancelled: bool = False
 
 
 class ChatCacheFiles:
     """The files in one folder. Several engines may use the same one: names are unique, and any file may vanish.
 
-    All but `wait` in `flush` returns soon. Whatever the disk does costs nothing but what would have been kept.
+    All but `flush` returns soon. Whatever the disk does costs nothing but the time a file would have saved.
     """
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
@@ -50,11 +51,9 @@ class ChatCacheFiles:
         self._changed = threading.Condition()
         """Guards everything below."""
         self._known: dict[str, list[StateFile]] = {}
-        self._jobs: deque[_Job] = deque()
-        self._current: _Job | None = None
-        self._waits = False
-        self._generation = 0
-        """Grows when what is not yet written must not be written any more."""
+        self._jobs: list[_Job] = []
+        """What is not yet written, in that order; the first of them may be half written."""
+        self._is_waiting = False
         self._thread: threading.Thread | None = None
 
     # ------------------------------------------------------------ reading
@@ -63,48 +62,47 @@ class ChatCacheFiles:
         """The files of ``owner``; those that are damaged are deleted when it is first asked for."""
         with self._changed:
             if owner not in self._known:
-                self._tidy()
-                self._known[owner] = self._looked_at(owner)
+                self._delete_old()
+                self._known[owner] = self._found(owner)
             return list(self._known[owner])
 
-    def read(self, file: StateFile, owner: str, stopped: Callable[[], bool]) -> State | None:
-        """The state in ``file``; ``None`` when told to stop. Raises `BadFileError`, and then it is deleted.
-
-        Raises `OSError` and `MemoryError` too.
-        """
+    def read(self, file: StateFile, is_cancelled: Callable[[], bool]) -> State | None:
+        """The state in ``file``; ``None`` when it is cancelled, or cannot be read, and then the file is deleted."""
         try:
-            state = state_file.read(file.path, owner, stopped)
-        except BadFileError:
-            self.delete(file, owner)
-            raise
+            state = state_file.read(file, is_cancelled)
+        except Cancelled:
+            return None
+        except (BadFileError, OSError, MemoryError) as error:
+            log.info("a saved cache could not be read: %s", error)
+            self.delete(file)
+            return None
         with contextlib.suppress(OSError):
             os.utime(file.path)  # the time of the last use decides who goes first
         return state
 
-    def delete(self, file: StateFile, owner: str) -> None:
+    def delete(self, file: StateFile) -> None:
         """Delete one file."""
-        self.drop(file, owner)
+        with self._changed:
+            self._drop(file.path)
         _unlink(file.path)
 
-    def drop(self, file: StateFile, owner: str) -> None:
-        """Do not offer a file any more."""
-        with self._changed:
-            self._known[owner] = [other for other in self._known[owner] if other.path != file.path]
+    def _drop(self, path: Path) -> None:
+        for files in self._known.values():
+            files[:] = [file for file in files if file.path != path]
 
-    def _looked_at(self, owner: str) -> list[StateFile]:
+    def _found(self, owner: str) -> list[StateFile]:
         found = []
         for path in self._paths(f"{owner}-*{ENDING}"):
             try:
                 found.append(state_file.look(path, owner))
             except BadFileError as error:
-                log.info("a kept cache is deleted: %s", error)
+                log.info("a saved cache is deleted: %s", error)
                 _unlink(path)
             except (OSError, MemoryError) as error:
-                log.info("a kept cache is left alone: %s", error)
+                log.info("a saved cache is left alone: %s", error)
         return found
 
-    def _tidy(self) -> None:
-        """Delete what was left behind."""
+    def _delete_old(self) -> None:
         now = time.time()
         for pattern, seconds in ((f"*{ENDING}", _DAYS * 86400.0), (f"*{PART_ENDING}", _PART_SECONDS)):
             for path in self._paths(pattern):
@@ -120,139 +118,119 @@ class ChatCacheFiles:
 
     # ------------------------------------------------------------ writing
 
-    def put(self, owner: str, state: State, token_seconds: float) -> None:
+    def put(self, owner: str, state: State) -> None:
         """Write ``state`` soon, unless a file of ``owner`` or what is still to be written has it already."""
-        job = _Job(owner, state, token_seconds)
         with self._changed:
-            others = [(known.tokens, known.least) for known in self.of(owner)]
-            others += [(j.state.tokens, j.state.least) for j in self._unwritten() if j.owner == owner]
-            if any(covers(tokens, least, state.tokens) for tokens, least in others):
+            others: list[State | StateFile] = list(self.of(owner))
+            others += [job.state for job in self._jobs if job.owner == owner and not job.is_cancelled]
+            if any(covers(other.tokens, other.least, state.tokens) for other in others):
                 return
-            self._jobs.append(job)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="kept caches", daemon=True)
+            self._jobs.append(_Job(owner, state))
+            if self._thread is None:  # none outlives what it is for
+                self._thread = threading.Thread(target=self._write_all, name="saved caches", daemon=True)
                 self._thread.start()
-            self._changed.notify_all()
 
     def unwritten_bytes(self) -> int:
         """Memory held by what is still to be written."""
         with self._changed:
-            return sum(len(job.state.data) for job in self._unwritten())
+            return sum(len(job.state.data) for job in self._jobs)
 
     def wait(self, waits: bool) -> None:
         """Whether writing waits: two things that compute at the same time on few cores slow each other down."""
         with self._changed:
-            self._waits = waits
+            self._is_waiting = waits
             self._changed.notify_all()
 
     def flush(self, seconds: float) -> None:
         """Write what is left for at most so many ``seconds``; what is not written then never will be."""
         with self._changed:
-            self._waits = False
+            self._is_waiting = False
             self._changed.notify_all()
-            self._changed.wait_for(self._is_idle, seconds)
-            self._give_up()
-            self._changed.wait_for(self._is_idle, _LAST_CHUNK_SECONDS)  # or its unfinished file stays
+            self._changed.wait_for(lambda: not self._jobs, seconds)
+            self._cancel()
+            self._changed.wait_for(lambda: not self._jobs, _LAST_CHUNK_SECONDS)  # or its unfinished file stays
 
     def forget(self) -> None:
         """Delete all files, of whichever owner, and what is still to be written."""
         with self._changed:
-            self._give_up()
-            for owner in self._known:
-                self._known[owner] = []
+            self._cancel()
+            for files in self._known.values():
+                files.clear()
             erase_files(self._folder)
 
-    def _unwritten(self) -> Iterator[_Job]:
-        if self._current:
-            yield self._current
-        yield from self._jobs
-
-    def _is_idle(self) -> bool:
-        return not self._jobs and self._current is None
-
-    def _give_up(self) -> None:
-        self._generation += 1
-        self._jobs.clear()
+    def _cancel(self) -> None:
+        for job in self._jobs:
+            job.is_cancelled = True
         self._changed.notify_all()
 
     # ------------------------------------------------------------ the writing thread
 
-    def _run(self) -> None:
+    def _write_all(self) -> None:
         while self._write_next():
             pass
 
     def _write_next(self) -> bool:
-        """Write the next state; False where there is none and the thread has to end.
-
-        A call of its own, so that nothing here holds the state it wrote while it waits for the next.
-        """
+        """Write one state; False where none is left. A call of its own, so that nothing holds the state after it."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._jobs or not self._waits)
             if not self._jobs:
-                self._thread = None  # the next job starts another one: none outlives what it is for
+                self._thread = None
                 return False
-            self._current = job = self._jobs.popleft()
-            generation = self._generation
+            job = self._jobs[0]
         try:
-            self._write(job, generation)
+            self._write(job)
+        except Cancelled:
+            pass
         except (OSError, MemoryError) as error:
-            log.info("a cache is not kept on disk: %s", error)
+            log.info("a cache is not saved to disk: %s", error)
         except Exception:
-            log.exception("a cache is not kept on disk")
+            log.exception("a cache is not saved to disk")
         finally:
             with self._changed:
-                self._current = None
+                self._jobs.remove(job)
                 self._changed.notify_all()
         return True
 
-    def _write(self, job: _Job, generation: int) -> None:
+    def _write(self, job: _Job) -> None:
+        if self._is_cancelled(job):
+            return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if len(job.state.data) > self._room():
-            log.info("a cache of %d MiB is not kept on disk: too little room", len(job.state.data) >> 20)
+        if len(job.state.data) > self._allowed_bytes():
+            log.info("a cache of %d MiB is not saved: the disk is nearly full", len(job.state.data) >> 20)
             return
-        part = state_file.write(
-            self._folder, job.owner, job.state, job.token_seconds, lambda: self._goes_on(generation)
-        )
-        if part is None:
-            return
+        part = state_file.write(self._folder, job.owner, job.state, lambda: self._is_cancelled(job))
         with self._changed:
-            if generation != self._generation:
-                _unlink(part)
-                return
-            path = part.with_name(f"{job.owner}-{secrets.token_hex(8)}{ENDING}")
             try:
+                if job.is_cancelled:
+                    return
+                path = part.with_name(f"{job.owner}-{secrets.token_hex(8)}{ENDING}")
                 part.replace(path)
-            except OSError:
+            finally:
                 _unlink(part)
-                raise
-            self._add(job, path)
+            self._add(StateFile(path, job.owner, job.state.tokens, len(job.state.data), job.state.least))
 
-    def _goes_on(self, generation: int) -> bool:
-        """Waits while something computes; False when nobody wants the file any more."""
+    def _is_cancelled(self, job: _Job) -> bool:
+        """Waits while something computes."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._waits or generation != self._generation)
-            return generation == self._generation
+            self._changed.wait_for(lambda: not self._is_waiting or job.is_cancelled)
+            return job.is_cancelled
 
-    def _add(self, job: _Job, path: Path) -> None:
-        """Know a new file, and delete those it makes superfluous and those there is no room for."""
-        state = job.state
-        new = StateFile(path, state.tokens, len(state.data), state.least, job.token_seconds)
-        known = self._known[job.owner]
-        for other in [other for other in known if covers(state.tokens, state.least, other.tokens)]:
-            known.remove(other)
-            _unlink(other.path)
-        known.append(new)
+    def _add(self, new: StateFile) -> None:
+        """Know a new file, and delete those it makes superfluous and those there is no space for."""
+        for other in self.of(new.owner):
+            if covers(new.tokens, new.least, other.tokens):
+                self.delete(other)
+        self._known[new.owner].append(new)
         sizes = self._sizes()
-        excess = sum(size for _, size, _ in sizes) - self._room()
+        excess = sum(size for _, size, _ in sizes) - self._allowed_bytes()
         for _, size, oldest in sorted(sizes):
-            if excess <= 0 or oldest == path:
+            if excess <= 0 or oldest == new.path:
                 break
             excess -= size
-            for files in self._known.values():
-                files[:] = [file for file in files if file.path != oldest]
+            self._drop(oldest)
             _unlink(oldest)
 
-    def _room(self) -> int:
+    def _allowed_bytes(self) -> int:
+        """What all files together may take."""
         held = sum(size for _, size, _ in self._sizes())
         return min(self._limit, (shutil.disk_usage(self._folder).free + held) // _SHARE_OF_FREE)
 
@@ -264,6 +242,15 @@ class ChatCacheFiles:
                 status = path.stat()
                 sizes.append((status.st_mtime, status.st_size, path))
         return sizes
+
+
+def of_this_user() -> ChatCacheFiles | None:
+    """Where an engine process saves KV caches; ``None`` where there is no place for them."""
+    try:
+        return ChatCacheFiles(paths.kept_caches_dir())
+    except KnownError as error:
+        log.info("no caches are saved to disk: %s", error)
+        return None
 
 
 def _unlink(path: Path) -> None:

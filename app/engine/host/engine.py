@@ -23,15 +23,14 @@ from app.engine.drafters.table import LoadedPair, drafters_of
 from app.engine.host.chat_cache import ChatCaches, memory_limit
 from app.engine.host.loading import (
     NO_ROLL_BACK,
-    DraftModel,
+    LoadedModel,
     Loader,
-    PairCosts,
     Target,
-    measured_costs,
-    pair_history,
-    recommended_sampling,
 )
-from app.engine.llama import context as llama
+from app.engine.host.pair_costs import PairCosts, measured_costs, pair_history
+from app.engine.host.recommended import default_draft_length, recommended_sampling
+from app.engine.llama import backend
+from app.engine.llama.context import Context
 from app.engine.llama.thread_count import default_threads
 from app.engine.policy.controller import Controller
 from app.engine.policy.history import PairHistory
@@ -64,12 +63,12 @@ GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinis
 class Engine:
     """One pair at a time, one generation at a time. Only `cancel` may be called from another thread."""
 
-    def __init__(self, kept: ChatCaches | None = None) -> None:
-        """``kept`` is where the KV caches of recent chats go; by default nothing of them reaches a disk."""
-        llama.start()
-        self.kept = kept or ChatCaches()
+    def __init__(self, caches: ChatCaches | None = None) -> None:
+        """``caches`` is where the KV caches of recent chats go; by default nothing of them reaches a disk."""
+        backend.start()
+        self.caches = caches or ChatCaches()
         self._target: Target | None = None
-        self._draft: DraftModel | None = None
+        self._draft: LoadedModel | None = None
         self._drafters: list[Drafter] = []
         """All that can draft for the loaded pair."""
         self._costs: PairCosts | None = None
@@ -104,8 +103,8 @@ class Engine:
     def _load(self, command: Load, on_progress: Callable[[LoadProgressed], None]) -> PairLoaded:
         started = time.perf_counter()
         threads = command.settings.threads or default_threads()
-        self.kept.set_limit(memory_limit(command.settings.kept_cache_mib))
-        loader = Loader(command, threads, on_progress, self._should_abort, self.kept)
+        self.caches.set_limit(memory_limit(command.settings.kept_cache_mib))
+        loader = Loader(command, threads, on_progress, self._should_abort, self.caches)
         self._close_draft()
         if not (self._target and loader.is_loaded(self._target)):
             self.unload()
@@ -129,7 +128,7 @@ class Engine:
             context_length=target.context.length,
             threads=threads,
             template=target.prompts.template,
-            default_draft_length=self._draft.default_length if self._draft else DEFAULT_DRAFT_LENGTH,
+            default_draft_length=default_draft_length(self._draft.model) if self._draft else DEFAULT_DRAFT_LENGTH,
             sampling=recommended_sampling(target.model),
             load_seconds=time.perf_counter() - started,
             plain_pass_seconds=self._costs.costs.verify[1] if self._costs else 0.0,
@@ -141,7 +140,8 @@ class Engine:
         draft = self._draft
         if not draft:
             return LoadedPair(target.model.is_end)
-        parts = LoadedDraft(draft.context, draft.vocabulary, draft.model.is_end, self._should_abort, draft.switcher)
+        vocabulary = min(draft.model.vocabulary_size, target.model.vocabulary_size)
+        parts = LoadedDraft(draft.context, vocabulary, draft.model.is_end, self._should_abort, draft.switcher)
         return LoadedPair(target.model.is_end, parts)
 
     def unload(self) -> None:
@@ -154,11 +154,11 @@ class Engine:
         if self._target:
             self._target.close()
             self._target = None
-        self.kept.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
+        self.caches.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
 
     def forget(self) -> None:
         """Erase what is left of earlier chats: KV caches in memory and on disk, and tokens."""
-        self.kept.forget()
+        self.caches.forget()
         self._sequence = TokenSequence()
         for drafter in self._drafters:
             drafter.forget()
@@ -170,7 +170,7 @@ class Engine:
 
     def _close_draft(self) -> None:
         if self._costs:
-            self._costs.keep()  # with what the answers taught
+            self._costs.save()  # with what the answers taught
             self._costs = None
         if self._history:
             self._history.keep()
@@ -211,14 +211,11 @@ class Engine:
             dropped_messages=prompt.dropped_messages,
             template="none" if command.raw else target.prompts.template,
         )
-        begun = time.perf_counter()
         try:
-            logits = yield from self._process(target.context, prompt.tokens, command.request)
+            logits = yield from self._process(target, prompt.tokens, command.request, statistics)
         except Cancelled:
             yield self._finished(command.request, statistics, started, None)
             return
-        statistics.prompt_seconds = time.perf_counter() - begun
-        target.switcher.processed(len(prompt.tokens) - shared, statistics.prompt_seconds)
         task = Task(
             sampling=command.sampling,
             seed=seed,
@@ -329,12 +326,12 @@ class Engine:
         return target.prompts.chat(command.messages)
 
     def _process(
-        self, context: llama.Context, tokens: list[int], request: int
+        self, target: Target, tokens: list[int], request: int, statistics: Statistics
     ) -> Generator[PromptProgressed, None, Floats]:
-        """Feed what is new of a prompt; returns the logits of its last token, shape (1, vocabulary)."""
-        logits: Floats | None = None
-        end = len(tokens)
-        marked = end - 1 if context.rolling_back.remembers(end - 1) else end
+        """Feed what is new of a prompt, timed; returns the logits of its last token, shape (1, vocabulary)."""
+        begun, logits = time.perf_counter(), None
+        context, end = target.context, len(tokens)
+        marked = end - 1 if context.checkpoints.remembers(end - 1) else end
         with context.aborting(self._should_abort):
             while (done := len(context.tokens)) < end:
                 if self._cancel.is_set():
@@ -348,6 +345,8 @@ class Engine:
                 if not last:
                     yield PromptProgressed(request=request, done=len(context.tokens), total=end)
         assert logits is not None, "at least the last token of a prompt is always fed"
+        statistics.prompt_seconds = time.perf_counter() - begun
+        target.switcher.processed(end - statistics.cached_tokens, statistics.prompt_seconds)
         return logits
 
     def _should_abort(self) -> bool:
@@ -367,7 +366,7 @@ class Engine:
         )
 
 
-def _rounds(decoding: Decoding, logits: Floats, cache: llama.Context) -> Iterator[Round]:
+def _rounds(decoding: Decoding, logits: Floats, cache: Context) -> Iterator[Round]:
     """`Decoding.rounds`. What is no number is overwritten: in a cache it would spoil the sums of later answers too."""
     try:
         yield from decoding.rounds(logits)

@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from app.engine.decoding.kv_cache import State, Tokens
+from app.errors import Cancelled
 from app.storage.json_file import NOT_UNDERSTOOD
 
 ENDING, PART_ENDING = ".kept", ".part"
@@ -46,7 +47,6 @@ class Header(msgspec.Struct, frozen=True):
     tokens: _Count
     size: _Count
     least: _Count
-    token_seconds: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,60 +54,58 @@ class StateFile:
     """What a file says of itself; only `read` checks it all."""
 
     path: Path
+    owner: str
     tokens: Tokens
     size: int
     """Bytes of the state."""
     least: int
-    token_seconds: float
-    """What processing one of its tokens took when it was written."""
+    """See `State.least`."""
 
 
-def write(folder: Path, owner: str, state: State, token_seconds: float, go_on: Callable[[], bool]) -> Path | None:
-    """Write a file that only the user can read under a passing name, and return its path.
+def write(folder: Path, owner: str, state: State, is_cancelled: Callable[[], bool]) -> Path:
+    """Write a file that only the user can read under a temporary name, and return its path.
 
-    ``None`` when ``go_on``, asked every few MiB, says no; nothing is left then. No ``fsync``: a file that a power cut
-    damaged is found out when it is read, and costs nothing but the time it would have saved. Raises `OSError`.
+    Raises `Cancelled` when ``is_cancelled``, asked every few MiB, says so, and `OSError`; nothing is left then. No
+    ``fsync``: a file that a power cut damaged is found out when it is read, and costs nothing but the time it would
+    have saved.
     """
     descriptor, name = tempfile.mkstemp(prefix=f"{owner}-", suffix=PART_ENDING, dir=folder)
     part = Path(name)
-    header = Header(owner, len(state.tokens), len(state.data), state.least, token_seconds)
+    header = Header(owner, len(state.tokens), len(state.data), state.least)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - the descriptor is open already
             digest = hashlib.sha256()
             for chunk in chunks(header, state):
-                if not go_on():
-                    break
+                if is_cancelled():
+                    raise Cancelled
                 file.write(chunk)
                 digest.update(chunk)
-            else:
-                file.write(digest.digest())
-                return part
+            file.write(digest.digest())
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    part.unlink(missing_ok=True)
-    return None
+    return part
 
 
 def look(path: Path, owner: str) -> StateFile:
     """What ``path`` says of itself. Raises `BadFileError` when that cannot be ``owner``'s, and `OSError`."""
     with path.open("rb") as file:
         _, header, tokens = _read_front(file, owner)
-    return StateFile(path, tokens, header.size, header.least, header.token_seconds)
+    return StateFile(path, owner, tokens, header.size, header.least)
 
 
-def read(path: Path, owner: str, stopped: Callable[[], bool]) -> State | None:
-    """The state in ``path``, checked; ``None`` when ``stopped``, asked every few MiB, says so.
+def read(known: StateFile, is_cancelled: Callable[[], bool]) -> State:
+    """The state in a file, checked. Raises `Cancelled` when ``is_cancelled``, asked every few MiB, says so.
 
-    Raises `BadFileError`, `OSError`, and `MemoryError` without room for it.
+    Raises `BadFileError`, `OSError`, and `MemoryError` where there is too little memory for it.
     """
-    with path.open("rb") as file:
-        front, header, tokens = _read_front(file, owner)
+    with known.path.open("rb") as file:
+        front, header, tokens = _read_front(file, known.owner)
         digest = hashlib.sha256(front)
         data = np.empty(header.size, np.uint8)
         for begin in range(0, header.size, _CHUNK):
-            if stopped():
-                return None
+            if is_cancelled():
+                raise Cancelled
             chunk = data.data[begin : begin + _CHUNK]
             if file.readinto(chunk) != len(chunk):
                 raise BadFileError("cut short")
@@ -129,10 +127,10 @@ def _read_front(file: BufferedReader, owner: str) -> tuple[bytes, Header, Tokens
     """Everything before the state: its bytes, and what they say."""
     front = file.read(len(_MAGIC) + _LENGTH.size)
     if len(front) != len(_MAGIC) + _LENGTH.size or not front.startswith(_MAGIC):
-        raise BadFileError("not a kept cache")
+        raise BadFileError("not a saved cache")
     (length,) = _LENGTH.unpack_from(front, len(_MAGIC))
     if length > _LONGEST_HEADER:
-        raise BadFileError("not a kept cache")
+        raise BadFileError("not a saved cache")
     encoded = file.read(length)
     try:
         header = msgspec.json.decode(encoded, type=Header)

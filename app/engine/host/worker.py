@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO
 
+from app.engine.host import chat_cache_files
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.engine import Engine
-from app.engine.host.loading import kept_files
-from app.engine.llama.context import engine_name
+from app.engine.llama.backend import engine_name
 from app.engine.llama.devices import devices, processor_features
 from app.errors import Cancelled, KnownError
 from app.models.machine import private_bytes
@@ -82,8 +82,8 @@ class Worker:
         self._cancelled = 0
         """A Cancel means every command received before it, also one that has not begun."""
         self._bytes_at_start = 0
-        self._kept = ChatCaches(kept_files() if chat_files else None)
-        self._engine = Engine(self._kept)
+        self._caches = ChatCaches(chat_cache_files.of_this_user() if chat_files else None)
+        self._engine = Engine(self._caches)
 
     def run(self) -> None:
         """Serve until Quit or the end of the input."""
@@ -104,8 +104,8 @@ class Worker:
 
     def _set_busy(self, busy: bool) -> None:
         self._busy = busy
-        if self._kept.files:
-            self._kept.files.wait(busy)
+        if self._caches.files:
+            self._caches.files.wait(busy)
 
     # ------------------------------------------------------------ the reading thread
 
@@ -151,14 +151,14 @@ class Worker:
                 self._cancel()
                 self._enqueue(command)
             case Forget():
-                if self._kept.files:
-                    self._kept.files.forget()  # at once: what the engine is computing may take long
+                if self._caches.files:
+                    self._caches.files.forget()  # at once: what the engine is computing may take long
                 self._enqueue(command)
             case _:
                 self._enqueue(command)
 
     def _own_bytes(self) -> int:
-        return max(private_bytes() - self._bytes_at_start - self._kept.held_bytes(), 0)
+        return max(private_bytes() - self._bytes_at_start - self._caches.held_bytes(), 0)
 
     def _enqueue(self, command: Command) -> None:
         self._received += 1

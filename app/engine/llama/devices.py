@@ -1,20 +1,27 @@
-"""The devices llama.cpp can compute on, and their memory at the moment."""
+"""The devices llama.cpp can compute on, their memory at the moment, and the driver of the GPUs."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
+import re
+import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 from llama_cpp import _ggml
 
 from app.errors import KnownError
+from app.program import windows_program
 from app.protocol.devices import Device
 
 CPU, GPU, INTEGRATED_GPU = 0, 1, 2
 """Kinds of devices as ggml numbers them."""
+_NVIDIA_VERSION = Path("/proc/driver/nvidia/version")
+_DRIVER_SECONDS = 10.0
 
 
 def load_backends() -> None:
@@ -68,7 +75,7 @@ def gpu_devices() -> list[str]:
 def devices(*kinds: int) -> list[Device]:
     """The devices of these kinds with their memory as it is now; without kinds the GPUs.
 
-    Known after `app.engine.llama.context.start`. Asking is safe from any thread, also while llama.cpp computes. The
+    Known after `app.engine.llama.backend.start`. Asking is safe from any thread, also while llama.cpp computes. The
     first time, a CUDA device is initialized, which takes some of its memory.
     """
     return [_device(handle) for handle in _handles(*(kinds or (GPU, INTEGRATED_GPU)))]
@@ -88,6 +95,51 @@ def _device(handle: int) -> Device:
         total_bytes=total.value,
         free_bytes=min(free.value, total.value),
     )
+
+
+def driver_name(devices: Sequence[str]) -> str:
+    """The driver of these GPUs (by description), with its version, for people; empty where there are none.
+
+    After an update of it a pair's costs are measured anew.
+    Metal is a part of macOS, and elsewhere what is not NVIDIA's comes with the system as well: there it is its version
+    that counts.
+    """
+    if not devices:
+        return ""
+    if sys.platform == "darwin":
+        return f"macOS {platform.mac_ver()[0]}"
+    version = _nvidia_version()
+    if version:
+        return f"NVIDIA driver {version}"
+    return f"{platform.system()} {platform.release() if sys.platform == 'linux' else platform.version()}"
+
+
+def _nvidia_version() -> str:
+    try:
+        return nvidia_version(_NVIDIA_VERSION.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        pass
+    tool = windows_program("System32", "nvidia-smi.exe") if sys.platform == "win32" else "nvidia-smi"
+    command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
+    hidden = getattr(subprocess, "CREATE_NO_WINDOW", 0)  # only Windows has it, and would show a console
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=_DRIVER_SECONDS, check=False, creationflags=hidden
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    lines = result.stdout.split()
+    return lines[0] if result.returncode == 0 and lines else ""
+
+
+def nvidia_version(text: str) -> str:
+    """The version in ``/proc/driver/nvidia/version``; empty where there is none.
+
+    The line reads ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar …``, or ``… UNIX Open Kernel
+    Module for x86_64  570.86.15  Release Build …``.
+    """
+    found = re.search(r"NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s", text)
+    return found[1] if found else ""
 
 
 def _handles(*kinds: int) -> list[int]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import ctypes
 
 import llama_cpp
-
-from app.engine.llama.rolling_back import Bytes
+import numpy as np
+from numpy.typing import NDArray
 
 SEQUENCE = 0
-WHOLE, MARK = llama_cpp.LLAMA_STATE_SEQ_FLAGS_NONE, llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+WHOLE, CHECKPOINT = llama_cpp.LLAMA_STATE_SEQ_FLAGS_NONE, llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+"""What is copied: everything, or only what cannot be cut, which is the running state or the sliding windows."""
+
+Bytes = NDArray[np.uint8]
 
 
 class Memory:
-    """What a context holds. Results are checked by those who call; see `app.engine.llama.rolling_back.Memory`."""
+    """What a context holds. Callers check what its methods return."""
 
     def __init__(self, context: int) -> None:
         """``context`` is llama.cpp's handle."""
@@ -32,20 +35,8 @@ class Memory:
         """The last position all layers hold, −1 when there is none."""
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, SEQUENCE))
 
-    def mark_size(self) -> int:
-        """Bytes of what cannot be cut: the running state, or the sliding windows."""
-        return self.size(MARK)
-
-    def read_mark(self, into: Bytes) -> bool:
-        """Copy that out."""
-        return self.copy_out(into, MARK)
-
-    def write_mark(self, mark: Bytes) -> bool:
-        """Put it back. What lies behind it has to be cut then."""
-        return self.copy_back(mark, MARK)
-
     def size(self, flags: int) -> int:
-        """Bytes of a copy: of `WHOLE` or of `MARK`."""
+        """Bytes of a copy: of `WHOLE` or of `CHECKPOINT`."""
         return int(llama_cpp.llama_state_seq_get_size_ext(self._context, SEQUENCE, flags))
 
     def copy_out(self, into: Bytes, flags: int) -> bool:
@@ -54,7 +45,7 @@ class Memory:
         return bool(done == len(into) > 0)
 
     def copy_back(self, data: Bytes, flags: int) -> bool:
-        """Put it back in place of what is there."""
+        """Put it back in place of what is there. What lies behind a `CHECKPOINT` has to be cut then."""
         done = llama_cpp.llama_state_seq_set_data_ext(self._context, _pointer(data), len(data), SEQUENCE, flags)
         return bool(done == len(data) > 0)
 

@@ -11,11 +11,17 @@ the end, so they are always cut off.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import re
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from app.engine.llama import context as llama
+import llama_cpp
+
+from app.engine.llama import backend
+from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.gguf_parser import Array
@@ -24,10 +30,12 @@ from app.protocol.messages import Quantization
 
 _FULL_PRECISION = {"F32", "F16", "BF16"}
 _BITS: dict[Quantization, float] = {"q8_0": 8.5, "q4_k_m": 5.0, "q4_0": 4.6}
-"""A weight takes, to see whether the disk has room."""
+"""A weight takes, to see whether there is enough space on the disk."""
 _SPARE_BYTES = 16 * 1024 * 1024
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 _LONGEST_NAME = 127
+_QUANTIZE_BYTES = 256 * 1024 * 1024
+"""Of a tensor in memory at once while it is quantized."""
 
 
 def layers_to_choose(target: Path) -> int:
@@ -52,7 +60,7 @@ def cut(target: Path, layers: int, destination: Path, quantization: Quantization
     header = read_header(target)
     _check_quantization(header, quantization)
     check_destination(destination)
-    _check_room(header, layers, destination, quantization)
+    _check_free_space(header, layers, destination, quantization)
     made = destination.with_name(f".{destination.name}")  # not yet: nobody shall open it before it was checked
     try:
         _write(header, layers, made, quantization, threads)
@@ -69,8 +77,8 @@ def _write(header: GgufHeader, layers: int, made: Path, quantization: Quantizati
     metadata: dict[str, int | str] = {"general.name": name}
     if header.mtp_layers:
         metadata[f"{header.architecture}.nextn_predict_layers"] = 0
-    llama.start()
-    llama.quantize(
+    backend.start()
+    quantize(
         header.path,
         made,
         quantization,
@@ -116,11 +124,11 @@ def check_destination(destination: Path) -> None:
         raise KnownError(f"There is no folder {destination.parent}. Make it, or name another with --output.")
 
 
-def _check_room(header: GgufHeader, layers: int, destination: Path, quantization: Quantization | None) -> None:
-    kept = [tensor for tensor in header.tensors if not (m := _LAYER.match(tensor.name)) or int(m[1]) < layers]
-    needed = sum(tensor.size for tensor in kept)
+def _check_free_space(header: GgufHeader, layers: int, destination: Path, quantization: Quantization | None) -> None:
+    tensors = [tensor for tensor in header.tensors if not (m := _LAYER.match(tensor.name)) or int(m[1]) < layers]
+    needed = sum(tensor.size for tensor in tensors)
     if quantization:
-        needed = min(needed, int(sum(tensor.elements for tensor in kept) * _BITS[quantization] / 8))
+        needed = min(needed, int(sum(tensor.elements for tensor in tensors) * _BITS[quantization] / 8))
     needed += _SPARE_BYTES
     free = shutil.disk_usage(destination.parent).free
     if free < needed:
@@ -135,7 +143,7 @@ def _check_result(target: GgufHeader, layers: int, made: Path) -> None:
     try:
         header = read_header(made)
         check_loadable(header)
-        llama.Model(made, 0, lambda _: True).close()
+        Model(made, 0, lambda _: True).close()
     except KnownError as error:
         full = shutil.disk_usage(made.parent).free < _SPARE_BYTES
         why = f"{made.parent} is full" if full else str(error).replace(made.name, "the result")
@@ -143,3 +151,53 @@ def _check_result(target: GgufHeader, layers: int, made: Path) -> None:
     verdict = compare(target, header)
     if header.layers != layers or not verdict.fits:
         raise KnownError(f"{target.path.name} could not be cut to its first {layers} layers. {verdict.reason}")
+
+
+def quantize(
+    source: Path,
+    destination: Path,
+    kind: Quantization | None,
+    threads: int,
+    *,
+    without_layers: Sequence[int] = (),
+    metadata: Mapping[str, int | str] | None = None,
+) -> None:
+    """Write the model ``source`` again as ``destination``, its matrices as ``kind``, or as they are for ``None``.
+
+    Of ``without_layers`` nothing is written and the layers behind them move up; ``metadata`` changes or adds values
+    (texts of at most 127 bytes). Raises `KnownError` with llama.cpp's reason, and leaves nothing behind then. A disk
+    that fills up is not always noticed: check what was written.
+    """
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.only_copy = kind is None
+    if kind is not None:
+        params.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind.upper()}")
+    params.nthread = threads
+    params.max_buf_size = _QUANTIZE_BYTES
+    if without_layers:
+        params.prune_layers = (ctypes.c_int32 * (len(without_layers) + 1))(*without_layers, -1)
+    if metadata:
+        params.kv_overrides = _overrides(metadata)
+    part = destination.with_name(f"{destination.name}.part")
+    backend.errors.clear()
+    try:
+        if llama_cpp.llama_model_quantize(os.fsencode(source), os.fsencode(part), ctypes.byref(params)) != 0:
+            reason = "the disk may be full" if "iostream error" in backend.reason() else backend.reason()
+            raise KnownError(f"llama.cpp could not write {source.name} again: {reason}")
+        part.replace(destination)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _overrides(metadata: Mapping[str, int | str]) -> ctypes.Array[llama_cpp.llama_model_kv_override]:
+    """``metadata`` as llama.cpp takes it: ended by an entry without a key."""
+    overrides = (llama_cpp.llama_model_kv_override * (len(metadata) + 1))()
+    for override, (key, value) in zip(overrides, metadata.items(), strict=False):
+        override.key = key.encode()
+        if isinstance(value, int):
+            override.tag = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_INT
+            override.value.val_i64 = value
+        else:
+            override.tag = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_STR
+            override.value.val_str = value.encode()
+    return overrides

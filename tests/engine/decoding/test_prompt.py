@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.engine.decoding.prompt import LEAST_ANSWER, PromptBuilder
-from app.engine.llama import context as llama
+from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.protocol.messages import Message
 from tests.support.gguf_files import Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
@@ -212,7 +212,7 @@ def test_the_dates_of_many_chats_are_not_remembered_for_ever() -> None:
 def test_no_end_of_text_stands_between_prompt_and_answer(vocabulary: Vocabulary, add_bos: bool, tmp_path: Path) -> None:
     """Some vocabularies want an EOS token behind each text."""
     written = replace(vocabulary, bos=1, add_bos=add_bos, add_eos=True)
-    model = llama.Model(make_model(tmp_path / "model.gguf", vocabulary=written), 0, lambda _: True)
+    model = Model(make_model(tmp_path / "model.gguf", vocabulary=written), 0, lambda _: True)
     try:
         begin = [1] if add_bos else []
         for text in ("", "hi", "two words"):

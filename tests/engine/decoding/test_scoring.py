@@ -15,7 +15,7 @@ from app.engine.decoding.accept_rules import gumbel
 from app.engine.decoding.sampling import Floats
 from app.engine.decoding.scoring import LEAST_ROUNDING, LOOKED_AT, Choice, logits_behind
 from app.engine.host.engine import Engine
-from app.engine.llama import context as llama
+from app.engine.llama.context import Context
 from app.errors import Cancelled, KnownError
 from app.protocol.messages import Generate, PairLoaded, Sampling, ScoreTokens
 from tests.support.direct import direct_logits
@@ -95,14 +95,14 @@ def test_the_chat_keeps_its_cache(
     command = ask("Tell me something about the sea and its tides.", sampling=WARM, max_tokens=50)
     first = run(engine, command)
     fed: list[int] = []
-    decode = llama.Context.decode
+    decode = Context.decode
 
-    def watched(context: llama.Context, tokens: Sequence[int], outputs: int) -> Floats:
+    def watched(context: Context, tokens: Sequence[int], outputs: int) -> Floats:
         fed.append(len(tokens))
         return decode(context, tokens, outputs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(llama.Context, "decode", watched)
+        patch.setattr(Context, "decode", watched)
         engine.score_tokens(scoring(command, first.token_ids[:40], [300, 301]))
     assert fed == [16, 16, *[1] * LOOKED_AT], "the rest was in the cache"
     again = run(engine, command)

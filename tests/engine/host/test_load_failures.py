@@ -12,12 +12,14 @@ import gguf
 import numpy as np
 import pytest
 
-from app.engine.host import loading
+from app.engine.host import contexts, loading, model_files
 from app.engine.host.engine import Engine
-from app.engine.host.loading import _ModelFiles, recommended_sampling
-from app.engine.llama import context as llama
-from app.engine.llama.context import Context, Model
-from app.engine.llama.memory import MARK, Memory
+from app.engine.host.model_files import ModelFiles
+from app.engine.host.recommended import default_draft_length, recommended_sampling
+from app.engine.llama import backend
+from app.engine.llama.context import Context
+from app.engine.llama.memory import CHECKPOINT, Memory
+from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.models.gguf import check_loadable
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH
@@ -99,9 +101,9 @@ def test_a_file_that_changes_between_its_header_and_its_stamp(tmp_path: Path, mo
         with path.open("ab") as file:
             file.write(b"more")
 
-    monkeypatch.setattr(loading, "check_loadable", checked_and_then_written_to)
+    monkeypatch.setattr(model_files, "check_loadable", checked_and_then_written_to)
     with pytest.raises(KnownError, match="changed while it was being loaded"):
-        _ModelFiles.checked(path)
+        ModelFiles.checked(path)
 
 
 def test_a_draft_that_is_deleted_while_it_is_loaded_costs_only_the_draft(engine: Engine, tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_a_draft_that_is_deleted_while_it_is_loaded_costs_only_the_draft(engine:
 def test_all_parts_of_a_split_model_tell_whether_it_is_the_same(tmp_path: Path) -> None:
     parts, others = split_model(tmp_path / "one"), split_model(tmp_path / "two", seed=1)
     assert len(parts) == 3
-    known = _ModelFiles.checked(parts[0])
+    known = ModelFiles.checked(parts[0])
     assert known.paths == parts
     status = parts[2].stat()
     assert known.stamp[-2:] == (status.st_size, status.st_mtime_ns) and len(known.stamp) == 6
@@ -122,7 +124,7 @@ def test_all_parts_of_a_split_model_tell_whether_it_is_the_same(tmp_path: Path) 
     parts[2].write_bytes(others[2].read_bytes())
     os.utime(parts[2], ns=(status.st_atime_ns, status.st_mtime_ns))
     known.check_unchanged()  # as far as times tell
-    assert _ModelFiles.checked(parts[0]).fingerprint() != digest
+    assert ModelFiles.checked(parts[0]).fingerprint() != digest
     os.utime(parts[2], ns=(1, 1))
     with pytest.raises(KnownError, match="changed while it was being loaded"):
         known.check_unchanged()
@@ -130,7 +132,7 @@ def test_all_parts_of_a_split_model_tell_whether_it_is_the_same(tmp_path: Path) 
 
 def test_what_is_remembered_of_a_model_in_one_file_is_still_found(tmp_path: Path) -> None:
     path = make_model(tmp_path / "model.gguf", layers=1)
-    assert _ModelFiles.checked(path).stamp == (path.stat().st_size, path.stat().st_mtime_ns)
+    assert ModelFiles.checked(path).stamp == (path.stat().st_size, path.stat().st_mtime_ns)
 
 
 def test_another_part_of_a_split_model_is_loaded_anew(engine: Engine, load: Loading, tmp_path: Path) -> None:
@@ -146,7 +148,7 @@ def test_another_part_of_a_split_model_is_loaded_anew(engine: Engine, load: Load
 
 
 def test_a_failing_callback_is_not_taken_for_a_failing_load(random_pair: tuple[Path, Path]) -> None:
-    llama.start()
+    backend.start()
 
     def failing(_share: float) -> bool:
         raise ZeroDivisionError
@@ -159,7 +161,7 @@ def test_a_failing_look_at_stop_is_not_swallowed(random_pair: tuple[Path, Path])
     def failing() -> bool:
         raise ZeroDivisionError
 
-    llama.start()
+    backend.start()
     model = Model(random_pair[0], 0, lambda _: True)
     context = Context(model, length=256, batch_size=32, micro_batch_size=32, threads=1, kv_type="f16")
     with pytest.raises(ZeroDivisionError), context.aborting(failing):
@@ -203,18 +205,18 @@ def test_a_recommended_value_that_makes_no_sense_costs_none_of_the_others(tmp_pa
         writer.add_int32("general.sampling.penalty_last_n", -1)
         writer.add_string("slipstream.draft_length", "²")
 
-    llama.start()
+    backend.start()
     model = Model(make_model(tmp_path / "model.gguf", layers=1, edit=recommend), 0, lambda _: True)
     expected = Sampling(temperature=0.25, top_k=0, repetition_penalty=1.5, penalty_window=MAX_CONTEXT_LENGTH)
     assert recommended_sampling(model) == expected
-    assert loading._default_draft_length(model) == DEFAULT_DRAFT_LENGTH
+    assert default_draft_length(model) == DEFAULT_DRAFT_LENGTH
     model.close()
 
 
 def test_a_state_whose_size_llama_cpp_cannot_tell_is_neither_saved_nor_restored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    llama.start()
+    backend.start()
     model = Model(make(tmp_path / "mamba.gguf", "mamba"), 0, lambda _: True)
     model.size_bytes = 10**9
     context = Context(model, length=256, batch_size=32, micro_batch_size=32, threads=1, kv_type="f16")
@@ -223,11 +225,11 @@ def test_a_state_whose_size_llama_cpp_cannot_tell_is_neither_saved_nor_restored(
     context.remember()
     context.hold(4)
     context.decode([4, 5], 0)
-    assert not context._memory.copy_out(np.empty(0, np.uint8), MARK)
-    assert not context._memory.copy_back(np.empty(0, np.uint8), MARK)
+    assert not context._memory.copy_out(np.empty(0, np.uint8), CHECKPOINT)
+    assert not context._memory.copy_back(np.empty(0, np.uint8), CHECKPOINT)
     context.roll_back(4)
     assert context.tokens == []
-    assert loading._affordable_snapshots(model, LoadSettings(), 1) == 0
+    assert contexts._affordable_snapshots(model, LoadSettings(), 1) == 0
     context.close()
     model.close()
 
@@ -236,9 +238,9 @@ def test_a_state_whose_size_llama_cpp_cannot_tell_is_neither_saved_nor_restored(
 def test_on_a_gpu_no_draft_is_longer_than_the_snapshots(
     engine: Engine, load: Loading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers_on_gpu: int, longest: int
 ) -> None:
-    monkeypatch.setattr(loading, "_affordable_snapshots", lambda *_: 4)
+    monkeypatch.setattr(contexts, "_affordable_snapshots", lambda *_: 4)
     monkeypatch.setattr(loading, "_layers_on_gpu", lambda *_: layers_on_gpu)
     load(make(tmp_path / "model.gguf", "qwen35"))
     assert engine._target is not None
-    assert engine._target.context.rolling_back.snapshots == 4
+    assert engine._target.context.checkpoints.snapshots == 4
     assert engine._target.longest_draft == longest

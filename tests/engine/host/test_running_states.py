@@ -12,12 +12,12 @@ from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sequence import TokenSequence
 from app.engine.decoding.task import Task
 from app.engine.drafters import Drafter, Proposal, Worth, always
-from app.engine.host import loading
+from app.engine.host import contexts
 from app.engine.host.engine import Engine
 from app.engine.host.loading import NO_ROLL_BACK
-from app.engine.llama import context as llama
+from app.engine.llama.checkpoints import RollBackSupport, try_out
+from app.engine.llama.context import Context
 from app.engine.llama.memory import Memory
-from app.engine.llama.rolling_back import Tried, try_out
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import (
     DrafterName,
@@ -184,8 +184,8 @@ def test_stop_strings_leave_a_memory_that_is_right(
     start = len(whole.text) // 2
     cut = run(engine, ask("Tell me", sampling=WARM, max_tokens=80, stop=[whole.text[start : start + 9]]))
     assert cut.finished.finish_reason == "stop_string" and whole.text.startswith(cut.text)
-    kept = engine._target.context.tokens  # type: ignore[union-attr]
-    assert cut.started.prompt_tokens - 1 <= len(kept) < cut.started.prompt_tokens + len(whole.token_ids)
+    cached = engine._target.context.tokens  # type: ignore[union-attr]
+    assert cut.started.prompt_tokens - 1 <= len(cached) < cut.started.prompt_tokens + len(whole.token_ids)
     command = ask("Tell me", sampling=WARM, max_tokens=80)
     assert_same(engine, command, run(engine, command), whole)
 
@@ -258,7 +258,7 @@ def test_where_nothing_can_be_taken_back_drafting_is_off_with_the_reason(
     engine: Engine, load: Loader, pairs: Pairs, monkeypatch: pytest.MonkeyPatch, architecture: Architecture
 ) -> None:
     target, draft = pairs[architecture]
-    monkeypatch.setattr(Memory, "write_mark", lambda *_: False)
+    monkeypatch.setattr(Memory, "copy_back", lambda *_: False)
     pair = load(target, draft, **SMALL)
     assert pair.drafting_off == NO_ROLL_BACK == pair.draft_refused
     command = ask("Tell me", sampling=WARM, draft_length=4, drafter="chain", max_tokens=30)
@@ -273,7 +273,7 @@ def test_where_nothing_can_be_taken_back_drafting_is_off_with_the_reason(
 def test_a_draft_that_cannot_take_anything_back_is_refused_and_n_grams_stay(
     engine: Engine, load: Loader, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Memory, "write_mark", lambda *_: False)
+    monkeypatch.setattr(Memory, "copy_back", lambda *_: False)
     pair = load(pairs["llama"][0], pairs["qwen35"][0], **SMALL)
     assert pair.drafting_off is None and pair.draft is None
     assert pair.draft_refused is not None and "taken back" in pair.draft_refused
@@ -283,7 +283,7 @@ def test_drafts_are_as_long_as_what_can_be_taken_back(
     engine: Engine, load: Loader, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the snapshots work here: three of them."""
-    monkeypatch.setattr(loading, "try_out", _without_marks)
+    monkeypatch.setattr(contexts, "try_out", _without_marks)
     load(pairs["qwen35"][0], pairs["llama"][0], **SMALL)
     plain = run(engine, ask("Tell me", sampling=WARM, draft_length=0, max_tokens=60))
     for length in (MAX_DRAFT_LENGTH, "auto"):
@@ -293,24 +293,24 @@ def test_drafts_are_as_long_as_what_can_be_taken_back(
         assert max(r.tested for r in drafted.rounds) <= 3
 
 
-def _without_marks(cache: llama.Context, vocabulary: int) -> Tried:
+def _without_marks(cache: Context, vocabulary: int) -> RollBackSupport:
     tried = try_out(cache, vocabulary)
     if not tried.snapshots:
         return tried
-    return msgspec.structs.replace(tried, longest_draft=tried.snapshots, marks=False)
+    return msgspec.structs.replace(tried, longest_draft=tried.snapshots, can_restore=False)
 
 
 @pytest.mark.parametrize("architecture", RUNNING)
 def test_what_was_tried_out_is_not_tried_again(
     engine: Engine, load: Loader, pairs: Pairs, monkeypatch: pytest.MonkeyPatch, architecture: Architecture
 ) -> None:
-    tried: list[Tried] = []
+    tried: list[RollBackSupport] = []
 
-    def counted(cache: llama.Context, vocabulary: int) -> Tried:
+    def counted(cache: Context, vocabulary: int) -> RollBackSupport:
         tried.append(try_out(cache, vocabulary))
         return tried[-1]
 
-    monkeypatch.setattr(loading, "try_out", counted)
+    monkeypatch.setattr(contexts, "try_out", counted)
     for _ in range(2):
         assert load(*pairs[architecture], **SMALL).drafting_off is None
         engine.unload()

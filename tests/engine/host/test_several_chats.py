@@ -15,7 +15,6 @@ from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.protocol.messages import Generate, Load, LoadSettings, MeasurePlain, Message, Sampling
-from tests.support.eager_engine import EAGER
 from tests.support.generation import Answer, ask, run
 
 Pair = tuple[Path, Path]
@@ -28,13 +27,16 @@ def words(seed: int, count: int) -> str:
     return " ".join(random.Random(seed).choices(WORDS, k=count))
 
 
+pytestmark = pytest.mark.usefixtures("every_cache_is_saved")
+
+
 @pytest.fixture
 def new_engine(random_pair: Pair, tmp_path: Path) -> Iterator[Callable[..., Engine]]:
     """Engines that keep every cache; ``on_disk`` all in the same folder."""
     engines = []
 
     def new(pair: Pair = random_pair, on_disk: bool = False, **settings: object) -> Engine:
-        engine = Engine(ChatCaches(ChatCacheFiles(tmp_path / "kept") if on_disk else None, EAGER))
+        engine = Engine(ChatCaches(ChatCacheFiles(tmp_path / "saved") if on_disk else None))
         options = {"context_length": 1024, "kept_cache_mib": 64, **settings}
         load = LoadSettings(**options)  # type: ignore[arg-type]
         engine.load(Load(request=1, target=str(pair[0]), draft=str(pair[1]), settings=load), lambda _: None)
@@ -169,9 +171,9 @@ def test_an_edited_last_message_shares_all_before_it(
 
 def test_a_stopped_answer_is_gone_on_from(new_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = Chat(engine := new_engine()), Chat(engine)
-    stopped = one.ask(words(1, 100), cancel_after=20)  # the draft model has caught up by then
+    stopped = one.ask(words(1, 100), cancel_after=20, seed=2)  # the draft model has caught up by then
     assert stopped.finished.finish_reason == "cancelled"
-    other.ask(words(2, 100), cancel_after=3)
+    other.ask(words(2, 100), cancel_after=3, seed=2)
     lengths = processed(monkeypatch, engine)
     after = one.ask("Go on.")
     assert after.started.cached_tokens >= stopped.started.prompt_tokens
@@ -233,7 +235,7 @@ def test_the_limit_can_be_changed_without_loading_again(new_engine: Callable[...
     for mib in (0, 32):
         settings = LoadSettings(context_length=1024, kept_cache_mib=mib)
         engine.load(Load(request=2, target=str(random_pair[0]), settings=settings), lambda _: None)
-        assert engine._target is target and engine.kept.limit == mib * MIB
+        assert engine._target is target and engine.caches.limit == mib * MIB
 
 
 def test_a_restarted_engine_goes_on_from_the_disk(
@@ -280,21 +282,21 @@ def test_nothing_is_left_after_forgetting(new_engine: Callable[..., Engine], tmp
     engine = new_engine(on_disk=True)
     one, other = Chat(engine), Chat(engine)
     one.ask(words(1, 100))
-    engine.kept.set_limit(MIB)
+    engine.caches.set_limit(MIB)
     other.ask(words(2, 100))
     engine.unload()
-    assert list((tmp_path / "kept").iterdir())
+    assert list((tmp_path / "saved").iterdir())
     engine = one.engine = other.engine = new_engine(on_disk=True)
     one.ask("And then?")
     other.ask("And then?")
     engine.forget()
-    assert list((tmp_path / "kept").iterdir()) == []
+    assert list((tmp_path / "saved").iterdir()) == []
     assert engine.token_ids == []
     assert other.answer().started.cached_tokens == 0
     assert one.answer().started.cached_tokens < 20  # the words all chats begin with
     engine.forget()
     engine.unload()
-    assert list((tmp_path / "kept").iterdir()) == []
+    assert list((tmp_path / "saved").iterdir()) == []
 
 
 def test_the_command_lines_engine_writes_nothing(random_pair: Pair, home: Path) -> None:

@@ -174,7 +174,7 @@ EAGER = "tests.support.eager_engine"
 QUESTION = Message(role="user", content="What is the way of the world? " * 8)
 
 
-def kept(home: Path) -> list[Path]:
+def saved_files(home: Path) -> list[Path]:
     folder = home / "cache" / "chats"
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
@@ -201,33 +201,33 @@ def test_what_a_quitting_engine_held_is_there_for_the_next_one(random_pair: Pair
         with EngineProcess(EAGER) as process:
             assert (cached_tokens(process, random_pair) > 0) is expected
             assert end_as_the_window_does(process) == 0
-        assert {path.suffix for path in kept(home)} == {".kept"}
+        assert {path.suffix for path in saved_files(home)} == {".kept"}
 
 
 def test_an_engine_killed_while_it_writes_leaves_nothing_that_is_read(random_pair: Pair, home: Path) -> None:
     with EngineProcess(EAGER, "dies") as process:
         assert cached_tokens(process, random_pair) == 0
         assert end_as_the_window_does(process) == -signal.SIGKILL
-    assert [path.suffix for path in kept(home)] == [".part"]
+    assert [path.suffix for path in saved_files(home)] == [".part"]
     with EngineProcess(EAGER) as process:
         assert cached_tokens(process, random_pair) == 0
         process.send(Forget())
         process.until(Forgotten)
         assert end_as_the_window_does(process) == 0
-    assert kept(home) == []
+    assert saved_files(home) == []
 
 
 def test_forgetting_erases_what_is_on_disk_at_once(random_pair: Pair, home: Path) -> None:
     with EngineProcess(EAGER) as process:
         cached_tokens(process, random_pair)
         end_as_the_window_does(process)
-    assert kept(home)
+    assert saved_files(home)
     with EngineProcess() as process:
         process.send(load(random_pair, context_length=8192), ask(3, sampling=HOT))
         process.until(RoundsReceived)
         process.send(Forget(), Ping())
         assert process.until(Pong).busy
-        assert kept(home) == []
+        assert saved_files(home) == []
         process.send(Cancel())
         process.until(GenerationFinished)
         process.until(Forgotten)  # what it computed with is gone now too

@@ -8,12 +8,12 @@ import llama_cpp
 import psutil
 import pytest
 
-from app.engine.llama import context as llama
+from app.engine.llama import backend
 from app.engine.llama.devices import CPU, devices, gpu_devices, processor_features
 
 
 def test_a_device_has_a_name_and_memory() -> None:
-    llama.start()
+    backend.start()
     [processor] = devices(CPU)
     assert processor.name == "CPU" and processor.description
     assert processor.total_bytes >= psutil.virtual_memory().total * 0.99
@@ -21,12 +21,12 @@ def test_a_device_has_a_name_and_memory() -> None:
 
 
 def test_gpus_are_named_by_their_descriptions() -> None:
-    llama.start()
+    backend.start()
     assert gpu_devices() == [device.description for device in devices()]
 
 
 def test_the_processors_instruction_sets_are_those_of_ggmls_own_report() -> None:
-    llama.start()
+    backend.start()
     report = llama_cpp.llama_print_system_info().decode()
     assert processor_features() == re.findall(r"(\w+) = \w+", report)
 
@@ -43,6 +43,6 @@ def test_the_processors_instruction_sets_are_those_of_ggmls_own_report() -> None
 def test_the_variant_is_the_one_that_ggml_says_it_loaded(
     library: str, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(llama, "_variant", "")
-    llama._on_log(2, f"load_backend: loaded CPU backend from {library}\n".encode(), None)
-    assert llama.engine_name() == f"llama.cpp (llama-cpp-python {llama_cpp.__version__}{variant})"
+    monkeypatch.setattr(backend, "_variant", "")
+    backend._on_log(2, f"load_backend: loaded CPU backend from {library}\n".encode(), None)
+    assert backend.engine_name() == f"llama.cpp (llama-cpp-python {llama_cpp.__version__}{variant})"

@@ -10,8 +10,8 @@ import gguf
 import pytest
 
 from app.engine.host.engine import Engine
-from app.engine.llama import context as llama
-from app.engine.llama.self_draft import cut, layers_to_choose
+from app.engine.llama import backend, self_draft
+from app.engine.llama.self_draft import cut, layers_to_choose, quantize
 from app.errors import KnownError
 from app.models.gguf import read_header
 from app.protocol.messages import PairLoaded
@@ -153,7 +153,6 @@ def test_a_file_that_came_out_short_is_noticed(
     target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
 ) -> None:
     """llama.cpp may report success when the disk filled up while it wrote."""
-    quantize = llama.quantize
 
     def short(source: Path, destination: Path, *arguments: object, **options: object) -> None:
         quantize(source, destination, *arguments, **options)  # type: ignore[arg-type]
@@ -161,15 +160,15 @@ def test_a_file_that_came_out_short_is_noticed(
             file.truncate(destination.stat().st_size // 2)
         monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 0, left))
 
-    monkeypatch.setattr(llama, "quantize", short)
+    monkeypatch.setattr(self_draft, "quantize", short)
     with pytest.raises(KnownError, match="is full" if left == 0 else "is cut off"):
         cut(target, 1, tmp_path / "draft.gguf", None, 1)
     assert not list(tmp_path.iterdir())
 
 
 def test_what_llama_cpp_refuses_leaves_nothing_behind(tmp_path: Path) -> None:
-    llama.start()
+    backend.start()
     source = make_model(tmp_path / "source.gguf", weights="Q8_0")
     with pytest.raises(KnownError, match=r"could not write source\.gguf again: .*requantizing from type q8_0"):
-        llama.quantize(source, tmp_path / "draft.gguf", "q4_0", 1)
+        quantize(source, tmp_path / "draft.gguf", "q4_0", 1)
     assert [path.name for path in tmp_path.iterdir()] == ["source.gguf"]

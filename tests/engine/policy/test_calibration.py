@@ -10,7 +10,9 @@ import pytest
 
 from app.engine.decoding.sampling import Floats
 from app.engine.host.engine import Engine
-from app.engine.llama import context as llama
+from app.engine.llama import backend
+from app.engine.llama.context import Context
+from app.engine.llama.model import Model
 from app.engine.policy import calibration
 from app.engine.policy.calibration import METHOD, Build, KeptCosts, is_sound, measure, up_to_date
 from app.engine.policy.costs import CostModel, Costs
@@ -85,7 +87,7 @@ def test_kept_costs_that_make_no_sense_are_measured_again(
 ) -> None:
     load(*random_pair)
     assert engine._costs
-    store, key, kept = engine._costs.store, engine._costs.key, engine._costs.kept
+    store, key, kept = engine._costs.store, engine._costs.key, engine._costs.written
     engine.unload()
     store.put(key, replace(kept, costs=Costs({1: 0.0}, None)))
     load(*random_pair)
@@ -165,13 +167,13 @@ def test_an_update_of_the_engine_measures_anew_and_says_what_got_slower(
 ) -> None:
     assert load(*random_pair).slower is None
     assert engine._costs
-    store, key, kept = engine._costs.store, engine._costs.key, engine._costs.kept
+    store, key, kept = engine._costs.store, engine._costs.key, engine._costs.written
     engine.unload()
     impossible = Costs({1: 2e-7, 2: 4e-7}, 2e-7)
     store.put(key, KeptCosts(impossible, Build("an older engine", kept.build.driver), 2e-7))
     slower = load(*random_pair).slower
     assert slower is not None and slower.times > 2 and slower.before == "an older engine"
-    assert engine._costs.kept.build == kept.build
+    assert engine._costs.written.build == kept.build
     assert engine._costs.costs.verify[1] > 1e-5
     engine.unload()
     assert load(*random_pair).slower is None
@@ -346,11 +348,9 @@ def test_measuring_behind_a_long_context_can_be_cancelled(monkeypatch: pytest.Mo
 def test_a_lengthened_memory_goes_on_and_is_empty_afterwards(
     tmp_path: Path, architecture: Architecture, kv_type: KvType
 ) -> None:
-    llama.start()
-    model = llama.Model(make_architecture(tmp_path / "model.gguf", architecture), 0, lambda _: True)
-    context = llama.Context(
-        model, length=2048, batch_size=64, micro_batch_size=64, threads=1, kv_type=kv_type, snapshots=2
-    )
+    backend.start()
+    model = Model(make_architecture(tmp_path / "model.gguf", architecture), 0, lambda _: True)
+    context = Context(model, length=2048, batch_size=64, micro_batch_size=64, threads=1, kv_type=kv_type, snapshots=2)
     try:
         prompt = [1, 2, 3, 4, 5]
         wanted = context.decode(prompt, 1).copy()
@@ -396,11 +396,11 @@ def test_what_an_older_version_measured_is_measured_anew(
 ) -> None:
     load(*random_pair)
     assert engine._costs
-    key, kept = engine._costs.key, engine._costs.kept
+    key, kept = engine._costs.key, engine._costs.written
     engine.unload()
     old = KeptCostsOfOld(CostsOfOld({1: 5.0, 2: 6.0, 6: 7.0}, 1.0), kept.build, 5.0)
     KeyedFile(cache_file("costs.json"), KeptCostsOfOld).put(key, old)
     loaded = load(*random_pair)
     assert loaded.slower is None
     assert 17 in engine._costs.costs.verify and engine._costs.costs.verify[1] < 5.0
-    assert engine._costs.kept.method == METHOD
+    assert engine._costs.written.method == METHOD

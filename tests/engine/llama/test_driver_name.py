@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.llama import gpu_driver
-from app.engine.llama.gpu_driver import driver_name, nvidia_version
+from app.engine.llama import devices
+from app.engine.llama.devices import driver_name, nvidia_version
 
 PROPRIETARY = """NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024
 GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)
@@ -34,13 +34,13 @@ def test_a_file_tells_the_nvidia_driver(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "platform", "linux")
     file = tmp_path / "version"
     file.write_text(PROPRIETARY)
-    monkeypatch.setattr(gpu_driver, "_NVIDIA_VERSION", file)
+    monkeypatch.setattr(devices, "_NVIDIA_VERSION", file)
     assert driver_name(["NVIDIA GeForce RTX 4090"]) == "NVIDIA driver 550.54.15"
 
 
 def test_else_its_tool_does_and_without_one_the_system_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(gpu_driver, "_NVIDIA_VERSION", tmp_path / "not there")
+    monkeypatch.setattr(devices, "_NVIDIA_VERSION", tmp_path / "not there")
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 560.35.03\necho 560.35.03\n")
     tool.chmod(0o755)

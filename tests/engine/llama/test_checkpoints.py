@@ -10,12 +10,12 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from app.engine.host import loading
-from app.engine.llama import context as llama
-from app.engine.llama import rolling_back
-from app.engine.llama.context import Context, Model
-from app.engine.llama.memory import Memory
-from app.engine.llama.rolling_back import try_out
+from app.engine.host import contexts
+from app.engine.llama import backend, checkpoints
+from app.engine.llama.checkpoints import try_out
+from app.engine.llama.context import Context
+from app.engine.llama.memory import Bytes, Memory
+from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import LoadSettings
@@ -35,7 +35,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[Architecture, Path]:
 
 @pytest.fixture
 def model(request: pytest.FixtureRequest, files: dict[Architecture, Path]) -> Iterator[Model]:
-    llama.start()
+    backend.start()
     model = Model(files[request.param], 0, lambda _: True)
     yield model
     model.close()
@@ -53,7 +53,7 @@ def error_against_fresh(context: Context, fresh: Context, token: int) -> float:
     fresh.clear()
     for start in range(0, len(tokens), fresh.chunk):
         fresh.decode(tokens[start : start + fresh.chunk], 0)
-    return rolling_back._error(context.decode([token], 1)[0], fresh.decode([token], 1)[0])
+    return checkpoints._error(context.decode([token], 1)[0], fresh.decode([token], 1)[0])
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def error_against_fresh(context: Context, fresh: Context, token: int) -> float:
 )
 def test_whatever_is_fed_and_taken_back(model: Model, snapshots: int) -> None:
     context, fresh, dice = new_context(model, snapshots), new_context(model), random.Random(snapshots)
-    assert context.rolling_back.snapshots == snapshots
+    assert context.checkpoints.snapshots == snapshots
     exact = 0
 
     def draw(count: int) -> list[int]:
@@ -71,17 +71,17 @@ def test_whatever_is_fed_and_taken_back(model: Model, snapshots: int) -> None:
 
     for _ in range(400):
         length = len(context.tokens)
-        match dice.choice(["feed", "guess", "guess", "cut", "jump", "mark"]) if length < 1200 else "jump":
+        match dice.choice(["feed", "guess", "guess", "cut", "jump", "remember"]) if length < 1200 else "jump":
             case "feed":
                 context.decode(draw(dice.choice([1, 2, 30, 64])), 0)
             case "guess":  # a verify pass, or a draft and what was right of it
                 guesses = dice.randrange(MAX_DRAFT_LENGTH + 1)
                 context.hold(guesses)
                 context.decode(draw(guesses + 1), guesses + 1)
-                kept = length + 1 + dice.randrange(guesses + 1)
-                context.roll_back(kept)
-                assert length <= len(context.tokens) <= kept
-                exact += len(context.tokens) == kept
+                known = length + 1 + dice.randrange(guesses + 1)
+                context.roll_back(known)
+                assert length <= len(context.tokens) <= known
+                exact += len(context.tokens) == known
             case "cut":
                 context.roll_back(max(length - dice.randrange(6), 0))
             case "jump":
@@ -118,14 +118,14 @@ def test_llama_cpp_reports_success_where_it_has_no_snapshot_and_that_is_not_beli
 @pytest.mark.parametrize("model", ["gemma3"], indirect=True)
 def test_llama_cpp_reports_success_where_the_window_is_gone_and_that_is_not_believed(model: Model) -> None:
     context, fresh = new_context(model), new_context(model)
-    assert context.rolling_back.remembers(WINDOW + 1) and not context.rolling_back.remembers(WINDOW)
+    assert context.checkpoints.remembers(WINDOW + 1) and not context.checkpoints.remembers(WINDOW)
     text = [3 + step * 7 % 490 for step in range(800)]
     for start in range(0, 800, 50):
         context.decode(text[start : start + 50], 0)
         if start in (150, 350):
             context.remember()  # at 200 the window is still there by itself
     assert context._memory.oldest() > 500
-    assert [mark.length for mark in context.rolling_back._kept] == [400]
+    assert [checkpoint.length for checkpoint in context.checkpoints._at_prompts] == [400]
     context.roll_back(500)
     assert len(context.tokens) == 400
     assert error_against_fresh(context, fresh, 7) < _LARGEST_ERROR
@@ -144,7 +144,7 @@ def test_llama_cpp_reports_success_where_the_window_is_gone_and_that_is_not_beli
 def test_every_memory_can_take_the_longest_draft_back(model: Model, snapshots: int) -> None:
     context = new_context(model, snapshots)
     assert try_out(context, model.vocabulary_size).longest_draft == MAX_DRAFT_LENGTH
-    assert context.tokens == [] and context.rolling_back.marks and context.rolling_back.cuts
+    assert context.tokens == [] and context.checkpoints.can_restore and context.checkpoints.can_cut
     context.close()
 
 
@@ -153,23 +153,23 @@ def cut_deeper(memory: Memory, length: int) -> bool:
     return bool(llama_cpp.llama_memory_seq_rm(memory._memory, 0, max(length - 1, 0), -1))
 
 
-def read_nothing_new(memory: Memory, into: rolling_back.Bytes) -> bool:
-    """Every mark is the first one."""
+def copy_nothing_new(memory: Memory, into: Bytes, flags: int) -> bool:
+    """Every checkpoint is the first one."""
     if not hasattr(memory, "first"):
-        assert real_read_mark(memory, into)
+        assert real_copy_out(memory, into, flags)
         memory.first = into.copy()  # type: ignore[attr-defined]
     into[:] = memory.first  # type: ignore[attr-defined]
     return True
 
 
-real_read_mark = Memory.read_mark
+real_copy_out = Memory.copy_out
 
 
 @pytest.mark.parametrize("model", ["mamba", "granitehybrid"], indirect=True)
-def test_marks_that_do_not_work_are_found_out(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_that_do_not_work_are_found_out(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     context = new_context(model)
     context.decode([1, 2], 0)
-    monkeypatch.setattr(Memory, "read_mark", read_nothing_new)
+    monkeypatch.setattr(Memory, "copy_out", copy_nothing_new)
     context.remember()
     context.clear()
     assert try_out(context, model.vocabulary_size).longest_draft == 0
@@ -186,7 +186,7 @@ def test_marks_that_do_not_work_are_found_out(model: Model, monkeypatch: pytest.
 @pytest.mark.parametrize("model", WITH_SNAPSHOTS, indirect=True)
 def test_snapshots_are_enough_for_short_drafts(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     context = new_context(model, 5)
-    monkeypatch.setattr(Memory, "write_mark", lambda *_: False)
+    monkeypatch.setattr(Memory, "copy_back", lambda *_: False)
     assert try_out(context, model.vocabulary_size).longest_draft == 5
     context.close()
 
@@ -200,18 +200,18 @@ def test_cuts_that_leave_another_state_are_found_out(model: Model, monkeypatch: 
 
 
 @pytest.mark.parametrize("model", ["mamba"], indirect=True)
-def test_marks_take_a_bounded_amount_of_memory(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_take_a_bounded_amount_of_memory(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     context = new_context(model)
     context.decode([1, 2], 0)
-    size = context.rolling_back.mark_size()
-    monkeypatch.setattr(rolling_back, "_KEPT_BYTES", 3 * size)
+    size = context.checkpoints.size()
+    monkeypatch.setattr(checkpoints, "_MOST_BYTES", 3 * size)
     for step in range(10):
         context.remember()
         context.decode([step], 0)
-    assert [mark.length for mark in context.rolling_back._kept] == [9, 10, 11]
-    monkeypatch.setattr(rolling_back, "_KEPT_BYTES", size - 1)
+    assert [checkpoint.length for checkpoint in context.checkpoints._at_prompts] == [9, 10, 11]
+    monkeypatch.setattr(checkpoints, "_MOST_BYTES", size - 1)
     context.remember()
-    assert len(context.rolling_back._kept) == 3
+    assert len(context.checkpoints._at_prompts) == 3
     context.close()
 
 
@@ -225,9 +225,9 @@ def test_snapshots_give_way_where_memory_is_short(model: Model, monkeypatch: pyt
             raise KnownError("There is not enough memory.")
         return new_context(model)
 
-    monkeypatch.setattr(loading, "_affordable_snapshots", lambda *_: 8)
-    monkeypatch.setattr(llama, "Context", short_of_memory)
-    loading._target_context(model, LoadSettings(), 512, 1).close()
+    monkeypatch.setattr(contexts, "_affordable_snapshots", lambda *_: 8)
+    monkeypatch.setattr(contexts, "Context", short_of_memory)
+    contexts.target_context(model, LoadSettings(), 512, 1).close()
     assert asked == [8, 4, 2, 0]
 
 
@@ -237,9 +237,9 @@ def test_snapshots_are_asked_for_where_they_exist_and_are_small_against_the_mode
 ) -> None:
     has_snapshots = model.path.stem in WITH_SNAPSHOTS
     model.size_bytes = 10**9
-    assert loading._affordable_snapshots(model, LoadSettings(), 1) == (8 if has_snapshots else 0)
+    assert contexts._affordable_snapshots(model, LoadSettings(), 1) == (8 if has_snapshots else 0)
     model.size_bytes = 10**3
-    assert loading._affordable_snapshots(model, LoadSettings(), 1) == 0
+    assert contexts._affordable_snapshots(model, LoadSettings(), 1) == 0
 
 
 @pytest.mark.parametrize("model", ALL, indirect=True)

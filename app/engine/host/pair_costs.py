@@ -1,0 +1,75 @@
+"""What passes of a pair cost on this machine, and what its earlier answers taught: measured once, then remembered."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from app.engine.host.loading import LoadedModel, Target
+from app.engine.llama.backend import engine_name
+from app.engine.llama.devices import driver_name, gpu_devices
+from app.engine.policy.calibration import Build, KeptCosts, is_sound, measure, up_to_date
+from app.engine.policy.costs import Costs
+from app.engine.policy.history import PairHistory, Remembered
+from app.protocol.messages import SpeedChange
+from app.storage.keyed_file import KeyedFile, cache_file, key_of
+
+
+@dataclass
+class PairCosts:
+    """What passes of a pair cost here, and where that is written down."""
+
+    costs: Costs
+    written: KeptCosts
+    store: KeyedFile[KeptCosts]
+    key: str
+    slower: SpeedChange | None = None
+    """Set where engine or driver are others than they were, and the pair got slower by that."""
+
+    def save(self) -> None:
+        """Write down what is known now."""
+        if self.costs != self.written.costs:
+            self.written = replace(self.written, costs=self.costs)
+            self.store.put(self.key, self.written)
+
+
+def measured_costs(
+    target: Target, draft: LoadedModel | None, threads: int, is_cancelled: Callable[[], bool]
+) -> PairCosts:
+    """What passes of this pair cost here, from the last time if nothing has changed. Raises `Cancelled`."""
+    store = KeyedFile(cache_file("costs.json"), KeptCosts)
+    facts = {"settings": msgspec.to_builtins(target.settings), "snapshots": target.context.checkpoints.snapshots}
+    key = key_of({**_pair(target, draft, threads), **facts})
+    written = store.get(key)
+    build = Build(engine_name(), driver_name(gpu_devices()))
+
+    def measured() -> Costs:
+        target.switcher.before_measuring()
+        target.context.clear()
+        return measure(target.context, draft.context if draft else None, is_cancelled)
+
+    latest, slower = up_to_date(written if written and is_sound(written) else None, build, measured)
+    if latest is not written:
+        store.put(key, latest)
+    return PairCosts(latest.costs, latest, store, key, slower)
+
+
+def pair_history(target: Target, draft: LoadedModel | None, threads: int) -> PairHistory:
+    """What earlier answers of this pair on this machine brought, whatever the context length was."""
+    settings = target.settings
+    layers = (settings.target_gpu_layers, settings.draft_gpu_layers)
+    key = key_of({**_pair(target, draft, threads), "layers": layers, "kv": settings.kv_type})
+    return PairHistory(KeyedFile(cache_file("history.json"), Remembered), key)
+
+
+def _pair(target: Target, draft: LoadedModel | None, threads: int) -> dict[str, object]:
+    """What identifies a pair on this machine."""
+    return {
+        "target": target.files.stamp,
+        "draft": draft.files.stamp if draft else None,
+        "threads": threads,
+        "machine": (platform.node(), platform.machine(), platform.processor()),
+    }

@@ -1,0 +1,143 @@
+"""The weights and the vocabulary of a model, as llama.cpp has them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import llama_cpp
+
+from app.engine.llama import backend
+from app.errors import Cancelled, KnownError
+
+
+class Model:
+    """The weights and the vocabulary of one GGUF file. Close it after its contexts."""
+
+    def __init__(self, path: Path, gpu_layers: int, on_progress: Callable[[float], bool]) -> None:
+        """Load ``path`` with ``gpu_layers`` layers on the GPU (−1: all).
+
+        ``on_progress`` gets the share done, 0 to 1; when it returns False the load is given up and `Cancelled` raised.
+        Raises `KnownError` when llama.cpp cannot load the file.
+        """
+        cancelled = False
+        failure: BaseException | None = None
+
+        @llama_cpp.llama_progress_callback  # type: ignore[untyped-decorator]
+        def report(share: float, _data: object) -> bool:
+            nonlocal cancelled, failure
+            try:
+                cancelled = cancelled or not on_progress(min(max(share, 0.0), 1.0))
+            except BaseException as error:  # ctypes would print it and go on
+                failure, cancelled = error, True
+            return not cancelled
+
+        params = llama_cpp.llama_model_default_params()
+        params.n_gpu_layers = gpu_layers
+        params.progress_callback = report
+        backend.errors.clear()
+        self._handle = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
+        if failure is not None:
+            self.close()
+            raise failure
+        if not self._handle:
+            if cancelled:
+                raise Cancelled
+            raise KnownError(f"llama.cpp cannot load {path.name}: {backend.reason()}")
+        self.path = path
+        self._vocab = llama_cpp.llama_model_get_vocab(self._handle)
+        self.vocabulary_size: int = llama_cpp.llama_vocab_n_tokens(self._vocab)
+        self.training_context: int = llama_cpp.llama_model_n_ctx_train(self._handle)
+        self.parameters: int = llama_cpp.llama_model_n_params(self._handle)
+        self.layers: int = llama_cpp.llama_model_n_layer(self._handle)
+        self.size_bytes: int = llama_cpp.llama_model_size(self._handle)
+        self.window: int = llama_cpp.llama_model_n_swa(self._handle)
+        """Tokens of the sliding window of those layers that attend to no more; 0 where all attend to everything."""
+        self._pieces: dict[int, bytes] = {}
+        self._ends: dict[int, bool] = {}
+
+    def new_context(self, params: llama_cpp.llama_context_params) -> int:
+        """A llama.cpp context handle for `Context`; 0 when there is not enough memory."""
+        return llama_cpp.llama_init_from_model(self._handle, params) or 0
+
+    @property
+    def has_running_state(self) -> bool:
+        """Recurrent and hybrid models keep a state that cannot be cut at a token."""
+        recurrent = llama_cpp.llama_model_is_recurrent(self._handle)
+        return bool(recurrent or llama_cpp.llama_model_is_hybrid(self._handle))
+
+    @property
+    def has_decoder_only(self) -> bool:
+        """Encoder and diffusion models cannot write token after token."""
+        encoder = llama_cpp.llama_model_has_encoder(self._handle)
+        return not encoder and not llama_cpp.llama_model_is_diffusion(self._handle)
+
+    def chat_template(self) -> str | None:
+        """The default chat template of the file, Jinja source."""
+        source = llama_cpp.llama_model_chat_template(self._handle, None)
+        return source.decode("utf-8", "replace") if source else None
+
+    def metadata(self, key: str) -> str | None:
+        """A metadata value as text, ``None`` when the file has none."""
+        buffer = ctypes.create_string_buffer(4096)
+        length = llama_cpp.llama_model_meta_val_str(self._handle, key.encode(), buffer, len(buffer))
+        return buffer.value.decode("utf-8", "replace") if length >= 0 else None
+
+    def special_text(self, which: str) -> str:
+        """The text of ``bos``, ``eos`` or ``eot``; empty when the vocabulary has none."""
+        token = getattr(llama_cpp, f"llama_vocab_{which}")(self._vocab)
+        return self._token_text(token) if token >= 0 else ""
+
+    def control_texts(self) -> list[str]:
+        """The texts of all control tokens, which must not be read as such inside a message."""
+        ids = range(self.vocabulary_size)
+        texts = (self._token_text(i) for i in ids if llama_cpp.llama_vocab_is_control(self._vocab, i))
+        return [text for text in texts if text]
+
+    def _token_text(self, token: int) -> str:
+        return (llama_cpp.llama_vocab_get_text(self._vocab, token) or b"").decode("utf-8", "replace")
+
+    @property
+    def adds_bos(self) -> bool:
+        """Whether texts of this model begin with its BOS token."""
+        return bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
+
+    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
+        """Token ids of ``text``. ``special`` reads control tokens from their text; ``bos`` puts the BOS token in front
+        where the model wants one. (The EOS token that some want behind it would end the text before the answer.)"""
+        data = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
+        size = len(data) + 8
+        while True:
+            buffer = (llama_cpp.llama_token * size)()
+            count = llama_cpp.llama_tokenize(self._vocab, data, len(data), buffer, size, bos, special)
+            if count >= 0:
+                adds_end = bos and count and llama_cpp.llama_vocab_get_add_eos(self._vocab)
+                return list(buffer[: count - 1 if adds_end else count])
+            size = -count
+
+    def piece(self, token: int) -> bytes:
+        """The bytes ``token`` adds to a text; nothing for control tokens."""
+        piece = self._pieces.get(token)
+        if piece is None:
+            buffer = ctypes.create_string_buffer(256)
+            length = llama_cpp.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
+            if length < 0:
+                buffer = ctypes.create_string_buffer(-length)
+                length = llama_cpp.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
+            piece = self._pieces[token] = buffer.raw[: max(length, 0)]
+        return piece
+
+    def is_end(self, token: int) -> bool:
+        """Whether ``token`` ends a turn or the text."""
+        end = self._ends.get(token)
+        if end is None:
+            end = self._ends[token] = bool(llama_cpp.llama_vocab_is_eog(self._vocab, token))
+        return end
+
+    def close(self) -> None:
+        """Free the weights."""
+        if self._handle:
+            llama_cpp.llama_model_free(self._handle)
+            self._handle = None
