@@ -27,10 +27,9 @@ from app.engine.host.engine import Engine
 from app.engine.policy.acceptance import AcceptancePrior
 from app.engine.policy.controller import Controller
 from app.engine.policy.costs import CostModel, Costs
-from app.engine.policy.history import PairHistory, Remembered
+from app.engine.policy.history import PairHistory, history_file
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import DraftLength, Generate, Load, LoadSettings, Message, Sampling, TextKind
-from app.storage.keyed_file import KeyedFile
 from tests.benchmarks.contenders import Contender, Counts
 from tests.support.generation import run
 
@@ -124,7 +123,7 @@ class RealPair:
                 return Counts.of(run(self._engine, msgspec.structs.replace(command, draft_length=0)).rounds)
             stack.enter_context(contender.playing())
             key = f"{contender.name} {sampling.temperature} {sampling.top_k} {length}"
-            nothing_kept = PairHistory(KeyedFile(None, Remembered), key)
+            nothing_kept = PairHistory(history_file(None), key)
             self._engine._history = self._histories.setdefault(key, nothing_kept)
             command = msgspec.structs.replace(
                 command, draft_length=length, accept=contender.accept, propose=contender.propose

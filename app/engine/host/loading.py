@@ -27,7 +27,7 @@ from app.engine.llama.gpu_driver import driver_name
 from app.engine.llama.rolling_back import Tried, try_out
 from app.engine.policy.calibration import Build, KeptCosts, is_sound, measure, up_to_date
 from app.engine.policy.costs import Costs
-from app.engine.policy.history import PairHistory, Remembered
+from app.engine.policy.history import PairHistory, history_file
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.pairing import compare
@@ -257,7 +257,7 @@ def pair_history(target: Target, draft: DraftModel | None, threads: int) -> Pair
     settings = target.settings
     layers = (settings.target_gpu_layers, settings.draft_gpu_layers)
     key = key_of({**_pair(target, draft, threads), "layers": layers, "kv": settings.kv_type})
-    return PairHistory(KeyedFile(cache_file("history.json"), Remembered), key)
+    return PairHistory(history_file(cache_file("history.json")), key)
 
 
 def _pair(target: Target, draft: DraftModel | None, threads: int) -> dict[str, object]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.engine.drafters import Proposal
-from app.engine.policy.acceptance import Acceptance, AcceptancePrior, Arms, WayChoice
+from app.engine.policy.acceptance import AcceptanceEstimate, AcceptanceEstimates, AcceptancePrior, MethodChoice
 from app.engine.policy.costs import CostModel, Costs
 from app.engine.policy.curve import break_even, speeds_by_length
 from app.engine.policy.probing import ProbeBudget
@@ -96,11 +96,11 @@ class Controller:
         self._kind: TextKind = "prose"
         """Of the text that comes next."""
         prior = start.get("prose") or max(start.values(), key=AcceptancePrior.weight, default=AcceptancePrior())
-        self._arms = Arms(prior)
-        self._by_kind: dict[TextKind, Arms] = {self._kind: self._arms}
+        self._arms = AcceptanceEstimates(prior)
+        self._by_kind: dict[TextKind, AcceptanceEstimates] = {self._kind: self._arms}
         """The estimates of each kind of text that occurred; those in use are `_arms`."""
         self._arm = self._arms.coupled
-        self._ways = WayChoice(prior.greedy_lead, prior.greedy_lead_weight)
+        self._ways = MethodChoice(prior.greedy_advantage, prior.greedy_advantage_weight)
         self._paused = False
         self._rest: Plan | None = None
         """The pause that goes on while nothing is judged."""
@@ -114,7 +114,7 @@ class Controller:
         self._at_once = reproducible and fixed is not None
         self._probe_debt = 0.0
         """Seconds of the catch-up that goes on for a probe, as they were expected when it began; 0: there is none."""
-        self._is_new = not any(way in prior.arms for prior in start.values() for way in ("coupled", "greedy"))
+        self._is_new = not any(way in prior.rates for prior in start.values() for way in ("coupled", "greedy"))
         """Whether this draft model was never tried on this target."""
         self._owed = 0.0
         """Seconds a probe has taken so far for catching up."""
@@ -333,7 +333,7 @@ class Controller:
         chances = self._chances(self._arms.model(plan.way), proposal, count)
         return count_worth_testing(chances, self._rate, self._seconds, self.costs.draft)
 
-    def _chances(self, arm: Acceptance, proposal: Proposal, count: int) -> list[float]:
+    def _chances(self, arm: AcceptanceEstimate, proposal: Proposal, count: int) -> list[float]:
         count = min(count, len(proposal.tokens))
         if not proposal.confidences:
             return arm.chances(count)
@@ -469,12 +469,12 @@ class Controller:
 
     def snapshot(self) -> dict[TextKind, AcceptancePrior]:
         """What was learnt, as the next answer's start; what was not tried in this answer stays as it was."""
-        lead, weight = self._ways.greedy_lead, self._ways.weight
+        lead, weight = self._ways.greedy_advantage, self._ways.weight
         known = {
-            kind: AcceptancePrior({**self._start.get(kind, AcceptancePrior()).arms, **arms.snapshot()}, lead, weight)
+            kind: AcceptancePrior({**self._start.get(kind, AcceptancePrior()).rates, **arms.snapshot()}, lead, weight)
             for kind, arms in self._by_kind.items()
         }
-        return {**self._start, **{kind: prior for kind, prior in known.items() if prior.arms}}
+        return {**self._start, **{kind: prior for kind, prior in known.items() if prior.rates}}
 
 
 def _slowed(rate: float, late: float) -> float:

@@ -14,7 +14,7 @@ from app.engine.decoding.sampling import Floats
 from app.engine.drafters import Proposal
 from app.engine.host.engine import Engine
 from app.engine.host.worker import Worker
-from app.engine.policy.acceptance import AcceptancePrior, ArmPrior
+from app.engine.policy.acceptance import AcceptancePrior, RatePrior
 from app.engine.policy.controller import Controller, Plan
 from app.engine.policy.costs import Costs
 from app.protocol.messages import Generate, Load, LoadSettings, PairLoaded, Round, RoundsReceived
@@ -127,7 +127,7 @@ def test_while_drafting_is_paused_the_draft_model_sees_nothing_of_a_long_prompt(
 ) -> None:
     counted = counting(Costs(verify={1: 1.0, 17: 17.0}, draft=0.5, catch_up=0.1))
     assert engine._history
-    known = AcceptancePrior({"coupled": ArmPrior(0.02, 300.0)})
+    known = AcceptancePrior({"coupled": RatePrior(0.02, 300.0)})
     engine._history.add([], "coupled", {"prose": known})
     answer = run(engine, ask(LONG, draft_length="auto", max_tokens=40))
     assert counted.widths == []

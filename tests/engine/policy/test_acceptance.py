@@ -5,16 +5,16 @@ import random
 
 import pytest
 
-from app.engine.policy.acceptance import LEAD_EDGES, MATCH_EDGES, Acceptance, ArmPrior, WayChoice
+from app.engine.policy.acceptance import LEAD_EDGES, MATCH_EDGES, AcceptanceEstimate, MethodChoice, RatePrior
 
-PRIOR = ArmPrior(rate=0.7, weight=4.0)
-
-
-def an_arm(prior: ArmPrior = PRIOR) -> Acceptance:
-    return Acceptance(LEAD_EDGES, prior)
+PRIOR = RatePrior(rate=0.7, weight=4.0)
 
 
-def feed(arm: Acceptance, rate: float, count: int, seed: int = 0) -> None:
+def an_arm(prior: RatePrior = PRIOR) -> AcceptanceEstimate:
+    return AcceptanceEstimate(LEAD_EDGES, prior)
+
+
+def feed(arm: AcceptanceEstimate, rate: float, count: int, seed: int = 0) -> None:
     rng = random.Random(seed)
     for _ in range(count):
         arm.judge(rng.random() < rate, 0, rng.uniform(0.0, 6.0))
@@ -75,7 +75,7 @@ def test_confidence_without_meaning_leaves_the_recent_past_to_decide() -> None:
 
 
 def test_chances_rise_with_confidence_even_where_counts_do_not() -> None:
-    arm = Acceptance(MATCH_EDGES, ArmPrior(0.6, 4.0), (0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9))
+    arm = AcceptanceEstimate(MATCH_EDGES, RatePrior(0.6, 4.0), (0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9))
     for _ in range(40):
         arm.judge(True, 0, 3.0)
         arm.judge(False, 0, 6.0)
@@ -117,22 +117,22 @@ def test_a_snapshot_starts_the_next_answer_but_weighs_little() -> None:
 
 
 def test_the_better_way_is_chosen() -> None:
-    assert WayChoice(0.0).way == "coupled"
-    ways = WayChoice(0.0)
+    assert MethodChoice(0.0).way == "coupled"
+    ways = MethodChoice(0.0)
     rng = random.Random(3)
     for _ in range(300):
         ways.judge(rng.random() < 0.7, rng.random() < 0.85)
     assert ways.way == "greedy"
-    again = WayChoice(ways.greedy_lead, ways.weight)
+    again = MethodChoice(ways.greedy_advantage, ways.weight)
     assert again.way == "greedy"
-    assert again.greedy_lead == ways.greedy_lead
+    assert again.greedy_advantage == ways.greedy_advantage
     for _ in range(10):
         again.judge(True, False)  # by chance: what an answer has taught weighs more
     assert again.way == "greedy"
 
 
 def test_the_way_is_changed_back_when_the_text_changes() -> None:
-    ways = WayChoice(0.2)
+    ways = MethodChoice(0.2)
     rng = random.Random(3)
     for _ in range(600):
         ways.judge(rng.random() < 0.85, rng.random() < 0.7)
@@ -140,7 +140,7 @@ def test_the_way_is_changed_back_when_the_text_changes() -> None:
 
 
 def test_equal_ways_are_not_changed_all_the_time() -> None:
-    ways = WayChoice(0.0)
+    ways = MethodChoice(0.0)
     rng = random.Random(4)
     changes, before = 0, ways.way
     for _ in range(3000):

@@ -7,7 +7,7 @@ import pytest
 
 from app.engine.decoding.sampling import Distributions
 from app.engine.drafters import Proposal
-from app.engine.policy.acceptance import LEAD_EDGES, AcceptancePrior, ArmPrior
+from app.engine.policy.acceptance import LEAD_EDGES, AcceptancePrior, RatePrior
 from app.engine.policy.controller import Controller, Plan
 from app.engine.policy.costs import Costs
 from app.protocol.messages import DrafterName, Propose, TextKind, Way
@@ -368,7 +368,7 @@ def test_a_snapshot_helps_the_same_text_and_hardly_hurts_another() -> None:
     before: how quick it is, is tested above, and that a snapshot is as good in the next test.
     """
     costs = CURVES["flat"]
-    flat = ArmPrior(0.7, 4.0, ((0.7, 8.0),) * (len(LEAD_EDGES) + 1))
+    flat = RatePrior(0.7, 4.0, ((0.7, 8.0),) * (len(LEAD_EDGES) + 1))
     knows_nothing: dict[TextKind, AcceptancePrior] = {"prose": AcceptancePrior({"coupled": flat})}
 
     def gain(learnt: str, kind: str) -> float:
@@ -405,13 +405,13 @@ def test_behind_a_snapshot_the_first_tokens_are_as_quick_as_the_best_fixed_lengt
 
 def test_what_was_not_tried_is_not_forgotten() -> None:
     known = {
-        "coupled": ArmPrior(0.9, 300.0, ((0.5, 8.0),) * (len(LEAD_EDGES) + 1)),
-        "greedy": ArmPrior(0.6, 200.0),
-        "ngram": ArmPrior(0.3, 100.0),
+        "coupled": RatePrior(0.9, 300.0, ((0.5, 8.0),) * (len(LEAD_EDGES) + 1)),
+        "greedy": RatePrior(0.6, 200.0),
+        "ngram": RatePrior(0.3, 100.0),
     }
     start: dict[TextKind, AcceptancePrior] = {
         "prose": AcceptancePrior(known, 0.2),
-        "code": AcceptancePrior({"ngram": ArmPrior(0.8, 40.0)}, 0.1),
+        "code": AcceptancePrior({"ngram": RatePrior(0.8, 40.0)}, 0.1),
     }
     controller = Controller(CURVES["flat"], drafters=["model", "ngram"], start=start)
     assert controller.snapshot() == start
@@ -419,9 +419,9 @@ def test_what_was_not_tried_is_not_forgotten() -> None:
     tell(controller, plan, Proposal(), 0, 0, 1)
     learnt = controller.snapshot()["prose"]
     assert controller.snapshot()["code"] == start["code"]
-    assert learnt.arms["coupled"] == known["coupled"] and learnt.arms["greedy"] == known["greedy"]
-    assert learnt.arms["ngram"].rate > 0.3
-    assert learnt.greedy_lead == 0.2
+    assert learnt.rates["coupled"] == known["coupled"] and learnt.rates["greedy"] == known["greedy"]
+    assert learnt.rates["ngram"].rate > 0.3
+    assert learnt.greedy_advantage == 0.2
 
 
 @pytest.mark.parametrize("curve", ["flat", "600 M Q8_0"])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from app.engine.drafters import Proposal
-from app.engine.policy.acceptance import AcceptancePrior, ArmPrior
+from app.engine.policy.acceptance import AcceptancePrior, RatePrior
 from app.engine.policy.controller import Controller, Plan
 from app.engine.policy.costs import Costs
 from app.protocol.messages import TextKind
@@ -80,7 +80,7 @@ def test_the_expectation_changes_at_once_with_the_kind() -> None:
 
 
 def learnt_of(rates: Mapping[TextKind, float]) -> dict[TextKind, AcceptancePrior]:
-    return {kind: AcceptancePrior({"coupled": ArmPrior(rate, 300.0)}) for kind, rate in rates.items()}
+    return {kind: AcceptancePrior({"coupled": RatePrior(rate, 300.0)}) for kind, rate in rates.items()}
 
 
 def test_a_kind_nothing_is_known_of_begins_like_the_text_before_it() -> None:
@@ -103,7 +103,7 @@ def test_each_kind_learns_for_itself() -> None:
     costs = CURVES["flat"]
     known = learnt(costs, with_kinds(trace(TRACES["code/prose"]), "code", "prose"))
     assert set(known) == {"code", "prose"}
-    rates = {kind: prior.arms["coupled"].rate for kind, prior in known.items()}
+    rates = {kind: prior.rates["coupled"].rate for kind, prior in known.items()}
     assert rates["code"] > rates["prose"] + 0.3
 
 
