@@ -25,7 +25,7 @@ from app.engine.drafters.model import ModelDrafter
 from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine
 from app.engine.policy.acceptance import AcceptancePrior
-from app.engine.policy.controller import Controller
+from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import CostModel, Costs
 from app.engine.policy.history import PairHistory, history_file
 from app.protocol.limits import MAX_DRAFT_LENGTH
@@ -239,26 +239,25 @@ class MadeUpPair:
         accept = contender.accept if contender else "coupled"
         task = loop.Task(sampling, seed=number, max_tokens=self._tokens, accept=accept)
         key = f"{contender and contender.name} {sampling.temperature} {sampling.top_k} {length}"
-        controller = self._controller(contender, length, key)
+        policy = self._policy(contender, length, key)
         drafting = None
-        if controller:
+        if policy:
             table = Table(self._rows[1], machine.draft)
             drafter = ModelDrafter(table, VOCABULARY, lambda _: False, should_stop=lambda: False)
             drafter.configure(sampling, task.accept, task.seed)
-            drafting = Drafting(controller, [drafter])
+            drafting = Drafting(policy, [drafter])
         with machine.ticking(), contender.playing() if contender else contextlib.nullcontext():
             decoding = loop.Decoding(target, _Letters(), drafting, task, 0.0, lambda: False)
             counts = Counts.of(list(decoding.rounds(prompt_logits)))
-        if controller:
-            self._priors[key] = controller.snapshot()
+        if policy:
+            self._priors[key] = policy.learnt().priors
         return counts
 
-    def _controller(self, contender: Contender | None, length: DraftLength, key: str) -> Controller | None:
+    def _policy(self, contender: Contender | None, length: DraftLength, key: str) -> AutoPolicy | None:
         if contender is None:
             return None
-        return Controller(
+        return AutoPolicy(
             self._costs,
-            drafters=["model"],
             limit=MAX_DRAFT_LENGTH,
             propose=contender.propose,
             start=self._priors.get(key),

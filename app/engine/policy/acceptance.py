@@ -42,7 +42,7 @@ _NGRAM_SHAPE = (0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
 
 @dataclass(frozen=True)
 class RatePrior:
-    """What is known of an arm before it is tried here."""
+    """What is known of a drafter before it is tried here."""
 
     rate: float
     """Acceptance rate."""
@@ -113,9 +113,9 @@ class Deviation:
 
 
 class AcceptanceEstimate:
-    """Estimates for one arm (a drafter, and its way of proposing).
+    """Of a drafter, and of one of its proposal methods.
 
-    A slow estimate remembers what the arm is worth, a quick one follows the text. Confidence is calibrated by hit
+    A slow estimate remembers what the drafter is worth, a quick one follows the text. Confidence is calibrated by hit
     counts in bins that forget slowly; how far the recent past is off from what they say, as a ratio of odds, corrects
     them, and so where confidence tells nothing, the recent past decides alone. Positions are corrected likewise.
     """
@@ -167,18 +167,19 @@ class AcceptanceEstimate:
         last = len(_POSITION_GROUPS) - 1
         return [by_position[_POSITION_GROUPS[min(i, last)]] for i in range(length)]
 
-    def recent_odds(self) -> float:
-        """By what factor the odds of the recent past differ from those the calibration expected."""
-        return self._recent_calibrated.factor
-
-    def chance(self, confidence: float, position: int, recent_odds: float) -> float:
+    def chance(self, confidence: float, position: int) -> float:
         """Expected acceptance of a token of this ``confidence``, given that those before it are accepted."""
         group = _POSITION_GROUPS[position] if position < len(_POSITION_GROUPS) else _POSITION_GROUPS[-1]
-        odds = self._odds[bisect_right(self._edges, confidence)] * recent_odds * self._by_position[group]
+        odds = self._odds[bisect_right(self._edges, confidence)] * self._by_position[group]
+        odds *= self._recent_calibrated.factor
         return odds / (1.0 + odds)
 
+    def chances_of(self, confidences: Sequence[float]) -> list[float]:
+        """`chance` of a draft's first tokens."""
+        return [self.chance(confidence, i) for i, confidence in enumerate(confidences)]
+
     def judge(self, hit: bool, position: int, confidence: float | None) -> None:
-        """The target judged a token: accepted or not. ``confidence`` is ``None`` where the arm did not give one."""
+        """The target judged a token: accepted or not. ``confidence`` is ``None`` where there is none."""
         value = 1.0 if hit else 0.0
         if confidence is not None:
             self._judge_confidence(value, position, confidence)
@@ -190,7 +191,7 @@ class AcceptanceEstimate:
     def _judge_confidence(self, value: float, position: int, confidence: float) -> None:
         group = _POSITION_GROUPS[position] if position < len(_POSITION_GROUPS) else _POSITION_GROUPS[-1]
         place = bisect_right(self._edges, confidence)
-        recent = self.recent_odds()
+        recent = self._recent_calibrated.factor
         odds = self._odds[place]
         by_position = self._positions[group]
         anywhere = odds * recent
@@ -259,7 +260,7 @@ class AcceptanceEstimate:
 
 
 class AcceptanceEstimates:
-    """The estimates for one kind of text: of both ways a draft model proposes, and of n-grams."""
+    """The estimates for one kind of text: of both proposal methods of a draft model, and of n-grams."""
 
     def __init__(self, prior: AcceptancePrior) -> None:
         self.coupled = AcceptanceEstimate(LEAD_EDGES, prior.rates.get("coupled", _MODEL_PRIOR), _MODEL_SHAPE)
@@ -268,9 +269,9 @@ class AcceptanceEstimates:
         self.tokens = 0
         """Of this kind in the answer."""
 
-    def model(self, way: Way) -> AcceptanceEstimate:
+    def model(self, method: Way) -> AcceptanceEstimate:
         """That of the draft model."""
-        return self.greedy if way == "greedy" else self.coupled
+        return self.greedy if method == "greedy" else self.coupled
 
     def forked(self, prior: AcceptancePrior) -> AcceptanceEstimates:
         """For another kind of text: what ``prior`` knows of it, else the same expectations."""
@@ -282,26 +283,26 @@ class AcceptanceEstimates:
         return fork
 
     def snapshot(self) -> dict[str, RatePrior]:
-        """What was learnt of the arms that were tried."""
-        arms = {"coupled": self.coupled, "greedy": self.greedy, "ngram": self.ngram}
-        return {name: arm.snapshot() for name, arm in arms.items() if arm.judged}
+        """What was learnt of those that were tried."""
+        estimates = {"coupled": self.coupled, "greedy": self.greedy, "ngram": self.ngram}
+        return {name: estimate.snapshot() for name, estimate in estimates.items() if estimate.judged}
 
 
 class MethodChoice:
-    """Chooses how a draft model proposes: both ways are judged wherever one is, so nothing has to be tried out."""
+    """Chooses how a draft model proposes: both methods are judged wherever one is, so nothing has to be tried out."""
 
     _FORGET = 1.0 - 1.0 / 1000
     _LEAST_WEIGHT, _MOST_WEIGHT = 25.0, 200.0
     """Judged tokens that a lead to begin with is worth: an answer at another temperature may turn it round."""
     _MARGIN = 0.005
-    """Of the judged tokens; below it the way stays."""
+    """Of the judged tokens; below it the choice stays."""
 
     def __init__(self, greedy_advantage: float, weight: float = 0.0) -> None:
         """``greedy_advantage``: what earlier answers taught, ``weight``: the judged tokens they had."""
         self._start = greedy_advantage
         self._known = min(weight, self._MOST_WEIGHT)
         self._difference = self._count = 0.0
-        self.way: Way = "coupled"
+        self.best: Way = "coupled"
         self._settle()
 
     @property
@@ -317,16 +318,16 @@ class MethodChoice:
         return self._known + self._count
 
     def judge(self, coupled: bool, greedy: bool) -> None:
-        """The target judged what both ways would have proposed in one place."""
+        """The target judged what both methods would have proposed in one place."""
         self._difference = self._difference * self._FORGET + (greedy - coupled)
         self._count = self._count * self._FORGET + 1.0
         self._settle()
 
     def _settle(self) -> None:
         if self.greedy_advantage > self._MARGIN:
-            self.way = "greedy"
+            self.best = "greedy"
         elif self.greedy_advantage < -self._MARGIN:
-            self.way = "coupled"
+            self.best = "coupled"
 
 
 def _clipped(rate: float) -> float:

@@ -74,7 +74,7 @@ class PairHistory:
         return self._priors.get(rule, {})
 
     def add(self, kinds: Iterable[KindFigures], rule: AcceptRule, priors: Mapping[TextKind, AcceptancePrior]) -> None:
-        """Count an answer that was drafted, and take over what the controller knows after it."""
+        """Count an answer that was drafted, and take over what the policy knows after it."""
         self._kinds = [_halved(one) if one.tokens > _HALVED_AT else one for one in sums_by_kind(self._kinds, kinds)]
         self._priors = {**self._priors, rule: dict(priors)}
         self._is_kept = False
@@ -103,7 +103,7 @@ def _halved(figures: KindFigures) -> KindFigures:
 
 
 def _is_sound(kept: Remembered) -> bool:
-    """A file can hold anything that is well formed; the controller takes logarithms of it."""
+    """A file can hold anything that is well formed; the policy takes logarithms of it."""
     priors = [prior for by_kind in kept.priors.values() for prior in by_kind.values()]
     rates = [rate for prior in priors for rate in prior.rates.values()]
     return (

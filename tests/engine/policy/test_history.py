@@ -8,6 +8,7 @@ import pytest
 
 from app.engine.host.engine import Engine
 from app.engine.policy.acceptance import AcceptancePrior, RatePrior
+from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.history import PairHistory, history_file
 from app.protocol.messages import KindFigures, MeasurePlain, Message, PairLoaded, TextKind
 from tests.support.generation import GREEDY, ask, run
@@ -153,12 +154,12 @@ def test_the_next_start_begins_with_what_was_learnt(
     engine.unload()
     load(*random_pair)
     drafters = engine._drafters(engine._loaded(), ask("x", draft_length="auto"), 1)
-    controller = engine._controller(ask("x", draft_length="auto"), drafters)
-    assert controller is not None
-    assert controller.snapshot() == learnt
-    rate = controller._arms.coupled.rate
+    policy = engine._policy(ask("x", draft_length="auto"), drafters)
+    assert isinstance(policy, AutoPolicy)
+    assert policy.learnt().priors == learnt
+    rate = policy._texts["prose"].coupled.rate
     assert rate == pytest.approx(learnt["prose"].rates["coupled"].rate, abs=0.01)
-    assert engine._controller(ask("x", draft_length="auto", accept="rejection"), drafters) is not None
+    assert engine._policy(ask("x", draft_length="auto", accept="rejection"), drafters) is not None
 
 
 def test_an_answer_brings_a_curve_by_draft_length(
