@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -17,8 +17,9 @@ from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, No
 log = logging.getLogger("slipstream.store")
 
 _MOST_ENTRIES = 64
-_VERSION = 1
 T = TypeVar("T")
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
+"""What an older version wrote for a key as this version would have written it."""
 
 
 class _File(Versioned):
@@ -28,10 +29,14 @@ class _File(Versioned):
 class KeyedFile(Generic[T]):
     """A file that cannot be read or written, or an entry that makes no sense, costs what was in it and nothing else."""
 
-    def __init__(self, path: Path | None, kind: type[T]) -> None:
-        """``kind`` is what msgspec reads an entry as. Without a ``path`` nothing is kept."""
+    def __init__(self, path: Path | None, kind: type[T], *, version: int = 1, upgrade: Upgrade | None = None) -> None:
+        """``kind`` is what msgspec reads an entry as. Without a ``path`` nothing is kept.
+
+        ``upgrade`` gets the entries of older versions than ``version``; without it they are as those of now.
+        """
         self._kind = kind
-        self._file = _json_file(path) if path else None
+        self._version = version
+        self._file = _json_file(path, version, upgrade) if path else None
 
     def get(self, key: str) -> T | None:
         """The value kept for ``key``."""
@@ -52,7 +57,7 @@ class KeyedFile(Generic[T]):
 
         def added(file: _File) -> _File:
             others = [(other, one) for other, one in file.entries.items() if other != key]
-            return _File(version=_VERSION, entries=dict([*others, (key, entry)][-_MOST_ENTRIES:]))
+            return _File(version=self._version, entries=dict([*others, (key, entry)][-_MOST_ENTRIES:]))
 
         try:
             self._file.update(added)
@@ -60,22 +65,31 @@ class KeyedFile(Generic[T]):
             log.info("%s", error)
 
 
-def _json_file(path: Path) -> JsonFile[_File]:
+def _json_file(path: Path, version: int, upgrade: Upgrade | None) -> JsonFile[_File]:
+    def upgraded(older: int, data: bytes) -> _File:
+        entries = decode(data, _File).entries if older else decode(data, dict[str, msgspec.Raw])
+        if upgrade:
+            entries = {key: _upgraded(entry, upgrade) for key, entry in entries.items()}
+        return _File(version=version, entries=entries)
+
     return JsonFile(
         path,
-        _File(version=_VERSION, entries={}),
-        version=_VERSION,
+        _File(version=version, entries={}),
+        version=version,
         what=path.name,
-        upgrade=_unversioned,
+        upgrade=upgraded,
         patience=PATIENCE_SECONDS,
         is_cache=True,
         log_level=logging.INFO,
     )
 
 
-def _unversioned(_version: int, data: bytes) -> _File:
-    """Before versions there were only the entries."""
-    return _File(version=_VERSION, entries=decode(data, dict[str, msgspec.Raw]))
+def _upgraded(entry: msgspec.Raw, upgrade: Upgrade) -> msgspec.Raw:
+    """One that makes no sense stays as it is: `KeyedFile.get` tells so."""
+    try:
+        return msgspec.Raw(msgspec.json.encode(upgrade(msgspec.json.decode(entry, type=dict[str, Any]))))
+    except (*NOT_UNDERSTOOD, AttributeError, TypeError):
+        return entry
 
 
 def cache_file(name: str) -> Path | None:

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.accept_rules [--pair guide|models|synthetic]… [--models FOLDER] [--runs N] [--length N]
         [--costs here|CURVE]… [--json]
 
-Contenders: `coupled` with the target's own noise, with greedy proposals and with the controller's choice of both;
+Contenders: `coupled` with the target's own noise, with greedy proposals and with the policy's choice of both;
 sample-and-match with greedy proposals, which is what llama-server does; `rejection`; and `block`. Each
 drafts with a fixed length and with `auto`.
 
@@ -70,7 +70,7 @@ class Table:
     """By contender; one a temperature."""
 
     def choice_to_better_way(self) -> list[float]:
-        """Of the controller's choice of proposing ÷ of the better fixed way, for each temperature: the acceptance, or,
+        """Of the policy's choice of proposing ÷ of the better fixed way, for each temperature: the acceptance, or,
         where each drafts as far as it likes, the tokens per second.
         """
         figure = "tokens_per_second" if self.length == "auto" else "acceptance"

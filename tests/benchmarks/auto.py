@@ -3,7 +3,7 @@
     python -m tests.benchmarks.auto [--pair guide|inflated|inflated-q8_0|inflated-q4_k_m|inflated-q4_0 …]
                                     [--models FOLDER] [--target FILE --draft FILE] [--sets NAME …] [--questions N]
                                     [--lengths N …] [--repeat N] [--max-tokens N] [--temperature T] [--threads N]
-                                    [--cold] [--folder FOLDER] [--runs FILE] [--json]
+                                    [--cold] [--policy auto|baseline] [--folder FOLDER] [--runs FILE] [--json]
 
 Each question is answered plain, with `auto` and with each fixed length, one after the other by one engine with the same
 seed, so the text is the same; who begins changes. All ratios are medians over the questions of the quotient of two
@@ -37,6 +37,7 @@ from unittest.mock import patch
 import msgspec
 
 from app import paths
+from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine
 from app.protocol.messages import (
     DrafterChoice,
@@ -50,6 +51,7 @@ from app.protocol.messages import (
 )
 from app.protocol.statistics import acceptance_rate
 from tests.benchmarks.contestants import Answer
+from tests.benchmarks.controller import POLICIES
 from tests.benchmarks.inflate import FOLDER, GUIDE, inflated, shuffled
 from tests.benchmarks.prompt_sets import LENGTHS, Maker, PromptSet
 from tests.support.generation import run
@@ -324,6 +326,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         "--lengths", type=int, nargs="+", default=[], help="fixed draft lengths; all where none is given"
     )
     parser.add_argument("--cold", action="store_true", help="each answer as if it were the first one")
+    parser.add_argument("--policy", choices=POLICIES, default="auto", help="that decides where the length is auto")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="of models that are made for it")
     parser.add_argument("--runs", type=Path, metavar="FILE", help="where runs are added to earlier ones")
     parser.add_argument("--repeat", type=int, default=1)
@@ -337,7 +340,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     pairs += pairs_in(options.models) if options.models else []
     if options.target:
         pairs.append(Pair(options.target.stem, options.target, options.draft))
-    with tempfile.TemporaryDirectory() as home, patch.dict(os.environ, {paths.HOME_VARIABLE: home}):
+    policy = patch.object(engine_module, "AutoPolicy", POLICIES[options.policy])
+    with tempfile.TemporaryDirectory() as home, patch.dict(os.environ, {paths.HOME_VARIABLE: home}), policy:
         measured = measure_all(pairs, options)  # with costs of its own, measured now
     settings = ("questions", "repeat", "max_tokens", "temperature", "threads")
     result = {**{name: getattr(options, name) for name in settings}, "pairs": measured}

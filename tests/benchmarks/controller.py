@@ -1,12 +1,13 @@
 """Draft length `auto` against the best fixed length in hindsight, simulated: needs no model and no quiet machine.
 
     python -m tests.benchmarks.controller [--tokens N] [--texts N] [--seed N] [--measured WIDTH …]
-                                          [--kinds] [--json]
+                                          [--policy auto|baseline] [--kinds] [--ablate] [--json]
 
 Each cell is `auto` ÷ best fixed length, then `auto` ÷ plain, the mean over several texts; `n` is the best length.
-With ``--measured`` the controller is told the cost of these widths only, as a short measurement would, and finds out
+With ``--measured`` the policy is told the cost of these widths only, as a short measurement would, and finds out
 the rest itself. With ``--kinds`` it is what knowing the kind of text brings: `auto` told the kind ÷ not told, first in
-an answer of a pair that is new, then after an earlier answer was told (or not told) as well.
+an answer of a pair that is new, then after an earlier answer was told (or not told) as well. ``--ablate`` takes each
+mechanism out alone, in these and other worlds; ``--policy baseline`` is the plainest policy that measures.
 """
 
 from __future__ import annotations
@@ -14,23 +15,27 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from app.engine.policy.controller import Controller
+from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
+from app.engine.policy.policy import Policy
 from app.protocol.messages import TextKind
+from tests.benchmarks.ablation import ablate
+from tests.support.baseline_policy import BaselinePolicy
 from tests.support.simulator import (
     TRACES,
     best_fixed,
     curves,
     measured_at,
-    run_controller,
     run_fixed,
+    run_policy,
     trace,
     with_kinds,
 )
 
+POLICIES: dict[str, Callable[..., Policy]] = {"auto": AutoPolicy, "baseline": BaselinePolicy}
 KINDS: tuple[TextKind, ...] = ("code", "prose")
 
 
@@ -55,7 +60,14 @@ class Cell:
 
 
 def cell(
-    curve: str, costs: Costs, kind: str, informative: bool, tokens: int, seeds: range, measured: Sequence[int] = ()
+    curve: str,
+    costs: Costs,
+    kind: str,
+    informative: bool,
+    tokens: int,
+    seeds: range,
+    measured: Sequence[int] = (),
+    make: Callable[..., Policy] = AutoPolicy,
 ) -> Cell:
     """Run a text of ``tokens`` tokens for each seed."""
     told = measured_at(costs, *measured) if measured else costs
@@ -63,7 +75,7 @@ def cell(
     for seed in seeds:
         text = trace(TRACES[kind], length=tokens, informative=informative, seed=seed)
         length, best = best_fixed(costs, text)
-        speed = run_controller(Controller(told, drafters=["model"], propose="coupled"), costs, text, seed).speed
+        speed = run_policy(make(told, propose="coupled"), costs, text, seed).speed
         lengths.append(length)
         to_best.append(speed / best)
         to_plain.append(speed / run_fixed(costs, text, 0))
@@ -92,10 +104,9 @@ def kinds_cell(curve: str, costs: Costs, kind: str, informative: bool, tokens: i
             start = None
             for number, one in enumerate((seed, seed + 1000, seed)):
                 text = trace(TRACES[kind], length=tokens, informative=informative, seed=one)
-                controller = Controller(costs, drafters=["model"], propose="coupled", start=start)
-                outcome = run_controller(controller, costs, with_kinds(text, *KINDS) if told else text, one)
-                start = controller.snapshot() if number else None
-                speeds.append(outcome.speed)
+                policy = AutoPolicy(costs, propose="coupled", start=start)
+                speeds.append(run_policy(policy, costs, with_kinds(text, *KINDS) if told else text, one).speed)
+                start = policy.learnt().priors if number else None
         new.append(speeds[0] / speeds[3])
         learnt.append(speeds[2] / speeds[5])
     return KindsCell(curve, kind, informative, statistics.fmean(new), statistics.fmean(learnt))
@@ -125,17 +136,25 @@ def main() -> None:
     parser.add_argument("--measured", type=int, nargs="+", default=[], metavar="WIDTH", help="all where none is given")
     parser.add_argument("--kinds", action="store_true", help="what it brings to know the kind of text")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--policy", choices=POLICIES, default="auto")
+    parser.add_argument("--ablate", action="store_true", help="what each mechanism earns, over --texts texts")
     options = parser.parse_args()
+    if options.ablate:
+        ablate(options.texts)
+        return
     seeds = range(options.seed, options.seed + options.texts)
     if options.kinds:
         print_kinds(options.tokens, seeds, options.json)
         return
+    make = POLICIES[options.policy]
     cells = []
     for informative in (True, False):
         if not options.json:
             print(f"\n{'informative' if informative else 'useless':24}" + "".join(f"{kind:>20}" for kind in TRACES))
         for curve, costs in curves().items():
-            row = [cell(curve, costs, kind, informative, options.tokens, seeds, options.measured) for kind in TRACES]
+            row = [
+                cell(curve, costs, kind, informative, options.tokens, seeds, options.measured, make) for kind in TRACES
+            ]
             cells += row
             if not options.json:
                 shown = [f"n={c.best_length:<2} {c.to_best:.3f} {c.to_plain:.2f}" for c in row]

@@ -27,12 +27,11 @@ from app.engine.drafters.model import LoadedDraft, ModelDrafter
 from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine
 from app.engine.policy.acceptance import AcceptancePrior
-from app.engine.policy.controller import Controller
+from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import CostModel, Costs
-from app.engine.policy.history import PairHistory, Remembered
+from app.engine.policy.history import PairHistory, history_file
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import DraftLength, Generate, Load, LoadSettings, Message, Sampling, TextKind
-from app.storage.keyed_file import KeyedFile
 from tests.benchmarks.contenders import Contender, Counts
 from tests.support.generation import run
 
@@ -126,7 +125,7 @@ class RealPair:
                 return Counts.of(run(self._engine, msgspec.structs.replace(command, draft_length=0)).rounds)
             stack.enter_context(contender.playing())
             key = f"{contender.name} {sampling.temperature} {sampling.top_k} {length}"
-            nothing_kept = PairHistory(KeyedFile(None, Remembered), key)
+            nothing_kept = PairHistory(history_file(None), key)
             self._engine._history = self._histories.setdefault(key, nothing_kept)
             command = msgspec.structs.replace(
                 command, draft_length=length, accept=contender.accept, propose=contender.propose
@@ -258,26 +257,25 @@ class MadeUpPair:
         accept = contender.accept if contender else "coupled"
         task = Task(sampling, seed=number, max_tokens=self._tokens, accept=accept)
         key = f"{contender and contender.name} {sampling.temperature} {sampling.top_k} {length}"
-        controller = self._controller(contender, length, key)
+        policy = self._policy(contender, length, key)
         drafting = None
-        if controller:
+        if policy:
             table = Table(self._rows[1], machine.draft)
             draft = LoadedDraft(table, VOCABULARY, lambda _: False, lambda: False, _OneChat(table))
-            drafting = Drafting(controller, [ModelDrafter(draft)])
+            drafting = Drafting(policy, [ModelDrafter(draft)])
         with machine.ticking(), contender.playing() if contender else contextlib.nullcontext():
             sequence = TokenSequence(target.tokens)
             decoding = loop.Decoding(target, sequence, _Letters(), drafting, task, 0.0, lambda: False)
             counts = Counts.of(list(decoding.rounds(prompt_logits)))
-        if controller:
-            self._priors[key] = controller.snapshot()
+        if policy:
+            self._priors[key] = policy.learnt().priors
         return counts
 
-    def _controller(self, contender: Contender | None, length: DraftLength, key: str) -> Controller | None:
+    def _policy(self, contender: Contender | None, length: DraftLength, key: str) -> AutoPolicy | None:
         if contender is None:
             return None
-        return Controller(
+        return AutoPolicy(
             self._costs,
-            drafters=["model"],
             limit=MAX_DRAFT_LENGTH,
             propose=contender.propose,
             start=self._priors.get(key),

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from app.engine.llama.checkpoints import RollBackSupport
-from app.engine.policy.acceptance import AcceptancePrior, ArmPrior
+from app.engine.policy.acceptance import AcceptancePrior, RatePrior
 from app.engine.policy.calibration import Build, KeptCosts
 from app.engine.policy.costs import Costs
-from app.engine.policy.history import Remembered
+from app.engine.policy.history import Remembered, history_file
 from app.models.downloads.item import ItemState
 from app.models.downloads.part import Part
 from app.models.downloads.queue_file import QueueFile, has_work
@@ -87,14 +87,34 @@ def test_what_the_engine_learnt(folder: Path) -> None:
     learnt = KeptCosts(Costs(verify={1: 0.5, 2: 0.625, 6: 0.75}, draft=0.125), Build("engine", "driver"), 0.5)
     assert costs.get(KEY) == learnt
     figures = KindFigures(kind="code", tokens=100, seconds=2.0, tested=80, accepted=60, verify_passes=20)
-    priors = {"coupled": {"code": AcceptancePrior({"coupled": ArmPrior(0.75, 20.0)})}}
-    assert KeyedFile(folder / "history.json", Remembered).get(KEY) == Remembered([figures], priors)  # type: ignore[arg-type]
+    priors = {"coupled": {"code": AcceptancePrior({"coupled": RatePrior(0.75, 20.0)})}}
+    assert history_file(folder / "history.json").get(KEY) == Remembered([figures], priors)  # type: ignore[arg-type]
     tried = RollBackSupport(longest_draft=8, snapshots=8, can_restore=True, can_cut=False)
     assert KeyedFile(folder / "rolling_back.json", RollBackSupport).get(KEY) == tried
     costs.put("1" * 24, learnt)
     assert version_of((folder / "costs.json").read_bytes()) == 1
     again = KeyedFile(folder / "costs.json", KeptCosts)
     assert again.get(KEY) == again.get("1" * 24) == learnt
+
+
+def test_what_was_learnt_of_pairs_under_older_names(tmp_path: Path) -> None:
+    """Written by commit 0465daa, as version 1."""
+    source = Path(__file__).parent.parent / "data" / "version-0465daa" / "history.json"
+    path = Path(shutil.copy(source, tmp_path))
+    figures = KindFigures(kind="code", tokens=100, seconds=2.0, tested=80, accepted=60, verify_passes=20)
+    calibration = ((0.5, 8.0), (0.75, 4.0))
+
+    def learnt(rate: float) -> Remembered:
+        rates = {"coupled": RatePrior(rate, 20.0, calibration), "ngram": RatePrior(0.25, 9.0)}
+        return Remembered([figures], {"coupled": {"code": AcceptancePrior(rates, -0.125, 30.0)}})
+
+    history = history_file(path)
+    assert version_of(path.read_bytes()) == 1
+    assert (history.get(KEY), history.get("1" * 24)) == (learnt(0.75), learnt(0.5))
+    history.put(KEY, learnt(0.875))
+    assert version_of(path.read_bytes()) == 2
+    again = history_file(path)
+    assert (again.get(KEY), again.get("1" * 24)) == (learnt(0.875), learnt(0.5))
 
 
 def test_engines_that_put_at_once_lose_nothing(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A text whose tokens a drafter gets right or wrong, and a machine whose costs are known, to try controllers on.
+"""A text whose tokens a drafter gets right or wrong, and a machine whose costs are known, to try policies on.
 
 Every position of the text has its own latent difficulty, so a run can be repeated with any policy on the same text.
 """
@@ -11,12 +11,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.decoding.sampling import Distributions
 from app.engine.drafters import Proposal
-from app.engine.policy.controller import Controller
 from app.engine.policy.costs import CostModel, Costs
-from app.protocol.messages import Pause, TextKind, Way
+from app.engine.policy.policy import Decision, Outcome, Policy, Situation
+from app.protocol.messages import DrafterName, Pause, TextKind, Way
 
 LIMIT = 16
+_ROWS = [Distributions(np.zeros((n, 1), np.int64), np.zeros((n, 1))) for n in range(LIMIT + 1)]
+"""Stand for the distributions tokens are drawn from: what is drawn has to be tested."""
 _WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _MEASURED: dict[str, tuple[float, ...]] = {
     "27 M F16": (1.45, 2.30, 2.36, 2.77, 3.39, 3.23, 4.43, 5.31, 5.98),
@@ -152,8 +155,8 @@ TRACES: dict[str, tuple[float, ...]] = {
 
 
 @dataclass
-class Outcome:
-    """What a run came to. Seconds are the machine's true ones, without the noise the controller sees."""
+class Run:
+    """What a run came to. Seconds are the machine's true ones, without the noise the policy sees."""
 
     tokens: int = 0
     seconds: float = 0.0
@@ -180,25 +183,74 @@ class Outcome:
         """Tokens per second."""
         return self.tokens / self.seconds
 
+    def count(self, decision: Decision, at: int, drafted: int, tested: int, accepted: int) -> None:
+        """Add a round that came to position ``at``."""
+        self.accepted += accepted
+        self.judged += accepted + (accepted < tested)
+        self.rounds += 1
+        self.drafted += drafted
+        self.by_ngram += decision.drafter == "ngram"
+        self.longest = max(self.longest, tested)
+        self.caught_up += decision.catch_up
+        self.timed += decision == Decision(method=decision.method)
+        if decision.paused:
+            self.paused.append((at, decision.paused))
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a text is decoded in besides the costs of passes."""
+
+    catch_up: float | None = None
+    """Cost of a token the draft model has not seen, in tokens it drafts; ``None``: as the curve suggests."""
+    missing: int = 0
+    """Tokens of the prompt that the draft model has not seen."""
+    length: int = 0
+    """Tokens of the context in which the text begins."""
+    rows: float = 0.0
+    """What each tested row costs besides, in plain passes."""
+    samples: bool = False
+    """Whether drafts are sampled, so that what was drafted has to be tested."""
+    change: tuple[int, float, float] | None = None
+    """From a position on, target and draft model take so many times as long."""
+
+
+USUAL = Surroundings()
+
 
 class Machine:
     """Costs a round's parts, and tells them with noise."""
 
-    def __init__(self, costs: Costs, seed: int = 0, catch_up: float | None = None) -> None:
-        """``catch_up``: cost of a token the draft model has not seen, in tokens it drafts; else as the curve suggests.
-
-        A GPU takes a batch nearly at once.
-        """
-        self.verify = CostModel(costs, LIMIT + 1).table()
+    def __init__(self, costs: Costs, around: Surroundings, seed: int = 0) -> None:
+        """A GPU takes a batch nearly at once."""
+        self._model = CostModel(costs, LIMIT + 1)
+        self._around = around
+        self._grows = bool(costs.growth or costs.draft_growth)
+        self.verify = self._model.table()
         self.draft = costs.draft or 0.0
         gpu = self.verify[16] < 2 * self.verify[1]
-        self.catch_up = self.draft * (catch_up if catch_up is not None else 0.01 if gpu else 0.1)
-        self.overhead = 0.02 * self.verify[1]
+        self.catch_up = self.draft * (around.catch_up if around.catch_up is not None else 0.01 if gpu else 0.1)
+        self._overhead = 0.02 * self.verify[1]
+        self._row = around.rows * self.verify[1]
         rng = np.random.default_rng(seed)
         noise = np.exp(rng.normal(0.0, 0.04, 4096))
         noise[rng.random(4096) < 0.01] *= 3.0
         self._noise: list[float] = noise.tolist()
         self._at = 0
+
+    def move_to(self, position: int) -> None:
+        """The text has come to ``position``."""
+        change = self._around.change
+        if not self._grows and not change:
+            return
+        target, draft = change[1:] if change and position >= change[0] else (1.0, 1.0)
+        self._model.length = self._around.length + position
+        self.verify = [target * seconds for seconds in self._model.table()]
+        self.draft = draft * self._model.draft
+
+    def other(self, width: int) -> float:
+        """Seconds of a round besides drafting and the pass."""
+        return self._overhead + self._row * width
 
     def noisy(self, seconds: float) -> float:
         self._at = (self._at + 1) % len(self._noise)
@@ -207,8 +259,8 @@ class Machine:
 
 def run_fixed(costs: Costs, text: Trace, length: int, way: Way = "coupled") -> float:
     """Tokens per second with always ``length`` tokens from the draft model."""
-    machine = Machine(costs)
-    seconds = length * machine.draft + machine.verify[length + 1] + machine.overhead
+    machine = Machine(costs, USUAL)
+    seconds = length * machine.draft + machine.verify[length + 1] + machine.other(length + 1)
     tokens, rounds = text.fixed_rounds(way)[length]
     return tokens / (rounds * seconds)
 
@@ -234,69 +286,64 @@ def at_length(costs: Costs, length: int) -> Costs:
     return replace(costs, verify=dict(enumerate(table[1:], 1)), draft=model.draft, growth={}, draft_growth=0.0)
 
 
-def run_controller(
-    controller: Controller, costs: Costs, text: Trace, seed: int = 0, catch_up: float | None = None, behind: int = 0
-) -> Outcome:
-    """Let ``controller`` decode ``text`` on a `Machine`, behind a prompt of which the draft model lacks ``behind``."""
-    machine = Machine(costs, seed, catch_up)
-    outcome = Outcome()
-    at = 0
-    controller.behind = behind
+def run_policy(
+    policy: Policy,
+    costs: Costs,
+    text: Trace,
+    seed: int = 0,
+    around: Surroundings = USUAL,
+    drafters: Sequence[DrafterName] = ("model", "ngram"),
+) -> Run:
+    """Let ``policy`` decode ``text`` on a `Machine`."""
+    machine = Machine(costs, around, seed)
+    run = Run()
+    at, missing = 0, around.missing
     while at < text.length:
-        found = _found(text, at)
-        if text.kinds:
-            controller.enter(text.kinds[at])
-        plan = controller.plan(found, text.length - at + LIMIT)
-        if plan.drafter == "ngram":
-            proposal, draft_seconds = found.first(plan.length), 0.0
-        elif plan.drafter == "model":
-            proposal = _propose(controller, text, at, plan.length, plan.way)
-            draft_seconds = machine.draft * len(proposal.tokens) + machine.catch_up * behind
-        else:
-            proposal, draft_seconds = Proposal(), machine.catch_up * plan.catch_up
-            controller.behind = behind = behind - plan.catch_up
-            outcome.caught_up += plan.catch_up
-            outcome.longest_gap = max(outcome.longest_gap, draft_seconds)
-        tested = controller.tested(plan, proposal)
+        machine.move_to(at)
+        situation = Situation(
+            length=around.length + at,
+            most=text.length - at + LIMIT,
+            has_model="model" in drafters,
+            found=_found(text, at) if "ngram" in drafters else Proposal(),
+            missing=missing,
+            kind=text.kinds[at] if text.kinds else "prose",
+        )
+        decision = policy.decide(situation)
+        proposal, draft_seconds = Proposal(), machine.catch_up * decision.catch_up
+        if decision.drafter == "ngram":
+            proposal = situation.found.first(decision.length)
+        elif decision.drafter == "model":
+            proposal = _propose(decision, text, at, around.samples)
+            draft_seconds = machine.draft * len(proposal.tokens) + machine.catch_up * missing
+        missing -= decision.catch_up
+        tested = decision.tested(proposal)
         accepted = 0
         while accepted < tested and proposal.tokens[accepted] == at + accepted:
             accepted += 1
-        controller.observe(
-            plan,
-            proposal,
-            tested,
-            accepted,
-            at + accepted,
-            draft_seconds=machine.noisy(draft_seconds),
-            verify_seconds=machine.noisy(machine.verify[tested + 1]),
-            other_seconds=machine.noisy(machine.overhead),
-        )
+        verify_seconds, other_seconds = machine.verify[tested + 1], machine.other(tested + 1)
+        noisy = [machine.noisy(seconds) for seconds in (draft_seconds, verify_seconds, other_seconds)]
+        policy.learn(Outcome(situation, decision, proposal, tested, accepted, at + accepted, *noisy))
         at += accepted + 1
-        behind = 0 if plan.drafter == "model" else behind + accepted + 1
-        outcome.seconds += draft_seconds + machine.verify[tested + 1] + machine.overhead
-        outcome.accepted += accepted
-        outcome.judged += accepted + (accepted < tested)
-        outcome.rounds += 1
-        outcome.drafted += len(proposal.tokens)
-        outcome.by_ngram += plan.drafter == "ngram"
-        outcome.longest = max(outcome.longest, tested)
-        outcome.timed += plan.drafter is None and plan.paused is None and not plan.catch_up
-        if plan.paused:
-            outcome.paused.append((at, plan.paused))
-    outcome.tokens = at
-    return outcome
+        missing = 0 if decision.drafter == "model" else missing + accepted + 1
+        run.count(decision, at, len(proposal.tokens), tested, accepted)
+        run.longest_gap = max(run.longest_gap, draft_seconds if decision.catch_up else 0.0)
+        run.seconds += draft_seconds + verify_seconds + other_seconds
+    run.tokens = at
+    return run
 
 
-def _propose(controller: Controller, text: Trace, at: int, count: int, way: Way) -> Proposal:
+def _propose(decision: Decision, text: Trace, at: int, samples: bool) -> Proposal:
     """The right token of a position is its number; wrong ones are negative."""
-    hits = text.hits[way]
+    hits, worth = text.hits[decision.method], decision.worth()
     tokens, confidences = [], []
-    for i in range(at, at + count):
+    for i in range(at, at + decision.length):
         tokens.append(i if hits[i] else -1)
         confidences.append(text.confidences[i])
-        if not controller.worth(text.confidences[i]):
+        if len(tokens) == decision.length or not worth(text.confidences[i]):
             break
-    others = text.hits["greedy" if way == "coupled" else "coupled"]
+    if samples:
+        return Proposal(tokens, _ROWS[len(tokens)], confidences)
+    others = text.hits["greedy" if decision.method == "coupled" else "coupled"]
     return Proposal(tokens, None, confidences, [i if others[i] else -1 for i in range(at, at + len(tokens))])
 
 

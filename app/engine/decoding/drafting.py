@@ -1,4 +1,4 @@
-"""Who drafts next, and how far: the drafters of one generation and the controller that chooses among them."""
+"""Who drafts next, and how far: the drafters of one generation and the policy that chooses among them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from app.engine.decoding.sampling import InvalidLogitsError
 from app.engine.decoding.sequence import TokenSequence
 from app.engine.decoding.task import Task
 from app.engine.drafters import Drafter, Proposal, check_needs
-from app.engine.policy.controller import Controller, Plan
+from app.engine.policy.policy import Decision, Outcome, Policy, Situation
 from app.errors import KnownError
-from app.protocol.messages import DrafterName, TextKind
+from app.protocol.messages import DrafterName, Pause, TextKind
 
 _INVALID_DRAFT = "The draft model computes no valid numbers, so its file is probably damaged. Choose another draft."
 
@@ -20,67 +20,74 @@ _INVALID_DRAFT = "The draft model computes no valid numbers, so its file is prob
 class Draft:
     """What was proposed for one verify pass, of which the first ``tested`` tokens are worth testing."""
 
-    plan: Plan
+    situation: Situation
+    decision: Decision
     proposal: Proposal
     tested: int
 
     @property
     def drafter(self) -> DrafterName | None:
         """Who proposed; ``None`` where nobody did."""
-        return self.plan.drafter if self.proposal.tokens else None
+        return self.decision.drafter if self.proposal.tokens else None
+
+    @property
+    def paused(self) -> Pause | None:
+        """Why drafting is paused, where it is."""
+        return self.decision.paused
 
 
-NO_DRAFT = Draft(Plan(None, 0, "coupled"), Proposal(), 0)
+NO_DRAFT = Draft(Situation(length=0, most=0, has_model=False), Decision(), Proposal(), 0)
 """For a plain pass."""
 
 
 class Drafting:
-    """Asks the drafters as the controller says. Each knows the whole answer, whoever proposed it.
+    """Asks the drafters as the policy decides. Each knows the whole answer, whoever proposed it.
 
     A drafter that fails costs its help, not the answer: it is left out from then on.
     """
 
-    def __init__(self, controller: Controller, drafters: Sequence[Drafter]) -> None:
+    def __init__(self, policy: Policy, drafters: Sequence[Drafter]) -> None:
         """Raises `NotImplementedError` for a drafter that needs what the loop does not provide."""
         check_needs(drafters)
-        self._controller = controller
+        self._policy = policy
         self._sequence = TokenSequence()
         self._drafters = {drafter.name: drafter for drafter in drafters}
+        self._missing = 0
+        """Tokens of the context that the draft model has not processed."""
         self.failure: str | None = None
         """Why a drafter was left out, in words for the user."""
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:
         """The first token of the answer is there. No drafter decodes anything before `draft`."""
         self._sequence = sequence
-        self._controller.costs.length = len(sequence)
         for name, drafter in list(self._drafters.items()):
             try:
                 drafter.begin(sequence, task)
             except KnownError as error:
                 self._leave_out(name, error)
-        self._tell_missing()
+        self._count_missing()
 
     def draft(self, room: int, kind: TextKind = "prose") -> Draft:
         """Propose at most ``room`` tokens, which begin in text of this ``kind``.
 
         Raises `Cancelled` when told to stop while the draft model processes what it has missed.
         """
-        self._controller.enter(kind)
-        ngrams = self._drafters.get("ngram")
-        found = ngrams.propose(min(room, self._controller.limit)) if ngrams else Proposal()
-        if not found.tokens and "model" not in self._drafters:
-            return NO_DRAFT  # nothing to decide: on a target of a millisecond a pass the controller's time would show
-        plan = self._controller.plan(found, room)
-        proposal = found.first(plan.length) if plan.drafter == "ngram" else Proposal()
-        if plan.drafter == "model":
-            proposal = self._ask(plan)
-        elif plan.catch_up:
-            self._catch_up(plan.catch_up)
-        return Draft(plan, proposal, self._controller.tested(plan, proposal))
+        ngrams, has_model = self._drafters.get("ngram"), "model" in self._drafters
+        found = ngrams.propose(min(room, self._policy.limit)) if ngrams else Proposal()
+        if not found.tokens and not has_model:
+            return NO_DRAFT  # nothing to decide: on a target of a millisecond a pass the policy's time would show
+        situation = Situation(len(self._sequence), room, has_model, found, self._missing, kind)
+        decision = self._policy.decide(situation)
+        proposal = found.first(decision.length) if decision.drafter == "ngram" else Proposal()
+        if decision.drafter == "model":
+            proposal = self._ask(decision)
+        elif decision.catch_up:
+            self._catch_up(decision.catch_up)
+        return Draft(situation, decision, proposal, decision.tested(proposal))
 
-    def _ask(self, plan: Plan) -> Proposal:
+    def _ask(self, decision: Decision) -> Proposal:
         try:
-            return self._drafters["model"].propose(plan.length, plan.way, self._controller.worth)
+            return self._drafters["model"].propose(decision.length, decision.method, decision.worth())
         except KnownError as error:
             self._leave_out("model", error)
             return Proposal()
@@ -90,35 +97,26 @@ class Drafting:
             self._drafters["model"].catch_up(tokens)
         except KnownError as error:
             self._leave_out("model", error)
-        self._tell_missing()
+        self._count_missing()
 
-    def _tell_missing(self) -> None:
+    def _count_missing(self) -> None:
         if "model" in self._drafters:
-            self._controller.behind = self._drafters["model"].missing()
+            self._missing = self._drafters["model"].missing()
 
     def verified(self, draft: Draft, accepted: int, token: int, seconds: tuple[float, float, float]) -> None:
-        """Tell the controller how a draft went: ``seconds`` of drafting, of the verify pass and of the rest."""
+        """Tell the policy how a draft went: ``seconds`` of drafting, of the verify pass and of the rest."""
         if draft is NO_DRAFT:
             return
-        draft_seconds, verify_seconds, other_seconds = seconds
-        self._controller.observe(
-            draft.plan,
-            draft.proposal,
-            draft.tested,
-            accepted,
-            token,
-            draft_seconds=draft_seconds,
-            verify_seconds=verify_seconds,
-            other_seconds=other_seconds,
+        self._missing = 0 if draft.drafter == "model" else self._missing + accepted + 1
+        self._policy.learn(
+            Outcome(draft.situation, draft.decision, draft.proposal, draft.tested, accepted, token, *seconds)
         )
 
     def accepted(self) -> None:
         """The sequence is longer now."""
-        self._controller.costs.length = len(self._sequence)
         for drafter in self._drafters.values():
             drafter.accepted()
 
     def _leave_out(self, name: DrafterName, error: KnownError) -> None:
         del self._drafters[name]
-        self._controller.leave_out(name)
         self.failure = _INVALID_DRAFT if isinstance(error, InvalidLogitsError) else str(error)

@@ -134,7 +134,7 @@ class Decoding:
             drafted=len(draft.proposal.tokens),
             tested=draft.tested,
             accepted=min(verdict.accepted, tokens),
-            paused=draft.plan.paused,
+            paused=draft.paused,
             kind=kind,
             draft_seconds=seconds[0],
             verify_seconds=seconds[1],

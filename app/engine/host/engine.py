@@ -32,8 +32,9 @@ from app.engine.host.recommended import default_draft_length, recommended_sampli
 from app.engine.llama import backend
 from app.engine.llama.context import Context
 from app.engine.llama.thread_count import default_threads
-from app.engine.policy.controller import Controller
+from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.history import PairHistory
+from app.engine.policy.policy import Policy
 from app.errors import Cancelled, KnownError
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.messages import (
@@ -224,18 +225,19 @@ class Engine:
             accept=command.accept,
         )
         drafters = self._chosen_drafters(command)
-        controller = self._controller(command, drafters)
-        drafting = Drafting(controller, drafters) if controller else None
+        policy = self._policy(command, drafters)
+        drafting = Drafting(policy, drafters) if policy else None
         decoding = Decoding(target.context, sequence, target.model, drafting, task, started, self._cancel.is_set)
         for round_ in _rounds(decoding, logits, target.context):
             self.last_progress = time.monotonic()
             statistics.add(round_)
             yield round_
         finished = self._finished(command.request, statistics, started, decoding)
-        if controller and self._costs and self._history:
-            self._history.add(finished.figures.kinds, command.accept, controller.snapshot())
-            self._costs.costs = controller.costs.snapshot()
-            finished = msgspec.structs.replace(finished, curve=controller.curve())
+        if policy and self._costs and self._history:
+            learnt = policy.learnt()
+            self._history.add(finished.figures.kinds, command.accept, learnt.priors)
+            self._costs.costs = learnt.costs
+            finished = msgspec.structs.replace(finished, curve=learnt.curve)
         yield finished
         if self._history:
             self._history.keep_now_and_then()
@@ -246,18 +248,17 @@ class Engine:
             return []
         return [drafter for drafter in self._drafters if command.drafter in ("auto", "chain", drafter.name)]
 
-    def _controller(self, command: Generate, drafters: list[Drafter]) -> Controller | None:
+    def _policy(self, command: Generate, drafters: list[Drafter]) -> Policy | None:
         if not drafters or not self._costs:
             return None
         limit = self._loaded().longest_draft
-        return Controller(
+        return AutoPolicy(
             self._costs.costs,
-            drafters=[drafter.name for drafter in drafters],
             limit=limit,
             propose=command.propose,
             start=self._history.priors(command.accept) if self._history else None,
             fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
-            reproducible=command.accept != "coupled",
+            samples=command.accept != "coupled",
         )
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:

@@ -13,7 +13,7 @@ from app.engine.llama.backend import engine_name
 from app.engine.llama.devices import driver_name, gpu_devices
 from app.engine.policy.calibration import Build, KeptCosts, is_sound, measure, up_to_date
 from app.engine.policy.costs import Costs
-from app.engine.policy.history import PairHistory, Remembered
+from app.engine.policy.history import PairHistory, history_file
 from app.protocol.messages import SpeedChange
 from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
@@ -62,7 +62,7 @@ def pair_history(target: Target, draft: LoadedModel | None, threads: int) -> Pai
     settings = target.settings
     layers = (settings.target_gpu_layers, settings.draft_gpu_layers)
     key = key_of({**_pair(target, draft, threads), "layers": layers, "kv": settings.kv_type})
-    return PairHistory(KeyedFile(cache_file("history.json"), Remembered), key)
+    return PairHistory(history_file(cache_file("history.json")), key)
 
 
 def _pair(target: Target, draft: LoadedModel | None, threads: int) -> dict[str, object]:

@@ -41,8 +41,8 @@ _NGRAM_SHAPE = (0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
 
 
 @dataclass(frozen=True)
-class ArmPrior:
-    """What is known of an arm before it is tried here."""
+class RatePrior:
+    """What is known of a drafter before it is tried here."""
 
     rate: float
     """Acceptance rate."""
@@ -52,26 +52,26 @@ class ArmPrior:
     """Acceptance rate and weight for each bin of confidence; empty where not known."""
 
 
-_MODEL_PRIOR = ArmPrior(rate=0.7, weight=4.0)
-_NGRAM_PRIOR = ArmPrior(rate=0.6, weight=4.0)
+_MODEL_PRIOR = RatePrior(rate=0.7, weight=4.0)
+_NGRAM_PRIOR = RatePrior(rate=0.6, weight=4.0)
 
 
 @dataclass(frozen=True)
 class AcceptancePrior:
     """What is known of one kind of text, as the next answer's starting point.
 
-    Arms: ``coupled``, ``greedy``, ``ngram``.
+    The rates are of n-grams (``ngram``) and of both proposal methods of a draft model (``coupled``, ``greedy``).
     """
 
-    arms: Mapping[str, ArmPrior] = field(default_factory=dict)
-    greedy_lead: float = 0.0
+    rates: Mapping[str, RatePrior] = field(default_factory=dict)
+    greedy_advantage: float = 0.0
     """By how much of the judged tokens more ``greedy`` proposals are accepted than ``coupled`` ones."""
-    greedy_lead_weight: float = 0.0
+    greedy_advantage_weight: float = 0.0
     """Judged tokens that is worth."""
 
     def weight(self) -> float:
         """Judged tokens all of it is worth."""
-        return sum(arm.weight for arm in self.arms.values())
+        return sum(known.weight for known in self.rates.values())
 
 
 class Deviation:
@@ -112,15 +112,15 @@ class Deviation:
         self.factor = math.exp(total / weights)
 
 
-class Acceptance:
-    """Estimates for one arm (a drafter, and its way of proposing).
+class AcceptanceEstimate:
+    """Of a drafter, and of one of its proposal methods.
 
-    A slow estimate remembers what the arm is worth, a quick one follows the text. Confidence is calibrated by hit
+    A slow estimate remembers what the drafter is worth, a quick one follows the text. Confidence is calibrated by hit
     counts in bins that forget slowly; how far the recent past is off from what they say, as a ratio of odds, corrects
     them, and so where confidence tells nothing, the recent past decides alone. Positions are corrected likewise.
     """
 
-    def __init__(self, edges: Sequence[float], prior: ArmPrior, shape: Sequence[float] | None = None) -> None:
+    def __init__(self, edges: Sequence[float], prior: RatePrior, shape: Sequence[float] | None = None) -> None:
         """``shape``: the acceptance rate of each bin before anything was judged; ``prior.rate`` if not given."""
         self._edges = edges
         bins = len(edges) + 1
@@ -167,18 +167,19 @@ class Acceptance:
         last = len(_POSITION_GROUPS) - 1
         return [by_position[_POSITION_GROUPS[min(i, last)]] for i in range(length)]
 
-    def recent_odds(self) -> float:
-        """By what factor the odds of the recent past differ from those the calibration expected."""
-        return self._recent_calibrated.factor
-
-    def chance(self, confidence: float, position: int, recent_odds: float) -> float:
+    def chance(self, confidence: float, position: int) -> float:
         """Expected acceptance of a token of this ``confidence``, given that those before it are accepted."""
         group = _POSITION_GROUPS[position] if position < len(_POSITION_GROUPS) else _POSITION_GROUPS[-1]
-        odds = self._odds[bisect_right(self._edges, confidence)] * recent_odds * self._by_position[group]
+        odds = self._odds[bisect_right(self._edges, confidence)] * self._by_position[group]
+        odds *= self._recent_calibrated.factor
         return odds / (1.0 + odds)
 
+    def chances_of(self, confidences: Sequence[float]) -> list[float]:
+        """`chance` of a draft's first tokens."""
+        return [self.chance(confidence, i) for i, confidence in enumerate(confidences)]
+
     def judge(self, hit: bool, position: int, confidence: float | None) -> None:
-        """The target judged a token: accepted or not. ``confidence`` is ``None`` where the arm did not give one."""
+        """The target judged a token: accepted or not. ``confidence`` is ``None`` where there is none."""
         value = 1.0 if hit else 0.0
         if confidence is not None:
             self._judge_confidence(value, position, confidence)
@@ -190,7 +191,7 @@ class Acceptance:
     def _judge_confidence(self, value: float, position: int, confidence: float) -> None:
         group = _POSITION_GROUPS[position] if position < len(_POSITION_GROUPS) else _POSITION_GROUPS[-1]
         place = bisect_right(self._edges, confidence)
-        recent = self.recent_odds()
+        recent = self._recent_calibrated.factor
         odds = self._odds[place]
         by_position = self._positions[group]
         anywhere = odds * recent
@@ -232,7 +233,7 @@ class Acceptance:
         odds = [times * _odds(rate) for rate in self._shape]
         return [one / (1.0 + one) for one in odds]
 
-    def forked(self, prior: ArmPrior | None) -> Acceptance:
+    def forked(self, prior: RatePrior | None) -> AcceptanceEstimate:
         """The same expectations, at the rate of ``prior`` if there is one, that go their own way from here.
 
         Both go on to learn together what a confidence and a position tell: that is the drafter's, not the text's.
@@ -244,68 +245,68 @@ class Acceptance:
             fork._begin(prior)
         return fork
 
-    def _begin(self, prior: ArmPrior) -> None:
+    def _begin(self, prior: RatePrior) -> None:
         weight = min(prior.weight, _START_WEIGHT)
         self._long = [weight * prior.rate, weight]
         self._recent = Deviation()
         self._recent_calibrated = Deviation()
 
-    def snapshot(self) -> ArmPrior:
+    def snapshot(self) -> RatePrior:
         """What was learnt, for the next answer."""
         calibration = tuple(
             (hits / count if count else 0.0, count) for hits, count in zip(self._hits, self._counts, strict=True)
         )
-        return ArmPrior(self.long_rate, self._long[1], calibration)
+        return RatePrior(self.long_rate, self._long[1], calibration)
 
 
-class Arms:
-    """The estimates for one kind of text: of both ways a draft model proposes, and of n-grams."""
+class AcceptanceEstimates:
+    """The estimates for one kind of text: of both proposal methods of a draft model, and of n-grams."""
 
     def __init__(self, prior: AcceptancePrior) -> None:
-        self.coupled = Acceptance(LEAD_EDGES, prior.arms.get("coupled", _MODEL_PRIOR), _MODEL_SHAPE)
-        self.greedy = Acceptance(LEAD_EDGES, prior.arms.get("greedy", _MODEL_PRIOR), _MODEL_SHAPE)
-        self.ngram = Acceptance(MATCH_EDGES, prior.arms.get("ngram", _NGRAM_PRIOR), _NGRAM_SHAPE)
+        self.coupled = AcceptanceEstimate(LEAD_EDGES, prior.rates.get("coupled", _MODEL_PRIOR), _MODEL_SHAPE)
+        self.greedy = AcceptanceEstimate(LEAD_EDGES, prior.rates.get("greedy", _MODEL_PRIOR), _MODEL_SHAPE)
+        self.ngram = AcceptanceEstimate(MATCH_EDGES, prior.rates.get("ngram", _NGRAM_PRIOR), _NGRAM_SHAPE)
         self.tokens = 0
         """Of this kind in the answer."""
 
-    def model(self, way: Way) -> Acceptance:
+    def model(self, method: Way) -> AcceptanceEstimate:
         """That of the draft model."""
-        return self.greedy if way == "greedy" else self.coupled
+        return self.greedy if method == "greedy" else self.coupled
 
-    def forked(self, prior: AcceptancePrior) -> Arms:
+    def forked(self, prior: AcceptancePrior) -> AcceptanceEstimates:
         """For another kind of text: what ``prior`` knows of it, else the same expectations."""
         fork = copy.copy(self)
-        fork.coupled = self.coupled.forked(prior.arms.get("coupled"))
-        fork.greedy = self.greedy.forked(prior.arms.get("greedy"))
-        fork.ngram = self.ngram.forked(prior.arms.get("ngram"))
+        fork.coupled = self.coupled.forked(prior.rates.get("coupled"))
+        fork.greedy = self.greedy.forked(prior.rates.get("greedy"))
+        fork.ngram = self.ngram.forked(prior.rates.get("ngram"))
         fork.tokens = 0
         return fork
 
-    def snapshot(self) -> dict[str, ArmPrior]:
-        """What was learnt of the arms that were tried."""
-        arms = {"coupled": self.coupled, "greedy": self.greedy, "ngram": self.ngram}
-        return {name: arm.snapshot() for name, arm in arms.items() if arm.judged}
+    def snapshot(self) -> dict[str, RatePrior]:
+        """What was learnt of those that were tried."""
+        estimates = {"coupled": self.coupled, "greedy": self.greedy, "ngram": self.ngram}
+        return {name: estimate.snapshot() for name, estimate in estimates.items() if estimate.judged}
 
 
-class WayChoice:
-    """Chooses how a draft model proposes: both ways are judged wherever one is, so nothing has to be tried out."""
+class MethodChoice:
+    """Chooses how a draft model proposes: both methods are judged wherever one is, so nothing has to be tried out."""
 
     _FORGET = 1.0 - 1.0 / 1000
     _LEAST_WEIGHT, _MOST_WEIGHT = 25.0, 200.0
     """Judged tokens that a lead to begin with is worth: an answer at another temperature may turn it round."""
     _MARGIN = 0.005
-    """Of the judged tokens; below it the way stays."""
+    """Of the judged tokens; below it the choice stays."""
 
-    def __init__(self, greedy_lead: float, weight: float = 0.0) -> None:
-        """``greedy_lead``: what earlier answers taught, ``weight``: the judged tokens they had."""
-        self._start = greedy_lead
+    def __init__(self, greedy_advantage: float, weight: float = 0.0) -> None:
+        """``greedy_advantage``: what earlier answers taught, ``weight``: the judged tokens they had."""
+        self._start = greedy_advantage
         self._known = min(weight, self._MOST_WEIGHT)
         self._difference = self._count = 0.0
-        self.way: Way = "coupled"
+        self.best: Way = "coupled"
         self._settle()
 
     @property
-    def greedy_lead(self) -> float:
+    def greedy_advantage(self) -> float:
         """By how much of the judged tokens more ``greedy`` proposals are accepted."""
         return self._start + (self._difference - self._count * self._start) / (
             self._count + max(self._known, self._LEAST_WEIGHT)
@@ -317,16 +318,16 @@ class WayChoice:
         return self._known + self._count
 
     def judge(self, coupled: bool, greedy: bool) -> None:
-        """The target judged what both ways would have proposed in one place."""
+        """The target judged what both methods would have proposed in one place."""
         self._difference = self._difference * self._FORGET + (greedy - coupled)
         self._count = self._count * self._FORGET + 1.0
         self._settle()
 
     def _settle(self) -> None:
-        if self.greedy_lead > self._MARGIN:
-            self.way = "greedy"
-        elif self.greedy_lead < -self._MARGIN:
-            self.way = "coupled"
+        if self.greedy_advantage > self._MARGIN:
+            self.best = "greedy"
+        elif self.greedy_advantage < -self._MARGIN:
+            self.best = "coupled"
 
 
 def _clipped(rate: float) -> float:

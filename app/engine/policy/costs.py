@@ -21,9 +21,6 @@ _FORGOTTEN = 0.02
 _FIRST_RUNS = 3
 """Passes after which the cost of a width that was not measured is known. The first one does not count: drivers load and
 compile in it."""
-_DOUBT, _MOST_DOUBT, _ODD = 0.04, 0.2, 1.3
-"""How much less than what lies between its neighbours a width that was never run may cost, as a share for each step to
-the nearest known width, and at most; and how much dearer than a wider pass one must look to be run again."""
 _CHECK_SHARE, _LEAST_LOSS = 0.0025, 0.25
 """Of the time, at most so much goes into plain passes that are run to be timed; such a pass counts as at least so
 much lost, as a share of itself."""
@@ -131,8 +128,6 @@ class CostModel:
         """The widths that were measured, or run often enough since, with their `_base`."""
         self._first_runs: dict[int, list[float]] = {}
         """Of the others, the passes so far: seconds at the drift of now."""
-        self._doubted: set[int] = set()
-        """Widths that were run again, which is done once."""
         self._beyond = {width: seconds for width, seconds in measured.items() if width > limit}
         self._growth_beyond = {width: growth for width, growth in costs.growth.items() if width > limit}
         self._observed: set[int] = set()
@@ -173,6 +168,10 @@ class CostModel:
         """Seconds of a round that tests 0, 1, … tokens, without drafting them."""
         return [seconds + self._other.at(width) for width, seconds in enumerate(self.table()) if width]
 
+    def round(self, width: int) -> float:
+        """Seconds of a round whose pass has ``width`` tokens, without drafting them."""
+        return self.verify(width) + self._other.at(width)
+
     @property
     def catch_up(self) -> float:
         """Seconds the draft model takes for each token it has missed."""
@@ -181,35 +180,9 @@ class CostModel:
         prior = _CATCH_UP * self.draft if measured is None else max(measured, _FLOOR)
         return (seconds + _CATCH_UP_PRIOR * prior) / (tokens + _CATCH_UP_PRIOR)
 
-    def hopes(self) -> dict[int, float]:
-        """Widths whose cost is doubtful, and the seconds of a round that they may well take.
-
-        These are widths that were never run, and those that look dearer than a wider pass.
-        """
-        table = self.table()
-        hopes = {}
-        least = table[-1]
-        for width in range(len(table) - 2, 1, -1):
-            if table[width] > _ODD * least and (width not in self._known or width not in self._doubted):
-                hopes[width] = least
-            elif width not in self._known:
-                steps = min(abs(width - known) for known in self._known)
-                hopes[width] = (1.0 - min(_DOUBT * steps, _MOST_DOUBT)) * table[width]
-            least = min(least, table[width])
-        return {width: seconds + self._other.at(width) for width, seconds in hopes.items()}
-
-    def run_again(self, width: int) -> None:
-        """The next passes over ``width`` tokens are to say what it costs, whatever was known of it."""
-        self._doubted.add(width)
-        self._known.pop(width, None)
-
-    def is_last_run(self, width: int) -> bool:
-        """Whether one more pass over ``width`` tokens is enough to know what it costs."""
-        return len(self._first_runs.get(width, ())) >= _FIRST_RUNS - 1
-
     def plain_due(self, rate: float) -> bool:
         """Whether to run a plain pass now only to time it, where drafting gives ``rate`` tokens per second."""
-        plain = self.verify(1) + self._other.at(1)
+        plain = self.round(1)
         self._check_gap = max(plain - 1.0 / rate, _LEAST_LOSS * plain) / _CHECK_SHARE
         return bool(self._checks) or self._since_plain >= self._check_gap
 

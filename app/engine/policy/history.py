@@ -6,10 +6,12 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from app.engine.policy.acceptance import AcceptancePrior, ArmPrior
+from app.engine.policy.acceptance import AcceptancePrior, RatePrior
 from app.protocol.messages import AcceptRule, KindFigures, TextKind
 from app.protocol.statistics import sums_by_kind
 from app.storage.keyed_file import KeyedFile
@@ -20,6 +22,11 @@ _HALVED_AT = 20_000
 """Tokens of a kind after which its counters are halved: what was long ago counts less and less."""
 _KEEP_SECONDS = 30.0
 """Not after every answer: a crash may cost so much of what was learnt, a file is not written all the time."""
+_RENAMED = {
+    "arms": "rates",
+    "greedy_lead": "greedy_advantage",
+    "greedy_lead_weight": "greedy_advantage_weight",
+}
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -27,6 +34,19 @@ class Remembered(msgspec.Struct, frozen=True):
 
     kinds: list[KindFigures] = []
     priors: dict[AcceptRule, dict[TextKind, AcceptancePrior]] = {}
+
+
+def history_file(path: Path | None) -> KeyedFile[Remembered]:
+    """The pairs' histories at ``path``; nothing is written down without one."""
+    return KeyedFile(path, Remembered, version=2, upgrade=_upgraded)
+
+
+def _upgraded(entry: dict[str, Any]) -> dict[str, Any]:
+    """Up to version 1 what is known of a kind of text had other names."""
+    for by_kind in entry.get("priors", {}).values():
+        for kind, prior in by_kind.items():
+            by_kind[kind] = {_RENAMED.get(name, name): value for name, value in prior.items()}
+    return entry
 
 
 class PairHistory:
@@ -54,7 +74,7 @@ class PairHistory:
         return self._priors.get(rule, {})
 
     def add(self, kinds: Iterable[KindFigures], rule: AcceptRule, priors: Mapping[TextKind, AcceptancePrior]) -> None:
-        """Count an answer that was drafted, and take over what the controller knows after it."""
+        """Count an answer that was drafted, and take over what the policy knows after it."""
         self._kinds = [_halved(one) if one.tokens > _HALVED_AT else one for one in sums_by_kind(self._kinds, kinds)]
         self._priors = {**self._priors, rule: dict(priors)}
         self._is_kept = False
@@ -83,14 +103,14 @@ def _halved(figures: KindFigures) -> KindFigures:
 
 
 def _is_sound(kept: Remembered) -> bool:
-    """A file can hold anything that is well formed; the controller takes logarithms of it."""
+    """A file can hold anything that is well formed; the policy takes logarithms of it."""
     priors = [prior for by_kind in kept.priors.values() for prior in by_kind.values()]
-    arms = [arm for prior in priors for arm in prior.arms.values()]
+    rates = [rate for prior in priors for rate in prior.rates.values()]
     return (
         all(map(_is_sound_figures, kept.kinds))
         and len({one.kind for one in kept.kinds}) == len(kept.kinds)
-        and all(map(_is_sound_arm, arms))
-        and all(-1.0 <= prior.greedy_lead <= 1.0 and prior.greedy_lead_weight >= 0.0 for prior in priors)
+        and all(map(_is_sound_rate, rates))
+        and all(-1.0 <= prior.greedy_advantage <= 1.0 and prior.greedy_advantage_weight >= 0.0 for prior in priors)
     )
 
 
@@ -99,6 +119,6 @@ def _is_sound_figures(one: KindFigures) -> bool:
     return 0 <= one.accepted <= one.tested and min(counts) >= 0 and one.seconds >= 0.0
 
 
-def _is_sound_arm(arm: ArmPrior) -> bool:
-    pairs = [(arm.rate, arm.weight), *arm.calibration]
-    return arm.weight > 0.0 and all(0.0 <= rate <= 1.0 and weight >= 0.0 for rate, weight in pairs)
+def _is_sound_rate(known: RatePrior) -> bool:
+    pairs = [(known.rate, known.weight), *known.calibration]
+    return known.weight > 0.0 and all(0.0 <= rate <= 1.0 and weight >= 0.0 for rate, weight in pairs)

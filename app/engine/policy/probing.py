@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-_PROBE_SHARE = 0.015
-"""Of the time, at most so much goes into probes by itself."""
+_SHARE = 0.015
+"""Of the time, at most so much goes into probes."""
 _PATIENCE, _LEAST = 0.95, 0.25
 """Each failed probe makes the share smaller by this factor, down to this part of it; one that hits restores it."""
-_GAIN_SHARE = 0.05
-"""Of the time drafting saves, so much more may go into probes: text it pays on may come back."""
 _START_CREDIT, _MOST_CREDIT, _MOST_DEBT = 0.5, 2.0, 0.6
 """Probing time to begin with, to save up, and to owe before a probe that hit is repeated; in plain passes."""
 _PACE = 50.0
@@ -17,27 +15,26 @@ _LOSS_LIMIT = 0.3
 
 
 class ProbeBudget:
-    """Says when to probe, from a credit that grows with the time that passes and with what drafting saves.
+    """Says when to probe, from a credit that grows with the time that passes.
 
     A probe drafts, and tests the draft only where that pays by itself: the target's own token then judges the first
     drafted token for the price of drafting it, and of what the draft model has to catch up with first. All of that is
     paid, nothing is forgiven; what a probe gains is paid in.
 
-    What has to be caught up with grows with every token. Where that is less than the share, the gap between probes is
-    as long as it takes to pay for both; the nearer it comes to the share, the longer. Where it is more, as with a large
-    draft model on a CPU, no gap is long enough, and catching up in portions costs just as much: then the credit is
-    spent at once, on probes right after the pause, and when it is used up there are no more in this answer. The next
-    one starts with the draft model up to date.
+    What has to be caught up with grows with every token. Where that is more than the share, as with a large draft model
+    on a CPU, the credit never gets there once it is spent, and there are no more probes in this answer. The next one
+    starts with the draft model up to date.
     """
 
     def __init__(self, plain: float) -> None:
         """``plain``: seconds of a plain round."""
         self._credit = _START_CREDIT * plain
-        self._share = _PROBE_SHARE
+        self._share = _SHARE
         self._waited = 0
+        """Rounds since the last probe."""
         self._again = False
 
-    def due(self, price: float, growth: float, plain: float) -> bool:
+    def is_due(self, price: float, growth: float, plain: float) -> bool:
         """Whether to probe now for ``price`` seconds, ``growth`` more with each token that passes."""
         if self._again and self._credit > -_MOST_DEBT * plain:
             return True
@@ -47,15 +44,10 @@ class ProbeBudget:
         saved_up = self._credit * min(self._waited / _PACE, 1.0) if self._credit > 0.0 else self._credit
         return self._waited * income + saved_up >= price
 
-    def passed(self, tokens: int, growth: float, plain: float) -> None:
+    def pass_time(self, tokens: int, growth: float, plain: float) -> None:
         """A round gave ``tokens``."""
         self._waited += 1
-        self._pay(self._income(growth, plain) * tokens, plain)
-
-    def saved(self, seconds: float, plain: float) -> None:
-        """Drafting that was not a probe saved ``seconds``; negative: lost."""
-        if seconds > 0.0 or self._credit > -_MOST_DEBT * plain:
-            self._pay(_GAIN_SHARE * seconds, plain)
+        self.pay(self._income(growth, plain) * tokens, plain)
 
     def probed(self, draft: float, gain: float, forced: float, plain: float) -> None:
         """A probe drafted for ``draft`` seconds; testing saved ``gain`` seconds (negative: lost).
@@ -64,16 +56,17 @@ class ProbeBudget:
         """
         self._waited = 0
         self._again = False
-        self._pay(max(gain, -_LOSS_LIMIT * plain - forced) - draft, plain)
+        self.pay(max(gain, -_LOSS_LIMIT * plain - forced) - draft, plain)
 
     def judged(self, hit: bool) -> None:
-        """The first token of a probe was right or not."""
+        """The first token of a probe was right or not: one that was is repeated at once."""
         self._again = hit
-        self._share = _PROBE_SHARE if hit else max(self._share * _PATIENCE, _PROBE_SHARE * _LEAST)
+        self._share = _SHARE if hit else max(self._share * _PATIENCE, _SHARE * _LEAST)
 
     def _income(self, growth: float, plain: float) -> float:
         """Seconds of credit for each token: failed probes make only what is left for the probe itself smaller."""
-        return min(self._share * plain + growth, _PROBE_SHARE * plain)
+        return min(self._share * plain + growth, _SHARE * plain)
 
-    def _pay(self, seconds: float, plain: float) -> None:
+    def pay(self, seconds: float, plain: float) -> None:
+        """Add ``seconds`` to the credit; negative: take them off."""
         self._credit = min(self._credit + seconds, _MOST_CREDIT * plain)

@@ -1,8 +1,53 @@
-"""How many of the drafted tokens to test, in renewal-reward terms: tokens gained less what the seconds are worth."""
+"""When a draft model's draft ends, and how many of its tokens are tested.
+
+Drafting goes on, and tokens are tested, while the best continuation gains more tokens than its seconds are worth at the
+rate of the whole (renewal reward; Dinkelbach, Management Science 13, 1967).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """What the end of one draft is decided from. Chances: of each drafted token, that it is accepted if those before
+    it are."""
+
+    chance: Callable[[float, int], float]
+    """Of a token of this confidence at this position."""
+    expected: Sequence[float]
+    """Tokens that a round yields whose draft has 0, 1, … tokens, before their confidences are known."""
+    survivals: Sequence[float]
+    """How likely all of 0, 1, … tokens are accepted, before their confidences are known."""
+    seconds: Sequence[float]
+    """Of a round that tests 0, 1, … tokens, without drafting them."""
+    draft: float
+    """Seconds of a drafted token."""
+    rate: float
+    """Tokens per second a round has to earn."""
+
+    def goes_on(self, chances: Sequence[float]) -> bool:
+        """Whether one more token pays, behind tokens of these ``chances``, which are paid for."""
+        rate, seconds, expected, done = self.rate, self.seconds, self.expected, len(chances)
+        survival = total = before = 1.0
+        for chance in chances:
+            survival *= chance
+            before, total = total, total + survival
+        # To stop here is to test all, to leave the last token to the target, or to pass all of them one by one.
+        stopped = max(total - rate * seconds[done], before - rate * seconds[done - 1], done * (1.0 - rate * seconds[0]))
+        scale = survival / self.survivals[done]
+        base, cost = total - scale * expected[done], rate * self.draft
+        return any(
+            base + scale * expected[more] - rate * seconds[more] - cost * (more - done) > stopped
+            for more in range(done + 1, len(expected))
+        )
+
+    def count_worth_testing(self, confidences: Sequence[float]) -> int:
+        """The number of drafted tokens whose test is worth most."""
+        chances = [self.chance(confidence, i) for i, confidence in enumerate(confidences)]
+        return count_worth_testing(chances, self.rate, self.seconds, self.draft)
 
 
 def count_worth_testing(chances: Sequence[float], rate: float, seconds: Sequence[float], draft: float) -> int:

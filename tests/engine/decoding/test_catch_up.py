@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from app.engine.decoding.sampling import Floats
-from app.engine.drafters import Proposal
 from app.engine.host.engine import Engine
 from app.engine.host.worker import Worker
-from app.engine.policy.acceptance import AcceptancePrior, ArmPrior
-from app.engine.policy.controller import Controller, Plan
+from app.engine.policy.acceptance import AcceptancePrior, RatePrior
+from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
+from app.engine.policy.policy import Decision, Situation
 from app.protocol.messages import Generate, Load, LoadSettings, PairLoaded, Round, RoundsReceived
 from tests.engine.host.test_engine import WARM
 from tests.support.generation import GREEDY, ask, run
-from tests.support.simulator import DEAR, DEAR_CATCH_UP, LIMIT, curves, run_controller, run_fixed, trace
+from tests.support.simulator import DEAR, DEAR_CATCH_UP, LIMIT, Surroundings, curves, run_fixed, run_policy, trace
 
 Loader = Callable[..., PairLoaded]
 Pair = tuple[Path, Path]
@@ -88,13 +88,14 @@ def test_the_costs_are_those_of_the_contexts_length(
 ) -> None:
     counting(CHEAP)
     lengths = []
-    plan = Controller.plan
+    decide = AutoPolicy.decide
 
-    def noting(controller: Controller, found: Proposal, room: int) -> Plan:
-        lengths.append(controller.costs.length)
-        return plan(controller, found, room)
+    def noting(policy: AutoPolicy, situation: Situation) -> Decision:
+        decision = decide(policy, situation)
+        lengths.append(policy.costs.length)
+        return decision
 
-    monkeypatch.setattr(Controller, "plan", noting)
+    monkeypatch.setattr(AutoPolicy, "decide", noting)
     answer = run(engine, ask(LONG, draft_length=length, max_tokens=60))
     figures = answer.finished.figures
     assert lengths[0] == figures.prompt_tokens + 1
@@ -127,7 +128,7 @@ def test_while_drafting_is_paused_the_draft_model_sees_nothing_of_a_long_prompt(
 ) -> None:
     counted = counting(Costs(verify={1: 1.0, 17: 17.0}, draft=0.5, catch_up=0.1))
     assert engine._history
-    known = AcceptancePrior({"coupled": ArmPrior(0.02, 300.0)})
+    known = AcceptancePrior({"coupled": RatePrior(0.02, 300.0)})
     engine._history.add([], "coupled", {"prose": known})
     answer = run(engine, ask(LONG, draft_length="auto", max_tokens=40))
     assert counted.widths == []
@@ -208,8 +209,8 @@ def test_the_first_token_is_sent_before_any_drafter_decodes(random_pair: Pair, m
 # ------------------------------------------------------------ what the policy decides, simulated
 
 
-def a_controller(costs: Costs, **options: object) -> Controller:
-    return Controller(costs, drafters=["model"], propose="coupled", **options)  # type: ignore[arg-type]
+def a_policy(costs: Costs, **options: object) -> AutoPolicy:
+    return AutoPolicy(costs, propose="coupled", **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("curve", "behind"), [("600 M F16", 10_000), ("600 M Q4_K_M", 5000), ("flat", 500)])
@@ -217,7 +218,7 @@ def test_a_small_draft_catches_up_with_a_long_prompt_without_a_pause_in_the_text
     costs = CURVES[curve]
     costs = replace(costs, catch_up=0.2 * (costs.draft or 0.0))
     text = trace((0.9,), length=400)
-    outcome = run_controller(a_controller(costs), costs, text, catch_up=0.2, behind=behind)
+    outcome = run_policy(a_policy(costs), costs, text, around=Surroundings(0.2, behind))
     assert outcome.caught_up > behind / 2
     assert outcome.longest_gap <= 3 * costs.verify[1]
     assert outcome.speed > 1.1 * run_fixed(costs, text, 0)
@@ -227,14 +228,14 @@ def test_a_small_draft_catches_up_with_a_long_prompt_without_a_pause_in_the_text
 def test_a_large_draft_leaves_a_long_prompt_alone(kind: float) -> None:
     """To catch up with 3,000 tokens would take as long as 225 plain passes."""
     text = trace((kind,), length=300)
-    outcome = run_controller(a_controller(DEAR_LATE), DEAR, text, catch_up=DEAR_CATCH_UP, behind=3000)
+    outcome = run_policy(a_policy(DEAR_LATE), DEAR, text, around=Surroundings(DEAR_CATCH_UP, 3000))
     assert outcome.caught_up == 0 == outcome.drafted
     assert outcome.speed >= 0.999 * run_fixed(DEAR, text, 0)
 
 
 def test_a_catch_up_that_turns_out_dear_is_given_up() -> None:
     text = trace((0.7,), length=300)
-    outcome = run_controller(a_controller(DEAR), DEAR, text, catch_up=DEAR_CATCH_UP, behind=3000)
+    outcome = run_policy(a_policy(DEAR), DEAR, text, around=Surroundings(DEAR_CATCH_UP, 3000))
     assert 0 < outcome.caught_up < 600
     assert outcome.speed >= 0.85 * run_fixed(DEAR, text, 0)
 
@@ -242,11 +243,9 @@ def test_a_catch_up_that_turns_out_dear_is_given_up() -> None:
 def test_the_less_there_is_left_to_write_the_less_it_pays_to_catch_up() -> None:
     costs = Costs({1: 0.02, 17: 0.0232}, 0.001, catch_up=0.0001)
 
-    def catches_up(behind: int, left: int) -> bool:
-        controller = a_controller(costs)
-        controller.behind = behind
-        plan = controller.plan(Proposal(), left)
-        return plan.catch_up > 0 or plan.drafter == "model"
+    def catches_up(missing: int, left: int) -> bool:
+        decision = a_policy(costs).decide(behind_prompt(missing, left))
+        return decision.catch_up > 0 or decision.drafter == "model"
 
     assert catches_up(3000, 1000) and catches_up(3000, 100)
     assert not catches_up(3000, 10)
@@ -254,24 +253,20 @@ def test_the_less_there_is_left_to_write_the_less_it_pays_to_catch_up() -> None:
     assert not catches_up(200_000, 1000)
 
 
+def behind_prompt(missing: int, left: int) -> Situation:
+    return Situation(length=missing + 1, most=left, has_model=True, missing=missing)
+
+
 def test_what_is_needed_says_why_a_long_prompt_is_left_alone() -> None:
-    controller = a_controller(DEAR)
-    controller.behind = 20_000
-    paused = controller.plan(Proposal(), LIMIT).paused
+    paused = a_policy(DEAR).decide(behind_prompt(20_000, LIMIT)).paused
     assert paused is not None and paused.needed == 1.0 > paused.kept > 0.5
-    controller.leave_out("model")
-    controller.behind = 0
-    assert controller.needed() < 0.1  # of n-grams alone: what was said of the draft model does not hold for them
 
 
 def test_a_fixed_length_catches_up_in_portions_too_except_where_the_text_depends_on_it() -> None:
-    controller = a_controller(CURVES["flat"], fixed=4)
-    controller.behind = 10_000
-    plan = controller.plan(Proposal(), 100)
-    assert plan.drafter is None and 0 < plan.catch_up < 10_000
-    controller = a_controller(CURVES["flat"], fixed=4, reproducible=True)
-    controller.behind = 10_000
-    assert controller.plan(Proposal(), 100).drafter == "model"
+    situation = behind_prompt(10_000, 100)
+    decision = a_policy(CURVES["flat"], fixed=4).decide(situation)
+    assert decision.drafter is None and 0 < decision.catch_up < 10_000
+    assert a_policy(CURVES["flat"], fixed=4, samples=True).decide(situation).drafter == "model"
 
 
 def test_the_text_is_streamed_greedily_as_without_a_draft(

@@ -1,4 +1,4 @@
-"""Several drafters and the controller in the real loop: the text stays, and a failure costs no answer."""
+"""Several drafters and the policy in the real loop: the text stays, and a failure costs no answer."""
 
 from __future__ import annotations
 

@@ -13,10 +13,11 @@ import pytest
 
 from app.engine.decoding.accept_rules import draw
 from app.engine.decoding.sampling import distributions, penalize_rows
-from app.engine.drafters import Proposal
+from app.engine.drafters import Proposal, Worth
 from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine
-from app.engine.policy.controller import Controller, Plan
+from app.engine.policy.auto import AutoPolicy
+from app.engine.policy.policy import Decision, Situation
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import Message, PairLoaded, Sampling, Way
 from tests.support.generation import Answer, ask, assert_sums_close, run
@@ -27,25 +28,30 @@ Pair = tuple[Path, Path]
 ECHO = "one two three four five six seven eight nine ten " * 6
 
 
-class RestlessController(Controller):
-    """Changes drafter, way of proposing and length in every round, stops drafting early and tests less, by chance."""
+class RestlessDecision(Decision):
+    """Stops drafting early and tests less, by chance."""
 
     rng = random.Random(0)
 
-    def plan(self, found: Proposal, room: int) -> Plan:
-        super().plan(found, room)
-        way: Way = "coupled" if self.rng.random() < 0.5 else "greedy"
-        length = self.rng.randint(1, MAX_DRAFT_LENGTH)
-        drafter = self.rng.choice(("ngram", "ngram", "model", None) if found.tokens else ("model", None))
-        if drafter == "ngram" and found.tokens and room:
-            return Plan("ngram", min(length, room, len(found.tokens)), way)
-        return Plan("model", min(length, room), way) if drafter == "model" and room else Plan(None, 0, way)
+    def worth(self) -> Worth:
+        return lambda _confidence: self.rng.random() < 0.8
 
-    def worth(self, confidence: float) -> bool:  # noqa: ARG002
-        return self.rng.random() < 0.8
+    def tested(self, proposal: Proposal) -> int:
+        return self.rng.randint(0, min(self.length, len(proposal.tokens)))
 
-    def tested(self, plan: Plan, proposal: Proposal) -> int:
-        return self.rng.randint(0, min(plan.length, len(proposal.tokens)))
+
+class RestlessPolicy(AutoPolicy):
+    """Changes drafter, proposal method and length in every round, by chance."""
+
+    def decide(self, situation: Situation) -> Decision:
+        super().decide(situation)
+        rng, found, most = RestlessDecision.rng, situation.found, situation.most
+        method: Way = "coupled" if rng.random() < 0.5 else "greedy"
+        length = rng.randint(1, MAX_DRAFT_LENGTH)
+        drafter = rng.choice(("ngram", "ngram", "model", None) if found.tokens else ("model", None))
+        if drafter == "ngram" and found.tokens and most:
+            return RestlessDecision("ngram", min(length, most, len(found.tokens)), method)
+        return RestlessDecision("model", min(length, most), method) if drafter == "model" and most else Decision()
 
 
 def any_sampling(rng: random.Random) -> Sampling:
@@ -82,12 +88,12 @@ def is_near_tie(engine: Engine, command: dict[str, Any], plain: Answer, drafted:
     return {plain.token_ids[index], drafted.token_ids[index]} <= set(draw(p, command["seed"], [len(tokens)] * 500))
 
 
-def test_no_change_of_drafter_way_or_length_changes_a_word(
+def test_no_change_of_drafter_method_or_length_changes_a_word(
     engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(*random_pair, threads=1)
-    monkeypatch.setattr(engine_module, "Controller", RestlessController)
-    RestlessController.rng = rng = random.Random(7)
+    monkeypatch.setattr(engine_module, "AutoPolicy", RestlessPolicy)
+    RestlessDecision.rng = rng = random.Random(7)
     seen: Counter[object] = Counter()
     for seed in range(50):
         command: dict[str, Any] = {"sampling": any_sampling(rng), "seed": seed, "max_tokens": rng.randint(1, 60)}

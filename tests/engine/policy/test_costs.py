@@ -238,29 +238,6 @@ def test_a_width_that_was_never_run_is_known_after_three_passes_the_first_of_whi
     assert CostModel(model.snapshot(), 17).verify(9) == pytest.approx(5.0)
 
 
-def test_widths_far_from_any_known_one_may_cost_much_less_than_is_believed() -> None:
-    model = CostModel(Costs({1: 1.0, 2: 1.5, 6: 2.0, 17: 3.1}, 0.1), 17)
-    hopes = model.hopes()
-    assert set(hopes) == {3, 4, 5, *range(7, 17)}
-    assert hopes[11] / model.verify(11) == pytest.approx(0.8)
-    assert hopes[7] / model.verify(7) == pytest.approx(0.96)
-
-
-def test_a_width_that_looks_much_dearer_than_a_wider_one_is_run_again_once() -> None:
-    model = CostModel(Costs({1: 1.0, 6: 20.0, **{w: 1.0 + w / 10 for w in (2, 3, 4, 5, *range(7, 18))}}, 0.1), 17)
-    assert model.hopes() == {6: pytest.approx(1.7)}
-    model.run_again(6)
-    for _ in range(3):
-        model.observe_verify(6, 1.6)
-    assert model.verify(6) == pytest.approx(1.6)
-    assert model.hopes() == {}
-    odd = CostModel(Costs({1: 1.0, 6: 20.0, **{w: 1.0 + w / 10 for w in (2, 3, 4, 5, *range(7, 18))}}, 0.1), 17)
-    odd.run_again(6)
-    for _ in range(3):
-        odd.observe_verify(6, 20.0)
-    assert odd.hopes() == {}  # it is as dear as it looked
-
-
 @pytest.mark.parametrize("factor", [0.1, 10.0])
 def test_no_limit_locks_in_a_measurement_that_was_far_off(factor: float) -> None:
     model = CostModel(Costs({1: 1.0, 6: 2.0 * factor, 17: 3.0}, 0.1), 17)

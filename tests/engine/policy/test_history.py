@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from app.engine.host.engine import Engine
-from app.engine.policy.acceptance import AcceptancePrior, ArmPrior
-from app.engine.policy.history import PairHistory, Remembered
+from app.engine.policy.acceptance import AcceptancePrior, RatePrior
+from app.engine.policy.auto import AutoPolicy
+from app.engine.policy.history import PairHistory, history_file
 from app.protocol.messages import KindFigures, MeasurePlain, Message, PairLoaded, TextKind
-from app.storage.keyed_file import KeyedFile
 from tests.support.generation import GREEDY, ask, run
 
 PRIORS: dict[TextKind, AcceptancePrior] = {
-    "code": AcceptancePrior({"coupled": ArmPrior(0.9, 300.0, ((0.5, 8.0), (0.75, 4.0)))}, 0.125)
+    "code": AcceptancePrior({"coupled": RatePrior(0.9, 300.0, ((0.5, 8.0), (0.75, 4.0)))}, 0.125)
 }
 
 
@@ -25,7 +25,7 @@ def code(tokens: int = 100, seconds: float = 2.0, tested: int = 90, accepted: in
 
 
 def a_history(path: Path | None, key: str = "pair") -> PairHistory:
-    return PairHistory(KeyedFile(path, Remembered), key)
+    return PairHistory(history_file(path), key)
 
 
 def test_a_new_pair_has_none(tmp_path: Path) -> None:
@@ -73,25 +73,34 @@ def test_it_is_written_down_now_and_then_and_at_the_end(tmp_path: Path) -> None:
     assert a_history(path).figures() == [code(200, 4.0, 180, 120)]
 
 
+def of_code(prior: object) -> object:
+    return {"priors": {"coupled": {"code": prior}}}
+
+
 BROKEN = [
     {"kinds": [{"kind": "code", "tested": 3, "accepted": 4}]},
     {"kinds": [{"kind": "code", "tokens": -3}]},
     {"kinds": [{"kind": "code"}, {"kind": "code"}]},
     {"kinds": [{"kind": "poem"}]},
-    {"priors": {"coupled": {"code": {"arms": {"coupled": {"rate": 5.0, "weight": 9.0}}}}}},
-    {"priors": {"coupled": {"code": {"arms": {"coupled": {"rate": 0.5, "weight": 0.0}}}}}},
-    {"priors": {"coupled": {"code": {"arms": {"coupled": {"rate": 0.5, "weight": 9.0, "calibration": [[2.0, 1.0]]}}}}}},
-    {"priors": {"coupled": {"code": {"arms": {}, "greedy_lead": 7.0}}}},
-    {"priors": {"coupled": {"code": {"arms": {}, "greedy_lead_weight": -1.0}}}},
+    of_code({"rates": {"coupled": {"rate": 5.0, "weight": 9.0}}}),
+    of_code({"rates": {"coupled": {"rate": 0.5, "weight": 0.0}}}),
+    of_code({"rates": {"coupled": {"rate": 0.5, "weight": 9.0, "calibration": [[2.0, 1.0]]}}}),
+    of_code({"rates": {}, "greedy_advantage": 7.0}),
+    of_code({"rates": {}, "greedy_advantage_weight": -1.0}),
     {"priors": {"magic": {}}},
+    {"priors": {"coupled": {"code": 3}}},
+    {"priors": {"coupled": 3}},
+    {"priors": 3},
     {"kinds": 3},
+    3,
 ]
 
 
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("content", BROKEN)
-def test_what_makes_no_sense_is_not_used(tmp_path: Path, content: object) -> None:
+def test_what_makes_no_sense_is_not_used(tmp_path: Path, content: object, version: int) -> None:
     path = tmp_path / "history.json"
-    path.write_bytes(msgspec.json.encode({"pair": content}))
+    path.write_bytes(msgspec.json.encode({"version": version, "entries": {"pair": content}}))
     history = a_history(path)
     assert history.figures() == []
     assert history.priors("coupled") == {}
@@ -119,7 +128,7 @@ def test_a_pair_remembers_what_drafting_brought(
         sum(one.draft.accepted for one in figures),
     )
     assert kept.tested > 0
-    assert engine._history and engine._history.priors("coupled")["prose"].arms["coupled"].weight > 20
+    assert engine._history and engine._history.priors("coupled")["prose"].rates["coupled"].weight > 20
     assert load(random_pair[0]).history == []  # without the draft it is another
 
 
@@ -145,12 +154,12 @@ def test_the_next_start_begins_with_what_was_learnt(
     engine.unload()
     load(*random_pair)
     drafters = engine._chosen_drafters(ask("x", draft_length="auto"))
-    controller = engine._controller(ask("x", draft_length="auto"), drafters)
-    assert controller is not None
-    assert controller.snapshot() == learnt
-    rate = controller._arms.coupled.rate
-    assert rate == pytest.approx(learnt["prose"].arms["coupled"].rate, abs=0.01)
-    assert engine._controller(ask("x", draft_length="auto", accept="rejection"), drafters) is not None
+    policy = engine._policy(ask("x", draft_length="auto"), drafters)
+    assert isinstance(policy, AutoPolicy)
+    assert policy.learnt().priors == learnt
+    rate = policy._texts["prose"].coupled.rate
+    assert rate == pytest.approx(learnt["prose"].rates["coupled"].rate, abs=0.01)
+    assert engine._policy(ask("x", draft_length="auto", accept="rejection"), drafters) is not None
 
 
 def test_an_answer_brings_a_curve_by_draft_length(

@@ -1,4 +1,4 @@
-"""What it brings the controller to know the kind of text, and the curve it hands out. Simulated."""
+"""What it brings the policy to know the kind of text, and the curve it hands out. Simulated."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.engine.drafters import Proposal
-from app.engine.policy.acceptance import AcceptancePrior, ArmPrior
-from app.engine.policy.controller import Controller, Plan
+from app.engine.policy.acceptance import AcceptancePrior, RatePrior
+from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
+from app.engine.policy.policy import Decision, Situation
 from app.protocol.messages import TextKind
-from tests.support.simulator import LIMIT, TRACES, Trace, curves, run_controller, run_fixed, trace, with_kinds
+from tests.support.simulator import LIMIT, TRACES, Trace, curves, run_fixed, run_policy, trace, with_kinds
 
 CURVES = curves()
 Known = Mapping[TextKind, AcceptancePrior]
 
 
-def a_controller(costs: Costs, start: Known | None = None) -> Controller:
-    return Controller(costs, drafters=["model"], propose="coupled", start=start)
+def a_policy(costs: Costs, start: Known | None = None) -> AutoPolicy:
+    return AutoPolicy(costs, propose="coupled", start=start)
 
 
 def speed(costs: Costs, text: Trace, start: Known | None = None) -> float:
-    return run_controller(a_controller(costs, start), costs, text).speed
+    return run_policy(a_policy(costs, start), costs, text).speed
 
 
-def learnt(costs: Costs, text: Trace) -> dict[TextKind, AcceptancePrior]:
-    teacher = a_controller(costs)
-    run_controller(teacher, costs, text, seed=3)
-    return teacher.snapshot()
+def learnt(costs: Costs, text: Trace) -> Known:
+    teacher = a_policy(costs)
+    run_policy(teacher, costs, text, seed=3)
+    return teacher.learnt().priors
 
 
-def plan_of(controller: Controller) -> Plan:
-    return controller.plan(Proposal(), LIMIT)
+def decide(policy: AutoPolicy, kind: TextKind = "prose") -> Decision:
+    return policy.decide(Situation(length=10, most=LIMIT, has_model=True, kind=kind))
 
 
 # ------------------------------------------------------------ kinds
@@ -71,39 +71,36 @@ def test_kinds_that_say_nothing_hardly_hurt(curve: str, kind: str) -> None:
 
 
 def test_the_expectation_changes_at_once_with_the_kind() -> None:
-    controller = a_controller(CURVES["flat"], learnt_of({"prose": 0.02, "code": 0.95}))
-    assert plan_of(controller).paused is not None
-    controller.enter("code")
-    assert plan_of(controller).paused is None
-    controller.enter("prose")
-    assert plan_of(controller).paused is not None
+    policy = a_policy(CURVES["flat"], learnt_of({"prose": 0.02, "code": 0.95}))
+    assert decide(policy).paused is not None
+    assert decide(policy, "code").paused is None
+    assert decide(policy).paused is not None
 
 
 def learnt_of(rates: Mapping[TextKind, float]) -> dict[TextKind, AcceptancePrior]:
-    return {kind: AcceptancePrior({"coupled": ArmPrior(rate, 300.0)}) for kind, rate in rates.items()}
+    return {kind: AcceptancePrior({"coupled": RatePrior(rate, 300.0)}) for kind, rate in rates.items()}
 
 
 def test_a_kind_nothing_is_known_of_begins_like_the_text_before_it() -> None:
     costs = CURVES["flat"]
-    controller = a_controller(costs, learnt_of({"prose": 0.2}))
-    before = controller._arms.coupled.rate
-    controller.enter("list")
-    assert controller._arms.coupled.rate == before
-    run_controller(controller, costs, with_kinds(trace((0.95,), length=100), "list"))
-    assert controller._arms.coupled.rate > before + 0.2
-    controller.enter("prose")
-    assert controller._arms.coupled.rate == before
+    policy = a_policy(costs, learnt_of({"prose": 0.2}))
+    before = policy._texts["prose"].coupled.rate
+    decide(policy, "list")
+    assert policy._texts["list"].coupled.rate == before
+    run_policy(policy, costs, with_kinds(trace((0.95,), length=100), "list"))
+    assert policy._texts["list"].coupled.rate > before + 0.2
+    assert policy._texts["prose"].coupled.rate == before
 
 
 def test_an_answer_that_begins_with_a_new_kind_goes_by_what_is_known_of_others() -> None:
-    assert a_controller(CURVES["flat"], learnt_of({"code": 0.02}))._arms.coupled.rate < 0.1
+    assert a_policy(CURVES["flat"], learnt_of({"code": 0.02}))._texts["prose"].coupled.rate < 0.1
 
 
 def test_each_kind_learns_for_itself() -> None:
     costs = CURVES["flat"]
     known = learnt(costs, with_kinds(trace(TRACES["code/prose"]), "code", "prose"))
     assert set(known) == {"code", "prose"}
-    rates = {kind: prior.arms["coupled"].rate for kind, prior in known.items()}
+    rates = {kind: prior.rates["coupled"].rate for kind, prior in known.items()}
     assert rates["code"] > rates["prose"] + 0.3
 
 
@@ -115,9 +112,9 @@ def test_each_kind_learns_for_itself() -> None:
 def test_the_curve_is_what_fixed_lengths_really_bring(curve: str, kind: str) -> None:
     costs = CURVES[curve]
     text = trace(TRACES[kind])
-    controller = a_controller(costs)
-    run_controller(controller, costs, with_kinds(text, "code", "prose"))
-    speeds = controller.curve()
+    policy = a_policy(costs)
+    run_policy(policy, costs, with_kinds(text, "code", "prose"))
+    speeds = policy.learnt().curve
     assert len(speeds) == LIMIT + 1
     for length, expected in enumerate(speeds):
         assert expected == pytest.approx(run_fixed(costs, text, length), rel=0.12), length
@@ -125,12 +122,12 @@ def test_the_curve_is_what_fixed_lengths_really_bring(curve: str, kind: str) -> 
 
 def test_there_is_no_curve_without_a_draft_model_or_before_anything_was_judged() -> None:
     costs = CURVES["flat"]
-    assert a_controller(costs).curve() == []
-    assert Controller(Costs(costs.verify, None), drafters=["ngram"]).curve() == []
-    few = a_controller(costs)
-    run_controller(few, costs, trace((0.02,), length=3))
-    assert few.curve() == []
-    failed = a_controller(costs)
-    run_controller(failed, costs, trace((0.7,), length=300))
-    failed.leave_out("model")
-    assert failed.curve() == []
+    assert a_policy(costs).learnt().curve == []
+    assert AutoPolicy(Costs(costs.verify, None)).learnt().curve == []
+    few = a_policy(costs)
+    run_policy(few, costs, trace((0.02,), length=3))
+    assert few.learnt().curve == []
+    failed = a_policy(costs)
+    run_policy(failed, costs, trace((0.7,), length=300))
+    failed.decide(Situation(length=10, most=LIMIT, has_model=False))
+    assert failed.learnt().curve == []

@@ -1,0 +1,112 @@
+"""What every policy does: `decide` before a round, `learn` after it; and the frozen data that goes in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app.engine.drafters import Proposal, Worth, always
+from app.engine.policy.acceptance import AcceptancePrior
+from app.engine.policy.costs import Costs
+from app.engine.policy.stopping import Stopping
+from app.protocol.messages import DrafterName, Pause, TextKind, Way
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is known before a round."""
+
+    length: int
+    """Tokens of the context."""
+    most: int
+    """The most tokens that may be drafted."""
+    has_model: bool
+    """Whether there is a draft model."""
+    found: Proposal = field(default_factory=Proposal)
+    """What n-grams propose, which costs nothing."""
+    missing: int = 0
+    """Tokens of the context that the draft model has not processed."""
+    kind: TextKind = "prose"
+    """Of the text that comes next."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do in a round; by default a plain pass."""
+
+    drafter: DrafterName | None = None
+    length: int = 0
+    """At most so many tokens are drafted."""
+    method: Way = "coupled"
+    """How the draft model proposes."""
+    stopping: Stopping | None = None
+    """When a draft ends early, and how much of it is tested; ``None``: it never does, and all of it is."""
+    catch_up: int = 0
+    """So many of the missing tokens the draft model processes before the pass, to be able to draft later."""
+    paused: Pause | None = None
+    """Set where drafting does not pay, also while it is tried nevertheless."""
+
+    def worth(self) -> Worth:
+        """For `Drafter.propose`: is told the confidence of each token, and says whether to propose another."""
+        stopping = self.stopping
+        if stopping is None:
+            return always
+        chances: list[float] = []
+
+        def worth(confidence: float) -> bool:
+            chances.append(stopping.chance(confidence, len(chances)))
+            return stopping.goes_on(chances)
+
+        return worth
+
+    def tested(self, proposal: Proposal) -> int:
+        """How many of the proposed tokens the verify pass tests; the rest is ignored.
+
+        A token that was sampled is right only if its test does not depend on what it is, and the confidence of the
+        tokens behind it does: of those all are tested.
+        """
+        count = min(len(proposal.tokens), self.length)
+        if self.stopping is None or proposal.distributions is not None:
+            return count
+        return self.stopping.count_worth_testing(proposal.confidences[:count])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a decision."""
+
+    situation: Situation
+    decision: Decision
+    proposal: Proposal
+    """Whole, with the tokens that were not tested."""
+    tested: int
+    accepted: int
+    target_token: int
+    """The target's own token behind the accepted ones."""
+    draft_seconds: float
+    verify_seconds: float
+    other_seconds: float
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What an answer taught, for the next one and for the window."""
+
+    costs: Costs
+    priors: Mapping[TextKind, AcceptancePrior]
+    curve: list[float]
+    """Tokens per second that each draft length of the draft model from 0 on brings on text like the answer's."""
+
+
+class Policy(Protocol):
+    """Decides before every round of one answer, and learns from it afterwards."""
+
+    limit: int
+    """The most tokens it ever drafts at once."""
+
+    def decide(self, situation: Situation) -> Decision: ...
+
+    def learn(self, outcome: Outcome) -> None: ...
+
+    def learnt(self) -> Learnt: ...
