@@ -55,7 +55,7 @@ def test_a_made_up_machine_takes_what_its_curve_says(small: MadeUpPair) -> None:
     assert FLAT.draft is not None
     least = FLAT.verify[5] + 4 * FLAT.draft
     assert least <= drafted.seconds / drafted.passes <= least + 0.2 * FLAT.draft + 1e-9
-    assert drafted.drafted == drafted.tested >= 4 * (drafted.passes - 1)
+    assert drafted.drafted == drafted.tested >= 4 * (drafted.passes - 4)  # the last tokens leave less to draft
     assert drafted.tokens == drafted.accepted + drafted.passes
 
 
