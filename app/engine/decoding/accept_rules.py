@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.decoding.sampling import Distributions, Floats, candidates
+from app.engine.decoding.sampling import Distributions, Floats, candidates, top_candidates
 from app.protocol.messages import Sampling
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -37,6 +37,10 @@ _MIX_2 = 0x94D049BB133111EB
 _MASK = (1 << 64) - 1
 _FEW = 16
 """Tokens up to which plain numbers are quicker than arrays."""
+_MANY = 32_000
+"""Tokens from which on it is quicker not to take the logarithms for all of them."""
+_LIKELIEST = 64
+"""Tokens whose noise is looked at in any case."""
 
 
 class Purpose(IntEnum):
@@ -94,6 +98,11 @@ def gumbel(
     if ids.size <= _FEW:
         rows = zip(keys, ids.tolist(), strict=True)
         return -np.log([[-np.log(_uniform(_mixed(key + token * _GOLDEN))) for token in row] for key, row in rows])
+    return _noise(_bits(keys, ids))
+
+
+def _bits(keys: Sequence[int], ids: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """53 random bits for each of ``ids``, shape (R, K); the noise rises with them."""
     x = ids.astype(np.int64, copy=False).view(np.uint64) * np.uint64(_GOLDEN)
     x += np.array(keys, np.uint64)[:, None]
     x ^= x >> np.uint64(30)  # in place: a vocabulary of 152,000 tokens then stays in the processor's cache
@@ -102,13 +111,38 @@ def gumbel(
     x *= np.uint64(_MIX_2)
     x ^= x >> np.uint64(31)
     x >>= np.uint64(11)
-    noise = x.astype(np.float64)
+    return x
+
+
+def _noise(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+    noise = bits.astype(np.float64)
     noise += 0.5
     noise *= 2.0**-53
     for _ in range(2):
         np.log(noise, out=noise)
         np.negative(noise, out=noise)
     return noise
+
+
+def with_noise(
+    p: Distributions, seed: int, position: int, purpose: Purpose = Purpose.TARGET
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Ids and log p + g of all candidates of the only row of ``p`` that can be best or second-best in it.
+
+    Of a whole vocabulary these are few: a token behind the `_LIKELIEST` likeliest needs so much noise to come second that
+    its random bits alone rule it out, and the two logarithms are taken for the others only.
+    """
+    ids, scores = p.ids[0], p.log_probs[0]
+    if not p.whole or len(ids) < _MANY:
+        return ids, scores + gumbel(seed, [position], p.ids, purpose)[0]
+    bits = _bits([(_key(seed, position, purpose) + _GOLDEN) & _MASK], p.ids)[0]
+    likeliest = top_candidates(p.log_probs, _LIKELIEST)[0]
+    second = np.partition(scores[likeliest] + _noise(bits[likeliest]), -2)[-2]
+    needed = math.exp(-math.exp(float(scores[likeliest[-1]] - second))) * 2.0**53
+    can_win = bits >= np.uint64(needed * (1.0 - 1e-9))  # rounding may not rule anything out
+    can_win[likeliest] = True
+    left = np.flatnonzero(can_win)
+    return left, scores[left] + _noise(bits[left])
 
 
 def lead_of(scores: NDArray[np.floating[Any]], best: int) -> float:
@@ -122,8 +156,9 @@ def draw(p: Distributions, seed: int, positions: Sequence[int], purpose: Purpose
     """One token a row of ``p``, by argmax(log p + g): an exact sample (Gumbel-max)."""
     if p.ids.shape[1] == 1:
         return [int(token) for token in p.ids[:, 0]]
-    if p.whole and len(p.ids) > 1:  # rows of a whole vocabulary one by one, while they are in the processor's cache
-        return [draw(p.rows(i, i + 1), seed, [position], purpose)[0] for i, position in enumerate(positions)]
+    if p.whole:
+        rows = (with_noise(p.rows(i, i + 1), seed, position, purpose) for i, position in enumerate(positions))
+        return [int(ids[scores.argmax()]) for ids, scores in rows]
     best = np.argmax(p.log_probs + gumbel(seed, positions, p.ids, purpose), axis=1)
     return [int(p.ids[row, column]) for row, column in enumerate(best)]
 

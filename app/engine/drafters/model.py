@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from app.engine.decoding.accept_rules import Purpose, block_seed, draw, gumbel, lead_of
+from app.engine.decoding.accept_rules import Purpose, block_seed, draw, lead_of, with_noise
 from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import (
     Distributions,
@@ -182,12 +182,12 @@ class ModelDrafter(Drafter):
         if sampling.temperature == 0:
             return _Choice(*_best(row))
         p = candidates(row[None, :], sampling)
-        ids, scores = p.ids[0], p.log_probs[0]
-        noisy = scores + gumbel(task.seed, [position], p.ids)[0]
-        likeliest, coupled = int(scores.argmax()), int(noisy.argmax())
+        ids, noisy = with_noise(p, task.seed, position)
+        best, scores = int(noisy.argmax()), p.log_probs[0]
+        coupled, likeliest = int(ids[best]), int(scores.argmax())
         if method == "greedy":
-            return _Choice(int(ids[likeliest]), lead_of(scores, likeliest), other=int(ids[coupled]))
-        return _Choice(int(ids[coupled]), lead_of(noisy, coupled), other=int(ids[likeliest]))
+            return _Choice(int(p.ids[0, likeliest]), lead_of(scores, likeliest), other=coupled)
+        return _Choice(coupled, lead_of(noisy, best), other=int(p.ids[0, likeliest]))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from app.engine.decoding.accept_rules import (
     rejection,
     sample,
     uniform,
+    with_noise,
 )
 from app.engine.decoding.sampling import Distributions, distributions
 from app.errors import KnownError
@@ -170,3 +171,16 @@ def test_rejection_at_temperature_zero_is_equal_or_not() -> None:
     p = distributions(np.eye(3, SIZE, dtype=np.float32), Sampling(temperature=0))
     q = Distributions(np.array([[0], [5]]), np.zeros((2, 1)))
     assert rejection(p, q, [0, 5], 1, 0) == Verdict(1, 1)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.1, 3.0, 30.0])
+def test_the_two_best_of_a_large_vocabulary_are_found_without_all_its_noise(spread: float) -> None:
+    random = np.random.default_rng(3)
+    for position in range(40):
+        scores = random.normal(0, spread, 40_000).astype(np.float32)
+        p = Distributions(np.arange(40_000)[None], scores[None], whole=True)
+        ids, found = with_noise(p, 7, position)
+        noisy = scores + gumbel(7, [position], p.ids)[0]
+        assert np.allclose(found, noisy[ids], rtol=1e-12, atol=0)
+        assert set(np.argsort(-noisy)[:2]) == set(ids[np.argsort(-found)[:2]])
+        assert spread == 0.0 or len(ids) < 20_000
