@@ -29,9 +29,12 @@ def _signals(module: ast.Module) -> Iterator[str]:
 
 
 def _emits(node: ast.expr, signals: set[str]) -> bool:
-    """Whether connecting to ``node`` only repeats a signal: a signal, its `emit`, or a lambda of nothing but that."""
+    """Whether connecting to ``node`` only repeats a signal: a signal, its `emit`, or a lambda that adds nothing."""
     if isinstance(node, ast.Lambda):
-        return isinstance(node.body, ast.Call) and _emits(node.body.func, signals)
+        given = {argument.arg for argument in node.args.args}
+        call = node.body
+        adds = not isinstance(call, ast.Call) or any(getattr(value, "id", None) not in given for value in call.args)
+        return isinstance(call, ast.Call) and not adds and _emits(call.func, signals)
     return isinstance(node, ast.Attribute) and (node.attr == "emit" or node.attr in signals | _QT_SIGNALS)
 
 

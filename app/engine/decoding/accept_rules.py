@@ -129,8 +129,8 @@ def with_noise(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Ids and log p + g of all candidates of the only row of ``p`` that can be best or second-best in it.
 
-    Of a whole vocabulary these are few: a token behind the `_LIKELIEST` likeliest needs so much noise to come second that
-    its random bits alone rule it out, and the two logarithms are taken for the others only.
+    Of a whole vocabulary these are few: a token behind the `_LIKELIEST` likeliest needs so much noise to come second
+    that its random bits alone rule it out, and the two logarithms are taken for the others only.
     """
     ids, scores = p.ids[0], p.log_probs[0]
     if not p.whole or len(ids) < _MANY:
