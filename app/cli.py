@@ -133,7 +133,7 @@ def _result(
         "completion_tokens": figures.completion_tokens,
         "finish_reason": finished.finish_reason,
         "seed": started.seed,
-        "time_to_first_token_s": figures.time_to_first_token_s,
+        "time_to_first_token_s": figures.time_to_first_token_seconds,
         "decode_tokens_per_second": figures.decode_tokens_per_second,
         "template": started.template,
         "draft_refused": pair.draft_refused,

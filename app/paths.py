@@ -33,7 +33,7 @@ def cache_dir() -> Path:
     return _made(home / "cache" if home else platformdirs.user_cache_path(NAME, appauthor=False))
 
 
-def kept_caches_dir() -> Path:
+def chat_caches_dir() -> Path:
     """Copies of KV caches: they hold what chats said."""
     return _made(cache_dir() / "chats")
 

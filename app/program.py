@@ -82,8 +82,8 @@ def is_secret(name: str) -> bool:
 
 def child_environment(own: Mapping[str, str], **changes: str) -> dict[str, str]:
     """``own`` without secrets, with ``changes``, for another process of ours."""
-    kept = {name: value for name, value in own.items() if not is_secret(name)}
-    return {**kept, RESET_VARIABLE: "1", **changes}
+    harmless = {name: value for name, value in own.items() if not is_secret(name)}
+    return {**harmless, RESET_VARIABLE: "1", **changes}
 
 
 def has_display(environment: Mapping[str, str], platform: str = sys.platform) -> bool:

@@ -20,7 +20,7 @@ from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
 
-VERSION = 1
+VERSION = 2
 MAX_RECENT_PAIRS = 10
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -40,7 +40,7 @@ class Settings(msgspec.Struct, kw_only=True):
     splitter_state: Annotated[str, Meta(description="Widths of list, chat and panel, as Qt saves them, base64")] = ""
     chats_visible: Annotated[bool, Meta(description="Show the list of chats")] = True
     speed_visible: Annotated[bool, Meta(description="Show the Speed panel")] = True
-    guide_kept: Annotated[bool, Meta(description="The guide has introduced itself, and the user kept it")] = False
+    guide_introduced: Annotated[bool, Meta(description="The guide need not introduce itself again")] = False
     drafted_visible: Annotated[bool, Meta(description="Tint the tokens the draft proposed")] = False
 
     draft_length: (
@@ -97,7 +97,7 @@ class SettingsFile:
             {},
             version=VERSION,
             what="Settings",
-            upgrade=_unversioned,
+            upgrade=_upgraded,
             patience=PATIENCE_SECONDS,
             log_level=logging.INFO,  # `notice` says it
         )
@@ -156,10 +156,18 @@ class SettingsFile:
         return _lenient(Settings, content, [])
 
 
-def _unversioned(version: int, data: bytes) -> dict[str, Any]:
-    if version != 0:
-        raise ValueError(f"version {version}")
-    return decode(data, dict[str, Any])
+def _upgraded(_version: int, data: bytes) -> dict[str, Any]:
+    """Up to version 1 two settings had other names."""
+    content = decode(data, dict[str, Any])
+    content["version"] = VERSION
+    load = content.get("load")
+    for values, before, now in (
+        (content, "guide_kept", "guide_introduced"),
+        (load, "kept_cache_mib", "chat_cache_mib"),
+    ):
+        if isinstance(values, dict) and before in values:
+            values[now] = values.pop(before)
+    return content
 
 
 def _lenient(kind: type[T], content: dict[str, Any], problems: list[str], inside: str = "") -> T:

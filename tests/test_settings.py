@@ -52,7 +52,7 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "splitter_state": "AAAA/w==",
         "chats_visible": False,
         "speed_visible": False,
-        "guide_kept": True,
+        "guide_introduced": True,
         "drafted_visible": True,
         "draft_length": 16,
         "drafter": "ngram",

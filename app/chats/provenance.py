@@ -1,6 +1,6 @@
 """Which drafter wrote which part of an answer, small enough to store with it.
 
-One entry a token: ``[text length in characters, drafter or None, round, guess or None]``.
+One entry a token: ``[text length in characters, drafter or None, round, rejected text or None]``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PieceLike(Protocol):
     @property
     def round(self) -> int: ...
     @property
-    def guess(self) -> str | None: ...
+    def rejected(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class TokenPiece:
     drafter: str | None = None
     """Which drafter proposed the token; ``None`` is the target's own."""
     round: int = 0
-    guess: str | None = None
+    rejected: str | None = None
     """What the drafter had proposed here when the target disagreed."""
 
 
 def pack(pieces: Iterable[PieceLike]) -> list[PackedPiece]:
     """The provenance of an answer whose text is all pieces joined."""
-    return [[len(piece.text), piece.drafter, piece.round, piece.guess] for piece in pieces]
+    return [[len(piece.text), piece.drafter, piece.round, piece.rejected] for piece in pieces]
 
 
 def unpack(text: str, packed: Sequence[Sequence[object]]) -> list[TokenPiece]:
@@ -62,7 +62,7 @@ def unpack(text: str, packed: Sequence[Sequence[object]]) -> list[TokenPiece]:
 
 def _piece(text: str, position: int, entry: Sequence[object]) -> TokenPiece | None:
     match entry:
-        case [int(length), str() | None as drafter, int(round_index), str() | None as guess] if length >= 0:
+        case [int(length), str() | None as drafter, int(round_index), str() | None as rejected] if length >= 0:
             end = position + length
-            return TokenPiece(text[position:end], drafter, round_index, guess) if end <= len(text) else None
+            return TokenPiece(text[position:end], drafter, round_index, rejected) if end <= len(text) else None
     return None

@@ -127,7 +127,7 @@ def _guide(work: Workplace) -> str:
     guide = paths.resource("guide")
     files = str(guide / "guide-target.gguf"), str(guide / "guide-draft.gguf")
     with _engine_at(work) as engine:
-        pair = engine.load(Load(request=0, target=files[0], draft=files[1], settings=LoadSettings(kept_cache_mib=0)))
+        pair = engine.load(Load(request=0, target=files[0], draft=files[1], settings=LoadSettings(chat_cache_mib=0)))
         if pair.draft_refused is not None:
             raise KnownError(f"The draft is not used. {pair.draft_refused}")
         plain, plain_figures = _answer(engine, 0)

@@ -241,7 +241,7 @@ def _row(kind: str, comparisons: Sequence[Comparison]) -> Row:
         verify_passes=passes,
         mean_acceptance_length=mean_acceptance_length(accepted, passes),
         drafters=_drafters(figures for d in draft for figures in d.drafters),
-        seconds=sum(c.plain.figures.total_s + c.drafted.figures.total_s for c in comparisons),
+        seconds=sum(c.plain.figures.total_seconds + c.drafted.figures.total_seconds for c in comparisons),
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.models.machine import Machine
-from app.models.memory import MemoryEstimate
+from app.models.machine_memory import MachineMemory
+from app.models.memory_estimate import MemoryEstimate
 from app.protocol.devices import Device
 
 SYSTEM_MARGIN_SHARE, MOST_SYSTEM_MARGIN = 10, 2 * 1024**3
@@ -20,7 +20,7 @@ class MemoryLimits:
     system_bytes, gpu_bytes: What a pair may take, of all GPUs together.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: MachineMemory) -> None:
         self.gpus = [device for device in machine.devices if device.kind == "gpu"] or machine.devices[:1]
         self.is_shared = any(device.kind == "integrated" for device in self.gpus)
         margin = min(machine.memory_total // SYSTEM_MARGIN_SHARE, MOST_SYSTEM_MARGIN)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.models.memory import MemoryEstimate, ModelShape, takes_kv_type
+from app.models.load_plan import LoadPlan, Options
+from app.models.memory_estimate import MemoryEstimate, ModelShape, takes_kv_type
 from app.models.memory_limits import MemoryLimits
-from app.models.plan import Options, Plan
 from app.models.text import size_text
 from app.protocol.limits import ALL_LAYERS
 
@@ -18,7 +18,7 @@ class PlanWording:
         self._limits = limits
         self._wished = wished
 
-    def reason(self, plan: Plan, wished: Plan | None) -> str:
+    def reason(self, plan: LoadPlan, wished: LoadPlan | None) -> str:
         """Why ``plan``; ``wished`` is what came first and did not fit."""
         takes = self._takes(plan.estimate)
         given_up = self.given_up(plan)
@@ -33,11 +33,11 @@ class PlanWording:
             return f"{'All of the target' if elsewhere else 'Everything'} fits on the GPU: takes {takes}."
         return f"{layers} of {slots} layers of the target fit on the GPU: takes {takes}."
 
-    def refusal(self, plan: Plan) -> str:
+    def refusal(self, plan: LoadPlan) -> str:
         """One sentence with the numbers."""
         return f"{_sentence(self._numbers(plan))}."
 
-    def _numbers(self, plan: Plan) -> str:
+    def _numbers(self, plan: LoadPlan) -> str:
         if not takes_kv_type(self._target, plan.kv_type):
             return f"the KV cache of the target cannot be in {plan.kv_type}"
         if plan.with_draft and self._draft and not takes_kv_type(self._draft, plan.kv_type):
@@ -57,7 +57,7 @@ class PlanWording:
             return f"{on_gpu} there and {size_text(found.system.total)} of {size_text(limits.system_bytes)} beside it"
         return f"{size_text(found.system.total + found.gpu.total)} of {size_text(limits.system_bytes)}"
 
-    def given_up(self, plan: Plan) -> str:
+    def given_up(self, plan: LoadPlan) -> str:
         """What is other than wished for; empty where nothing is."""
         parts = []
         if self._wished.draft and not plan.with_draft:

@@ -12,19 +12,21 @@ from collections.abc import Iterator
 
 import msgspec
 
-from app.models.machine import Machine
-from app.models.memory import MemoryEstimate, ModelShape, estimate, takes_kv_type
+from app.models.load_plan import LEAST_CONTEXT, LoadPlan, Options, Wishes
+from app.models.machine_memory import MachineMemory
+from app.models.memory_estimate import MemoryEstimate, ModelShape, estimate, takes_kv_type
 from app.models.memory_limits import MemoryLimits
-from app.models.plan import LEAST_CONTEXT, Options, Plan, Wishes
 from app.models.plan_wording import PlanWording
 from app.models.text import size_text
 from app.protocol.limits import ALL_LAYERS, KvType
 
 
-def make_plan(target: ModelShape, draft: ModelShape | None, machine: Machine, wishes: Wishes | None = None) -> Plan:
+def make_plan(
+    target: ModelShape, draft: ModelShape | None, machine: MachineMemory, wishes: Wishes | None = None
+) -> LoadPlan:
     """The best plan that fits; where none does, what was wished for, with ``fits`` False and the numbers."""
     planner = _Planner(target, draft, machine, wishes or Wishes())
-    first: Plan | None = None
+    first: LoadPlan | None = None
     for options in planner.candidates():
         plan = planner.placed(options)
         if plan.fits:
@@ -35,14 +37,14 @@ def make_plan(target: ModelShape, draft: ModelShape | None, machine: Machine, wi
 
 
 def alternatives(
-    target: ModelShape, draft: ModelShape | None, machine: Machine, wishes: Wishes | None = None
-) -> list[Plan]:
+    target: ModelShape, draft: ModelShape | None, machine: MachineMemory, wishes: Wishes | None = None
+) -> list[LoadPlan]:
     """Plans that fit where the wished one does not; each gives one thing up, the last more than one if it has to."""
     return _Planner(target, draft, machine, wishes or Wishes()).alternatives()
 
 
 class _Planner:
-    def __init__(self, target: ModelShape, draft: ModelShape | None, machine: Machine, wishes: Wishes) -> None:
+    def __init__(self, target: ModelShape, draft: ModelShape | None, machine: MachineMemory, wishes: Wishes) -> None:
         self._target = target
         self._draft = draft
         self._wishes = wishes
@@ -90,7 +92,7 @@ class _Planner:
 
     # ------------------------------------------------------------ what goes where
 
-    def placed(self, options: Options) -> Plan:
+    def placed(self, options: Options) -> LoadPlan:
         """The best place for everything: the draft on the GPU if it can be, then as much of the target as fits."""
         plans = [self._with_most_layers(options, layers) for layers in self._draft_places(options)]
         return next((plan for plan in plans if plan.fits), plans[0])
@@ -100,7 +102,7 @@ class _Planner:
             return [self._wishes.draft_gpu_layers]
         return [ALL_LAYERS, 0] if self._limits.gpus and options.draft else [ALL_LAYERS]
 
-    def _with_most_layers(self, options: Options, draft_layers: int) -> Plan:
+    def _with_most_layers(self, options: Options, draft_layers: int) -> LoadPlan:
         if options.target_layers is not None:
             return self._plan(options, options.target_layers, draft_layers)
         whole = self._plan(options, ALL_LAYERS, draft_layers)
@@ -117,9 +119,9 @@ class _Planner:
         """Whether so many layers can be on the GPU. Where its memory is the system's, all of it has to fit there."""
         return self._limits.fit(found) if self._limits.is_shared else self._limits.fit_gpus(found)
 
-    def _plan(self, options: Options, target_layers: int, draft_layers: int) -> Plan:
+    def _plan(self, options: Options, target_layers: int, draft_layers: int) -> LoadPlan:
         found = self._estimate(options, target_layers, draft_layers)
-        return Plan(
+        return LoadPlan(
             context_length=options.context,
             kv_type=options.kv_type,
             target_gpu_layers=target_layers,
@@ -145,7 +147,7 @@ class _Planner:
 
     # ------------------------------------------------------------ what would fit
 
-    def alternatives(self) -> list[Plan]:
+    def alternatives(self) -> list[LoadPlan]:
         wished = self._wished
         if self.placed(wished).fits:
             return []
@@ -178,10 +180,10 @@ class _Planner:
     def _can_quantize(self) -> bool:
         return self._wished.kv_type == "f16" and self._takes(self._wished._replace(kv_type="q8_0"))
 
-    def _longest(self, options: Options) -> Plan | None:
+    def _longest(self, options: Options) -> LoadPlan | None:
         """With the longest context below that of ``options`` that fits, a multiple of `LEAST_CONTEXT`."""
 
-        def at(steps: int) -> Plan:
+        def at(steps: int) -> LoadPlan:
             return self.placed(options._replace(context=steps * LEAST_CONTEXT))
 
         steps = bisect(

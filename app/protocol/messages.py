@@ -29,7 +29,7 @@ AcceptRule = Literal["coupled", "rejection", "block"]
 DrafterName = Literal["model", "ngram"]
 DrafterChoice = Literal["auto", "model", "ngram", "chain", "none"]
 """``chain``, which is also ``auto``: n-grams where their match promises more, else the draft model, if there is one."""
-Way = Literal["coupled", "greedy"]
+ProposalMethod = Literal["coupled", "greedy"]
 """How a draft model proposes where the target samples: with the target's own noise, or always its likeliest token."""
 Propose = Literal["auto", "coupled", "greedy"]
 DraftLength = Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_LENGTH)]
@@ -88,7 +88,7 @@ class LoadSettings(_Struct, frozen=True, kw_only=True):
     """Tokens of a prompt processed between two looks at Stop and the progress."""
     micro_batch_size: Annotated[int, msgspec.Meta(ge=32)] = DEFAULT_BATCH_SIZE
     kv_type: KvType = "f16"
-    kept_cache_mib: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    chat_cache_mib: Annotated[int, msgspec.Meta(ge=-1)] = -1
     """Memory for the KV caches of recently used chats; 0 keeps none, -1 an eighth of the system's, at most 2,048."""
 
 
@@ -146,7 +146,7 @@ class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
 
 
 class Forget(_Struct, frozen=True, kw_only=True, tag="forget"):
-    """Erase all kept KV caches, in memory and on disk: what a deleted chat said must not stay anywhere."""
+    """Erase all saved KV caches, in memory and on disk: what a deleted chat said must not stay anywhere."""
 
 
 class Cancel(_Struct, frozen=True, kw_only=True, tag="cancel"):
@@ -288,16 +288,16 @@ class Piece(_Struct, frozen=True, kw_only=True):
     drafter: DrafterName | None = None
     """Which drafter proposed the token; ``None`` is the target's own."""
     round: int = 0
-    guess: str | None = None
+    rejected: str | None = None
     """What the drafter had proposed here when the target disagreed."""
 
 
 class Pause(_Struct, frozen=True, kw_only=True):
     """Why the controller does not draft at the moment."""
 
-    kept: Fraction
+    acceptance_rate: Fraction
     """Acceptance rate it expects from the best drafter here."""
-    needed: Fraction
+    break_even_rate: Fraction
     """Acceptance rate from which on drafting would pay on this machine."""
 
 
@@ -366,19 +366,19 @@ class DraftFigures(_Struct, frozen=True, kw_only=True):
 
 
 class Figures(_Struct, frozen=True, kw_only=True):
-    """What the footer of an answer shows."""
+    """What the footer of an answer shows. Times are ``…_s`` where they are stored or printed as JSON."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
-    time_to_first_token_s: float | None = None
+    time_to_first_token_seconds: float | None = msgspec.field(default=None, name="time_to_first_token_s")
     prompt_tokens_per_second: float | None = None
     decode_tokens_per_second: float | None = None
     """Tokens after the first ÷ time from the first to the last; ``None`` below two tokens."""
-    total_s: float = 0.0
-    draft_s: float = 0.0
-    verify_s: float = 0.0
-    other_s: float = 0.0
+    total_seconds: float = msgspec.field(default=0.0, name="total_s")
+    draft_seconds: float = msgspec.field(default=0.0, name="draft_s")
+    verify_seconds: float = msgspec.field(default=0.0, name="verify_s")
+    other_seconds: float = msgspec.field(default=0.0, name="other_s")
     draft: DraftFigures = DraftFigures()
     kinds: list[KindFigures] = []
     """One entry for each kind of text in the answer."""
@@ -392,7 +392,7 @@ class GenerationFinished(_Struct, frozen=True, kw_only=True, tag="generation_fin
     draft_failure: str | None = None
     """Why drafting ended before the answer did, in words for the user."""
     curve: list[float] = []
-    """Tokens per second each draft length from 0 on would bring on such text, from measured costs and what was kept."""
+    """Tokens per second each draft length from 0 on would bring on such text, from measured costs and acceptance."""
 
 
 class GenerationFailed(_Struct, frozen=True, kw_only=True, tag="generation_failed"):
@@ -435,7 +435,7 @@ class MemoryRead(_Struct, frozen=True, kw_only=True, tag="memory_read"):
     devices: list[Device] = []
     """As in `Hello`, with their memory as it is now."""
     own_bytes: int = 0
-    """System memory the engine holds more than right after its start, files and kept chats left out: what the next load
+    """System memory the engine holds more than right after its start, without files and saved chats: what the next load
     gets back."""
 
 

@@ -41,9 +41,9 @@ def answer(engine: Engine, prompt: str, length: DraftLength) -> dict[str, float]
             times.append(event.time)
         if isinstance(event, GenerationFinished):
             figures = event.figures
-    assert figures.time_to_first_token_s is not None and figures.cached_tokens < 100
+    assert figures.time_to_first_token_seconds is not None and figures.cached_tokens < 100
     gaps = [after - before for before, after in itertools.pairwise(times)]
-    return {"first": figures.time_to_first_token_s, "gap": max(gaps), "prompt": figures.prompt_tokens}
+    return {"first": figures.time_to_first_token_seconds, "gap": max(gaps), "prompt": figures.prompt_tokens}
 
 
 def measure(tokens: int, parameters: int, draft_parameters: int, repeat: int) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def measure(tokens: int, parameters: int, draft_parameters: int, repeat: int) ->
     with tempfile.TemporaryDirectory() as name, patch.dict(os.environ, {paths.HOME_VARIABLE: name}):
         target, draft = pair_in(Path(name), layers_of(parameters), layers_of(draft_parameters))
         engine = Engine()
-        settings = LoadSettings(context_length=CONTEXT, kept_cache_mib=0)
+        settings = LoadSettings(context_length=CONTEXT, chat_cache_mib=0)
         engine.load(Load(request=1, target=str(target), draft=str(draft), settings=settings), lambda _: None)
         answer(engine, text(100, 999), "auto")
         for number in range(repeat):

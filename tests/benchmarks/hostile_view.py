@@ -194,7 +194,7 @@ def pieces(text: str, chance: random.Random) -> Iterator[list[Piece]]:
         for _ in range(chance.randint(1, 40)):
             size = chance.randint(1, 6)
             drafter: DrafterName | None = "model" if number % 3 else None
-            portion.append(Piece(text=text[at : at + size], round=number // 3, drafter=drafter, guess=None))
+            portion.append(Piece(text=text[at : at + size], round=number // 3, drafter=drafter, rejected=None))
             at, number = at + size, number + 1
         yield [piece for piece in portion if piece.text]
 

@@ -24,7 +24,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QCoreApplication, QElapsedTimer, Qt, QTimer, SignalInstance
 
-from app.models.machine import machine_now
+from app.models.machine_memory import machine_now
 from app.settings import Settings
 from app.ui.models.library_service import LibraryService
 from app.ui.models.presenter import ModelsPresenter

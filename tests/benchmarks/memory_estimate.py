@@ -3,12 +3,11 @@
     python -m tests.benchmarks.memory_estimate [--folder DIR] [--only NAME ...] [--json FILE] [--paged-out]
 
 Makes models of several architectures, sizes and quantizations in a temporary folder, loads each in a fresh engine
-process at three context lengths, and compares `app.models.memory.estimate` with what the process then holds more than
-before (its resident set, all pages of the file it has mapped among them). It is a first load, in which the engine
-measures passes up to the widest, then one long prompt and a short answer: weights, cache and buffers were all in use by
-then. With ``--paged-out`` the files' pages are taken from the process before the last question, so that only those
-count which it needs again; that is compared with the estimate without ``repacked``. Linux only.
-"""
+process at three context lengths, and compares `app.models.memory_estimate.estimate` with what the process then holds
+more than before (its resident set, all pages of the file it has mapped among them). It is a first load, in which the
+engine measures passes up to the widest, then one long prompt and a short answer: weights, cache and buffers were all in
+use by then. With ``--paged-out`` the files' pages are taken from the process before the last question, so that only
+those count which it needs again; that is compared with the estimate without ``repacked``. Linux only."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ from app.engine.llama import backend
 from app.engine.llama.self_draft import quantize
 from app.engine.llama.thread_count import default_threads
 from app.models.gguf import read_header
-from app.models.memory import estimate, shape_of
+from app.models.memory_estimate import estimate, shape_of
 from app.protocol.limits import KvType
 from app.protocol.messages import (
     Generate,
@@ -250,7 +249,7 @@ def results(pair: Pair, kv_types: Iterator[KvType], *, paged_out: bool) -> Itera
     files = sum(path.stat().st_size for path in (pair.target, pair.draft) if path)
     for context in CONTEXTS:
         kv_type = next(kv_types)
-        settings = LoadSettings(context_length=context, kv_type=kv_type, kept_cache_mib=0, threads=default_threads())
+        settings = LoadSettings(context_length=context, kv_type=kv_type, chat_cache_mib=0, threads=default_threads())
         expected = estimate(target, draft, context_length=context, kv_type=kv_type)
         with tempfile.TemporaryDirectory() as home:
             os.environ["SLIPSTREAM_HOME"] = home  # a first load, which tries passes up to the widest

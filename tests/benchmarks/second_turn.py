@@ -61,10 +61,10 @@ class Chat:
                 text += "".join(piece.text for piece in event.pieces)
             if isinstance(event, GenerationFinished):
                 figures = event.figures
-        assert figures.time_to_first_token_s is not None
+        assert figures.time_to_first_token_seconds is not None
         self.messages.append(Message(role="assistant", content=text))
         return {
-            "seconds": figures.time_to_first_token_s,
+            "seconds": figures.time_to_first_token_seconds,
             "processed": figures.prompt_tokens - figures.cached_tokens,
             "prompt": figures.prompt_tokens,
         }

@@ -93,7 +93,7 @@ def tokens(count: int) -> list[Piece]:
         section += 1
         texts += _TOKEN.findall(SECTION.format(n=section))
     return [
-        Piece(text=text, round=at // 4, drafter="model" if at % 4 else None, guess=None if at % 4 else " guess")
+        Piece(text=text, round=at // 4, drafter="model" if at % 4 else None, rejected=None if at % 4 else " guess")
         for at, text in enumerate(texts[:count])
     ]
 

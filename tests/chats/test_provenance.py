@@ -14,10 +14,10 @@ def test_the_engines_pieces_survive_json() -> None:
     pieces = [
         Piece(text="Gr", drafter="model", round=1),
         Piece(text="", drafter="model", round=1),
-        Piece(text="ü😀", round=1, guess="u"),
+        Piece(text="ü😀", round=1, rejected="u"),
     ]
     packed = json.loads(json.dumps(pack(pieces)))
-    assert unpack("Grü😀", packed) == [TokenPiece(p.text, p.drafter, p.round, p.guess) for p in pieces]
+    assert unpack("Grü😀", packed) == [TokenPiece(p.text, p.drafter, p.round, p.rejected) for p in pieces]
 
 
 @pytest.mark.parametrize(

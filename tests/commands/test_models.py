@@ -13,7 +13,7 @@ import pytest
 from app import cli
 from app.commands.models import plan
 from app.models.library.usage import Usage
-from app.models.machine import Machine
+from app.models.machine_memory import MachineMemory
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origin, Origins
 from app.models.trials import FILE_NAME, FileKey, Trial, Trials
@@ -207,7 +207,7 @@ def test_plan_as_json_is_what_fits(models: Path, capsys: Shown) -> None:
 
 
 def test_a_plan_that_does_not_fit_says_what_would(models: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = Machine(memory_total=64 * 10**6, memory_free=40 * 10**6)
+    small = MachineMemory(memory_total=64 * 10**6, memory_free=40 * 10**6)
     monkeypatch.setattr(plan, "machine_now", lambda _: small)
     assert call("plan", "big", "--context", "1000000") == 1
     printed = capsys.readouterr().out

@@ -35,7 +35,7 @@ def run(text: str, speed: float | None, draft: DraftFigures | None = None) -> Ru
         prompt_tokens=9,
         completion_tokens=len(text),
         decode_tokens_per_second=speed,
-        total_s=1.5,
+        total_seconds=1.5,
         draft=draft or DraftFigures(),
     )
     return Run(text=text, token_ids=[ord(c) for c in text], pieces=list(text), figures=figures, finish_reason="length")

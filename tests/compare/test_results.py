@@ -163,7 +163,7 @@ def test_two_seeds_part_where_the_engine_says_so(engine: Engine, load: Loader, g
 
 def timed(speed: float | None, *, tokens: int = 10, drafted: DraftFigures | None = None) -> Figures:
     return Figures(
-        completion_tokens=tokens, decode_tokens_per_second=speed, total_s=2.0, draft=drafted or DraftFigures()
+        completion_tokens=tokens, decode_tokens_per_second=speed, total_seconds=2.0, draft=drafted or DraftFigures()
     )
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.models import machine
-from app.models.machine import machine_now, private_bytes
+from app.models import machine_memory
+from app.models.machine_memory import machine_now, private_bytes
 from app.protocol.devices import Device
 
 GIB = 1024**3
@@ -48,7 +48,7 @@ def test_a_container_may_have_less(tmp_path: Path) -> None:
     group(root)
     group(root / "outer", max="4000\n", current="1500\n", stat="anon 900\ninactive_file 300\nactive_file 200\n")
     group(root / "outer/inner", max="max\n", current="700\n")
-    assert list(machine._container_limits(root, own)) == [(4000, 3000)]
+    assert list(machine_memory._container_limits(root, own)) == [(4000, 3000)]
 
 
 @pytest.mark.parametrize("text", [None, "1:memory:/old\n", "0::/gone\n", "0::/../..\n"])
@@ -56,7 +56,7 @@ def test_without_such_limits_there_are_none(tmp_path: Path, text: str | None) ->
     own = tmp_path / "own"
     if text is not None:
         own.write_text(text)
-    assert list(machine._container_limits(group(tmp_path / "cgroup"), own)) == []
+    assert list(machine_memory._container_limits(group(tmp_path / "cgroup"), own)) == []
 
 
 def test_memory_of_its_own() -> None:

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.models.gguf import read_header
-from app.models.memory import ModelShape, estimate, shape_of, takes_kv_type
-from app.models.shape import Layer
+from app.models.memory_estimate import ModelShape, estimate, shape_of, takes_kv_type
+from app.models.memory_shape import Layer
 from app.protocol.limits import ALL_LAYERS, KvType
 from app.protocol.messages import LoadSettings
 from tests.benchmarks.memory_estimate import Pair, measured
@@ -259,6 +259,6 @@ def test_within_a_tenth_of_what_loading_takes(tmp_path: Path, guide_pair: tuple[
         pair = Pair(kind, make_model(tmp_path / "grouped.gguf", weights="Q8_0", context_length=4096, **grouped))
     target, draft = (shape_of(read_header(path)) if path else None for path in (pair.target, pair.draft))
     assert target is not None
-    settings = LoadSettings(context_length=1024, kv_type="q8_0", kept_cache_mib=0)
+    settings = LoadSettings(context_length=1024, kv_type="q8_0", chat_cache_mib=0)
     found = estimate(target, draft, context_length=1024, kv_type="q8_0").resident
     assert found == pytest.approx(measured(pair, settings), rel=0.1)

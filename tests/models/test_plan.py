@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.models.machine import Machine
-from app.models.memory import ModelShape, estimate
+from app.models.load_plan import LoadPlan, Wishes
+from app.models.machine_memory import MachineMemory
+from app.models.memory_estimate import ModelShape, estimate
 from app.models.memory_limits import MemoryLimits
-from app.models.plan import Plan, Wishes
+from app.models.memory_shape import Layer
 from app.models.planner import alternatives, make_plan
-from app.models.shape import Layer
 from app.models.text import size_text
 from app.protocol.devices import Device
 from app.protocol.limits import ALL_LAYERS
@@ -40,16 +40,16 @@ def model(gib: float, layers: int = 32, **options: Any) -> ModelShape:
 TARGET, DRAFT = model(4.0), model(0.4, layers=16, width=1024, feed_forward=2816)
 
 
-def machine(free: float, *gpus: float, kind: Any = "gpu") -> Machine:
+def machine(free: float, *gpus: float, kind: Any = "gpu") -> MachineMemory:
     """GiB free of a machine where little else runs."""
     devices = [
         Device(name=f"G{i}", description="GPU", kind=kind, total_bytes=int(gpu * GIB), free_bytes=int(gpu * GIB))
         for i, gpu in enumerate(gpus)
     ]
-    return Machine(memory_total=int(free * GIB), memory_free=int(free * GIB), devices=devices)
+    return MachineMemory(memory_total=int(free * GIB), memory_free=int(free * GIB), devices=devices)
 
 
-def rank(plan: Plan) -> tuple[Any, ...]:
+def rank(plan: LoadPlan) -> tuple[Any, ...]:
     """The larger, the better."""
     layers = {ALL_LAYERS: 10**6}
     return (

@@ -10,7 +10,9 @@ from app.protocol.messages import Generate, Message, Piece, Ping, Round, RoundsR
 
 EVENT = RoundsReceived(
     request=3,
-    rounds=[Round(index=1, verify_passes=1, tokens=1, pieces=[Piece(text="é\x00", id=5, drafter="model", guess="x")])],
+    rounds=[
+        Round(index=1, verify_passes=1, tokens=1, pieces=[Piece(text="é\x00", id=5, drafter="model", rejected="x")])
+    ],
 )
 
 

@@ -44,10 +44,10 @@ def test_figures_follow_their_definitions() -> None:
     assert exported_acceptance_by_position(draft) == [2 / 3, 2 / 3, 2 / 3, 1 / 3, 1 / 3]
     assert statistics.own + draft.accepted == figures.completion_tokens == 12
     assert statistics.rejected == 7
-    assert figures.time_to_first_token_s == 1.0
+    assert figures.time_to_first_token_seconds == 1.0
     assert figures.decode_tokens_per_second == pytest.approx(11 / 2.0)
     assert figures.prompt_tokens_per_second == 20 / 0.5
-    assert figures.total_s == 4.0
+    assert figures.total_seconds == 4.0
 
 
 def test_a_single_token_has_no_decode_speed_and_plain_decoding_no_acceptance() -> None:
@@ -79,7 +79,7 @@ def test_the_acceptance_rate_lies_between_those_of_the_positions(seed: int) -> N
 
 def test_nothing_at_all() -> None:
     figures = Statistics().figures(0.1)
-    assert figures.time_to_first_token_s is None
+    assert figures.time_to_first_token_seconds is None
     assert figures.completion_tokens == 0
 
 

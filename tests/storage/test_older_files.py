@@ -9,7 +9,7 @@ import pytest
 
 from app.engine.llama.checkpoints import RollBackSupport
 from app.engine.policy.acceptance import AcceptancePrior, RatePrior
-from app.engine.policy.calibration import Build, KeptCosts
+from app.engine.policy.calibration import Build, MeasuredCosts
 from app.engine.policy.costs import Costs
 from app.engine.policy.history import Remembered, history_file
 from app.models.downloads.item import ItemState
@@ -26,6 +26,7 @@ from app.settings import Pair, SettingsFile
 from app.storage.json_file import decode, version_of
 from app.storage.keyed_file import KeyedFile
 
+UNDER_OLDER_NAMES = Path(__file__).parent.parent / "data" / "version-0465daa"
 KEY = "0" * 24
 MODEL = Path("/models/owner/one/one.gguf")
 
@@ -41,9 +42,26 @@ def test_settings(folder: Path) -> None:
     assert (file.notice, values.seed, values.draft_length) == (None, 7, 5)
     assert (values.sampling, values.load) == (Sampling(temperature=0.5), LoadSettings(context_length=4096))
     assert values.last_pair == Pair("/models/t\udcff.gguf", "/models/d.gguf")
-    before = (folder / "settings.json").read_bytes()
+    before = decode((folder / "settings.json").read_bytes(), dict)
+    values.seed = before["seed"] = 8
     file.save()
-    assert decode((folder / "settings.json").read_bytes(), dict) == decode(before, dict)
+    after = decode((folder / "settings.json").read_bytes(), dict)
+    assert (after.pop("version"), after.pop("guide_introduced"), after["load"].pop("chat_cache_mib")) == (2, False, -1)
+    assert (before.pop("version"), before.pop("guide_kept"), before["load"].pop("kept_cache_mib")) == (1, False, -1)
+    assert after == before
+
+
+def test_settings_under_older_names(tmp_path: Path) -> None:
+    """Written by commit 0465daa, as version 1."""
+    path = Path(shutil.copy(UNDER_OLDER_NAMES / "settings.json", tmp_path))
+    for seed in (7, 8):
+        file = SettingsFile(path)
+        assert (file.notice, file.values.guide_introduced, file.values.seed) == (None, True, seed)
+        assert file.values.load == LoadSettings(context_length=4096, chat_cache_mib=512)
+        file.values.seed = 8
+        file.save()
+    saved = decode(path.read_bytes(), dict)
+    assert saved["version"] == 2 and not {"guide_kept", "kept_cache_mib"} & {*saved, *saved["load"]}
 
 
 def test_what_was_measured(folder: Path) -> None:
@@ -83,8 +101,8 @@ def test_a_download_that_had_begun(folder: Path) -> None:
 
 
 def test_what_the_engine_learnt(folder: Path) -> None:
-    costs = KeyedFile(folder / "costs.json", KeptCosts)
-    learnt = KeptCosts(Costs(verify={1: 0.5, 2: 0.625, 6: 0.75}, draft=0.125), Build("engine", "driver"), 0.5)
+    costs = KeyedFile(folder / "costs.json", MeasuredCosts)
+    learnt = MeasuredCosts(Costs(verify={1: 0.5, 2: 0.625, 6: 0.75}, draft=0.125), Build("engine", "driver"), 0.5)
     assert costs.get(KEY) == learnt
     figures = KindFigures(kind="code", tokens=100, seconds=2.0, tested=80, accepted=60, verify_passes=20)
     priors = {"coupled": {"code": AcceptancePrior({"coupled": RatePrior(0.75, 20.0)})}}
@@ -93,14 +111,13 @@ def test_what_the_engine_learnt(folder: Path) -> None:
     assert KeyedFile(folder / "rolling_back.json", RollBackSupport).get(KEY) == tried
     costs.put("1" * 24, learnt)
     assert version_of((folder / "costs.json").read_bytes()) == 1
-    again = KeyedFile(folder / "costs.json", KeptCosts)
+    again = KeyedFile(folder / "costs.json", MeasuredCosts)
     assert again.get(KEY) == again.get("1" * 24) == learnt
 
 
 def test_what_was_learnt_of_pairs_under_older_names(tmp_path: Path) -> None:
     """Written by commit 0465daa, as version 1."""
-    source = Path(__file__).parent.parent / "data" / "version-0465daa" / "history.json"
-    path = Path(shutil.copy(source, tmp_path))
+    path = Path(shutil.copy(UNDER_OLDER_NAMES / "history.json", tmp_path))
     figures = KindFigures(kind="code", tokens=100, seconds=2.0, tested=80, accepted=60, verify_passes=20)
     calibration = ((0.5, 8.0), (0.75, 4.0))
 

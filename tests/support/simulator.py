@@ -15,7 +15,7 @@ from app.engine.decoding.sampling import Distributions
 from app.engine.drafters import Proposal
 from app.engine.policy.costs import CostModel, Costs
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
-from app.protocol.messages import DrafterName, Pause, TextKind, Way
+from app.protocol.messages import DrafterName, Pause, ProposalMethod, TextKind
 
 LIMIT = 16
 _ROWS = [Distributions(np.zeros((n, 1), np.int64), np.zeros((n, 1))) for n in range(LIMIT + 1)]
@@ -56,7 +56,7 @@ class Trace:
     """A text of ``length`` positions (and some more, to draft beyond its end)."""
 
     length: int
-    hits: Mapping[Way, Sequence[bool]]
+    hits: Mapping[ProposalMethod, Sequence[bool]]
     """Whether the draft model is right at each position, by way of proposing."""
     confidences: Sequence[float]
     matches: Sequence[int] = field(default_factory=list)
@@ -65,9 +65,9 @@ class Trace:
     """Whether a matching n-gram is right at each position."""
     kinds: Sequence[TextKind] = field(default_factory=list)
     """The kind of text at each position; empty where nothing is known of it."""
-    _rounds: dict[Way, list[tuple[int, int]]] = field(default_factory=dict)
+    _rounds: dict[ProposalMethod, list[tuple[int, int]]] = field(default_factory=dict)
 
-    def fixed_rounds(self, way: Way) -> list[tuple[int, int]]:
+    def fixed_rounds(self, way: ProposalMethod) -> list[tuple[int, int]]:
         """Tokens and rounds for each fixed draft length from 0 to `LIMIT`; they do not depend on costs."""
         if way not in self._rounds:
             ahead = [0] * (len(self.hits[way]) + 1)
@@ -112,7 +112,10 @@ def trace(
     leads = np.logaddexp(0.0, np.log(clipped / (1 - clipped)) + rng.normal(0.0, 1.0, total))
     if not informative:
         rng.shuffle(leads)
-    ways: dict[Way, Sequence[bool]] = {"coupled": hits["coupled"].tolist(), "greedy": hits["greedy"].tolist()}
+    ways: dict[ProposalMethod, Sequence[bool]] = {
+        "coupled": hits["coupled"].tolist(),
+        "greedy": hits["greedy"].tolist(),
+    }
     return Trace(length, ways, leads.tolist())
 
 
@@ -257,7 +260,7 @@ class Machine:
         return seconds * self._noise[self._at]
 
 
-def run_fixed(costs: Costs, text: Trace, length: int, way: Way = "coupled") -> float:
+def run_fixed(costs: Costs, text: Trace, length: int, way: ProposalMethod = "coupled") -> float:
     """Tokens per second with always ``length`` tokens from the draft model."""
     machine = Machine(costs, USUAL)
     seconds = length * machine.draft + machine.verify[length + 1] + machine.other(length + 1)
@@ -265,7 +268,7 @@ def run_fixed(costs: Costs, text: Trace, length: int, way: Way = "coupled") -> f
     return tokens / (rounds * seconds)
 
 
-def best_fixed(costs: Costs, text: Trace, way: Way = "coupled") -> tuple[int, float]:
+def best_fixed(costs: Costs, text: Trace, way: ProposalMethod = "coupled") -> tuple[int, float]:
     """The best fixed draft length in hindsight, and its tokens per second."""
     speeds = [run_fixed(costs, text, length, way) for length in range(LIMIT + 1)]
     best = max(range(LIMIT + 1), key=speeds.__getitem__)

@@ -214,7 +214,7 @@ class ScriptedEngine:
             return
         draft = DraftFigures() if is_nameless or not is_drafted else DRAFT_FIGURES
         speed = 80.0 if is_drafted else 40.0
-        figures = Figures(completion_tokens=len(words), decode_tokens_per_second=speed, total_s=0.2, draft=draft)
+        figures = Figures(completion_tokens=len(words), decode_tokens_per_second=speed, total_seconds=0.2, draft=draft)
         failure = "It ran out of memory." if is_drafted and "fails" in self.way else None
         send(GenerationFinished(request=request, finish_reason="end", figures=figures, draft_failure=failure))
 
@@ -235,7 +235,7 @@ class ScriptedEngine:
 
     def finish(self, request: int, reason: str) -> None:
         figures = Figures(
-            prompt_tokens=12, completion_tokens=2, time_to_first_token_s=0.1, decode_tokens_per_second=74.0
+            prompt_tokens=12, completion_tokens=2, time_to_first_token_seconds=0.1, decode_tokens_per_second=74.0
         )
         finished = GenerationFinished(
             request=request,

@@ -14,9 +14,9 @@ from app.commands.options import whole
 from app.commands.output import show_result
 from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
-from app.models.machine import Machine, machine_now
-from app.models.memory import ModelShape
-from app.models.plan import Plan, Wishes
+from app.models.load_plan import LoadPlan, Wishes
+from app.models.machine_memory import MachineMemory, machine_now
+from app.models.memory_estimate import ModelShape
 from app.models.planner import alternatives, make_plan
 from app.models.ranking import Judge
 from app.models.text import size_text
@@ -83,7 +83,7 @@ def _shape(entry: LibraryEntry) -> ModelShape:
     return entry.summary.shape
 
 
-def _lines(plan: Plan, others: Sequence[Plan], machine: Machine) -> list[str]:
+def _lines(plan: LoadPlan, others: Sequence[LoadPlan], machine: MachineMemory) -> list[str]:
     lines = [plan.sentence, ""]
     places = [("memory", plan.estimate.system, plan.system_room)]
     if machine.devices:
@@ -99,7 +99,7 @@ def _lines(plan: Plan, others: Sequence[Plan], machine: Machine) -> list[str]:
     return lines + (["", "What would fit:", *(f"  {other.sentence}" for other in others)] if others else [])
 
 
-def _layers(plan: Plan, machine: Machine) -> str:
+def _layers(plan: LoadPlan, machine: MachineMemory) -> str:
     if not machine.devices:
         return ""
     target, draft = (

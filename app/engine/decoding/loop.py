@@ -178,9 +178,9 @@ class Decoding:
         taken = 0
         for taken, token in enumerate(new, 1):
             own = taken == len(new)
-            guess = self._guess(proposal, verdict) if own else None
+            rejected = self._rejected(proposal, verdict) if own else None
             self._sequence.append(token)
-            piece = Piece(text="", id=token, drafter=None if own else drafter, round=self._round, guess=guess)
+            piece = Piece(text="", id=token, drafter=None if own else drafter, round=self._round, rejected=rejected)
             shown += self._show(piece)
             if self.finish_reason:
                 break
@@ -188,7 +188,7 @@ class Decoding:
             self._kinds.add(piece.text)
         return taken, shown
 
-    def _guess(self, proposal: Proposal, verdict: Verdict) -> str | None:
+    def _rejected(self, proposal: Proposal, verdict: Verdict) -> str | None:
         if verdict.accepted == len(proposal.tokens):
             return None
         return self._vocabulary.piece(proposal.tokens[verdict.accepted]).decode("utf-8", "replace")

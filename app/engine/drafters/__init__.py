@@ -13,7 +13,7 @@ from typing import Literal
 from app.engine.decoding.sampling import Distributions
 from app.engine.decoding.sequence import TokenSequence
 from app.engine.decoding.task import Task
-from app.protocol.messages import DrafterName, Way
+from app.protocol.messages import DrafterName, ProposalMethod
 
 Worth = Callable[[float], bool]
 """Told how sure the drafter was of the token it just proposed (`Proposal.confidences`): whether to propose another."""
@@ -70,7 +70,7 @@ class Drafter(ABC):
         """Answer ``task`` behind ``sequence``, of which the prompt and the first token are there. Decodes nothing."""
 
     @abstractmethod
-    def propose(self, count: int, method: Way = "coupled", worth: Worth = always) -> Proposal:
+    def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:
         """Propose at most ``count`` tokens to follow the sequence. Fewer, or none, is always allowed.
 
         After each token ``worth`` is asked whether one more pays. Drafters with one method ignore ``method``.

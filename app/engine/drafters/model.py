@@ -25,7 +25,7 @@ from app.engine.decoding.sequence import TokenSequence, shared_prefix
 from app.engine.decoding.task import Task
 from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.errors import Cancelled, KnownError
-from app.protocol.messages import DrafterName, Sampling, Way
+from app.protocol.messages import DrafterName, ProposalMethod, Sampling
 
 
 class CachedChats(Protocol):
@@ -98,7 +98,7 @@ class ModelDrafter(Drafter):
         self._process(min(before + count, len(self._sequence) - 1))
         self._draft.chats.processed(len(self._cache.tokens) - before, time.perf_counter() - begun)
 
-    def propose(self, count: int, method: Way = "coupled", worth: Worth = always) -> Proposal:
+    def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:
         """See `Drafter.propose`."""
         count = min(count, self._cache.length - len(self._sequence))
         if count <= 0:
@@ -166,7 +166,7 @@ class ModelDrafter(Drafter):
         if max(tokens) >= self._draft.vocabulary:
             raise KnownError("This chat has tokens that the draft model does not know.")
 
-    def _choose(self, row: Floats, draft: list[int], method: Way) -> _Choice:
+    def _choose(self, row: Floats, draft: list[int], method: ProposalMethod) -> _Choice:
         task, sampling = self._task, self._task.sampling
         row = row[: self._draft.vocabulary]
         if has_penalties(sampling):

@@ -9,7 +9,7 @@ from app.engine.decoding.sequence import TokenSequence
 from app.engine.decoding.task import Task
 from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.messages import DrafterName, Way
+from app.protocol.messages import DrafterName, ProposalMethod
 
 SHORTEST_MATCH = 3
 LONGEST_MATCH = 12
@@ -58,7 +58,7 @@ class NgramDrafter(Drafter):
         self._sequence = sequence
         self.accepted()
 
-    def propose(self, count: int, method: Way = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
+    def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
         """See `Drafter.propose`. There is one method; ``count`` is capped at `MAX_DRAFT_LENGTH`."""
         count = min(count, MAX_DRAFT_LENGTH)
         if count <= 0:

@@ -235,7 +235,7 @@ class ChatSwitcher:
 
 
 def memory_limit(mib: int) -> int:
-    """Bytes for ``LoadSettings.kept_cache_mib``."""
+    """Bytes for ``LoadSettings.chat_cache_mib``."""
     if mib >= 0:
         return mib * _MIB
     return min(psutil.virtual_memory().total // _AUTOMATIC_SHARE, _AUTOMATIC_MOST)

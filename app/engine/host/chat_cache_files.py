@@ -247,7 +247,7 @@ class ChatCacheFiles:
 def of_this_user() -> ChatCacheFiles | None:
     """Where an engine process saves KV caches; ``None`` where there is no place for them."""
     try:
-        return ChatCacheFiles(paths.kept_caches_dir())
+        return ChatCacheFiles(paths.chat_caches_dir())
     except KnownError as error:
         log.info("no caches are saved to disk: %s", error)
         return None

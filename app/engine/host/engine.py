@@ -104,7 +104,7 @@ class Engine:
     def _load(self, command: Load, on_progress: Callable[[LoadProgressed], None]) -> PairLoaded:
         started = time.perf_counter()
         threads = command.settings.threads or default_threads()
-        self.caches.set_limit(memory_limit(command.settings.kept_cache_mib))
+        self.caches.set_limit(memory_limit(command.settings.chat_cache_mib))
         loader = Loader(command, threads, on_progress, self._should_abort, self.caches)
         self._close_draft()
         if not (self._target and loader.is_loaded(self._target)):
@@ -174,7 +174,7 @@ class Engine:
             self._costs.save()  # with what the answers taught
             self._costs = None
         if self._history:
-            self._history.keep()
+            self._history.save()
             self._history = None
         if self._draft:
             self._draft.switcher.put_away()
@@ -240,7 +240,7 @@ class Engine:
             finished = msgspec.structs.replace(finished, curve=learnt.curve)
         yield finished
         if self._history:
-            self._history.keep_now_and_then()
+            self._history.save_now_and_then()
 
     def _chosen_drafters(self, command: Generate) -> list[Drafter]:
         """Those that ``command`` asks for and this pair has."""

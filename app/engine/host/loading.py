@@ -76,7 +76,7 @@ class Loader:
         caches: ChatCaches,
     ) -> None:
         self._command = command
-        self._settings = msgspec.structs.replace(command.settings, kept_cache_mib=0)  # changes nothing that is loaded
+        self._settings = msgspec.structs.replace(command.settings, chat_cache_mib=0)  # changes nothing that is loaded
         self._caches = caches
         self._threads = threads
         self._on_progress = on_progress

@@ -11,7 +11,7 @@ import msgspec
 from app.engine.host.loading import LoadedModel, Target
 from app.engine.llama.backend import engine_name
 from app.engine.llama.devices import driver_name, gpu_devices
-from app.engine.policy.calibration import Build, KeptCosts, is_sound, measure, up_to_date
+from app.engine.policy.calibration import Build, MeasuredCosts, is_sound, measure, up_to_date
 from app.engine.policy.costs import Costs
 from app.engine.policy.history import PairHistory, history_file
 from app.protocol.messages import SpeedChange
@@ -23,8 +23,8 @@ class PairCosts:
     """What passes of a pair cost here, and where that is written down."""
 
     costs: Costs
-    written: KeptCosts
-    store: KeyedFile[KeptCosts]
+    written: MeasuredCosts
+    store: KeyedFile[MeasuredCosts]
     key: str
     slower: SpeedChange | None = None
     """Set where engine or driver are others than they were, and the pair got slower by that."""
@@ -40,9 +40,11 @@ def measured_costs(
     target: Target, draft: LoadedModel | None, threads: int, is_cancelled: Callable[[], bool]
 ) -> PairCosts:
     """What passes of this pair cost here, from the last time if nothing has changed. Raises `Cancelled`."""
-    store = KeyedFile(cache_file("costs.json"), KeptCosts)
-    facts = {"settings": msgspec.to_builtins(target.settings), "snapshots": target.context.checkpoints.snapshots}
-    key = key_of({**_pair(target, draft, threads), **facts})
+    store = KeyedFile(cache_file("costs.json"), MeasuredCosts)
+    settings = msgspec.to_builtins(target.settings)
+    settings["kept_cache_mib"] = settings.pop("chat_cache_mib")  # as it was called when others were written down
+    snapshots = target.context.checkpoints.snapshots
+    key = key_of({**_pair(target, draft, threads), "settings": settings, "snapshots": snapshots})
     written = store.get(key)
     build = Build(engine_name(), driver_name(gpu_devices()))
 

@@ -25,7 +25,7 @@ from app.engine.host.engine import Engine
 from app.engine.llama.backend import engine_name
 from app.engine.llama.devices import devices, processor_features
 from app.errors import Cancelled, KnownError
-from app.models.machine import private_bytes
+from app.models.machine_memory import private_bytes
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_command, encode_frame
 from app.protocol.messages import (

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from app.protocol.messages import Way
+from app.protocol.messages import ProposalMethod
 
 LEAD_EDGES = (0.25, 0.5, 1.0, 1.5, 2.25, 3.25, 4.5, 6.0)
 """Bins of a draft model's confidence: the lead of its token over the runner-up, in nats."""
@@ -269,7 +269,7 @@ class AcceptanceEstimates:
         self.tokens = 0
         """Of this kind in the answer."""
 
-    def model(self, method: Way) -> AcceptanceEstimate:
+    def model(self, method: ProposalMethod) -> AcceptanceEstimate:
         """That of the draft model."""
         return self.greedy if method == "greedy" else self.coupled
 
@@ -302,7 +302,7 @@ class MethodChoice:
         self._start = greedy_advantage
         self._known = min(weight, self._MOST_WEIGHT)
         self._difference = self._count = 0.0
-        self.best: Way = "coupled"
+        self.best: ProposalMethod = "coupled"
         self._settle()
 
     @property

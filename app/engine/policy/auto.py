@@ -17,7 +17,7 @@ from app.engine.policy.curve import break_even, speeds_by_length
 from app.engine.policy.policy import Decision, Learnt, Outcome, Situation
 from app.engine.policy.probing import ProbeBudget
 from app.engine.policy.stopping import Stopping
-from app.protocol.messages import Pause, Propose, TextKind, Way
+from app.protocol.messages import Pause, ProposalMethod, Propose, TextKind
 
 _PAUSE = 0.98
 """Drafting stops when it promises less than this share of plain decoding's speed, and starts again when it is level:
@@ -152,10 +152,12 @@ class AutoPolicy:
         return self._texts[kind]
 
     @property
-    def _method(self) -> Way:
+    def _method(self) -> ProposalMethod:
         return self._methods.best if self._propose == "auto" else self._propose
 
-    def _with_model(self, situation: Situation, model: _Promise, seconds: Sequence[float], method: Way) -> Decision:
+    def _with_model(
+        self, situation: Situation, model: _Promise, seconds: Sequence[float], method: ProposalMethod
+    ) -> Decision:
         plain = 1.0 / seconds[0]
         late = self._debt(situation) / _left(situation)
         pause = None
@@ -196,7 +198,7 @@ class AutoPolicy:
     def _pause(self, chance: float, seconds: Sequence[float], late: float) -> Pause:
         """What the decision was made from."""
         draft = self.costs.draft if self._has_model else 0.0
-        return Pause(kept=chance, needed=break_even(seconds[: self.limit + 1], draft, late))
+        return Pause(acceptance_rate=chance, break_even_rate=break_even(seconds[: self.limit + 1], draft, late))
 
     # ------------------------------------------------------------ after a round
 

@@ -1,4 +1,4 @@
-"""Measures what a verify pass and a draft token cost on this machine, once per pair: kept for the next time."""
+"""Measures what a verify pass and a draft token cost on this machine, once per pair: known for the next time."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class Build:
 
 
 @dataclass(frozen=True)
-class KeptCosts:
+class MeasuredCosts:
     """The costs of a pair as they are written down."""
 
     costs: Costs
@@ -191,34 +191,34 @@ class KeptCosts:
     """Of measuring, when they were measured: files of older versions do not say it."""
 
 
-def is_sound(kept: KeptCosts) -> bool:
+def is_sound(known: MeasuredCosts) -> bool:
     """Whether the figures can be costs at all."""
-    costs = kept.costs
-    seconds = [*costs.verify.values(), kept.plain, costs.draft if costs.draft is not None else math.inf]
+    costs = known.costs
+    seconds = [*costs.verify.values(), known.plain, costs.draft if costs.draft is not None else math.inf]
     catch_up = costs.catch_up if costs.catch_up is not None else 0.0
     added = [*costs.growth.values(), costs.draft_growth, catch_up]
     return 1 in costs.verify and min(seconds) > _LEAST_SECONDS and all(0.0 <= each < math.inf for each in added)
 
 
 def up_to_date(
-    kept: KeptCosts | None, build: Build, measured: Callable[[], Costs]
-) -> tuple[KeptCosts, SpeedChange | None]:
-    """``kept`` if it is of this ``build`` and was measured as now; else measured anew, and whether that got slower.
+    known: MeasuredCosts | None, build: Build, measured: Callable[[], Costs]
+) -> tuple[MeasuredCosts, SpeedChange | None]:
+    """``known`` if it is of this ``build`` and was measured as now; else measured anew, and whether that got slower.
 
     What looks slower is measured once more, and the quicker of the two counts: something else may have run meanwhile.
     Slower is what takes longer than when it was measured and longer than in the last answers.
     """
-    if kept and kept.build == build and kept.method == METHOD:
-        return kept, None
+    if known and known.build == build and known.method == METHOD:
+        return known, None
     costs = measured()
-    if not kept or kept.build == build:
-        return KeptCosts(costs, build, costs.verify[1], METHOD), None
-    before = max(kept.plain, kept.costs.verify[1])
+    if not known or known.build == build:
+        return MeasuredCosts(costs, build, costs.verify[1], METHOD), None
+    before = max(known.plain, known.costs.verify[1])
     if costs.verify[1] >= _SLOWER * before:
         costs = _quicker(costs, measured())
     now = costs.verify[1]
-    slower = _change(kept.build, build, now / before) if now >= _SLOWER * before else None
-    return KeptCosts(costs, build, now, METHOD), slower
+    slower = _change(known.build, build, now / before) if now >= _SLOWER * before else None
+    return MeasuredCosts(costs, build, now, METHOD), slower
 
 
 def _quicker(first: Costs, second: Costs) -> Costs:

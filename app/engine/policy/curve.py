@@ -1,4 +1,4 @@
-"""Tokens per second by draft length, from what passes cost and how often guesses are kept."""
+"""Tokens per second by draft length, from what passes cost and how often draft tokens are accepted."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ log = logging.getLogger("slipstream.history")
 
 _HALVED_AT = 20_000
 """Tokens of a kind after which its counters are halved: what was long ago counts less and less."""
-_KEEP_SECONDS = 30.0
+_SAVE_SECONDS = 30.0
 """Not after every answer: a crash may cost so much of what was learnt, a file is not written all the time."""
 _RENAMED = {
     "arms": "rates",
@@ -56,38 +56,38 @@ class PairHistory:
         """Begins with what ``store`` has for ``key``."""
         self._store = store
         self._key = key
-        kept = store.get(key) or Remembered()
-        if not _is_sound(kept):
-            log.info("what is kept of a pair makes no sense and is not used")
-            kept = Remembered()
-        self._kinds: Sequence[KindFigures] = kept.kinds
-        self._priors: Mapping[AcceptRule, dict[TextKind, AcceptancePrior]] = kept.priors
-        self._is_kept = True
-        self._kept_at = -math.inf
+        found = store.get(key) or Remembered()
+        if not _is_sound(found):
+            log.info("what is known of a pair makes no sense and is not used")
+            found = Remembered()
+        self._kinds: Sequence[KindFigures] = found.kinds
+        self._priors: Mapping[AcceptRule, dict[TextKind, AcceptancePrior]] = found.priors
+        self._is_saved = True
+        self._saved_at = -math.inf
 
     def figures(self) -> list[KindFigures]:
         """What drafting brought, by kind of text."""
         return list(self._kinds)
 
     def priors(self, rule: AcceptRule) -> Mapping[TextKind, AcceptancePrior]:
-        """How often guesses are accepted under ``rule``, by kind of text."""
+        """How often draft tokens are accepted under ``rule``, by kind of text."""
         return self._priors.get(rule, {})
 
     def add(self, kinds: Iterable[KindFigures], rule: AcceptRule, priors: Mapping[TextKind, AcceptancePrior]) -> None:
         """Count an answer that was drafted, and take over what the policy knows after it."""
         self._kinds = [_halved(one) if one.tokens > _HALVED_AT else one for one in sums_by_kind(self._kinds, kinds)]
         self._priors = {**self._priors, rule: dict(priors)}
-        self._is_kept = False
+        self._is_saved = False
 
-    def keep_now_and_then(self) -> None:
+    def save_now_and_then(self) -> None:
         """Write down what is known, unless that was done a moment ago."""
-        if time.monotonic() - self._kept_at >= _KEEP_SECONDS:
-            self.keep()
+        if time.monotonic() - self._saved_at >= _SAVE_SECONDS:
+            self.save()
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Write down what is known now."""
-        if not self._is_kept:
-            self._is_kept, self._kept_at = True, time.monotonic()
+        if not self._is_saved:
+            self._is_saved, self._saved_at = True, time.monotonic()
             self._store.put(self._key, Remembered(list(self._kinds), dict(self._priors)))
 
 
@@ -102,13 +102,13 @@ def _halved(figures: KindFigures) -> KindFigures:
     )
 
 
-def _is_sound(kept: Remembered) -> bool:
+def _is_sound(found: Remembered) -> bool:
     """A file can hold anything that is well formed; the policy takes logarithms of it."""
-    priors = [prior for by_kind in kept.priors.values() for prior in by_kind.values()]
+    priors = [prior for by_kind in found.priors.values() for prior in by_kind.values()]
     rates = [rate for prior in priors for rate in prior.rates.values()]
     return (
-        all(map(_is_sound_figures, kept.kinds))
-        and len({one.kind for one in kept.kinds}) == len(kept.kinds)
+        all(map(_is_sound_figures, found.kinds))
+        and len({one.kind for one in found.kinds}) == len(found.kinds)
         and all(map(_is_sound_rate, rates))
         and all(-1.0 <= prior.greedy_advantage <= 1.0 and prior.greedy_advantage_weight >= 0.0 for prior in priors)
     )

@@ -10,7 +10,7 @@ from app.engine.drafters import Proposal, Worth, always
 from app.engine.policy.acceptance import AcceptancePrior
 from app.engine.policy.costs import Costs
 from app.engine.policy.stopping import Stopping
-from app.protocol.messages import DrafterName, Pause, TextKind, Way
+from app.protocol.messages import DrafterName, Pause, ProposalMethod, TextKind
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Decision:
     drafter: DrafterName | None = None
     length: int = 0
     """At most so many tokens are drafted."""
-    method: Way = "coupled"
+    method: ProposalMethod = "coupled"
     """How the draft model proposes."""
     stopping: Stopping | None = None
     """When a draft ends early, and how much of it is tested; ``None``: it never does, and all of it is."""

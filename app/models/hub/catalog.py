@@ -16,7 +16,7 @@ from app.errors import KnownError
 from app.models.downloads.item import Item
 from app.models.hub.items import item_of
 from app.models.hub.repository import RemoteModel, Repository
-from app.models.machine import Machine
+from app.models.machine_memory import MachineMemory
 from app.protocol.devices import Device
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Where its facts come from."""
     pairs: list[CatalogPair]
 
-    def propose(self, machine: Machine) -> CatalogPair | None:
+    def propose(self, machine: MachineMemory) -> CatalogPair | None:
         """The best pair to chat with that fits this machine as it is now; ``None``: the bundled guide alone."""
         for place, total, free in (_gpus(machine), _processor(machine)):
             fitting = [pair for pair in self.pairs if pair.kind == "chat" and pair.fits(place, total, free)]
@@ -123,7 +123,7 @@ def _chosen(repository: Repository, wanted: CatalogModel) -> RemoteModel:
     )
 
 
-def _gpus(machine: Machine) -> tuple[Place, int, int]:
+def _gpus(machine: MachineMemory) -> tuple[Place, int, int]:
     """Total and free bytes for models: on all GPUs with memory of their own, which llama.cpp splits a model over.
 
     A GPU that shares the system's memory counts where there is no other, or where it has more.
@@ -137,7 +137,7 @@ def _gpus(machine: Machine) -> tuple[Place, int, int]:
     return "gpu", sum(device.total_bytes for device in own), free_of_own
 
 
-def _processor(machine: Machine) -> tuple[Place, int, int]:
+def _processor(machine: MachineMemory) -> tuple[Place, int, int]:
     return "processor", machine.memory_total, machine.memory_free - _RESERVED_BYTES
 
 

@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 
 from app.models.gguf import GgufHeader, ModelFacts
-from app.models.shape import ModelShape, shape_of
+from app.models.memory_shape import ModelShape, shape_of
 
 _MAX_LICENCE = 100
 

@@ -68,7 +68,7 @@ class Answer:
     request: int = 0
     seed: int | None = None
     pieces: list[Piece] = field(default_factory=list)
-    first_token_s: float | None = None
+    first_token_seconds: float | None = None
     context_start: str | None = None
     prompt_progress: tuple[int, int] | None = None
     _packed: list[PackedPiece] = field(default_factory=list)
@@ -85,8 +85,8 @@ class Answer:
         self, status: FinalStatus, reason: str | None, figures: Figures | None, extra: Mapping[str, str]
     ) -> StoredMessage:
         """The message as it is stored. Time to first token counts from the press of Send, queueing included."""
-        if figures is not None and self.first_token_s is not None:
-            figures = msgspec.structs.replace(figures, time_to_first_token_s=self.first_token_s)
+        if figures is not None and self.first_token_seconds is not None:
+            figures = msgspec.structs.replace(figures, time_to_first_token_seconds=self.first_token_seconds)
         stored: dict[str, object] = {**(msgspec.to_builtins(figures) if figures else {}), **extra}
         if self.context_start is not None:
             stored["context_start"] = self.context_start
@@ -104,7 +104,7 @@ class Answer:
 def pieces_of(message: StoredMessage) -> list[Piece]:
     """The tokens of a stored answer with their origin."""
     return [
-        Piece(text=piece.text, drafter=_DRAFTERS.get(piece.drafter or ""), round=piece.round, guess=piece.guess)
+        Piece(text=piece.text, drafter=_DRAFTERS.get(piece.drafter or ""), round=piece.round, rejected=piece.rejected)
         for piece in unpack(message.text, message.provenance)
     ]
 

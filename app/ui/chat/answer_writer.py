@@ -178,7 +178,7 @@ class AnswerWriter(QObject):
     def _on_generation_started(self, started: GenerationStarted) -> None:
         if (answer := self._answer_to(started.request)) is not None:
             answer.seed = started.seed
-            answer.context_start = answer.asked.first_kept(started.dropped_messages)
+            answer.context_start = answer.asked.first_in_context(started.dropped_messages)
             self.started.emit()
 
     @Slot(object)
@@ -192,8 +192,8 @@ class AnswerWriter(QObject):
         answer, rounds = self._answer_to(event.request), event.rounds
         if answer is None:
             return
-        if answer.first_token_s is None and any(one.tokens for one in rounds):
-            answer.first_token_s = time.monotonic() - answer.asked_at
+        if answer.first_token_seconds is None and any(one.tokens for one in rounds):
+            answer.first_token_seconds = time.monotonic() - answer.asked_at
         answer.pieces += [piece for one in rounds for piece in one.pieces]
         self.rounds_received.emit(rounds)
 

@@ -49,7 +49,7 @@ class Conversation:
     messages: list[Message]
     sources: list[str]
 
-    def first_kept(self, dropped: int) -> str | None:
+    def first_in_context(self, dropped: int) -> str | None:
         """The stored message the context begins with after the oldest ``dropped`` have left it."""
         return self.sources[dropped] if 0 < dropped < len(self.sources) else None
 

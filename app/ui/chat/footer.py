@@ -63,8 +63,8 @@ def footer_of(message: StoredMessage) -> str:
         parts.append(units.speed(figures.decode_tokens_per_second))
     if figures.completion_tokens:
         parts.append(units.tokens(figures.completion_tokens))
-    if figures.time_to_first_token_s is not None:
-        parts.append(f"{units.seconds(figures.time_to_first_token_s)} to first token")
+    if figures.time_to_first_token_seconds is not None:
+        parts.append(f"{units.seconds(figures.time_to_first_token_seconds)} to first token")
     if figures.draft.tested and figures.draft.acceptance_rate is not None:
         parts.append(units.kept(figures.draft.acceptance_rate))
         if figures.draft.mean_acceptance_length is not None:

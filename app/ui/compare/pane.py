@@ -145,7 +145,7 @@ class AnswerPane(QFrame):
         began, self._began = self._began, None
         self._text().view.finish()
         if figures is not None:
-            self._show_figures(figures.decode_tokens_per_second, figures.total_s)
+            self._show_figures(figures.decode_tokens_per_second, figures.total_seconds)
         elif began is None:
             self._show_figures(None, None)
 
@@ -155,7 +155,7 @@ class AnswerPane(QFrame):
         """Show an answer that was written before."""
         self.clear()
         self._text().view.set_text(text, pieces)
-        self._show_figures(figures.decode_tokens_per_second, figures.total_s)
+        self._show_figures(figures.decode_tokens_per_second, figures.total_seconds)
 
     def set_show_drafted(self, shown: bool) -> None:
         self._shows_drafted = shown

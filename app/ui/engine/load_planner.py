@@ -12,9 +12,9 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.errors import KnownError
 from app.models.header_cache import AT_ONCE, Headers
-from app.models.memory import ModelShape, shape_of
+from app.models.load_plan import LoadPlan, Wishes
+from app.models.memory_estimate import ModelShape, shape_of
 from app.models.pairing import compare
-from app.models.plan import Plan, Wishes
 from app.models.planner import make_plan
 from app.protocol.messages import LoadSettings
 from app.ui.engine.memory_watch import MemoryWatch
@@ -132,7 +132,7 @@ def wishes_of(settings: LoadSettings) -> Wishes:
     )
 
 
-def fitted(files: PairFiles, plan: Plan, shapes: tuple[ModelShape, ModelShape | None]) -> FittedPair:
+def fitted(files: PairFiles, plan: LoadPlan, shapes: tuple[ModelShape, ModelShape | None]) -> FittedPair:
     """``files`` as ``plan`` has it; what does not fit is left as it was wished for."""
     target, draft = shapes
     if not plan.fits:

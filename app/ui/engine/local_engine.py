@@ -249,7 +249,7 @@ class LocalEngine(Engine):
         """What `Forget` does to files, where there is no process to do it."""
         self._connection.open_forgets = 0
         with contextlib.suppress(KnownError):  # no such folder: then nothing is there
-            erase_files(paths.kept_caches_dir())
+            erase_files(paths.chat_caches_dir())
         self.forgotten.emit()
 
 

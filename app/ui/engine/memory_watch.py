@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.models.machine import Machine, machine_now
+from app.models.machine_memory import MachineMemory, machine_now
 from app.protocol.messages import MemoryRead
 from app.ui.engine.interface import Engine, EngineExit
 
@@ -30,7 +30,7 @@ class MemoryWatch(QObject):
         engine.load_failed.connect(lambda: self.note_loaded(0))
         engine.engine_exited.connect(self._on_exited)
 
-    def machine(self) -> Machine:
+    def machine(self) -> MachineMemory:
         """The memory there is now. What the loaded pair holds counts as free: the next one takes its place."""
         return machine_now(self._read.devices, released=self._read.own_bytes, released_gpu=self._on_gpu)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from app.models.machine import Machine
+from app.models.machine_memory import MachineMemory
 from app.settings import Pair
 
 
 class ModelCommands(Protocol):
     """The app's commands, as far as models go."""
 
-    def machine(self) -> Machine:
+    def machine(self) -> MachineMemory:
         """The memory as it is now; from any thread."""
         ...
 

@@ -151,7 +151,7 @@ class ModelsCoordinator(QObject):
 
     def _wants_proposal(self) -> bool:
         files = self._pair_loader.files()
-        return files is not None and is_guide(files.target) and not self._values.guide_kept
+        return files is not None and is_guide(files.target) and not self._values.guide_introduced
 
     def _best_pair(self) -> CatalogPair | None:
         """The best pair for this machine, unless it was downloaded before."""

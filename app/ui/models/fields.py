@@ -112,7 +112,7 @@ _LOADING = (
         term="KV type",
     ),
     Setting(
-        "kept_cache_mib",
+        "chat_cache_mib",
         "Recent chats",
         "Memory to go on with a recent chat without reading it again; long ones go to disk. 0 keeps none.",
         256,

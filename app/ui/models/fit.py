@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Signal
 from app.errors import KnownError
 from app.models.gguf import GgufHeader
 from app.models.header_cache import AT_ONCE, Headers
-from app.models.memory import ModelShape, shape_of
+from app.models.memory_estimate import ModelShape, shape_of
 from app.models.pairing import compare
 from app.models.text import count_text, printable, size_text
 from app.ui.widgets.tasks import Lane

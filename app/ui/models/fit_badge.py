@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from app.models.machine import Machine
+from app.models.machine_memory import MachineMemory
+from app.models.memory_shape import ModelShape
 from app.models.planner import make_plan
-from app.models.shape import ModelShape
 from app.models.text import size_text
 
 
@@ -23,7 +23,7 @@ class FitBadge:
 UNKNOWN_FIT = FitBadge("–", detail="Not known yet.")
 
 
-def badge_for(shape: ModelShape, machine: Machine) -> FitBadge:
+def badge_for(shape: ModelShape, machine: MachineMemory) -> FitBadge:
     """By what its header says, for the model alone."""
     plan = make_plan(shape, None, machine)
     if not plan.fits:
@@ -37,7 +37,7 @@ def badge_for(shape: ModelShape, machine: Machine) -> FitBadge:
     return FitBadge("partly on the GPU" if plan.target_gpu_layers else "in memory", "warning", plan.sentence)
 
 
-def badge_for_size(needed: int, machine: Machine) -> FitBadge:
+def badge_for_size(needed: int, machine: MachineMemory) -> FitBadge:
     """By ``needed`` bytes alone, before a header is known."""
     gpu = sum(device.free_bytes for device in machine.devices)
     about = f"Needs about {size_text(needed)}"

@@ -17,8 +17,8 @@ from app.models.hub.drafts import DraftCandidate
 from app.models.hub.items import item_of
 from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
 from app.models.library.entry import LibraryEntry
-from app.models.machine import Machine
-from app.models.shape import shape_of
+from app.models.machine_memory import MachineMemory
+from app.models.memory_shape import shape_of
 from app.models.text import printable, size_text
 from app.ui.models.commands import ModelCommands
 from app.ui.models.fit_badge import FitBadge, badge_for, badge_for_size
@@ -94,7 +94,7 @@ class HubPresenter(QObject):
         self.recommended.show_status("")
         self._get(item)
 
-    def _recommendation(self, pair: CatalogPair, machine: Machine) -> Recommendation:
+    def _recommendation(self, pair: CatalogPair, machine: MachineMemory) -> Recommendation:
         return Recommendation(pair, badge_for_size(pair.needed, machine), self._state_of(pair))
 
     def _show_pair(self, pair: CatalogPair) -> None:
@@ -141,7 +141,7 @@ class HubPresenter(QObject):
         if number == self._looked:
             self._page.clear(str(error))
 
-    def _fit(self, model: RemoteModel, machine: Machine) -> FitBadge:
+    def _fit(self, model: RemoteModel, machine: MachineMemory) -> FitBadge:
         return badge_for_size(model.size + _BESIDE_WEIGHTS, machine)
 
     @Slot(object)
@@ -222,7 +222,7 @@ _BESIDE_WEIGHTS = 1_000_000_000
 """Bytes for KV cache and buffers, before a header says more."""
 
 
-def machine_text(machine: Machine) -> str:
+def machine_text(machine: MachineMemory) -> str:
     """``NVIDIA RTX 4060, 7.6 GB of 8.6 GB free · memory: 11 GB of 16 GB free``."""
     parts = [
         f"{printable(device.description)}, {size_text(device.free_bytes)} of {size_text(device.total_bytes)} free"

@@ -103,7 +103,7 @@ class HubService(QObject):
 
     # ------------------------------------------------------------ the token
 
-    def token_kept(self, done: Callable[[TokenPlace], None]) -> None:
+    def token_place(self, done: Callable[[TokenPlace], None]) -> None:
         """Where the access token is kept."""
         self._lane.submit(lambda: self._connection.tokens.place(self._connection.host), done)
 

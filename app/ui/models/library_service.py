@@ -22,7 +22,7 @@ from app.models.library.library import Library, own_folder
 from app.models.library.moving import move_folder
 from app.models.library.usage import Usage
 from app.models.library.verifying import verify
-from app.models.machine import Machine
+from app.models.machine_memory import MachineMemory
 from app.models.origins import FILE_NAME as ORIGINS_FILE
 from app.models.origins import Origins
 from app.models.ranking import Judge, RankedDraft, rank_drafts
@@ -61,7 +61,7 @@ class LibraryService(QObject):
     scan_failed = Signal(object)
     progressed = Signal(str, float)
 
-    def __init__(self, values: Settings, machine: Callable[[], Machine], parent: QObject | None = None) -> None:
+    def __init__(self, values: Settings, machine: Callable[[], MachineMemory], parent: QObject | None = None) -> None:
         """``machine`` is the memory as it is now; asked from another thread."""
         super().__init__(parent)
         self._machine = machine

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QLabel, QSlider, QWidget
 
-from app.models.machine import Machine
-from app.models.memory import Parts
-from app.models.plan import LEAST_CONTEXT, Plan
-from app.models.shape import ModelShape
+from app.models.load_plan import LEAST_CONTEXT, LoadPlan
+from app.models.machine_memory import MachineMemory
+from app.models.memory_estimate import Parts
+from app.models.memory_shape import ModelShape
 from app.models.text import printable, size_text
 from app.ui.models.memory_bar import MemoryBar, Segment
 from app.ui.widgets import theme
@@ -28,12 +28,12 @@ _COLOURS = {"target": 0, "target_kv": 5, "draft": 2, "draft_kv": 3, "compute": 4
 
 
 class MemoryPart(QWidget):
-    """Shows a `Plan` and lets the user change what it goes by.
+    """Shows a `LoadPlan` and lets the user change what it goes by.
 
     Signals:
         context_chosen: Tokens.
         layers_chosen: Layers of the target on the GPU; −1 is as many as fit.
-        alternative_chosen: A `Plan` that fits.
+        alternative_chosen: A `LoadPlan` that fits.
     """
 
     context_chosen = Signal(int)
@@ -57,7 +57,14 @@ class MemoryPart(QWidget):
         self._layers.valueChanged.connect(self._on_layers)
 
     def show_plan(
-        self, plan: Plan, others: Sequence[Plan], target: ModelShape, machine: Machine, *, longest: int, has_draft: bool
+        self,
+        plan: LoadPlan,
+        others: Sequence[LoadPlan],
+        target: ModelShape,
+        machine: MachineMemory,
+        *,
+        longest: int,
+        has_draft: bool,
     ) -> None:
         """``others`` are plans that fit where this one does not; ``longest`` is what the target was trained for.
 
@@ -94,13 +101,13 @@ class MemoryPart(QWidget):
                 sliders.addWidget(widget, row, place)
         column(self._gpu, self._system, self._sentence, self._others, sliders, on=self)
 
-    def _show_bars(self, plan: Plan, machine: Machine) -> None:
+    def _show_bars(self, plan: LoadPlan, machine: MachineMemory) -> None:
         self._gpu.setVisible(bool(machine.devices))
         if machine.devices:
             names = ", ".join(printable(device.description, 60) for device in machine.devices)
             self._gpu.show_memory(names, _segments(plan.estimate.gpu), plan.gpu_room)
-        kept_free = size_text(max(machine.memory_free - plan.system_room, 0))
-        self._system.show_memory(f"Memory ({kept_free} kept free)", _segments(plan.estimate.system), plan.system_room)
+        left_free = size_text(max(machine.memory_free - plan.system_room, 0))
+        self._system.show_memory(f"Memory ({left_free} kept free)", _segments(plan.estimate.system), plan.system_room)
 
     def _show_context(self, context: int, longest: int) -> None:
         self._longest = max(longest, LEAST_CONTEXT + 1)
@@ -109,7 +116,7 @@ class MemoryPart(QWidget):
             self._context.setValue(round(_STEPS * self._place(context)))
         self._context_text.setText(f"{context:,} tokens")
 
-    def _show_layers(self, plan: Plan, target: ModelShape, has_gpu: bool) -> None:
+    def _show_layers(self, plan: LoadPlan, target: ModelShape, has_gpu: bool) -> None:
         for widget in (self._layers_title, self._layers, self._layers_text):
             widget.setVisible(has_gpu)
         slots = target.gpu_slots

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.models.plan import Plan
+from app.models.load_plan import LoadPlan
 from app.models.planner import alternatives, make_plan
 from app.models.ranking import RankedDraft
 from app.models.text import visible
@@ -94,7 +94,7 @@ class OpenModelsDialog(QDialog):
         for one in (self._target, self._draft):
             one.picker.setVisible(library is not None)
         self._memory = memory
-        self._plan: Plan | None = None
+        self._plan: LoadPlan | None = None
         self._memory_part = MemoryPart()
         self._memory_part.hide()
         self._memory_fields = MemoryFields(self._refresh, has_gpu=has_gpu)
@@ -283,7 +283,7 @@ class OpenModelsDialog(QDialog):
             fields.show_choice(self._defaults)
 
     @Slot(object)
-    def _on_alternative(self, plan: Plan) -> None:
+    def _on_alternative(self, plan: LoadPlan) -> None:
         """Set what this plan gives up; the draft last, because the pair is judged anew then."""
         if self._plan is not None and plan.context_length != self._plan.context_length:
             self._memory_fields.set_value("context_length", plan.context_length)

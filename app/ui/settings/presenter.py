@@ -89,7 +89,7 @@ class SettingsPresenter(QObject):
         self._refresh_folders()
         self.window.network.show_settings(self._values)
         self.window.network.show_endpoint_problem(self._hub.endpoint_problem())
-        self._hub.token_kept(self._show_token)
+        self._hub.token_place(self._show_token)
         self._refresh_traffic()
         self._timer.start()
 
@@ -220,7 +220,7 @@ class SettingsPresenter(QObject):
             self._show_token(place)
             self.window.network.show_token_problem(str(error))
 
-        self._hub.token_kept(show)
+        self._hub.token_place(show)
 
     @Slot()
     def _refresh_traffic(self) -> None:

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication, QDialog
 from app import paths
 from app.errors import KnownError
 from app.models.downloads.queue_file import FILE_NAME, has_work
-from app.models.machine import Machine
+from app.models.machine_memory import MachineMemory
 from app.models.opened_file import path_of
 from app.settings import Pair, Settings
 from app.ui import notices
@@ -205,7 +205,7 @@ class AppCommands(QObject):
 
     # ------------------------------------------------------------ pairs
 
-    def machine(self) -> Machine:
+    def machine(self) -> MachineMemory:
         """The memory as it is now; from any thread."""
         return self._coordinator.memory.machine()
 

@@ -252,10 +252,10 @@ class Controller(QObject):
         """An empty chat says what the guide is, until the user wants to keep it."""
         files = self.pair_loader.files()
         is_in_use = files is None or is_guide(files.target)
-        self.session.set_guide(is_in_use and not self._settings.values.guide_kept)
+        self.session.set_guide(is_in_use and not self._settings.values.guide_introduced)
 
     def _hide_guide_card(self) -> None:
-        self._settings.values.guide_kept = True
+        self._settings.values.guide_introduced = True
         self._introduce_guide()
         self._save_timer.start()
         self._window.composer.focus()

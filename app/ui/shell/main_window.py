@@ -137,7 +137,7 @@ class MainWindow(QMainWindow):
         self.top_bar.set_pair(recent_title(settings.last_pair) if settings.last_pair else GUIDE_NAME, "")
         self.speed_panel.set_engine_state(EngineState.STARTING.value)
         if settings.last_chat_id is None:
-            self.transcript.show_welcome(settings.last_pair is None and not settings.guide_kept)
+            self.transcript.show_welcome(settings.last_pair is None and not settings.guide_introduced)
         self._fit_panels()
 
     def _fit_panels(self) -> None:

@@ -184,19 +184,19 @@ def _paused(now: Situation, pause: Pause) -> Status:
 
 def _told_apart(pause: Pause) -> tuple[str, str]:
     """The two shares, with a decimal where they would else read the same; the second is empty where none helps."""
-    kept, needed = units.share(pause.kept), units.share(pause.needed)
-    if pause.needed >= 1.0 or pause.needed <= pause.kept:
+    kept, needed = units.share(pause.acceptance_rate), units.share(pause.break_even_rate)
+    if pause.break_even_rate >= 1.0 or pause.break_even_rate <= pause.acceptance_rate:
         return kept, ""
     if kept != needed:
         return kept, needed
-    precise = units.share(pause.kept, 1), units.share(pause.needed, 1)
+    precise = units.share(pause.acceptance_rate, 1), units.share(pause.break_even_rate, 1)
     return precise if precise[0] != precise[1] else (kept, "")
 
 
 def _why(now: Situation, pause: Pause) -> str:
     accepted, needed = _told_apart(pause)
     costs = "guessing takes time, and a verify pass over guesses takes longer than a plain one"
-    if pause.needed >= 1.0:
+    if pause.break_even_rate >= 1.0:
         reason = f"No share of kept guesses would pay here: on this machine {costs}, by more than guesses can save."
     elif needed:
         reason = f"Needed is {needed}: {costs}, so on this machine drafting pays only from there on."

@@ -133,7 +133,7 @@ def test_while_drafting_is_paused_the_draft_model_sees_nothing_of_a_long_prompt(
     answer = run(engine, ask(LONG, draft_length="auto", max_tokens=40))
     assert counted.widths == []
     pauses = [round_.paused for round_ in answer.rounds[1:]]
-    assert all(pause is not None and pause.kept < 0.1 and pause.needed > 0.9 for pause in pauses)
+    assert all(pause is not None and pause.acceptance_rate < 0.1 and pause.break_even_rate > 0.9 for pause in pauses)
 
 
 @pytest.mark.parametrize("length", ["auto", 5])
@@ -259,7 +259,7 @@ def behind_prompt(missing: int, left: int) -> Situation:
 
 def test_what_is_needed_says_why_a_long_prompt_is_left_alone() -> None:
     paused = a_policy(DEAR).decide(behind_prompt(20_000, LIMIT)).paused
-    assert paused is not None and paused.needed == 1.0 > paused.kept > 0.5
+    assert paused is not None and paused.break_even_rate == 1.0 > paused.acceptance_rate > 0.5
 
 
 def test_a_fixed_length_catches_up_in_portions_too_except_where_the_text_depends_on_it() -> None:

@@ -136,7 +136,7 @@ def test_a_worthless_draft_is_paused(engine: Engine, load: Loader, random_pair: 
     engine._costs.costs = Costs(verify={1: 1.0, 17: 17.0}, draft=0.5)  # whatever it takes on a busy machine
     answer = run(engine, ask("x", sampling=HOT, draft_length="auto", max_tokens=400))
     pauses = [round_.paused for round_ in answer.rounds if round_.paused]
-    assert pauses and pauses[-1].kept < 0.5
+    assert pauses and pauses[-1].acceptance_rate < 0.5
 
 
 def test_auto_drafts_as_far_as_a_perfect_draft_pays(engine: Engine, load: Loader, guide_pair: Pair) -> None:

@@ -19,7 +19,7 @@ from app.engine.host.engine import Engine
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.policy import Decision, Situation
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.messages import Message, PairLoaded, Sampling, Way
+from app.protocol.messages import Message, PairLoaded, ProposalMethod, Sampling
 from tests.support.generation import Answer, ask, assert_sums_close, run
 from tests.support.statistics import chi_square_p_value
 
@@ -46,7 +46,7 @@ class RestlessPolicy(AutoPolicy):
     def decide(self, situation: Situation) -> Decision:
         super().decide(situation)
         rng, found, most = RestlessDecision.rng, situation.found, situation.most
-        method: Way = "coupled" if rng.random() < 0.5 else "greedy"
+        method: ProposalMethod = "coupled" if rng.random() < 0.5 else "greedy"
         length = rng.randint(1, MAX_DRAFT_LENGTH)
         drafter = rng.choice(("ngram", "ngram", "model", None) if found.tokens else ("model", None))
         if drafter == "ngram" and found.tokens and most:

@@ -10,7 +10,7 @@ from app.engine.decoding.task import Task
 from app.engine.drafters import Drafter, Proposal
 from app.engine.drafters.ngram import CANDIDATES, INDEXED, LONGEST_MATCH, SHORTEST_MATCH, NgramDrafter
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.messages import Sampling, Way
+from app.protocol.messages import ProposalMethod, Sampling
 
 LONG = 32_000
 
@@ -209,7 +209,7 @@ def test_nothing_follows_an_end() -> None:
 
 
 @pytest.mark.parametrize("method", ["coupled", "greedy"])
-def test_worth_is_asked_after_each_token(method: Way) -> None:
+def test_worth_is_asked_after_each_token(method: ProposalMethod) -> None:
     asked: list[float] = []
 
     def worth(confidence: float) -> bool:

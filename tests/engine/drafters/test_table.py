@@ -13,7 +13,7 @@ from app.engine.decoding.task import Task
 from app.engine.drafters import NOTHING, Drafter, Needs, Proposal, Worth, always
 from app.engine.drafters.table import DRAFTERS, LoadedPair, drafters_of
 from app.engine.host.engine import Engine
-from app.protocol.messages import DrafterName, PairLoaded, Way
+from app.protocol.messages import DrafterName, PairLoaded, ProposalMethod
 from tests.support.generation import ask, run
 
 
@@ -40,7 +40,7 @@ class Head(Drafter):
     def begin(self, sequence: TokenSequence, task: Task) -> None:  # noqa: ARG002
         raise AssertionError("it must not begin without what it needs")
 
-    def propose(self, count: int, method: Way = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
+    def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
         raise AssertionError("it must not be asked without what it needs")
 
     def accepted(self) -> None:

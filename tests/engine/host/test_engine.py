@@ -451,9 +451,9 @@ def test_rejected_guesses_are_told(engine: Engine, load: Loader, random_pair: Pa
     load(*random_pair)
     answer = run(engine, ask("x", sampling=WARM, max_tokens=60))
     rejected = [r for r in answer.rounds if r.accepted < r.tested]
-    guesses = [piece.guess for piece in answer.pieces if piece.guess is not None]
+    guesses = [piece.rejected for piece in answer.pieces if piece.rejected is not None]
     assert rejected and len(rejected) - 1 <= len(guesses) <= len(rejected)
-    assert all(piece.drafter is None for piece in answer.pieces if piece.guess is not None)
+    assert all(piece.drafter is None for piece in answer.pieces if piece.rejected is not None)
 
 
 @pytest.mark.parametrize("kv_type", ["q8_0", "f16"])

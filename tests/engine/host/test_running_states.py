@@ -27,8 +27,8 @@ from app.protocol.messages import (
     LoadSettings,
     Message,
     PairLoaded,
+    ProposalMethod,
     Sampling,
-    Way,
 )
 from tests.support.architectures import Architecture, make
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
@@ -78,7 +78,7 @@ class Scripted(Drafter):
     def begin(self, sequence: TokenSequence, task: Task) -> None:  # noqa: ARG002
         self._sequence = sequence
 
-    def propose(self, count: int, method: Way = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
+    def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
         right = self._round % (count + 1)
         self._round += 1
         place = self._sequence.answer_length

@@ -11,7 +11,7 @@ from app.engine.policy.acceptance import LEAD_EDGES, AcceptancePrior, RatePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Decision, Outcome, Situation
-from app.protocol.messages import DrafterName, Propose, TextKind, Way
+from app.protocol.messages import DrafterName, ProposalMethod, Propose, TextKind
 from tests.support.simulator import (
     DEAR,
     DEAR_CATCH_UP,
@@ -110,8 +110,8 @@ def test_a_worthless_draft_is_paused_with_the_reason() -> None:
     assert len(outcome.paused) > 0.95 * outcome.rounds
     assert outcome.drafted < 0.2 * outcome.rounds
     _, last = outcome.paused[-1]
-    assert last.kept < 0.1
-    assert 0.08 < last.needed < 0.2  # 1 + a ≥ (v(2) + c) ÷ v(1) on this curve: 0.11
+    assert last.acceptance_rate < 0.1
+    assert 0.08 < last.break_even_rate < 0.2  # 1 + a ≥ (v(2) + c) ÷ v(1) on this curve: 0.11
 
 
 def test_what_is_needed_follows_the_costs() -> None:
@@ -120,7 +120,7 @@ def test_what_is_needed_follows_the_costs() -> None:
         hopeless: dict[TextKind, AcceptancePrior] = {"prose": AcceptancePrior({"coupled": RatePrior(0.005, 100.0)})}
         paused = AutoPolicy(costs, propose="coupled", start=hopeless).decide(at()).paused
         assert paused is not None
-        return paused.needed
+        return paused.break_even_rate
 
     assert needed(Costs({1: 1.0, 17: 1.0}, 0.05)) < 0.06
     assert needed(CURVES["100 M Q8_0"]) > 0.75
@@ -170,8 +170,8 @@ def test_a_pause_tells_what_the_decision_was_made_from() -> None:
         proposal = Proposal([7] * decision.length, None, [1.0] * decision.length)
         seconds = (0.00008 * decision.length, CURVES["100 M Q8_0"].verify[1], 0.0001)
         policy.learn(Outcome(at(), decision, proposal, 0, 0, 8, *seconds))
-    assert reasons[-1].needed > 0.75
-    assert reasons[-1].kept < 0.4
+    assert reasons[-1].break_even_rate > 0.75
+    assert reasons[-1].acceptance_rate < 0.4
 
 
 def test_what_is_needed_does_not_follow_what_is_kept() -> None:
@@ -182,11 +182,11 @@ def test_what_is_needed_does_not_follow_what_is_kept() -> None:
         tell(policy, decision, found.first(decision.length), decision.length, 0)
     paused = policy.decide(at(found=found)).paused
     assert paused is not None
-    assert paused.needed < 0.05  # without a draft model's cost, v(2) ÷ v(1) − 1 = 0.01 and a bit
+    assert paused.break_even_rate < 0.05  # without a draft model's cost, v(2) ÷ v(1) − 1 = 0.01 and a bit
     high = AutoPolicy(Costs({1: 1.0, 2: 3.0, 17: 9.0}, None)).decide(at(found=found)).paused
     assert high is not None
     # by length of match: 0.4, 0.5, 0.7 and 0.9 before any was judged
-    assert high.kept == pytest.approx((0.4 + 0.5 + 0.7 + 0.9) / 4, abs=0.05)
+    assert high.acceptance_rate == pytest.approx((0.4 + 0.5 + 0.7 + 0.9) / 4, abs=0.05)
 
 
 def test_pausing_does_not_flap_on_steady_text() -> None:
@@ -211,7 +211,7 @@ def test_the_choice_of_way_is_as_good_as_the_better_way(lead: float) -> None:
 
 
 @pytest.mark.parametrize("way", ["coupled", "greedy"])
-def test_a_fixed_way_is_kept(way: Way) -> None:
+def test_a_fixed_way_is_kept(way: ProposalMethod) -> None:
     policy = a_policy(propose=way)
     wrong = Proposal([1, 1], None, [1.0, 1.0], [0, 0])  # the other way would be right
     for _ in range(50):

@@ -14,7 +14,7 @@ from app.engine.llama import backend
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.engine.policy import calibration
-from app.engine.policy.calibration import METHOD, Build, KeptCosts, is_sound, measure, up_to_date
+from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, is_sound, measure, up_to_date
 from app.engine.policy.costs import CostModel, Costs
 from app.errors import Cancelled
 from app.protocol.limits import KvType
@@ -76,10 +76,10 @@ def test_what_an_answer_taught_is_kept(
 
 @pytest.mark.parametrize("costs", [Costs({2: 0.1}, None), Costs({1: 0.0}, None), Costs({1: -1.0}, 0.1)])
 def test_costs_that_make_no_sense_are_told(costs: Costs) -> None:
-    assert is_sound(KeptCosts(Costs({1: 0.1}, None), OLD, 0.1))
-    assert not is_sound(KeptCosts(costs, OLD, 0.1))
-    assert not is_sound(KeptCosts(Costs({1: 0.1}, 0.0), OLD, 0.1))
-    assert not is_sound(KeptCosts(Costs({1: 0.1}, None), OLD, 0.0))
+    assert is_sound(MeasuredCosts(Costs({1: 0.1}, None), OLD, 0.1))
+    assert not is_sound(MeasuredCosts(costs, OLD, 0.1))
+    assert not is_sound(MeasuredCosts(Costs({1: 0.1}, 0.0), OLD, 0.1))
+    assert not is_sound(MeasuredCosts(Costs({1: 0.1}, None), OLD, 0.0))
 
 
 def test_kept_costs_that_make_no_sense_are_measured_again(
@@ -99,8 +99,8 @@ def test_kept_costs_that_make_no_sense_are_measured_again(
 OLD, NEW = Build("llama-cpp-python 0.3.36"), Build("llama-cpp-python 0.3.37")
 
 
-def kept_costs(plain: float, lately: float | None = None, build: Build = OLD) -> KeptCosts:
-    return KeptCosts(Costs({1: plain if lately is None else lately, 2: 0.9}, 0.01), build, plain, METHOD)
+def kept_costs(plain: float, lately: float | None = None, build: Build = OLD) -> MeasuredCosts:
+    return MeasuredCosts(Costs({1: plain if lately is None else lately, 2: 0.9}, 0.01), build, plain, METHOD)
 
 
 class Bench:
@@ -170,7 +170,7 @@ def test_an_update_of_the_engine_measures_anew_and_says_what_got_slower(
     store, key, kept = engine._costs.store, engine._costs.key, engine._costs.written
     engine.unload()
     impossible = Costs({1: 2e-7, 2: 4e-7}, 2e-7)
-    store.put(key, KeptCosts(impossible, Build("an older engine", kept.build.driver), 2e-7))
+    store.put(key, MeasuredCosts(impossible, Build("an older engine", kept.build.driver), 2e-7))
     slower = load(*random_pair).slower
     assert slower is not None and slower.times > 2 and slower.before == "an older engine"
     assert engine._costs.written.build == kept.build
@@ -182,10 +182,10 @@ def test_an_update_of_the_engine_measures_anew_and_says_what_got_slower(
 def test_the_memory_for_other_chats_changes_no_cost(
     engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
 ) -> None:
-    load(*random_pair, kept_cache_mib=0)
+    load(*random_pair, chat_cache_mib=0)
     assert engine._costs
     first = engine._costs.costs
-    load(*random_pair, kept_cache_mib=64)
+    load(*random_pair, chat_cache_mib=64)
     assert engine._costs.costs == first
     load(*random_pair, context_length=512)
     assert engine._costs.costs != first

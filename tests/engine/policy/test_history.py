@@ -39,7 +39,7 @@ def test_answers_add_up_and_are_there_the_next_time(tmp_path: Path) -> None:
     history = a_history(path)
     history.add([code()], "coupled", PRIORS)
     history.add([code(), KindFigures(kind="prose", tokens=5, seconds=0.5)], "rejection", {})
-    history.keep()
+    history.save()
     again = a_history(path)
     assert again.figures() == history.figures()
     assert again.figures() == [code(200, 4.0, 180, 120), KindFigures(kind="prose", tokens=5, seconds=0.5)]
@@ -62,14 +62,14 @@ def test_old_answers_fade(tmp_path: Path) -> None:
 def test_it_is_written_down_now_and_then_and_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "history.json"
     history = a_history(path)
-    history.keep_now_and_then()
+    history.save_now_and_then()
     assert not path.exists()  # nothing to keep
     history.add([code()], "coupled", PRIORS)
-    history.keep_now_and_then()
+    history.save_now_and_then()
     history.add([code()], "coupled", PRIORS)
-    history.keep_now_and_then()  # too soon
+    history.save_now_and_then()  # too soon
     assert a_history(path).figures() == [code()]
-    history.keep()
+    history.save()
     assert a_history(path).figures() == [code(200, 4.0, 180, 120)]
 
 
@@ -105,7 +105,7 @@ def test_what_makes_no_sense_is_not_used(tmp_path: Path, content: object, versio
     assert history.figures() == []
     assert history.priors("coupled") == {}
     history.add([code()], "coupled", PRIORS)
-    history.keep()
+    history.save()
     assert a_history(path).figures() == [code()]
 
 

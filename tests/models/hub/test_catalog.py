@@ -15,7 +15,7 @@ from app.models.hub.errors import NotFoundError
 from app.models.hub.grouping import quantization
 from app.models.hub.names import is_repository_id
 from app.models.hub.network import Network
-from app.models.machine import Machine
+from app.models.machine_memory import MachineMemory
 from app.models.pairing import LARGE_DRAFT_SHARE
 from app.protocol.devices import Device
 from tests.support.hub_server import HubServer
@@ -66,9 +66,9 @@ def gpu(size: float, *, free: float | None = None, kind: str = "gpu") -> Device:
     )
 
 
-def machine(*devices: Device, memory: float = 32, free: float | None = None) -> Machine:
+def machine(*devices: Device, memory: float = 32, free: float | None = None) -> MachineMemory:
     free_bytes = int((0.75 * memory if free is None else free) * GIB)
-    return Machine(memory_total=int(memory * GIB), memory_free=free_bytes, devices=list(devices))
+    return MachineMemory(memory_total=int(memory * GIB), memory_free=free_bytes, devices=list(devices))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def machine(*devices: Device, memory: float = 32, free: float | None = None) -> 
         (machine(memory=2, free=0.1), None),
     ],
 )
-def test_the_best_that_fits_is_proposed(where: Machine, expected: int | None) -> None:
+def test_the_best_that_fits_is_proposed(where: MachineMemory, expected: int | None) -> None:
     pair = load_catalog().propose(where)
     assert (pair.memory if pair else None) == expected
     assert pair is None or pair.kind == "chat"

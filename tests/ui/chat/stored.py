@@ -14,7 +14,7 @@ from app.ui.chat.footer import footer_of
 FIGURES = Figures(
     completion_tokens=214,
     decode_tokens_per_second=74.0,
-    time_to_first_token_s=0.12,
+    time_to_first_token_seconds=0.12,
     draft=DraftFigures(tested=100, accepted=68, acceptance_rate=0.68),
 )
 

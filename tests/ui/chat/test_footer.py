@@ -12,7 +12,7 @@ from app.ui.chat.footer import details_of, figures_of, footer_of, note_of
 FIGURES = Figures(
     prompt_tokens=12,
     completion_tokens=1214,
-    time_to_first_token_s=0.12,
+    time_to_first_token_seconds=0.12,
     decode_tokens_per_second=74.2,
     draft=DraftFigures(
         drafted=100, tested=100, accepted=68, acceptance_rate=0.68, verify_passes=36, mean_acceptance_length=2.89

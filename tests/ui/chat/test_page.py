@@ -16,7 +16,7 @@ def test_the_origin_of_a_long_answer_is_packed_once() -> None:
     answer = Answer(message, Conversation([], []), 0.0)
     answer.pieces += [Piece(text="one ", drafter="model", round=1), Piece(text="two", round=2)]
     first = answer.packed()
-    answer.pieces += [Piece(text=" three", drafter="ngram", round=3, guess=None)]
+    answer.pieces += [Piece(text=" three", drafter="ngram", round=3, rejected=None)]
     second = answer.packed()
     assert second == pack(answer.pieces)
     assert len(first) == 2

@@ -28,7 +28,7 @@ def run(words: tuple[str, ...] = WORDS, speed: float | None = 40.0, kept: float 
             verify_passes=50,
             mean_acceptance_length=1 + accepted / 50,
         )
-    figures = Figures(completion_tokens=len(words), decode_tokens_per_second=speed, total_s=0.5, draft=draft)
+    figures = Figures(completion_tokens=len(words), decode_tokens_per_second=speed, total_seconds=0.5, draft=draft)
     ids = [sum(word.encode()) + 1000 for word in words]
     return Run(text="".join(words), token_ids=ids, pieces=list(words), figures=figures)
 

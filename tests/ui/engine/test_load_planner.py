@@ -11,8 +11,8 @@ from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
 from app.models.gguf import read_header
-from app.models.machine import Machine, machine_now
-from app.models.memory import ModelShape, shape_of
+from app.models.machine_memory import MachineMemory, machine_now
+from app.models.memory_estimate import ModelShape, shape_of
 from app.models.planner import make_plan
 from app.protocol.devices import Device
 from app.protocol.messages import LoadSettings, MemoryRead
@@ -81,14 +81,14 @@ def test_what_was_set_is_a_wish() -> None:
 # ---------------------------------------------------------------- from a plan to what is loaded
 
 
-def fit(models: Path, machine: Machine, settings: LoadSettings | None = None) -> FittedPair:
+def fit(models: Path, machine: MachineMemory, settings: LoadSettings | None = None) -> FittedPair:
     both = shapes(models)
     files = PairFiles(str(models / "target.gguf"), str(models / "draft.gguf"), settings or LoadSettings())
     return fitted(files, make_plan(*both, machine, wishes_of(files.settings)), both)
 
 
 def test_what_fits_is_loaded_as_it_was_wished_for(models: Path) -> None:
-    pair = fit(models, Machine(memory_total=64 * GIB, memory_free=32 * GIB))
+    pair = fit(models, MachineMemory(memory_total=64 * GIB, memory_free=32 * GIB))
     assert pair.fits
     assert pair.files.settings == LoadSettings()  # a context length that is the default stays automatic
     assert pair.files.draft is not None
@@ -96,25 +96,25 @@ def test_what_fits_is_loaded_as_it_was_wished_for(models: Path) -> None:
 
 
 def test_on_a_gpu_that_is_large_enough_all_layers_are_offloaded(models: Path) -> None:
-    machine = Machine(memory_total=64 * GIB, memory_free=32 * GIB, devices=[gpu(24 * GIB, 20 * GIB)])
+    machine = MachineMemory(memory_total=64 * GIB, memory_free=32 * GIB, devices=[gpu(24 * GIB, 20 * GIB)])
     pair = fit(models, machine)
     assert (pair.files.settings.target_gpu_layers, pair.files.settings.draft_gpu_layers) == (-1, -1)
     assert pair.gpu_bytes > 0
 
 
 def test_on_a_full_gpu_no_layer_is_offloaded(models: Path) -> None:
-    machine = Machine(memory_total=64 * GIB, memory_free=32 * GIB, devices=[gpu(24 * GIB, 0)])
+    machine = MachineMemory(memory_total=64 * GIB, memory_free=32 * GIB, devices=[gpu(24 * GIB, 0)])
     assert fit(models, machine).files.settings.target_gpu_layers == 0
 
 
 def test_the_draft_is_given_up_before_the_context_and_that_is_said(models: Path) -> None:
     target, draft = shapes(models)
-    plenty = Machine(memory_total=64 * GIB, memory_free=32 * GIB)
+    plenty = MachineMemory(memory_total=64 * GIB, memory_free=32 * GIB)
     both = make_plan(target, draft, plenty).needed
     alone = make_plan(target, None, plenty).needed
     total = (both + alone) // 2
     # A tenth of the machine's memory stays free, which is little beside this.
-    pair = fit(models, Machine(memory_total=total, memory_free=total + total // 10))
+    pair = fit(models, MachineMemory(memory_total=total, memory_free=total + total // 10))
     assert pair.fits
     assert pair.files.draft is None
     assert pair.files.settings.context_length == 0
@@ -129,7 +129,7 @@ def test_a_draft_that_does_not_fit_its_target_stays_for_the_engine_to_refuse(mod
 
 
 def test_what_does_not_fit_is_left_as_it_was_wished_for(models: Path) -> None:
-    pair = fit(models, Machine(memory_total=GIB, memory_free=GIB // 2), TOO_LONG)
+    pair = fit(models, MachineMemory(memory_total=GIB, memory_free=GIB // 2), TOO_LONG)
     assert not pair.fits
     assert pair.files.settings == TOO_LONG
     assert "free" in pair.remark
@@ -235,7 +235,7 @@ def test_the_engine_is_started_to_say_what_memory_there_is(qtbot: QtBot, tmp_pat
     desk = Desk(qtbot, tmp_path, "ordinary")
     owner = QObject()
     watch = MemoryWatch(desk.engine, owner)
-    said: list[Machine] = []
+    said: list[MachineMemory] = []
     watch.when_read(lambda: said.append(watch.machine()))
     qtbot.waitUntil(lambda: bool(said), timeout=WAIT_MS)
     assert desk.engine.state() is EngineState.EMPTY

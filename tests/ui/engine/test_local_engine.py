@@ -407,7 +407,7 @@ def test_engine_that_never_greets_is_noticed(qtbot: QtBot, make_engine: MakeEngi
 
 
 def left_file() -> Path:
-    path = paths.kept_caches_dir() / "what-somebody-said.kept"
+    path = paths.chat_caches_dir() / "what-somebody-said.kept"
     path.write_bytes(b"words")
     return path
 

@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QPushButton, QSlider
 from pytestqt.qtbot import QtBot
 
 from app.models.gguf import read_header
-from app.models.machine import Machine
-from app.models.memory import shape_of
-from app.models.plan import Wishes
+from app.models.load_plan import Wishes
+from app.models.machine_memory import MachineMemory
+from app.models.memory_estimate import shape_of
 from app.models.planner import make_plan
 from app.protocol.devices import Device
 from app.protocol.messages import LoadSettings
@@ -24,8 +24,8 @@ from app.ui.widgets import theme
 from tests.support.gguf_files import make_model
 
 GIB = 2**30
-PLENTY = Machine(memory_total=64 * GIB, memory_free=32 * GIB)
-WITH_GPU = Machine(
+PLENTY = MachineMemory(memory_total=64 * GIB, memory_free=32 * GIB)
+WITH_GPU = MachineMemory(
     memory_total=64 * GIB,
     memory_free=32 * GIB,
     devices=[Device(name="CUDA0", description="Made-up GPU", total_bytes=24 * GIB, free_bytes=20 * GIB)],
@@ -37,17 +37,17 @@ class Memory(QObject):
 
     changed = Signal()
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: MachineMemory) -> None:
         super().__init__()
         self._machine = machine
 
-    def machine(self) -> Machine:
+    def machine(self) -> MachineMemory:
         return self._machine
 
     def refresh(self) -> None:
         pass
 
-    def become(self, machine: Machine) -> None:
+    def become(self, machine: MachineMemory) -> None:
         self._machine = machine
         self.changed.emit()
 
@@ -65,7 +65,7 @@ Open = Callable[..., tuple[OpenModelsDialog, Memory]]
 
 @pytest.fixture
 def open_dialog(qtbot: QtBot, folder: Path) -> Open:
-    def open_with(machine: Machine, **load: object) -> tuple[OpenModelsDialog, Memory]:
+    def open_with(machine: MachineMemory, **load: object) -> tuple[OpenModelsDialog, Memory]:
         choice = OpenModelsChoice(
             target=str(folder / "target.gguf"),
             draft=str(folder / "draft.gguf"),
@@ -88,9 +88,9 @@ def needed(folder: Path, *, draft: bool = True, context: int | None = None) -> i
     return make_plan(target, other, PLENTY, Wishes(context_length=context)).needed
 
 
-def with_room(room: int) -> Machine:
+def with_room(room: int) -> MachineMemory:
     """A machine where a pair may take ``room`` bytes: a tenth of its memory is left free."""
-    return Machine(memory_total=room, memory_free=room + room // 10)
+    return MachineMemory(memory_total=room, memory_free=room + room // 10)
 
 
 def load_button(dialog: OpenModelsDialog) -> QPushButton:

@@ -64,7 +64,7 @@ def choice(folder: Path) -> OpenModelsChoice:
             batch_size=96,
             micro_batch_size=64,
             kv_type="q8_0",
-            kept_cache_mib=768,
+            chat_cache_mib=768,
         ),
         sampling=Sampling(
             temperature=0.35,

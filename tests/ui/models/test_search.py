@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.models.hub.catalog import CatalogPair, load_catalog
-from app.models.machine import Machine
+from app.models.machine_memory import MachineMemory
 from app.ui.widgets import theme
 from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
@@ -68,7 +68,7 @@ def test_results_files_and_badges(hub: Windows, pages: Pages) -> None:
     hub.until(lambda: len(hub.results()) == 3)
     first = rows(tree(hub.window, "Repositories found"))[0]
     assert [cell(first, place) for place in range(4)] == [TARGET, "812 K", "42", "2026-01-02"]
-    hub.machine = Machine(memory_total=2 * GB, memory_free=1_010_000_000)
+    hub.machine = MachineMemory(memory_total=2 * GB, memory_free=1_010_000_000)
     hub.show_repository(TARGET)
     shown = [[cell(row, place) for place in range(3)] for row in rows(tree(hub.page, "Files"))]
     assert [(row[0], row[2]) for row in shown] == [("Q4_K_M", "in memory"), ("Q8_0", "too large")]
@@ -291,7 +291,7 @@ def test_the_best_pair_for_this_machine_comes_first(windows: Windows) -> None:
     primary = [one for one in card(windows, best.title).findChildren(QPushButton) if one.property("role") == "primary"]
     assert len(primary) == 1
     assert all(pair.title in shown for pair in load_catalog().pairs)
-    windows.machine = Machine(memory_total=GB, memory_free=GB // 2)
+    windows.machine = MachineMemory(memory_total=GB, memory_free=GB // 2)
     windows.presenter.show_recommended()
     alone = "No pair of the catalogue fits the memory of this computer. The Slipstream Guide works everywhere."
     windows.until(lambda: alone in texts(windows.window.recommended))

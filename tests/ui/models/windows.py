@@ -23,7 +23,7 @@ from pytestqt.qtbot import QtBot
 from app.errors import KnownError
 from app.models.downloads.item import Item
 from app.models.library.entry import LibraryEntry
-from app.models.machine import Machine
+from app.models.machine_memory import MachineMemory
 from app.protocol.devices import Device
 from app.settings import Pair, Settings
 from app.ui.models.library_list import LibraryList
@@ -38,7 +38,7 @@ D = TypeVar("D", bound=QDialog)
 WAIT_MS = 20_000
 GB = 1_000_000_000
 GPU = Device(name="CUDA0", description="Some GPU", total_bytes=8_600_000_000, free_bytes=7_600_000_000)
-MACHINE = Machine(memory_total=16 * GB, memory_free=11 * GB, devices=[GPU])
+MACHINE = MachineMemory(memory_total=16 * GB, memory_free=11 * GB, devices=[GPU])
 
 
 class Windows:
@@ -176,7 +176,7 @@ class Commands(QObject):
         super().__init__()
         self._windows = windows
 
-    def machine(self) -> Machine:
+    def machine(self) -> MachineMemory:
         return self._windows.machine
 
     def is_loaded(self, path: str) -> bool:

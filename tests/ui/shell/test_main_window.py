@@ -431,7 +431,7 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Call
     with ChatStore(paths.chat_file()) as store:  # the app was killed while this could still be brought back
         store.delete_chat(store.create_chat(secret).id)
     shutil.rmtree(backup_folder(paths.chat_file()))
-    (paths.kept_caches_dir() / "a.kept").write_text(secret)
+    (paths.chat_caches_dir() / "a.kept").write_text(secret)
     assert not is_erased()
     running = open_window()
     qtbot.waitUntil(is_erased, timeout=WAIT_MS)
@@ -439,7 +439,7 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Call
     chat = running.make_chat(f"{secret} too")
     with qtbot.waitSignal(operations.chats_listed, timeout=WAIT_MS):
         operations.refresh()
-    (paths.kept_caches_dir() / "b.kept").write_text(secret)
+    (paths.chat_caches_dir() / "b.kept").write_text(secret)
     with qtbot.waitSignal(operations.chat_deleted, timeout=WAIT_MS):
         operations.delete(chat.id)
     assert secret in running.window.undo_bar._label.text()

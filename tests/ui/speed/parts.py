@@ -18,7 +18,7 @@ PAIR = PairLoaded(
 )
 ALONE = PairLoaded(request=2, target=PAIR.target, default_draft_length=6)
 OFF = PairLoaded(request=3, target=PAIR.target, drafting_off="The target cannot be rolled back.")
-PAUSE = Pause(kept=0.22, needed=0.41)
+PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
 PAUSED = "Draft paused: on this text it costs more than it saves (22 % kept, needs 41 %)"
 FIGURES = Figures(
     completion_tokens=262,

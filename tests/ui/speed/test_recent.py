@@ -10,7 +10,7 @@ import pytest
 from app.protocol.messages import Pause, Round
 from app.ui.speed.recent import Recent
 
-PAUSE = Pause(kept=0.22, needed=0.41)
+PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
 
 
 class Rounds:
@@ -127,9 +127,9 @@ def test_the_figures_of_a_pause_change_once_a_second() -> None:
     rounds = Rounds()
     seen: list[float] = []
     for step in range(300):
-        rounds.add(paused=Pause(kept=0.001 * step, needed=0.41))
-        if rounds.recent.pause is not None and (not seen or seen[-1] != rounds.recent.pause.kept):
-            seen.append(rounds.recent.pause.kept)
+        rounds.add(paused=Pause(acceptance_rate=0.001 * step, break_even_rate=0.41))
+        if rounds.recent.pause is not None and (not seen or seen[-1] != rounds.recent.pause.acceptance_rate):
+            seen.append(rounds.recent.pause.acceptance_rate)
     assert len(seen) == 3
 
 

@@ -25,7 +25,7 @@ OFF = PairLoaded(
     draft_refused="It cannot be rolled back.",
     drafting_off="It cannot be rolled back",
 )
-PAUSE = Pause(kept=0.22, needed=0.41)
+PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ PAUSE = Pause(kept=0.22, needed=0.41)
             "plain",
         ),
         (
-            Situation(pair=PAIR, paused=Pause(kept=0.406, needed=0.414)),
+            Situation(pair=PAIR, paused=Pause(acceptance_rate=0.406, break_even_rate=0.414)),
             "Draft paused: on this text it costs more than it saves (40.6 % kept, needs 41.4 %)",
             "plain",
         ),
@@ -250,10 +250,10 @@ def test_a_pause_is_explained_with_its_figures_and_what_passes_cost() -> None:
 @pytest.mark.parametrize(
     ("pause", "reason"),
     [
-        (Pause(kept=0.6, needed=0.6), "just under what pays here"),
-        (Pause(kept=0.6, needed=0.5), "just under what pays here"),
-        (Pause(kept=0.6001, needed=0.6002), "just under what pays here"),
-        (Pause(kept=0.6, needed=1.0), "No share of kept guesses would pay here"),
+        (Pause(acceptance_rate=0.6, break_even_rate=0.6), "just under what pays here"),
+        (Pause(acceptance_rate=0.6, break_even_rate=0.5), "just under what pays here"),
+        (Pause(acceptance_rate=0.6001, break_even_rate=0.6002), "just under what pays here"),
+        (Pause(acceptance_rate=0.6, break_even_rate=1.0), "No share of kept guesses would pay here"),
     ],
 )
 def test_a_pause_needs_nothing_where_more_kept_guesses_would_not_help(pause: Pause, reason: str) -> None:

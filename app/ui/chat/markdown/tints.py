@@ -212,8 +212,8 @@ def explanation(piece: Piece) -> str:
     """What to say about a token, as plain text; empty where there is nothing to say."""
     if piece.drafter:
         return f"From {drafters.IN_SENTENCES[piece.drafter]}: guessed in round {piece.round} and kept"
-    if piece.guess is not None:
-        return f"The guess was “{_shown(piece.guess)}”; the target wrote “{_shown(piece.text)}”"
+    if piece.rejected is not None:
+        return f"The guess was “{_shown(piece.rejected)}”; the target wrote “{_shown(piece.text)}”"
     return ""
 
 

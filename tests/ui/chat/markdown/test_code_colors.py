@@ -94,11 +94,11 @@ def test_another_theme_has_other_colors(qtbot: QtBot, view: MarkdownView) -> Non
 
 
 def test_a_growing_block_is_colored_before_it_is_complete(qtbot: QtBot, view: MarkdownView) -> None:
-    view.append_pieces([Piece(text="```python\ndef f():\n    ret", round=0, drafter=None, guess=None)])
+    view.append_pieces([Piece(text="```python\ndef f():\n    ret", round=0, drafter=None, rejected=None)])
     qtbot.waitUntil(lambda: view.is_drawn and colored(view, "def") != [])
     assert colored(view, "ret") == []
-    view.append_pieces([Piece(text="urn 1\n    # done\n", round=0, drafter=None, guess=None)])
-    view.append_pieces([Piece(text="```\n\nend", round=0, drafter=None, guess=None)])
+    view.append_pieces([Piece(text="urn 1\n    # done\n", round=0, drafter=None, rejected=None)])
+    view.append_pieces([Piece(text="```\n\nend", round=0, drafter=None, rejected=None)])
     view.finish()
     settle(qtbot, view)
     assert colored(view, "def") == [("def", name("keyword")), ("f", name("name"))]
@@ -111,16 +111,16 @@ def test_what_comes_while_a_block_rests_is_colored_too(
 ) -> None:
     monkeypatch.setattr(code_colors, "_PAUSE", 1e6)
     monkeypatch.setattr(code_colors, "_MAX_REST", 0.3)
-    view.append_pieces([Piece(text="```python\nimport a\n", round=0, drafter=None, guess=None)])
+    view.append_pieces([Piece(text="```python\nimport a\n", round=0, drafter=None, rejected=None)])
     qtbot.waitUntil(lambda: view.is_drawn and colored(view, "import") != [])
-    view.append_pieces([Piece(text="return\n", round=0, drafter=None, guess=None)])
+    view.append_pieces([Piece(text="return\n", round=0, drafter=None, rejected=None)])
     qtbot.waitUntil(lambda: view.is_drawn and colored(view, "return") != [])
 
 
 def test_what_is_found_later_corrects_what_was_colored(qtbot: QtBot, view: MarkdownView) -> None:
-    view.append_pieces([Piece(text="```html\n<!-- a\n<b>c</b>\n", round=0, drafter=None, guess=None)])
+    view.append_pieces([Piece(text="```html\n<!-- a\n<b>c</b>\n", round=0, drafter=None, rejected=None)])
     qtbot.waitUntil(lambda: view.is_drawn and colored(view, "<b>") != [])
-    view.append_pieces([Piece(text="-->\n```\n", round=0, drafter=None, guess=None)])
+    view.append_pieces([Piece(text="-->\n```\n", round=0, drafter=None, rejected=None)])
     view.finish()
     settle(qtbot, view)
     assert colored(view, "<b>") == [("<b>c</b>", name("comment"))]

@@ -82,7 +82,7 @@ def cut(text: str, sizes: random.Random | None = None, drafter: DrafterName = "m
                 text=text[at : at + size],
                 round=len(pieces) // 2,
                 drafter=drafter if from_draft else None,
-                guess=None if from_draft else "other",
+                rejected=None if from_draft else "other",
             )
         )
         at += size
@@ -355,7 +355,7 @@ def test_every_shown_word_knows_its_piece(qtbot: QtBot, view: MarkdownView) -> N
 def test_hovering_tells_where_a_token_came_from(qtbot: QtBot, view: MarkdownView) -> None:
     pieces = [
         Piece(text="alpha ", round=12, drafter="model"),
-        Piece(text="beta ", round=12, guess="<b>other</b>"),
+        Piece(text="beta ", round=12, rejected="<b>other</b>"),
         Piece(text="gamma ", round=13, drafter="ngram"),
         Piece(text="delta", round=14),
     ]

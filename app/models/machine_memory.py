@@ -15,7 +15,7 @@ _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _OWN_CONTROL_GROUP = Path("/proc/self/cgroup")
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class MachineMemory(msgspec.Struct, frozen=True, kw_only=True):
     """Memory at one moment. No devices: everything runs on the processor. Bytes."""
 
     memory_total: int
@@ -24,7 +24,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[Device] = []
 
 
-def machine_now(devices: Sequence[Device] = (), *, released: int = 0, released_gpu: int = 0) -> Machine:
+def machine_now(devices: Sequence[Device] = (), *, released: int = 0, released_gpu: int = 0) -> MachineMemory:
     """This machine as it is now; ``devices`` as the engine reported them just before.
 
     What the loaded pair holds counts as free, because the next load gives it up first: ``released`` bytes of system
@@ -35,7 +35,7 @@ def machine_now(devices: Sequence[Device] = (), *, released: int = 0, released_g
     total, free = memory.total, memory.available
     for limit, room in _container_limits():
         total, free = min(total, limit), min(free, room)
-    return Machine(
+    return MachineMemory(
         memory_total=total,
         memory_free=min(free + released, total),
         devices=_with_released(devices, released_gpu),

@@ -11,7 +11,7 @@ import platform
 import msgspec
 
 from app.models.architectures import KEEPS_STATES, LARGE_GRAPHS
-from app.models.shape import Layer, ModelShape, shape_of
+from app.models.memory_shape import Layer, ModelShape, shape_of
 from app.protocol.limits import DEFAULT_BATCH_SIZE, DRAFT_OUTPUTS, TARGET_OUTPUTS, KvType, snapshots_for
 
 __all__ = ["MemoryEstimate", "ModelShape", "Parts", "estimate", "shape_of", "takes_kv_type"]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.models.memory import MemoryEstimate
+from app.models.memory_estimate import MemoryEstimate
 from app.protocol.limits import DEFAULT_BATCH_SIZE, KvType
 
 LEAST_CONTEXT = 1024
@@ -28,7 +28,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """`LoadSettings.micro_batch_size`."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One way to load a pair. The first fields are those of `app.protocol.messages.LoadSettings`."""
 
     context_length: int
