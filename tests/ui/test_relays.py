@@ -31,7 +31,8 @@ def _signals(module: ast.Module) -> Iterator[str]:
 def _emits(node: ast.expr, signals: set[str]) -> bool:
     """Whether connecting to ``node`` only repeats a signal: a signal, its `emit`, or a lambda that adds nothing."""
     if isinstance(node, ast.Lambda):
-        given = {argument.arg for argument in node.args.args}
+        required = len(node.args.args) - len(node.args.defaults)
+        given = {argument.arg for argument in node.args.args[:required]}
         call = node.body
         adds = not isinstance(call, ast.Call) or any(getattr(value, "id", None) not in given for value in call.args)
         return isinstance(call, ast.Call) and not adds and _emits(call.func, signals)

@@ -83,7 +83,8 @@ class Scripted(Drafter):
         self._round += 1
         place = self._sequence.answer_length
         truth = self._answer[place : place + count]
-        return Proposal([token if place < right else token ^ 1 for place, token in enumerate(truth)])
+        tokens = [token if place < right else token ^ 1 for place, token in enumerate(truth)]
+        return Proposal(tokens, confidences=[1.0] * len(tokens))
 
     def accepted(self) -> None:
         pass

