@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
+from pathlib import Path
 
 import pytest
 from PySide6.QtGui import QTextBlock, QTextCursor, QTextDocument, QTextFormat, QTextList
@@ -25,6 +28,11 @@ ELSEWHERE = (
     "| one |\n|---|\n| two |\n```\nthree\n```",
 )
 """What is shown otherwise, on purpose."""
+EXAMPLES = Path(__file__).parents[3] / "data" / "commonmark" / "examples.json"
+EXAMPLES_ELSEWHERE = {96, 216, 281, 282, 283, 300, 315}
+"""Of CommonMark's examples: front matter (96), a rule below a definition (216), and items as above."""
+DEFINITION = re.compile(r"^[ >]{0,3}\[.+?\]:", re.MULTILINE | re.DOTALL)
+"""Of a link's target, which is known in its own block only: in others the text stands with its brackets."""
 CARRIED_OVER = ("*", "-\n\n  one")
 """After an item without text Qt takes what follows for one."""
 
@@ -91,3 +99,15 @@ def test_one_after_the_other(qapp: QApplication) -> None:
     for _ in range(300):
         pair = "\n\n\nbetween\n\n".join(visible(text) for text in chance.sample(texts, 2))
         assert shape_of_blocks(pair) == shape(pair), pair
+
+
+def test_the_examples_of_commonmark(qapp: QApplication) -> None:
+    otherwise = set()
+    for number, _, markdown in json.loads(EXAMPLES.read_text("utf-8")):
+        text = visible(markdown)
+        cut, whole = shape_of_blocks(text), shape(text)
+        if DEFINITION.search(text):
+            cut, whole = ([part[1:] for part in parts] for parts in (cut, whole))
+        if cut != whole:
+            otherwise.add(number)
+    assert otherwise == EXAMPLES_ELSEWHERE
