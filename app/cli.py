@@ -128,7 +128,7 @@ def _result(
     figures, draft = finished.figures, finished.figures.draft
     return {
         "text": "".join(piece.text for piece in pieces),
-        "token_ids": [piece.id for piece in pieces],
+        "token_ids": [piece.id for piece in pieces if piece.id >= 0],
         "prompt_tokens": figures.prompt_tokens,
         "completion_tokens": figures.completion_tokens,
         "finish_reason": finished.finish_reason,

@@ -10,6 +10,8 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path, PureWindowsPath
 from typing import TextIO
 
+from app.paths import HOME_VARIABLE
+
 FOLDER = Path(__file__).resolve().parents[1]
 """The working folder of our processes: ``app`` is found there, and on Windows no library of anybody else's."""
 RESET_VARIABLE = "PYINSTALLER_RESET_ENVIRONMENT"
@@ -81,8 +83,10 @@ def is_secret(name: str) -> bool:
 
 
 def child_environment(own: Mapping[str, str], **changes: str) -> dict[str, str]:
-    """``own`` without secrets, with ``changes``, for another process of ours."""
+    """``own`` without secrets, with ``changes``, for another process of ours, whose working folder is another one."""
     harmless = {name: value for name, value in own.items() if not is_secret(name)}
+    if home := harmless.get(HOME_VARIABLE, "").strip():
+        harmless[HOME_VARIABLE] = str(Path(home).expanduser().absolute())
     return {**harmless, RESET_VARIABLE: "1", **changes}
 
 

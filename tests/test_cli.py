@@ -70,6 +70,12 @@ def test_generate_json(pair: Pair) -> None:
     assert json.loads(plain.stdout)["text"] == answer["text"]
 
 
+def test_files_are_those_of_the_folder_one_is_in(pair: Pair) -> None:
+    words = ["--target", pair[0].name, "--draft", pair[1].name, "--prompt", "Hello", "--max-tokens", "4", "--json"]
+    result = slipstream("generate", *words, folder=pair[0].parent)
+    assert (result.returncode, json.loads(result.stdout)["draft_refused"]) == (0, None), result.stderr
+
+
 @pytest.mark.parametrize("accept", get_args(AcceptRule))
 def test_every_model_option_is_taken(pair: Pair, accept: str) -> None:
     options = "--raw --temperature 1.1 --top-k 0 --top-p 0.9 --min-p 0.1 --seed 1 --max-tokens 6 --draft-length 2 "

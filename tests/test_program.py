@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from app import program
+from app.paths import HOME_VARIABLE
 
 
 def test_from_source_the_module_is_run() -> None:
@@ -49,6 +50,11 @@ def test_environment_of_a_child() -> None:
         "LANG": "de",
         "PYINSTALLER_RESET_ENVIRONMENT": "1",
     }
+
+
+def test_a_child_has_the_same_home_wherever_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert program.child_environment({HOME_VARIABLE: "here"})[HOME_VARIABLE] == str(tmp_path / "here")
 
 
 def test_what_the_engines_libraries_read_is_set_before_they_are_loaded() -> None:

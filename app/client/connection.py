@@ -122,6 +122,7 @@ class Connection:
 
     def stop(self) -> None:
         """The process ended, or is ended, because that was asked for."""
+        self._reader = FrameReader()  # what it said last counts no more
         self._reset(EngineState.STOPPED)
 
     def died(self, cause: ExitCause, detail: str) -> EngineExit:

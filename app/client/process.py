@@ -95,16 +95,18 @@ class EngineProcess:
     ) -> None:
         """End the process politely, then by force."""
         self._timer.cancel()
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            if self._connection.hello is not None:
-                self._write(encode_frame(Quit()))
-                _opened(self._process.stdin).close()
-                self._process.wait(_TIMINGS.quit)
-        self._process.kill()
-        self._process.wait()
-        self._listener.join()
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            _opened(stream).close()
+        try:
+            with contextlib.suppress(OSError, KnownError, subprocess.TimeoutExpired):
+                if self._connection.hello is not None:
+                    self._write(encode_frame(Quit()))
+                    _opened(self._process.stdin).close()
+                    self._process.wait(_TIMINGS.quit)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._listener.join()
+            for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+                _opened(stream).close()
 
     # ------------------------------------------------------------ what it can be asked for
 

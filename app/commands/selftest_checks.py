@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from app import __version__, paths, program
+from app.client.ends import ExitCause
 from app.client.process import EngineEndedError, EngineProcess
 from app.commands import own_process
 from app.errors import KnownError
@@ -150,6 +151,8 @@ def _engine_at(work: Workplace) -> Iterator[EngineProcess]:
         with EngineProcess(limit_seconds=ENGINE_SECONDS, **{paths.HOME_VARIABLE: str(work.home())}) as engine:
             yield engine
     except EngineEndedError as error:
+        if error.ended.cause is ExitCause.REFUSED:
+            raise KnownError(error.ended.detail) from None
         raise own_process.told(str(error), "\n".join(error.ended.log_lines)) from None
 
 

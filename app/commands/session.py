@@ -7,6 +7,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -39,18 +40,20 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
     if target is None:
         target = paths.resource("guide", "guide-target.gguf")
         draft = paths.resource("guide", "guide-draft.gguf")
-    draft_file = None if options.no_draft or draft is None else str(draft)
-    command = Load(request=0, target=str(target), draft=draft_file, settings=load_settings(options))
-    with EngineProcess(*([] if watched else ["--unwatched"])) as engine:
-        previous = signal.signal(signal.SIGINT, lambda *_: engine.cancel())
-        try:
+    # The engine's process has another working folder.
+    draft_file = None if options.no_draft or draft is None else str(Path(draft).absolute())
+    command = Load(request=0, target=str(Path(target).absolute()), draft=draft_file, settings=load_settings(options))
+    previous = signal.getsignal(signal.SIGINT)
+    try:
+        with EngineProcess(*([] if watched else ["--unwatched"])) as engine:
+            signal.signal(signal.SIGINT, lambda *_: engine.cancel())
             pair = engine.load(command, show_load_progress)
             show_progress("")
             if pair.draft_refused:
                 print(f"slipstream: The draft is not used. {visible(pair.draft_refused)}", file=sys.stderr)
             yield engine, pair
-        finally:
-            signal.signal(signal.SIGINT, previous)
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def load_settings(options: argparse.Namespace) -> LoadSettings:

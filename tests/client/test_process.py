@@ -56,6 +56,18 @@ def test_known_errors_of_the_engine_are_raised_and_it_goes_on(tmp_path: Path) ->
         assert isinstance(list(engine.generate(ANSWER))[-1], GenerationFinished)
 
 
+@pytest.mark.allow_logs
+def test_one_that_dies_when_its_work_is_done_is_no_error(tmp_path: Path) -> None:
+    target = make_model(tmp_path / "target.gguf")
+    with EngineProcess() as engine:
+        engine.load(Load(request=0, target=str(target)))
+        answer = list(engine.generate(ANSWER))
+        process = psutil.Process(engine.process_id)
+        process.kill()
+        psutil.wait_procs([process])
+    assert isinstance(answer[-1], GenerationFinished)
+
+
 def test_it_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     with scripted("well") as engine:

@@ -10,15 +10,17 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 
 
-def slipstream(*arguments: str | Path, typed: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+def slipstream(
+    *arguments: str | Path, typed: str = "", folder: str | Path = ROOT, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "app", *map(str, arguments)],
         input=typed,
         capture_output=True,
         text=True,
         encoding="utf-8",
-        cwd=ROOT,
-        env={**os.environ, **environment},
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         timeout=100,
         check=False,
     )

@@ -67,14 +67,19 @@ class ChatCacheFiles:
             return list(self._known[owner])
 
     def read(self, file: StateFile, is_cancelled: Callable[[], bool]) -> State | None:
-        """The state in ``file``; ``None`` when it is cancelled, or cannot be read, and then the file is deleted."""
+        """The state in ``file``; ``None`` when it is cancelled, or cannot be read. A damaged file is deleted."""
         try:
             state = state_file.read(file, is_cancelled)
         except Cancelled:
             return None
-        except (BadFileError, OSError, MemoryError) as error:
-            log.info("a saved cache could not be read: %s", error)
+        except BadFileError as error:
+            log.info("a saved cache is deleted: %s", error)
             self.delete(file)
+            return None
+        except (OSError, MemoryError) as error:
+            log.info("a saved cache could not be read: %s", error)
+            with self._changed:
+                self._drop(file.path)
             return None
         with contextlib.suppress(OSError):
             os.utime(file.path)  # the time of the last use decides who goes first

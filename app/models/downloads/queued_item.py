@@ -67,7 +67,7 @@ class QueuedItem:
     @property
     def done(self) -> int:
         """Bytes on disk, of all files."""
-        running = {index: transfer.done for index, transfer in self.transfers.items()}
+        running = {index: transfer.done for index, transfer in self.transfers.copy().items()}
         return sum(running.get(index, count) for index, count in enumerate(self.file_done))
 
     def set(self, state: ItemState, message: str = "", page: str = "") -> None:
@@ -76,12 +76,12 @@ class QueuedItem:
 
     def cancel(self) -> None:
         """End all transfers soon."""
-        for transfer in self.transfers.values():
+        for transfer in list(self.transfers.values()):
             transfer.cancel()
 
     def cancel_waiting(self) -> None:
         """End the transfers that wait; the queue starts them anew."""
-        for transfer in self.transfers.values():
+        for transfer in list(self.transfers.values()):
             if transfer.retry_at is not None:
                 transfer.cancel()
 
@@ -94,7 +94,7 @@ class QueuedItem:
         before = self._shown
         self._shown = [
             (transfer.message, transfer.notice, transfer.retry_at, transfer.checking)
-            for transfer in self.transfers.values()
+            for transfer in list(self.transfers.values())
         ]
         return before != self._shown
 

@@ -250,13 +250,14 @@ class Runner(QObject):
         if finished.finish_reason == "cancelled":
             self._end(End("stopped"))
             return
+        running = self._steps
+        step, run = running.step, running.finish(finished)
         if finished.draft_failure:
             self.draft_failed.emit(finished.draft_failure)
-        step = self._steps.step
-        run = self._steps.finish(finished)
         if step is not None and step.counts:
             self.run_ended.emit(step.drafted, run)
-        self._next_step()
+        if self._steps is running:  # not stopped by whoever heard of it
+            self._next_step()
 
     @Slot(object)
     def _on_generation_failed(self, failed: GenerationFailed) -> None:

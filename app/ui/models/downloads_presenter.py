@@ -55,7 +55,7 @@ class DownloadsPresenter(QObject):
             {
                 "Pause": lambda item: self._change(lambda queue: queue.pause(item)),
                 "Resume": lambda item: self._start(lambda queue: queue.resume(item)),
-                "Open its page": lambda item: QDesktopServices.openUrl(QUrl(self._progress_of(item).page)),
+                "Open its page": self._open_page,
                 "Enter a token…": lambda _item: commands.ask_for_token(),
                 "Cancel": lambda item: self._change(lambda queue: queue.cancel(item)),
                 "Discard": self._on_discard,
@@ -167,15 +167,22 @@ class DownloadsPresenter(QObject):
     def _warn(self, text: str) -> None:
         warn(self.tab, "Downloads", text)
 
-    def _progress_of(self, item_id: str) -> ItemProgress:
-        return next(one for one in self.progress() if one.item.id == item_id)
+    def _progress_of(self, item_id: str) -> ItemProgress | None:
+        """``None`` for one that has just left the list."""
+        return next((one for one in self.progress() if one.item.id == item_id), None)
+
+    def _open_page(self, item_id: str) -> None:
+        if progress := self._progress_of(item_id):
+            QDesktopServices.openUrl(QUrl(progress.page))
 
     def _on_open(self, item_id: str) -> None:
-        pair = self.pair_of(self._progress_of(item_id).item)
-        self._commands.open_pair(pair.target, pair.draft or "")
+        if progress := self._progress_of(item_id):
+            pair = self.pair_of(progress.item)
+            self._commands.open_pair(pair.target, pair.draft or "")
 
     def _on_discard(self, item_id: str) -> None:
-        progress = self._progress_of(item_id)
+        if (progress := self._progress_of(item_id)) is None:
+            return
         title, arrived = printable(progress.item.title, 120), size_text(progress.done)
         ask(
             self.tab,

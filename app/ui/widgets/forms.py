@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from msgspec.inspect import FloatType, IntType, LiteralType, Metadata, Type, UnionType, type_info
@@ -49,10 +49,11 @@ class Form(FieldTable):
 
     def add_settings(self, table: type[msgspec.Struct], settings: Sequence[Setting]) -> None:
         """Rows below the ones that are there."""
-        types = {one.name: _plain(type_info(one.type)) for one in msgspec.structs.fields(table)}
+        annotations = {one.name: one.type for one in msgspec.structs.fields(table)}
         for setting in settings:
-            kind = types[setting.key]
-            field = self.fields[setting.key] = _field(setting, kind)
+            annotation = annotations[setting.key]
+            kind = _plain(type_info(annotation))
+            field = self.fields[setting.key] = _field(setting, kind, annotation)
             self._settings[setting.key] = setting, kind
             self.add(setting.name, field, setting.help, setting.term)
             signal = field.currentIndexChanged if isinstance(field, OneOf) else field.valueChanged
@@ -88,9 +89,11 @@ class Form(FieldTable):
         return {key: self.value(key) for key in self.fields}
 
 
-def _field(setting: Setting, kind: Type) -> Whole | Decimal | OneOf:
+def _field(setting: Setting, kind: Type, annotation: Any) -> Whole | Decimal | OneOf:
     if isinstance(kind, LiteralType):
-        return OneOf([(str(value), str(value)) for value in kind.values])
+        # In the order of the table: `kind` has them sorted.
+        literal = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+        return OneOf([(str(value), str(value)) for value in get_args(literal)])
     number = _plain(kind.types[0]) if isinstance(kind, UnionType) else kind
     assert isinstance(number, IntType | FloatType)
     low = 0 if isinstance(kind, UnionType) else _first(setting.low, number.ge, 0)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QPushButton, QSpinBox, QWidget
+from typing import get_args
+
+from PySide6.QtWidgets import QComboBox, QPushButton, QSpinBox, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.protocol.messages import LoadSettings
+from app.protocol.limits import KvType
+from app.protocol.messages import DrafterChoice, LoadSettings
 from app.settings import Settings
 from app.ui.widgets.forms import Form, Setting
 from app.ui.widgets.layouts import LEFT, column, row
@@ -18,6 +21,16 @@ def test_ranges_come_from_the_table(qtbot: QtBot) -> None:
     assert isinstance(field, QSpinBox)
     assert (field.minimum(), field.maximum()) == (1, 8)
     assert field.accessibleName() == "At once"
+
+
+def test_choices_stand_in_the_order_of_the_table(qtbot: QtBot) -> None:
+    form = Form(LoadSettings, [Setting("kv_type", "Type", "Help.")], lambda: None)
+    form.add_settings(Settings, [Setting("drafter", "Drafter", "Help.")])
+    qtbot.addWidget(form)
+    for key, values in (("kv_type", KvType), ("drafter", DrafterChoice)):
+        field = form.fields[key]
+        assert isinstance(field, QComboBox)
+        assert tuple(field.itemText(place) for place in range(field.count())) == get_args(values)
 
 
 def test_what_is_shown_is_given_back(qtbot: QtBot) -> None:
