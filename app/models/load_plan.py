@@ -39,9 +39,9 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     with_draft: bool
     estimate: MemoryEstimate
     fits: bool
-    system_room: int
+    system_space: int = msgspec.field(name="system_room")
     """Bytes of system memory a pair may take on this machine, the margin left out."""
-    gpu_room: int
+    gpu_space: int = msgspec.field(name="gpu_room")
     """The same for all GPUs together."""
     sentence: str
     """Why it is so, or how it differs from what was asked for."""

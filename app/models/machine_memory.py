@@ -33,8 +33,8 @@ def machine_now(devices: Sequence[Device] = (), *, released: int = 0, released_g
     """
     memory = psutil.virtual_memory()
     total, free = memory.total, memory.available
-    for limit, room in _container_limits():
-        total, free = min(total, limit), min(free, room)
+    for limit, unused in _container_limits():
+        total, free = min(total, limit), min(free, unused)
     return MachineMemory(
         memory_total=total,
         memory_free=min(free + released, total),

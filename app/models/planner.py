@@ -129,8 +129,8 @@ class _Planner:
             with_draft=options.draft,
             estimate=found,
             fits=self._limits.fit(found) and self._takes(options),
-            system_room=self._limits.system_bytes,
-            gpu_room=self._limits.gpu_bytes,
+            system_space=self._limits.system_bytes,
+            gpu_space=self._limits.gpu_bytes,
             sentence="",
         )
 

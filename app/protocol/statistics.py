@@ -37,7 +37,7 @@ def mean_acceptance_length(accepted: int, verify_passes: int) -> float | None:
 
 def acceptance_by_position(accepted: Sequence[int], tested: Sequence[int]) -> list[float]:
     """The shown one. The acceptance rate is their mean, each weighted with its drafts, so it lies between them."""
-    return [kept / drafts for kept, drafts in zip(accepted, tested, strict=False) if drafts > 0]
+    return [hits / drafts for hits, drafts in zip(accepted, tested, strict=False) if drafts > 0]
 
 
 def exported_acceptance_by_position(figures: DraftFigures) -> list[float]:

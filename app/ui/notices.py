@@ -53,9 +53,9 @@ class Notice:
 
 def engine_ended(sentence: str, *, had_draft: bool, was_answering: bool) -> Notice:
     """``sentence`` says how it ended."""
-    kept = " The answer so far is kept." if was_answering else " Your chats are safe."
+    rest = " The answer so far is kept." if was_answering else " Your chats are safe."
     restarts = (Action.RESTART, Action.RESTART_PLAIN) if had_draft else (Action.RESTART,)
-    return Notice("bad", sentence + kept, (*restarts, Action.COPY_REPORT))
+    return Notice("bad", sentence + rest, (*restarts, Action.COPY_REPORT))
 
 
 def engine_ends_too_often(sentence: str, *, had_draft: bool) -> Notice:

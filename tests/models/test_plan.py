@@ -93,7 +93,7 @@ def test_the_draft_goes_on_the_gpu_first_and_whole() -> None:
         target_gpu_layers=plan.target_gpu_layers + 1,
         draft_gpu_layers=ALL_LAYERS,
     )
-    assert one_more.gpu.total > plan.gpu_room >= plan.estimate.gpu.total
+    assert one_more.gpu.total > plan.gpu_space >= plan.estimate.gpu.total
 
 
 def test_a_gpu_too_small_for_the_draft_is_left_to_the_target() -> None:

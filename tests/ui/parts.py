@@ -96,7 +96,7 @@ class Page:
         return [text for _, text in self.lines]
 
 
-class Desk:
+class Rig:
     """A session with a scripted engine in a real process, a real store and a page."""
 
     def __init__(self, qtbot: QtBot, folder: Path, way: str, timings: Timings | None = None) -> None:

@@ -85,16 +85,16 @@ def _shape(entry: LibraryEntry) -> ModelShape:
 
 def _lines(plan: LoadPlan, others: Sequence[LoadPlan], machine: MachineMemory) -> list[str]:
     lines = [plan.sentence, ""]
-    places = [("memory", plan.estimate.system, plan.system_room)]
+    places = [("memory", plan.estimate.system, plan.system_space)]
     if machine.devices:
-        places.append(("GPU", plan.estimate.gpu, plan.gpu_room))
+        places.append(("GPU", plan.estimate.gpu, plan.gpu_space))
     lines.append(f"{'':<14}" + "".join(f"{name:>10}" for name, _, _ in places))
     for field, label in _PARTS.items():
         sizes = [getattr(parts, field) for _, parts, _ in places]
         if any(sizes):
             lines.append(f"{label:<14}" + "".join(f"{size_text(size):>10}" for size in sizes))
     lines.append(f"{'together':<14}" + "".join(f"{size_text(parts.total):>10}" for _, parts, _ in places))
-    lines.append(f"{'of':<14}" + "".join(f"{size_text(room):>10}" for _, _, room in places))
+    lines.append(f"{'of':<14}" + "".join(f"{size_text(space):>10}" for _, _, space in places))
     lines += ["", f"context {plan.context_length:,} tokens, KV cache in {plan.kv_type}{_layers(plan, machine)}"]
     return lines + (["", "What would fit:", *(f"  {other.sentence}" for other in others)] if others else [])
 

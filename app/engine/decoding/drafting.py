@@ -67,16 +67,16 @@ class Drafting:
                 self._leave_out(name, error)
         self._count_missing()
 
-    def draft(self, room: int, kind: TextKind = "prose") -> Draft:
-        """Propose at most ``room`` tokens, which begin in text of this ``kind``.
+    def draft(self, most: int, kind: TextKind = "prose") -> Draft:
+        """Propose at most ``most`` tokens, which begin in text of this ``kind``.
 
         Raises `Cancelled` when told to stop while the draft model processes what it has missed.
         """
         ngrams, has_model = self._drafters.get("ngram"), "model" in self._drafters
-        found = ngrams.propose(min(room, self._policy.limit)) if ngrams else Proposal()
+        found = ngrams.propose(min(most, self._policy.limit)) if ngrams else Proposal()
         if not found.tokens and not has_model:
             return NO_DRAFT  # nothing to decide: on a target of a millisecond a pass the policy's time would show
-        situation = Situation(len(self._sequence), room, has_model, found, self._missing, kind)
+        situation = Situation(len(self._sequence), most, has_model, found, self._missing, kind)
         decision = self._policy.decide(situation)
         proposal = found.first(decision.length) if decision.drafter == "ngram" else Proposal()
         if decision.drafter == "model":

@@ -31,7 +31,7 @@ _LONG, _LONG_IF_SLOW, _LEAST_LONG = 8000, 2000, 1000
 """Tokens of context at which growth is measured, where the context holds them; where passes are slow, for what a token
 adds is the same at any length; and the fewest that tell something."""
 _LONG_WIDTHS = (1, 6, 17)
-_ROOM = 64
+_SPACE = 64
 """Tokens that are fed behind such a context at most."""
 _SLOW_PASS = 0.1
 """Seconds of a pass from which on one is enough there: it was run before."""
@@ -98,7 +98,7 @@ class _Passes:
         Empty where a long context cannot be had.
         """
         cache = self._cache
-        length = min(length, cache.length - _ROOM)
+        length = min(length, cache.length - _SPACE)
         if length < _LEAST_LONG:
             return {}
         cache.roll_back(0)
@@ -144,7 +144,7 @@ def _draft_seconds(cache: MeasurableCache, cancelled: Callable[[], bool]) -> flo
 
 def _draft_growth(cache: MeasurableCache, cancelled: Callable[[], bool], short: float, length: int) -> float:
     """What a token of context adds to a token, which takes ``short`` without any; 0 where it cannot be measured."""
-    length = min(length, cache.length - _ROOM)
+    length = min(length, cache.length - _SPACE)
     if length < _LEAST_LONG:
         return 0.0
     cache.decode([0], 1)

@@ -66,7 +66,7 @@ def footer_of(message: StoredMessage) -> str:
     if figures.time_to_first_token_seconds is not None:
         parts.append(f"{units.seconds(figures.time_to_first_token_seconds)} to first token")
     if figures.draft.tested and figures.draft.acceptance_rate is not None:
-        parts.append(units.kept(figures.draft.acceptance_rate))
+        parts.append(units.accepted(figures.draft.acceptance_rate))
         if figures.draft.mean_acceptance_length is not None:
             parts.append(units.tokens_a_pass(figures.draft.mean_acceptance_length))
     parts.append(_end(message))

@@ -80,8 +80,8 @@ class ChartView(QWidget):
     def explanation(self, number: int) -> str:
         """What to say about a point."""
         one = self._comparisons[number]
-        kept = units.share(one.drafted.figures.draft.acceptance_rate)
-        return f"{one.prompt.title}\n{one.prompt.kind} · {kept} kept · {units.factor(one.speed_up)}"
+        share = units.share(one.drafted.figures.draft.acceptance_rate)
+        return f"{one.prompt.title}\n{one.prompt.kind} · {share} kept · {units.factor(one.speed_up)}"
 
     # ------------------------------------------------------------ Qt
 

@@ -43,7 +43,7 @@ class Verdict:
 def verdict(comparison: Comparison, settings: AnswerSettings) -> Verdict:
     """What came of one comparison that ended."""
     tokens = comparison.drafted.figures.completion_tokens
-    parts = [part for part in (faster(comparison.speed_up), kept(comparison)) if part]
+    parts = [part for part in (faster(comparison.speed_up), accepted(comparison)) if part]
     if comparison.same:
         same = ["✓ Same text", *([units.tokens(tokens)] if tokens else []), "same seed"]
         return Verdict(" · ".join([", ".join(same), *parts]), mood="good")
@@ -67,10 +67,10 @@ def faster(speed_up: float | None, where: str = "this text") -> str:
     )
 
 
-def kept(comparison: Comparison) -> str:
+def accepted(comparison: Comparison) -> str:
     """``71 % kept``; empty where nothing was drafted or the engine does not tell."""
     rate = comparison.drafted.figures.draft.acceptance_rate
-    return units.kept(rate) if rate is not None else ""
+    return units.accepted(rate) if rate is not None else ""
 
 
 # ---------------------------------------------------------------- a difference
@@ -158,7 +158,7 @@ def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:
     )
     parts = [same, f"{faster(total.speed_up, 'these texts')} (median)"]
     if total.acceptance_rate is not None:
-        parts.append(units.kept(total.acceptance_rate))
+        parts.append(units.accepted(total.acceptance_rate))
     differing = total.runs - total.same
     ties = ""
     if differing:

@@ -75,7 +75,7 @@ def draft_row(ranked: RankedDraft) -> DraftRow:
 def measured(trial: Trial) -> str:
     """``68 % kept · 1.8× plain · 22 Nov 2026``."""
     day = time.strftime("%d %b %Y", time.localtime(trial.measured_at)).lstrip("0")
-    accepted = "nothing drafted" if trial.acceptance_rate is None else units.kept(trial.acceptance_rate)
+    accepted = "nothing drafted" if trial.acceptance_rate is None else units.accepted(trial.acceptance_rate)
     return f"{accepted} · {units.factor(trial.speed_up)} · {day}"
 
 

@@ -105,9 +105,9 @@ class MemoryPart(QWidget):
         self._gpu.setVisible(bool(machine.devices))
         if machine.devices:
             names = ", ".join(printable(device.description, 60) for device in machine.devices)
-            self._gpu.show_memory(names, _segments(plan.estimate.gpu), plan.gpu_room)
-        left_free = size_text(max(machine.memory_free - plan.system_room, 0))
-        self._system.show_memory(f"Memory ({left_free} kept free)", _segments(plan.estimate.system), plan.system_room)
+            self._gpu.show_memory(names, _segments(plan.estimate.gpu), plan.gpu_space)
+        left_free = size_text(max(machine.memory_free - plan.system_space, 0))
+        self._system.show_memory(f"Memory ({left_free} kept free)", _segments(plan.estimate.system), plan.system_space)
 
     def _show_context(self, context: int, longest: int) -> None:
         self._longest = max(longest, LEAST_CONTEXT + 1)

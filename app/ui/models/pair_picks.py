@@ -84,7 +84,7 @@ def _target_pick(entry: LibraryEntry) -> Pick:
 def _draft_pick(ranked: RankedDraft) -> Pick:
     text, trial = _name(ranked.entry), ranked.trial
     if ranked.verdict.fits and trial is not None:
-        accepted = "" if trial.acceptance_rate is None else f"{units.kept(trial.acceptance_rate)}, "
+        accepted = "" if trial.acceptance_rate is None else f"{units.accepted(trial.acceptance_rate)}, "
         text += f" · {accepted}{units.factor(trial.speed_up)} here"
     elif ranked.verdict.fits and ranked.verdict.warning:
         text += " · large for a draft"

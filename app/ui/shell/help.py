@@ -177,7 +177,7 @@ class FiguresDialog(QDialog):
 
 _FIGURES = (
     ("speed", "Speed"),
-    ("kept", "Kept"),
+    ("acceptance", "Kept"),
     ("speed-up", "Speed-up"),
     ("positions", "Kept by position"),
     ("round", "A round"),

@@ -158,7 +158,7 @@ class SpeedPanel(QScrollArea):
         self._status_lines = StatusLines()
         self._speed = LiveFigure("Speed", "Speed over the last minute", "8,888 tok/s", wording.HELP["speed"])
         self._acceptance = LiveFigure(
-            "Kept", "Share kept over the last minute", "8,888 tok/s", wording.HELP["kept"], 1.0
+            "Kept", "Share kept over the last minute", "8,888 tok/s", wording.HELP["acceptance"], 1.0
         )
         self.plain_speed = PlainSpeed()
         self._positions_heading = Heading("Kept by position")

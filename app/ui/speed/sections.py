@@ -90,7 +90,7 @@ class _KindRow:
             speed = kind_speed(figures)
             rate = acceptance_rate(figures.accepted, figures.tested)
             gain = speed / plain if speed and plain else None
-            self._acceptance.setText(units.kept(rate) if rate is not None else "not drafted")
+            self._acceptance.setText(units.accepted(rate) if rate is not None else "not drafted")
             self._gain.setText(units.factor(gain) if gain is not None else units.speed(speed))
             theme.set_role(self._gain, "warning" if gain is not None and gain < wording.SLOWER else "plain")
             for part in self.parts:

@@ -184,13 +184,13 @@ def _paused(now: Situation, pause: Pause) -> Status:
 
 def _told_apart(pause: Pause) -> tuple[str, str]:
     """The two shares, with a decimal where they would else read the same; the second is empty where none helps."""
-    kept, needed = units.share(pause.acceptance_rate), units.share(pause.break_even_rate)
+    rate, needed = units.share(pause.acceptance_rate), units.share(pause.break_even_rate)
     if pause.break_even_rate >= 1.0 or pause.break_even_rate <= pause.acceptance_rate:
-        return kept, ""
-    if kept != needed:
-        return kept, needed
+        return rate, ""
+    if rate != needed:
+        return rate, needed
     precise = units.share(pause.acceptance_rate, 1), units.share(pause.break_even_rate, 1)
-    return precise if precise[0] != precise[1] else (kept, "")
+    return precise if precise[0] != precise[1] else (rate, "")
 
 
 def _why(now: Situation, pause: Pause) -> str:
@@ -239,7 +239,7 @@ def _figures(now: Situation) -> str:
     """``68 % kept · 2.9 tokens a pass · 74 tok/s · 1.8× plain``, as much of it as is known."""
     parts = []
     if now.figures is not None and now.figures.draft.acceptance_rate is not None:
-        parts.append(units.kept(now.figures.draft.acceptance_rate))
+        parts.append(units.accepted(now.figures.draft.acceptance_rate))
         if now.figures.draft.mean_acceptance_length is not None:
             parts.append(units.tokens_a_pass(now.figures.draft.mean_acceptance_length))
     if now.figures is not None and now.figures.decode_tokens_per_second is not None:
@@ -296,7 +296,7 @@ HELP = {
         "after the first ÷ time from the first to the last. Prompt processing is not in it. The dashed line is plain "
         "speed, once it is measured."
     ),
-    "kept": (
+    "acceptance": (
         "Acceptance rate: accepted ÷ tested guesses (draft tokens that were given to a verify pass). While an answer "
         "is written over the last 3 s, after it over the whole answer."
     ),

@@ -19,7 +19,7 @@ def share(fraction: float | None, digits: int = 0) -> str:
     return UNKNOWN if fraction is None else f"{fraction * 100:.{digits}f}{NO_BREAK}%"
 
 
-def kept(acceptance_rate: float) -> str:
+def accepted(acceptance_rate: float) -> str:
     """``68 % kept``."""
     return f"{share(acceptance_rate)}{NO_BREAK}kept"
 

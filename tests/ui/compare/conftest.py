@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from tests.ui.parts import Desk
+from tests.ui.parts import Rig
 
-MakeDesk = Callable[..., Desk]
+MakeRig = Callable[..., Rig]
 
 
 @pytest.fixture
-def make_desk(qtbot: QtBot, tmp_path: Path) -> Iterator[MakeDesk]:
-    desks = []
+def make_rig(qtbot: QtBot, tmp_path: Path) -> Iterator[MakeRig]:
+    rigs = []
 
-    def make(way: str = "compare") -> Desk:
-        desks.append(Desk(qtbot, tmp_path, way))
-        desks[-1].load()
-        return desks[-1]
+    def make(way: str = "compare") -> Rig:
+        rigs.append(Rig(qtbot, tmp_path, way))
+        rigs[-1].load()
+        return rigs[-1]
 
     yield make
-    for desk in desks:
-        desk.close()
+    for rig in rigs:
+        rig.close()

@@ -21,8 +21,8 @@ from app.ui.compare.runner import ENGINE_LOST
 from app.ui.compare.tab import CompareTab
 from app.ui.compare.window import CompareWindow
 from app.ui.engine.interface import EngineState
-from tests.ui.compare.conftest import MakeDesk
-from tests.ui.parts import WAIT_MS, Desk
+from tests.ui.compare.conftest import MakeRig
+from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.scripted_engine import OTHER_WORDS, PLAIN_WORDS
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -32,10 +32,10 @@ TEXT = "".join(PLAIN_WORDS)
 class Comparing:
     """A chat with a Compare window."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.chat = desk
-        self.presenter = ComparePresenter(desk.engine, desk.pair_loader, desk.session)
-        self.qtbot = desk.qtbot
+    def __init__(self, rig: Rig) -> None:
+        self.chat = rig
+        self.presenter = ComparePresenter(rig.engine, rig.pair_loader, rig.session)
+        self.qtbot = rig.qtbot
 
     @property
     def window(self) -> CompareWindow:
@@ -60,11 +60,11 @@ MakeComparing = Callable[[str], Comparing]
 
 
 @pytest.fixture
-def make(make_desk: MakeDesk, dressed: None) -> Iterator[MakeComparing]:
+def make(make_rig: MakeRig, dressed: None) -> Iterator[MakeComparing]:
     made = []
 
     def start(way: str) -> Comparing:
-        made.append(Comparing(make_desk(way)))
+        made.append(Comparing(make_rig(way)))
         return made[-1]
 
     yield start

@@ -17,8 +17,8 @@ from app.protocol.messages import Message
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare.runner import DIED, ENGINE_LOST, NO_PAIR, PAIR_GIVEN_UP, Compared, End, Runner, Task
 from app.ui.engine.interface import EngineState
-from tests.ui.compare.conftest import MakeDesk
-from tests.ui.parts import WAIT_MS, Desk
+from tests.ui.compare.conftest import MakeRig
+from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.scripted_engine import OTHER_WORDS, PLAIN_WORDS
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -40,13 +40,13 @@ class Heard:
 class Bench:
     """A runner beside a session, and what it said."""
 
-    desk: Desk
+    rig: Rig
     runner: Runner
     heard: Heard = field(default_factory=Heard)
 
     def __post_init__(self) -> None:
         runner, heard = self.runner, self.heard
-        self.desk.session.engine_released.connect(runner.go_on)
+        self.rig.session.engine_released.connect(runner.go_on)
         runner.run_begun.connect(lambda number, drafted: heard.runs.append((number, drafted)))
         runner.compared.connect(heard.compared.append)
         runner.left_out.connect(heard.left_out.append)
@@ -58,7 +58,7 @@ class Bench:
         self.heard.rounds += len(rounds)
 
     def wait(self) -> End:
-        self.desk.qtbot.waitUntil(lambda: not self.runner.is_running(), timeout=WAIT_MS)
+        self.rig.qtbot.waitUntil(lambda: not self.runner.is_running(), timeout=WAIT_MS)
         return self.heard.ends[-1]
 
 
@@ -69,19 +69,19 @@ def owner() -> Iterator[QObject]:
     parent.deleteLater()
 
 
-def bench(desk: Desk, owner: QObject) -> Bench:
-    return Bench(desk, Runner(desk.engine, desk.session.wants_engine, owner))
+def bench(rig: Rig, owner: QObject) -> Bench:
+    return Bench(rig, Runner(rig.engine, rig.session.wants_engine, owner))
 
 
 def task(text: str = "Hi", seed: int = 1, kind: str = "prose") -> Task:
     return Task(Prompt(kind=kind, messages=[Message(role="user", content=text)]), seed, AnswerSettings())
 
 
-def test_one_answer_is_written_plain_and_then_with_draft(make_desk: MakeDesk, owner: QObject) -> None:
-    at = bench(make_desk("compare"), owner)
+def test_one_answer_is_written_plain_and_then_with_draft(make_rig: MakeRig, owner: QObject) -> None:
+    at = bench(make_rig("compare"), owner)
     at.runner.start_one(task(seed=9))
     assert at.runner.is_running()
-    assert at.desk.engine.state() is EngineState.COMPARING
+    assert at.rig.engine.state() is EngineState.COMPARING
     assert at.wait() == End("done")
     assert at.heard.runs == [(0, False), (0, True)]
     (found,) = at.heard.compared
@@ -92,14 +92,14 @@ def test_one_answer_is_written_plain_and_then_with_draft(make_desk: MakeDesk, ow
     assert [piece.drafter for piece in found.plain] == [None] * len(PLAIN_WORDS)
     assert [piece.drafter for piece in found.drafted] == [None] + ["model"] * (len(PLAIN_WORDS) - 1)
     assert at.heard.rounds == 2 * len(PLAIN_WORDS)  # those of the warm-up are not told
-    assert at.desk.engine.state() is EngineState.READY
+    assert at.rig.engine.state() is EngineState.READY
 
 
 @pytest.mark.parametrize(("way", "is_tie"), [("compare differ", True), ("compare differ far", False)])
 def test_where_the_answers_part_the_target_is_asked_again(
-    make_desk: MakeDesk, owner: QObject, way: str, is_tie: bool
+    make_rig: MakeRig, owner: QObject, way: str, is_tie: bool
 ) -> None:
-    at = bench(make_desk(way), owner)
+    at = bench(make_rig(way), owner)
     at.runner.start_one(task())
     at.wait()
     difference = at.heard.compared[0].comparison.difference
@@ -112,9 +112,9 @@ def test_where_the_answers_part_the_target_is_asked_again(
 
 @pytest.mark.parametrize("way", ["compare differ unscored", "compare differ nameless"])
 def test_an_engine_that_cannot_tell_more_leaves_the_difference_as_it_is(
-    make_desk: MakeDesk, owner: QObject, way: str
+    make_rig: MakeRig, owner: QObject, way: str
 ) -> None:
-    at = bench(make_desk(way), owner)
+    at = bench(make_rig(way), owner)
     at.runner.start_one(task())
     assert at.wait() == End("done")
     difference = at.heard.compared[0].comparison.difference
@@ -124,8 +124,8 @@ def test_an_engine_that_cannot_tell_more_leaves_the_difference_as_it_is(
     assert difference.character == len("Hello there, my f")
 
 
-def test_in_a_set_the_runs_take_turns_at_being_first(make_desk: MakeDesk, owner: QObject) -> None:
-    at = bench(make_desk("compare"), owner)
+def test_in_a_set_the_runs_take_turns_at_being_first(make_rig: MakeRig, owner: QObject) -> None:
+    at = bench(make_rig("compare"), owner)
     at.runner.start_set([task("A", 4), task("B", 4), task("A", 5), task("B", 5)])
     assert at.wait() == End("done")
     plain, drafted = False, True
@@ -136,17 +136,17 @@ def test_in_a_set_the_runs_take_turns_at_being_first(make_desk: MakeDesk, owner:
     assert [one.comparison.seed for one in at.heard.compared] == [4, 4, 5, 5]
 
 
-def test_a_message_is_answered_between_two_prompts_and_the_set_goes_on(make_desk: MakeDesk, owner: QObject) -> None:
-    at = bench(make_desk("compare"), owner)
+def test_a_message_is_answered_between_two_prompts_and_the_set_goes_on(make_rig: MakeRig, owner: QObject) -> None:
+    at = bench(make_rig("compare"), owner)
     order: list[str] = []
     at.runner.compared.connect(lambda _: order.append("compared"))
-    at.desk.session.generation_ended.connect(lambda _: order.append("answer"))
+    at.rig.session.generation_ended.connect(lambda _: order.append("answer"))
     hints: list[str] = []
-    at.desk.session.hint_changed.connect(hints.append)
+    at.rig.session.hint_changed.connect(hints.append)
 
     def send(number: int, drafted: bool) -> None:
         if (number, drafted) == (0, True):
-            at.desk.session.send("And now?")
+            at.rig.session.send("And now?")
 
     at.runner.run_begun.connect(send)
     at.runner.start_set([task(seed=seed) for seed in range(8)])
@@ -155,25 +155,25 @@ def test_a_message_is_answered_between_two_prompts_and_the_set_goes_on(make_desk
     assert "answer" in order
     assert order.index("answer") < 7
     assert "Your message is sent as soon as the prompt being compared is done." in hints
-    assert at.desk.page.texts() == ["And now?", "".join(PLAIN_WORDS)]
+    assert at.rig.page.texts() == ["And now?", "".join(PLAIN_WORDS)]
     assert at.heard.waits[:2] == [True, False]
 
 
-def test_it_waits_for_an_answer_in_the_chat(qtbot: QtBot, make_desk: MakeDesk, owner: QObject) -> None:
-    at = bench(make_desk("compare endless"), owner)
-    at.desk.session.send("Go on")
-    qtbot.waitUntil(lambda: at.desk.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
+def test_it_waits_for_an_answer_in_the_chat(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:
+    at = bench(make_rig("compare endless"), owner)
+    at.rig.session.send("Go on")
+    qtbot.waitUntil(lambda: at.rig.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
     at.runner.start_one(task())
     assert at.runner.is_waiting()
     assert at.heard.runs == []
-    at.desk.session.stop()
+    at.rig.session.stop()
     qtbot.waitUntil(lambda: at.heard.runs == [(0, False)], timeout=WAIT_MS)
     assert not at.runner.is_waiting()
     at.runner.stop()
 
 
-def test_stop_is_at_once_and_the_engine_can_be_used_again(qtbot: QtBot, make_desk: MakeDesk, owner: QObject) -> None:
-    at = bench(make_desk("compare endless"), owner)
+def test_stop_is_at_once_and_the_engine_can_be_used_again(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:
+    at = bench(make_rig("compare endless"), owner)
     at.runner.start_one(task())
     with qtbot.waitSignal(at.runner.rounds_received, timeout=WAIT_MS):
         pass
@@ -182,18 +182,18 @@ def test_stop_is_at_once_and_the_engine_can_be_used_again(qtbot: QtBot, make_des
     assert not at.runner.is_running()
     at.runner.start_set([task(), task()])  # before the engine has followed
     assert at.runner.is_waiting()
-    with qtbot.waitSignal(at.desk.engine.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(at.rig.engine.rounds_received, timeout=WAIT_MS):
         pass
     assert at.heard.runs == [(0, False)]  # the set is still warming up
     at.runner.stop()
-    qtbot.waitUntil(lambda: at.desk.engine.state() is EngineState.READY, timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: at.rig.engine.state() is EngineState.READY, timeout=WAIT_MS)
     assert at.heard.compared == []
 
 
 @posix
 @pytest.mark.allow_logs
-def test_an_engine_that_dies_ends_it(make_desk: MakeDesk, owner: QObject) -> None:
-    at = bench(make_desk("compare dies"), owner)
+def test_an_engine_that_dies_ends_it(make_rig: MakeRig, owner: QObject) -> None:
+    at = bench(make_rig("compare dies"), owner)
     at.runner.start_one(task())
     assert at.wait() == End("failed", ENGINE_LOST)
     assert at.heard.compared == []
@@ -201,34 +201,34 @@ def test_an_engine_that_dies_ends_it(make_desk: MakeDesk, owner: QObject) -> Non
     assert at.wait() == End("failed", DIED)
 
 
-def test_another_pair_ends_it(qtbot: QtBot, make_desk: MakeDesk, owner: QObject) -> None:
-    at = bench(make_desk("compare endless"), owner)
+def test_another_pair_ends_it(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:
+    at = bench(make_rig("compare endless"), owner)
     at.runner.start_one(task())
     with qtbot.waitSignal(at.runner.rounds_received, timeout=WAIT_MS):
         pass
-    at.desk.load()
+    at.rig.load()
     assert at.wait() == End("failed", PAIR_GIVEN_UP)
-    assert at.desk.engine.state() is EngineState.READY
+    assert at.rig.engine.state() is EngineState.READY
 
 
-def test_without_a_model_nothing_begins(qtbot: QtBot, make_desk: MakeDesk, owner: QObject) -> None:
-    at = bench(make_desk("compare"), owner)
-    at.desk.engine.restart()
-    qtbot.waitUntil(lambda: at.desk.engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
+def test_without_a_model_nothing_begins(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:
+    at = bench(make_rig("compare"), owner)
+    at.rig.engine.restart()
+    qtbot.waitUntil(lambda: at.rig.engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
     at.runner.start_one(task())
     assert at.heard.ends == [End("failed", NO_PAIR)]
 
 
-def test_waiting_for_a_pair_that_cannot_be_loaded_ends(qtbot: QtBot, make_desk: MakeDesk, owner: QObject) -> None:
-    at = bench(make_desk("compare"), owner)
-    at.desk.engine.restart()
+def test_waiting_for_a_pair_that_cannot_be_loaded_ends(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:
+    at = bench(make_rig("compare"), owner)
+    at.rig.engine.restart()
     at.runner.start_one(task())
     assert at.runner.is_waiting()
     assert at.wait() == End("failed", NO_PAIR)
 
 
-def test_a_prompt_the_engine_refuses_is_left_out(make_desk: MakeDesk, owner: QObject) -> None:
-    at = bench(make_desk("compare picky"), owner)
+def test_a_prompt_the_engine_refuses_is_left_out(make_rig: MakeRig, owner: QObject) -> None:
+    at = bench(make_rig("compare picky"), owner)
     tasks = [task("This is too long"), task("Short"), task("Also too long")]
     at.runner.start_set([*tasks, *(replace(one, seed=2) for one in tasks)])
     assert at.wait() == End("done")
@@ -237,18 +237,18 @@ def test_a_prompt_the_engine_refuses_is_left_out(make_desk: MakeDesk, owner: QOb
     assert "9,000" in at.heard.left_out[0].reason
 
 
-def test_where_all_are_refused_the_reason_is_told(make_desk: MakeDesk, owner: QObject) -> None:
-    at = bench(make_desk("compare picky"), owner)
+def test_where_all_are_refused_the_reason_is_told(make_rig: MakeRig, owner: QObject) -> None:
+    at = bench(make_rig("compare picky"), owner)
     at.runner.start_one(task("Far too long"))
     end = at.wait()
     assert end.kind == "failed"
     assert "9,000" in end.message
 
 
-def test_the_chats_own_answers_are_no_part_of_it(make_desk: MakeDesk, owner: QObject) -> None:
-    at = bench(make_desk("compare"), owner)
-    at.desk.ask("Hello")
+def test_the_chats_own_answers_are_no_part_of_it(make_rig: MakeRig, owner: QObject) -> None:
+    at = bench(make_rig("compare"), owner)
+    at.rig.ask("Hello")
     assert at.heard.rounds == 0
     at.runner.start_one(task())
     at.wait()
-    assert at.desk.page.texts() == ["Hello", "".join(PLAIN_WORDS)]
+    assert at.rig.page.texts() == ["Hello", "".join(PLAIN_WORDS)]

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.models.trials import FileKey, Trial, Trials
 from app.ui.compare.trial import PairTrial
 from app.ui.engine.pair_files import PairFiles
-from tests.ui.parts import WAIT_MS, Desk
+from tests.ui.parts import WAIT_MS, Rig
 
 MakeTried = Callable[[str], "Tried"]
 
@@ -21,16 +21,16 @@ class Tried:
 
     def __init__(self, qtbot: QtBot, folder: Path, way: str) -> None:
         self.qtbot = qtbot
-        self.desk = Desk(qtbot, folder, way)
+        self.rig = Rig(qtbot, folder, way)
         self.trials = Trials(folder / "trials.json")
-        self.trial = PairTrial(self.desk.engine, self.desk.session, self.trials)
+        self.trial = PairTrial(self.rig.engine, self.rig.session, self.trials)
         self.trial._idle.setInterval(1)
         self.told: list[Trial] = []
         self.trial.tried.connect(self.told.append)
-        self.desk.pair_loader.pair_changed.connect(self.trial.set_pair)
+        self.rig.pair_loader.pair_changed.connect(self.trial.set_pair)
 
     def key(self) -> tuple[FileKey, FileKey]:
-        return FileKey.of(self.desk.target), FileKey.of(self.desk.draft)
+        return FileKey.of(self.rig.target), FileKey.of(self.rig.draft)
 
     def runs(self) -> None:
         self.qtbot.waitUntil(self.trial.is_running, timeout=WAIT_MS)
@@ -44,7 +44,7 @@ class Tried:
 
     def close(self) -> None:
         self.trial.close()
-        self.desk.close()
+        self.rig.close()
         self.trial.deleteLater()
 
 
@@ -64,45 +64,45 @@ def tried(qtbot: QtBot, tmp_path: Path) -> Iterator[MakeTried]:
 def test_a_new_pair_is_tried_once_and_the_trial_is_kept(tried: MakeTried, qtbot: QtBot) -> None:
     one = tried("compare")
     with qtbot.waitSignal(one.trial.tried, timeout=WAIT_MS) as told:
-        one.desk.load()
+        one.rig.load()
     (trial,) = told.args
     assert (trial.plain_speed, trial.drafted_speed) == (40.0, 80.0)
     assert trial.acceptance_rate == pytest.approx(5 / 7)
     assert trial.speed_up == 2.0
     assert one.trials.get(*one.key()) == trial
-    assert Trials(one.desk.folder / "trials.json").get(*one.key()) == trial
+    assert Trials(one.rig.folder / "trials.json").get(*one.key()) == trial
     one.rests()
-    one.desk.load()
+    one.rig.load()
     one.rests()
     assert len(one.told) == 1
 
 
 def test_a_pair_without_a_draft_is_not_tried(tried: MakeTried, qtbot: QtBot) -> None:
     one = tried("compare")
-    with qtbot.waitSignal(one.desk.pair_loader.pair_opened, timeout=WAIT_MS):
-        one.desk.pair_loader.load(PairFiles(str(one.desk.target), None))
+    with qtbot.waitSignal(one.rig.pair_loader.pair_opened, timeout=WAIT_MS):
+        one.rig.pair_loader.load(PairFiles(str(one.rig.target), None))
     one.rests()
     assert one.told == []
 
 
 def test_a_message_comes_first_and_the_trial_begins_again(tried: MakeTried, qtbot: QtBot) -> None:
     one = tried("compare endless")
-    one.desk.load()
+    one.rig.load()
     one.runs()
-    with qtbot.waitSignal(one.desk.session.rounds_received, timeout=WAIT_MS):
-        one.desk.session.send("Hello?")
+    with qtbot.waitSignal(one.rig.session.rounds_received, timeout=WAIT_MS):
+        one.rig.session.send("Hello?")
         assert not one.trial.is_running()
     assert not one.trial._idle.isActive()
-    with qtbot.waitSignal(one.desk.session.generation_ended, timeout=WAIT_MS):
-        one.desk.session.stop()
-    assert one.desk.page.texts()[-1] == "Hello there, my friend."
+    with qtbot.waitSignal(one.rig.session.generation_ended, timeout=WAIT_MS):
+        one.rig.session.stop()
+    assert one.rig.page.texts()[-1] == "Hello there, my friend."
     one.runs()
     assert one.told == []
 
 
 def test_a_trial_that_is_put_off_begins_again(tried: MakeTried) -> None:
     one = tried("compare endless")
-    one.desk.load()
+    one.rig.load()
     one.runs()
     one.trial.put_off()
     assert not one.trial.is_running()
@@ -113,10 +113,10 @@ def test_a_trial_that_is_put_off_begins_again(tried: MakeTried) -> None:
 def test_no_trial_begins_while_an_answer_is_written(tried: MakeTried, qtbot: QtBot) -> None:
     one = tried("compare")
     one.trial._idle.setInterval(60_000)
-    one.desk.load()
-    with qtbot.waitSignal(one.desk.session.rounds_received, timeout=WAIT_MS):
-        one.desk.session.send("Hello?")
-    one.desk.settle()
+    one.rig.load()
+    with qtbot.waitSignal(one.rig.session.rounds_received, timeout=WAIT_MS):
+        one.rig.session.send("Hello?")
+    one.rig.settle()
     assert one.told == []
     one.trial._idle.setInterval(1)
     one.trial._wait()
@@ -125,7 +125,7 @@ def test_no_trial_begins_while_an_answer_is_written(tried: MakeTried, qtbot: QtB
 
 def test_another_pair_ends_the_trial(tried: MakeTried) -> None:
     one = tried("compare endless")
-    one.desk.load()
+    one.rig.load()
     one.runs()
     one.trial.set_pair(None)
     one.rests()
@@ -134,6 +134,6 @@ def test_another_pair_ends_the_trial(tried: MakeTried) -> None:
 
 def test_without_speeds_there_is_no_trial(tried: MakeTried, qtbot: QtBot) -> None:
     one = tried("plain")  # its answers have a speed, but no guesses
-    one.desk.load()
+    one.rig.load()
     qtbot.waitUntil(lambda: len(one.told) == 1, timeout=WAIT_MS)
     assert one.told[0].acceptance_rate is None

@@ -22,7 +22,7 @@ from app.ui.engine.memory_watch import MemoryWatch
 from app.ui.engine.pair_files import PairFiles
 from app.ui.notices import Action
 from tests.support.gguf_files import make_model
-from tests.ui.parts import WAIT_MS, Desk
+from tests.ui.parts import WAIT_MS, Rig
 
 GIB = 2**30
 TOO_LONG = LoadSettings(context_length=2**24)
@@ -39,17 +39,17 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def desk(qtbot: QtBot, tmp_path: Path, models: Path) -> Iterator[Desk]:
+def rig(qtbot: QtBot, tmp_path: Path, models: Path) -> Iterator[Rig]:
     """A scripted engine with planned loads of real files."""
-    desk = Desk(qtbot, tmp_path, "ordinary")
+    rig = Rig(qtbot, tmp_path, "ordinary")
     for name in ("target", "draft"):
         (tmp_path / f"{name}.gguf").write_bytes((models / f"{name}.gguf").read_bytes())
     owner = QObject()
-    planner = LoadPlanner(MemoryWatch(desk.engine, owner), owner)
-    desk.pair_loader.plan_with(planner.plan)
-    yield desk
+    planner = LoadPlanner(MemoryWatch(rig.engine, owner), owner)
+    rig.pair_loader.plan_with(planner.plan)
+    yield rig
     planner.close()
-    desk.close()
+    rig.close()
     owner.deleteLater()
 
 
@@ -138,132 +138,132 @@ def test_what_does_not_fit_is_left_as_it_was_wished_for(models: Path) -> None:
 # ---------------------------------------------------------------- loading
 
 
-def test_a_pair_that_fits_is_loaded(desk: Desk) -> None:
-    desk.load()
-    assert desk.pair_loader.pair() is not None
-    assert desk.pair_loader.files() == desk.files()  # as it was asked for, so that the next load is planned anew
-    assert "load" not in desk.notice_list.notices()
+def test_a_pair_that_fits_is_loaded(rig: Rig) -> None:
+    rig.load()
+    assert rig.pair_loader.pair() is not None
+    assert rig.pair_loader.files() == rig.files()  # as it was asked for, so that the next load is planned anew
+    assert "load" not in rig.notice_list.notices()
 
 
-def test_a_pair_that_does_not_fit_is_refused_and_what_was_loaded_stays(desk: Desk, qtbot: QtBot) -> None:
-    desk.load()
-    before = desk.pair_loader.pair()
-    desk.pair_loader.load(replace(desk.files(), settings=TOO_LONG))
-    qtbot.waitUntil(lambda: "load" in desk.notice_list.notices(), timeout=WAIT_MS)
-    notice = desk.notice_list.notices()["load"]
+def test_a_pair_that_does_not_fit_is_refused_and_what_was_loaded_stays(rig: Rig, qtbot: QtBot) -> None:
+    rig.load()
+    before = rig.pair_loader.pair()
+    rig.pair_loader.load(replace(rig.files(), settings=TOO_LONG))
+    qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
+    notice = rig.notice_list.notices()["load"]
     assert "do not fit" in notice.text
     assert "GB" in notice.text or "TB" in notice.text
     assert Action.LOAD_ANYWAY in notice.actions
-    assert desk.pair_loader.pair() is before
+    assert rig.pair_loader.pair() is before
 
 
-def test_it_can_be_loaded_anyway(desk: Desk, qtbot: QtBot) -> None:
-    desk.pair_loader.load(replace(desk.files(), settings=TOO_LONG))
-    qtbot.waitUntil(lambda: "load" in desk.notice_list.notices(), timeout=WAIT_MS)
-    with qtbot.waitSignal(desk.pair_loader.pair_opened, timeout=WAIT_MS):
-        desk.pair_loader.load_anyway()
-    assert "load" not in desk.notice_list.notices()
+def test_it_can_be_loaded_anyway(rig: Rig, qtbot: QtBot) -> None:
+    rig.pair_loader.load(replace(rig.files(), settings=TOO_LONG))
+    qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
+    with qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS):
+        rig.pair_loader.load_anyway()
+    assert "load" not in rig.notice_list.notices()
 
 
-def test_after_a_refusal_the_engine_comes_back_with_what_it_had(desk: Desk, qtbot: QtBot) -> None:
-    desk.load()
-    too_long = replace(desk.files(), settings=TOO_LONG)
-    desk.pair_loader.load(too_long)
-    qtbot.waitUntil(lambda: desk.pair_loader.refused() is not None, timeout=WAIT_MS)
-    assert desk.pair_loader.refused() == too_long
-    assert desk.pair_loader.files() == desk.files()
-    assert Action.DISMISS in desk.notice_list.notices()["load"].actions
-    with qtbot.waitSignal(desk.pair_loader.pair_opened, timeout=WAIT_MS) as opened:
-        desk.pair_loader.restart()
-    assert opened.args == [desk.files()]
-    assert desk.pair_loader.refused() is None
+def test_after_a_refusal_the_engine_comes_back_with_what_it_had(rig: Rig, qtbot: QtBot) -> None:
+    rig.load()
+    too_long = replace(rig.files(), settings=TOO_LONG)
+    rig.pair_loader.load(too_long)
+    qtbot.waitUntil(lambda: rig.pair_loader.refused() is not None, timeout=WAIT_MS)
+    assert rig.pair_loader.refused() == too_long
+    assert rig.pair_loader.files() == rig.files()
+    assert Action.DISMISS in rig.notice_list.notices()["load"].actions
+    with qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS) as opened:
+        rig.pair_loader.restart()
+    assert opened.args == [rig.files()]
+    assert rig.pair_loader.refused() is None
 
 
-def test_a_pair_that_was_refused_while_another_is_loaded_is_not_the_one_remembered(desk: Desk, qtbot: QtBot) -> None:
+def test_a_pair_that_was_refused_while_another_is_loaded_is_not_the_one_remembered(rig: Rig, qtbot: QtBot) -> None:
     opened: list[PairFiles] = []
-    desk.pair_loader.pair_opened.connect(opened.append)
-    with qtbot.waitSignal(desk.pair_loader.load_begun, timeout=WAIT_MS):
-        desk.pair_loader.load(desk.files())
-    desk.pair_loader.load(replace(desk.files(), draft=None, settings=TOO_LONG))
-    qtbot.waitUntil(lambda: bool(opened) and desk.pair_loader.refused() is not None, timeout=WAIT_MS)
-    assert opened == [desk.files()]
-    assert desk.pair_loader.files() == desk.files()
-    assert "do not fit" in desk.notice_list.notices()["load"].text
+    rig.pair_loader.pair_opened.connect(opened.append)
+    with qtbot.waitSignal(rig.pair_loader.load_begun, timeout=WAIT_MS):
+        rig.pair_loader.load(rig.files())
+    rig.pair_loader.load(replace(rig.files(), draft=None, settings=TOO_LONG))
+    qtbot.waitUntil(lambda: bool(opened) and rig.pair_loader.refused() is not None, timeout=WAIT_MS)
+    assert opened == [rig.files()]
+    assert rig.pair_loader.files() == rig.files()
+    assert "do not fit" in rig.notice_list.notices()["load"].text
 
 
-def test_a_message_sent_while_a_pair_is_planned_waits_for_it_quietly(desk: Desk, qtbot: QtBot) -> None:
-    desk.engine.start()
-    qtbot.waitUntil(lambda: desk.engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
+def test_a_message_sent_while_a_pair_is_planned_waits_for_it_quietly(rig: Rig, qtbot: QtBot) -> None:
+    rig.engine.start()
+    qtbot.waitUntil(lambda: rig.engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
     shown: list[set[str]] = []
-    desk.notice_list.changed.connect(lambda notices: shown.append(set(notices)))
-    desk.pair_loader.load(desk.files())
-    assert desk.pair_loader.is_planning()
-    desk.session.send("Hello")
-    qtbot.waitUntil(lambda: desk.pair_loader.pair() is not None and not desk.session.is_busy(), timeout=WAIT_MS)
+    rig.notice_list.changed.connect(lambda notices: shown.append(set(notices)))
+    rig.pair_loader.load(rig.files())
+    assert rig.pair_loader.is_planning()
+    rig.session.send("Hello")
+    qtbot.waitUntil(lambda: rig.pair_loader.pair() is not None and not rig.session.is_busy(), timeout=WAIT_MS)
     assert not any("load" in subjects for subjects in shown)
 
 
-def test_what_a_pair_takes_of_the_gpus_is_told_for_the_one_the_engine_gets(desk: Desk) -> None:
+def test_what_a_pair_takes_of_the_gpus_is_told_for_the_one_the_engine_gets(rig: Rig) -> None:
     begun: list[int] = []
-    desk.pair_loader.load_begun.connect(begun.append)
-    desk.pair_loader.plan_with(lambda files, done: done(FittedPair(files, gpu_bytes=5 * GIB)))
-    desk.load()
-    desk.pair_loader.load(desk.files(), anyway=True)
+    rig.pair_loader.load_begun.connect(begun.append)
+    rig.pair_loader.plan_with(lambda files, done: done(FittedPair(files, gpu_bytes=5 * GIB)))
+    rig.load()
+    rig.pair_loader.load(rig.files(), anyway=True)
     assert begun == [5 * GIB, 0]
 
 
-def test_only_the_pair_asked_for_last_is_loaded(desk: Desk, qtbot: QtBot) -> None:
+def test_only_the_pair_asked_for_last_is_loaded(rig: Rig, qtbot: QtBot) -> None:
     opened: list[PairFiles] = []
-    desk.pair_loader.pair_opened.connect(opened.append)
-    desk.pair_loader.load(desk.files())
-    desk.pair_loader.load(replace(desk.files(), draft=None))
+    rig.pair_loader.pair_opened.connect(opened.append)
+    rig.pair_loader.load(rig.files())
+    rig.pair_loader.load(replace(rig.files(), draft=None))
     qtbot.waitUntil(lambda: bool(opened), timeout=WAIT_MS)
-    desk.settle()
-    assert opened == [replace(desk.files(), draft=None)]
+    rig.settle()
+    assert opened == [replace(rig.files(), draft=None)]
 
 
-def test_a_file_that_is_no_model_is_left_to_the_engine(desk: Desk, qtbot: QtBot) -> None:
-    desk.target.write_bytes(b"no model")
-    with qtbot.waitSignal(desk.pair_loader.pair_opened, timeout=WAIT_MS):  # the scripted engine loads anything
-        desk.pair_loader.load(desk.files())
+def test_a_file_that_is_no_model_is_left_to_the_engine(rig: Rig, qtbot: QtBot) -> None:
+    rig.target.write_bytes(b"no model")
+    with qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS):  # the scripted engine loads anything
+        rig.pair_loader.load(rig.files())
 
 
 # ---------------------------------------------------------------- what the engine says
 
 
 def test_the_engine_is_started_to_say_what_memory_there_is(qtbot: QtBot, tmp_path: Path) -> None:
-    desk = Desk(qtbot, tmp_path, "ordinary")
+    rig = Rig(qtbot, tmp_path, "ordinary")
     owner = QObject()
-    watch = MemoryWatch(desk.engine, owner)
+    watch = MemoryWatch(rig.engine, owner)
     said: list[MachineMemory] = []
     watch.when_read(lambda: said.append(watch.machine()))
     qtbot.waitUntil(lambda: bool(said), timeout=WAIT_MS)
-    assert desk.engine.state() is EngineState.EMPTY
+    assert rig.engine.state() is EngineState.EMPTY
     watch.when_read(lambda: said.append(watch.machine()))
     qtbot.waitUntil(lambda: len(said) == 2, timeout=WAIT_MS)
     assert [device.description for device in said[1].devices] == ["Scripted GPU"]
-    desk.close()
+    rig.close()
     owner.deleteLater()
 
 
 @pytest.mark.allow_logs
 def test_an_engine_that_cannot_start_keeps_nobody_waiting(qtbot: QtBot, tmp_path: Path) -> None:
-    desk = Desk(qtbot, tmp_path, "exit")
+    rig = Rig(qtbot, tmp_path, "exit")
     owner = QObject()
-    watch = MemoryWatch(desk.engine, owner)
+    watch = MemoryWatch(rig.engine, owner)
     called: list[int] = []
     watch.when_read(lambda: called.append(1))
     qtbot.waitUntil(lambda: bool(called), timeout=WAIT_MS)
-    desk.close()
+    rig.close()
     owner.deleteLater()
 
 
 def test_what_the_loaded_pair_holds_counts_as_free(
-    qtbot: QtBot, tmp_path: Path, make_watch: Callable[[], tuple[Desk, MemoryWatch]]
+    qtbot: QtBot, tmp_path: Path, make_watch: Callable[[], tuple[Rig, MemoryWatch]]
 ) -> None:
-    desk, watch = make_watch()
+    rig, watch = make_watch()
     device = gpu(8 * GIB, 2 * GIB)
-    desk.engine.memory_read.emit(MemoryRead(devices=[device], own_bytes=0))
+    rig.engine.memory_read.emit(MemoryRead(devices=[device], own_bytes=0))
     without = watch.machine()
     watch.note_loaded(5 * GIB)
     assert without.devices[0].free_bytes == 2 * GIB
@@ -271,13 +271,13 @@ def test_what_the_loaded_pair_holds_counts_as_free(
 
 
 @pytest.fixture
-def make_watch(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[[], tuple[Desk, MemoryWatch]]]:
-    made: list[Desk] = []
+def make_watch(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[[], tuple[Rig, MemoryWatch]]]:
+    made: list[Rig] = []
 
-    def make() -> tuple[Desk, MemoryWatch]:
-        made.append(Desk(qtbot, tmp_path, "ordinary"))
+    def make() -> tuple[Rig, MemoryWatch]:
+        made.append(Rig(qtbot, tmp_path, "ordinary"))
         return made[-1], MemoryWatch(made[-1].engine, made[-1].engine)
 
     yield make
-    for desk in made:
-        desk.close()
+    for rig in made:
+        rig.close()

@@ -32,7 +32,7 @@ from app.ui.widgets import file_dialogs
 from app.ui.widgets.file_dialogs import open_in_folder
 from tests.support.gguf_files import make_model
 from tests.ui.models.windows import MACHINE
-from tests.ui.parts import WAIT_MS, Desk
+from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.stalled import Stalled
 
 
@@ -153,22 +153,22 @@ def test_a_pair_on_such_a_drive_is_opened_while_another_can_be(
     qtbot: QtBot, tmp_path: Path, drive: Path, stalled: Stalled, monkeypatch: pytest.MonkeyPatch, owner: QObject
 ) -> None:
     monkeypatch.setattr(load_planner, "SLOW_MS", 0)
-    desk = Desk(qtbot, tmp_path, "ordinary")
-    for path in (desk.target, desk.draft):
+    rig = Rig(qtbot, tmp_path, "ordinary")
+    for path in (rig.target, rig.draft):
         path.write_bytes((drive / path.name).read_bytes())
-    planner = LoadPlanner(MemoryWatch(desk.engine, owner), owner)
+    planner = LoadPlanner(MemoryWatch(rig.engine, owner), owner)
     waits: list[bool] = []
     planner.waits_for_drive.connect(waits.append)
-    desk.pair_loader.plan_with(planner.plan)
+    rig.pair_loader.plan_with(planner.plan)
     stalled.drive(drive)
-    desk.pair_loader.load(PairFiles(str(drive / "target.gguf"), str(drive / "draft.gguf"), LoadSettings()))
+    rig.pair_loader.load(PairFiles(str(drive / "target.gguf"), str(drive / "draft.gguf"), LoadSettings()))
     goes_on(qtbot, stalled)
     qtbot.waitUntil(lambda: waits == [True], timeout=WAIT_MS)
-    desk.load()  # another pair, on this computer
+    rig.load()  # another pair, on this computer
     assert waits[-1] is False
     stalled.release()
     planner.close()
-    desk.close()
+    rig.close()
     assert stalled.in_window == []
 
 
@@ -177,39 +177,39 @@ def test_who_loads_another_pair_hears_no_more_of_the_drive(
 ) -> None:
     """The guide is loaded without a plan, so that nothing else would take the notice away."""
     monkeypatch.setattr(load_planner, "SLOW_MS", 0)
-    desk = Desk(qtbot, tmp_path, "ordinary")
+    rig = Rig(qtbot, tmp_path, "ordinary")
     window = MainWindow(Settings())
     qtbot.addWidget(window)
     values = Settings(models_folder=str(tmp_path / "models"))
-    models = ModelsCoordinator(window.transcript, desk.engine, desk.pair_loader, desk.session, desk.notice_list, values)
+    models = ModelsCoordinator(window.transcript, rig.engine, rig.pair_loader, rig.session, rig.notice_list, values)
     stalled.drive(drive)
-    desk.pair_loader.load(PairFiles(str(drive / "target.gguf")))
-    qtbot.waitUntil(lambda: "drive" in desk.notice_list.notices(), timeout=WAIT_MS)
-    with qtbot.waitSignal(desk.pair_loader.pair_opened, timeout=WAIT_MS):
-        desk.pair_loader.load(desk.files(), anyway=True)
-    assert "drive" not in desk.notice_list.notices()
+    rig.pair_loader.load(PairFiles(str(drive / "target.gguf")))
+    qtbot.waitUntil(lambda: "drive" in rig.notice_list.notices(), timeout=WAIT_MS)
+    with qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS):
+        rig.pair_loader.load(rig.files(), anyway=True)
+    assert "drive" not in rig.notice_list.notices()
     stalled.release()
     models.close()
-    desk.close()
+    rig.close()
 
 
 def test_a_file_that_is_not_there_is_named_after_the_drive_answered(
     qtbot: QtBot, tmp_path: Path, drive: Path, stalled: Stalled, owner: QObject
 ) -> None:
-    desk = Desk(qtbot, tmp_path, "ordinary")
-    planner = LoadPlanner(MemoryWatch(desk.engine, owner), owner)
-    desk.pair_loader.plan_with(planner.plan)
+    rig = Rig(qtbot, tmp_path, "ordinary")
+    planner = LoadPlanner(MemoryWatch(rig.engine, owner), owner)
+    rig.pair_loader.plan_with(planner.plan)
     stalled.drive(drive)
     gone = PairFiles(str(drive / "gone.gguf"))
-    desk.pair_loader.load(gone)
+    rig.pair_loader.load(gone)
     goes_on(qtbot, stalled)
-    assert "load" not in desk.notice_list.notices()
+    assert "load" not in rig.notice_list.notices()
     stalled.release()
-    qtbot.waitUntil(lambda: "load" in desk.notice_list.notices(), timeout=WAIT_MS)
-    assert "gone.gguf is no longer where it was" in desk.notice_list.notices()["load"].text
-    assert desk.pair_loader.refused() == gone
+    qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
+    assert "gone.gguf is no longer where it was" in rig.notice_list.notices()["load"].text
+    assert rig.pair_loader.refused() == gone
     planner.close()
-    desk.close()
+    rig.close()
     assert stalled.in_window == []
 
 

@@ -23,7 +23,7 @@ from app.ui.widgets import units
         (units.milliseconds(0.00812), "8.1 ms"),
         (units.milliseconds(1.2), "1,200 ms"),
         (units.factor(1.84), "1.8× plain"),
-        (units.kept(0.684), "68 % kept"),
+        (units.accepted(0.684), "68 % kept"),
         (units.tokens_a_pass(2.89), "2.9 tokens a pass"),
         (units.tokens(1), "1 token"),
         (units.tokens(1214), "1,214 tokens"),
