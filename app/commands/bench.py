@@ -15,7 +15,7 @@ from app.commands.output import show_progress
 from app.commands.session import check_drafts, generate_command, loaded
 from app.compare import prompts
 from app.compare.prompts import Prompt
-from app.compare.results import Comparison, Skipped, summarise
+from app.compare.results import Comparison, Skipped, summarize
 from app.compare.running import compare
 from app.errors import KnownError
 from app.protocol.messages import Generate
@@ -61,7 +61,7 @@ def measure(
 
 def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:
     """The figures of all comparisons together. Speeds are tokens per second, 0 where all answers are too short."""
-    total = summarise(comparisons).total
+    total = summarize(comparisons).total
     return {
         "runs": total.runs,
         "plain_tokens_per_second": total.plain_speed or 0.0,

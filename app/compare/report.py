@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from app.compare import wording
-from app.compare.results import Comparison, Curve, ModelFile, Report, Row, summarise
+from app.compare.results import Comparison, Curve, ModelFile, Report, Row, summarize
 from app.compare.wording import UNKNOWN, number, percent, times
 from app.models.text import printable
 from app.protocol.frames import without_surrogates
@@ -48,7 +48,7 @@ def markdown(report: Report) -> str:
 
 
 def _headline(report: Report) -> str:
-    setup, total = report.setup, summarise(report.comparisons).total
+    setup, total = report.setup, summarize(report.comparisons).total
     pair = _plain(setup.target.name) + (f" with the draft {_plain(setup.draft.name)}" if setup.draft else "")
     sentences = [f"{pair}, {setup.date[:10]}."]
     if total.speed_up is not None:
@@ -60,7 +60,7 @@ def _headline(report: Report) -> str:
 
 
 def _kinds_table(report: Report) -> str:
-    summary = summarise(report.comparisons)
+    summary = summarize(report.comparisons)
     heads = [
         "kind",
         "same text",
@@ -227,7 +227,7 @@ def _cell(value: object) -> object:
 
 def json(report: Report) -> str:
     """Everything, with prompts, texts and token ids; `app.compare.prompts.read` takes it as a set of prompts."""
-    summary = summarise(report.comparisons)
+    summary = summarize(report.comparisons)
     content = {
         "format": FORMAT,
         "version": VERSION,

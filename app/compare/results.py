@@ -208,7 +208,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     total: Row
 
 
-def summarise(comparisons: Sequence[Comparison]) -> Summary:
+def summarize(comparisons: Sequence[Comparison]) -> Summary:
     """Medians and sums by kind."""
     kinds: dict[str, list[Comparison]] = {}
     for comparison in comparisons:

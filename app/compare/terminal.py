@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from app.compare import wording
-from app.compare.results import Curve, Report, Summary, summarise
+from app.compare.results import Curve, Report, Summary, summarize
 from app.compare.wording import number, percent, times
 from app.models.text import printable
 
@@ -20,7 +20,7 @@ _WIDTHS = (9, 7, 8, 9, 9, 10, 14)
 
 def readable(report: Report) -> str:
     """The whole report, without what it was made with."""
-    summary = summarise(report.comparisons)
+    summary = summarize(report.comparisons)
     blocks = [_head(report), _table(summary), _chart(summary)]
     if report.curve:
         blocks.append(_curve(report.curve))

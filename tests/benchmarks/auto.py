@@ -172,7 +172,7 @@ def fitting(prompts: PromptSet, runs: Sequence[Run]) -> list[Run]:
     return [run_ for run_ in runs if run_.index in right]
 
 
-def summarise(runs: Sequence[Run]) -> dict[str, Any]:
+def summarize(runs: Sequence[Run]) -> dict[str, Any]:
     """The figures of a set, or of several together. Those of an answer of one token have no speed and do not count."""
     answers: dict[DraftLength, dict[tuple[str, int], Answer]] = {}
     for run_ in runs:
@@ -260,11 +260,11 @@ def measure(pair: Pair, options: argparse.Namespace) -> Iterator[tuple[str, dict
             )
             if prompts.lengths and not prompts.answers:
                 usual += runs
-            yield name, summarise(runs)
+            yield name, summarize(runs)
     finally:
         contest.engine.unload()
     if len({run_.set for run_ in usual}) > 1:
-        yield "all questions", summarise(usual)
+        yield "all questions", summarize(usual)
 
 
 class _Note(msgspec.Struct):

@@ -134,7 +134,7 @@ def measure(asks: dict[str, Ask], asked: Sequence[Question]) -> list[Run]:
     return runs
 
 
-def summarise(runs: Sequence[Run]) -> dict[str, Any]:
+def summarize(runs: Sequence[Run]) -> dict[str, Any]:
     """Figures of each contestant and the ratios, by kind of text and over all of them."""
     kinds = [_ALL, *dict.fromkeys(run.question.kind for run in runs)]
     names = dict.fromkeys(run.contestant for run in runs)
@@ -221,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         **{key: str(value) if isinstance(value, Path) else value for key, value in asdict(settings).items()},
         "llama_cpp_python": VERSION,
         "backend": programs.backend,
-        **summarise(runs),
+        **summarize(runs),
         "runs": [
             {"contestant": run.contestant, "kind": run.question.kind, "question": run.question.text}
             | {key: value for key, value in asdict(run.answer).items() if key != "text"}

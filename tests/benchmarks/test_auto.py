@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from app.protocol.messages import DraftLength, Sampling
-from tests.benchmarks.auto import Contest, Pair, Run, fitting, line, main, pairs_in, summarise
+from tests.benchmarks.auto import Contest, Pair, Run, fitting, line, main, pairs_in, summarize
 from tests.benchmarks.contestants import Answer
 from tests.benchmarks.copying import changed
 from tests.benchmarks.inflate import shuffled
@@ -126,7 +126,7 @@ def test_ratios_are_medians_of_quotients_and_the_best_length_is_chosen_in_hindsi
         for length, own in speeds.items()
         for index, speed in enumerate(own)
     ]
-    figures = summarise(runs)
+    figures = summarize(runs)
 
     assert figures["to_plain"] == {"0": 1.0, "auto": 2.0, "1": 1.5, "5": 2.0}
     assert figures["best_fixed"] == 5

@@ -25,7 +25,7 @@ from tests.benchmarks.contestants import (
     read_speculative_simple,
     slipstream,
 )
-from tests.benchmarks.peer import KINDS, Run, measure, questions, summarise, table
+from tests.benchmarks.peer import KINDS, Run, measure, questions, summarize, table
 from tests.support.gguf_files import CHATML_TEMPLATE, bpe_vocabulary, make_model
 
 NAMES = [SERVER_PLAIN, PLAIN, SERVER_FIXED, FIXED, SIMPLE, SERVER_DEFAULT, AUTO]
@@ -120,7 +120,7 @@ def test_ratios_are_medians_of_quotients_by_kind() -> None:
         for q, speed in zip(asked, speeds.get(name, [10.0, 10.0, 10.0, 10.0]), strict=True):
             text = "Other." if (name, q.text) == (AUTO, "b") else "Because."
             runs.append(Run(name, q, answer(speed, 5 * (name == AUTO), 4 * (name == AUTO), text)))
-    result = summarise(runs)
+    result = summarize(runs)
 
     assert result["ratios"][f"{AUTO} ÷ {PLAIN}"] == {"all": 2.0, "prose": 1.75, "code": 3.0}
     auto = result["contestants"][AUTO]

@@ -210,10 +210,10 @@ def test_only_the_user_may_read_the_files(path: Path) -> None:
 
 def test_a_migration_keeps_a_copy_of_the_old_file_first(path: Path) -> None:
     write_chat(path, "before")
-    step = ("ALTER TABLE chats ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'",)
+    step = ("ALTER TABLE chats ADD COLUMN color TEXT NOT NULL DEFAULT 'blue'",)
     connection, notice = open_database(path, (*schema.MIGRATIONS, step))
     with contextlib.closing(connection):
-        assert connection.execute("SELECT title, colour FROM chats").fetchall() == [("c", "blue")]
+        assert connection.execute("SELECT title, color FROM chats").fetchall() == [("c", "blue")]
         assert connection.execute("PRAGMA user_version").fetchone() == (VERSION + 1,)
     assert notice is None
     (old,) = backup_folder(path).glob(f"chats-before-version-{VERSION + 1}-*.sqlite")
@@ -224,7 +224,7 @@ def test_a_migration_keeps_a_copy_of_the_old_file_first(path: Path) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        ("ALTER TABLE chats ADD COLUMN colour TEXT", "SELECT nonsense"),
+        ("ALTER TABLE chats ADD COLUMN color TEXT", "SELECT nonsense"),
         (
             "INSERT INTO unsent VALUES ('a', 'b')",
             "UPDATE chats SET leaf_id = 'nothing'",
@@ -238,7 +238,7 @@ def test_a_migration_that_fails_changes_nothing(path: Path, step: tuple[str, ...
     with ChatStore(path) as store:
         assert [m.text for m in store.branch(chat_id)] == ["before"]
         columns = [row[1] for row in store._connection.execute("PRAGMA table_info(chats)")]
-    assert "colour" not in columns
+    assert "color" not in columns
 
 
 def test_a_migration_refuses_rows_that_hang_in_the_air(path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_migration_refuses_rows_that_hang_in_the_air(path: Path) -> None:
         connection.execute("UPDATE chats SET leaf_id = 'nothing'")
         connection.commit()
     with pytest.raises(schema.MigrationError):
-        open_database(path, (*schema.MIGRATIONS, ("ALTER TABLE chats ADD COLUMN colour TEXT",)))
+        open_database(path, (*schema.MIGRATIONS, ("ALTER TABLE chats ADD COLUMN color TEXT",)))
     with ChatStore(path) as store:
         assert store.branch(chat_id) == []
 

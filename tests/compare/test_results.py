@@ -15,7 +15,7 @@ from app.compare.results import (
     first_difference,
     run_of,
     score_command,
-    summarise,
+    summarize,
     with_scores,
 )
 from app.engine.host.engine import Engine
@@ -180,7 +180,7 @@ def pair_of(
 
 
 def test_a_table_by_kind() -> None:
-    found = summarise(
+    found = summarize(
         [
             pair_of("code", 10.0, 20.0, tested=8, accepted=6, passes=4),
             pair_of("prose", 10.0, 9.0, "b", tested=0, accepted=0, passes=9),
@@ -204,7 +204,7 @@ def test_a_table_by_kind() -> None:
 
 @pytest.mark.parametrize("comparisons", [[], [pair_of("code", None, None, tested=0, accepted=0, passes=0)]])
 def test_nothing_to_time(comparisons: Sequence[Comparison]) -> None:
-    total = summarise(comparisons).total
+    total = summarize(comparisons).total
     assert (total.speed_up, total.speed_up_low, total.plain_speed, total.acceptance_rate) == (None, None, None, None)
 
 

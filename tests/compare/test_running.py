@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.compare.prompts import Prompt, bundled
-from app.compare.results import Comparison, Skipped, summarise
+from app.compare.results import Comparison, Skipped, summarize
 from app.compare.running import CURVE_LENGTHS, compare, curve
 from app.engine.decoding.accept_rules import gumbel
 from app.engine.host.engine import Engine
@@ -52,7 +52,7 @@ def test_order_and_seeds(engine: Engine, load: Loader, random_pair: Pair, monkey
         *[("a", 3, 8), ("a", 0, 8), ("b", 0, 8), ("b", 3, 8)],
     ]
     assert [c.seed for c in found if isinstance(c, Comparison)] == [7, 7, 8, 8]
-    total = summarise([c for c in found if isinstance(c, Comparison)]).total
+    total = summarize([c for c in found if isinstance(c, Comparison)]).total
     assert (total.runs, total.same) == (4, 4)
 
 

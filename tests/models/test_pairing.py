@@ -113,7 +113,7 @@ def test_models_with_a_running_state_may_draft_and_be_drafted_for(tmp_path: Path
     assert compare(stateful, ordinary).fits and compare(ordinary, stateful).fits
 
 
-def test_a_state_is_recognised_in_architectures_younger_than_this_version(tmp_path: Path) -> None:
+def test_a_state_is_recognized_in_architectures_younger_than_this_version(tmp_path: Path) -> None:
     def edit(writer: Any) -> None:
         writer.add_ssm_state_size(16)
 

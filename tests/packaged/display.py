@@ -73,7 +73,7 @@ class Display:
     # ------------------------------------------------------------ pictures
 
     def photograph(self, file: Path) -> int:
-        """Keep what is on the screen as a PNG; returns how many colours it has."""
+        """Keep what is on the screen as a PNG; returns how many colors it has."""
         subprocess.run(["import", "-display", self.name, "-window", "root", file], timeout=60, check=True)
         counted = subprocess.run(
             ["identify", "-format", "%k", file], stdout=subprocess.PIPE, text=True, timeout=60, check=True

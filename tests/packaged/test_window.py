@@ -13,7 +13,7 @@ from tests.packaged.waiting import wait_for
 
 QUESTION = "What is speculative decoding?"
 DIALOG = "^Open models"
-_COLOURS_OF_A_WINDOW = 50
+_COLORS_OF_A_WINDOW = 50
 
 
 def test_a_question_is_answered_and_kept_until_the_next_start(
@@ -25,7 +25,7 @@ def test_a_question_is_answered_and_kept_until_the_next_start(
     first.wait_until_ready()
     answer = first.ask(QUESTION)
     assert len(answer) > 20
-    assert display.photograph(artefacts / "first-start.png") > _COLOURS_OF_A_WINDOW
+    assert display.photograph(artefacts / "first-start.png") > _COLORS_OF_A_WINDOW
     assert first.quit() == 0
     app.wait_until_gone()
 
@@ -35,7 +35,7 @@ def test_a_question_is_answered_and_kept_until_the_next_start(
     assert app.questions() == [QUESTION]
     assert app.answers() == [answer]
     assert app.titles() == [QUESTION]
-    assert display.photograph(artefacts / "second-start.png") > _COLOURS_OF_A_WINDOW
+    assert display.photograph(artefacts / "second-start.png") > _COLORS_OF_A_WINDOW
     assert second.terminate() == 0
     app.wait_until_gone()
     assert "WARNING" not in app.log()

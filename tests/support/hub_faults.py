@@ -12,7 +12,7 @@ Place = Literal["api", "resolve", "body"]
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One misbehaviour of one answer. What is not set is done right; positions are bytes of the file."""
+    """One misbehavior of one answer. What is not set is done right; positions are bytes of the file."""
 
     status: int | None = None
     """Answer with this status and no content."""

@@ -101,6 +101,6 @@ def no_style_later(qapp: QApplication) -> Iterator[None]:
 
 @pytest.fixture
 def dressed(no_style_later: None, qapp: QApplication) -> None:
-    """The application as it looks, in light colours."""
+    """The application as it looks, in light colors."""
     theme.override(theme.LIGHT)
     stylesheet.apply(qapp)

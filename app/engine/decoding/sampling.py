@@ -119,7 +119,7 @@ def _penalize(row: Floats, counts: Counter[int], sampling: Sampling) -> None:
 def strided_maxima(values: Floats, blocks: int) -> Floats:
     """Maxima of the last axis: number i is that of every ``blocks``-th value from i on, −inf where there is none.
 
-    Vectorized over the blocks, which is many times as quick as maxima of neighbouring values.
+    Vectorized over the blocks, which is many times as quick as maxima of neighboring values.
     """
     *rows, size = values.shape
     whole = size - size % blocks

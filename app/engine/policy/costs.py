@@ -108,7 +108,7 @@ class CostModel:
 
     Attention reads the whole context for every token, so a pass costs v(width) + length · growth(width).
 
-    Widths that were never run lie on the line between their known neighbours, or on the last one prolonged, until they
+    Widths that were never run lie on the line between their known neighbors, or on the last one prolonged, until they
     have been run a few times. Observed rounds move a factor common to all widths and one for each width; both forget
     exponentially and heed an outlier little. The longer the context, the more of what is common is taken for growth.
 
@@ -325,7 +325,7 @@ def _interpolated(measured: Mapping[int, float], width: int) -> float:
 
 
 def _line(measured: Mapping[int, float], width: int) -> float:
-    """Between its neighbours, or on the last line prolonged."""
+    """Between its neighbors, or on the last line prolonged."""
     if width in measured:
         return measured[width]
     widths = sorted(measured)

@@ -54,7 +54,7 @@ class ModelFolder:
 
 
 def extra_folder(path: Path) -> ModelFolder:
-    """A folder the user added, recognised by what is in it or by where it is."""
+    """A folder the user added, recognized by what is in it or by where it is."""
     if _is_folder(path / "manifests") and _is_folder(path / "blobs"):
         return ModelFolder(path, FolderKind.OLLAMA)
     if _is_hugging_face_cache(path):

@@ -32,7 +32,7 @@ V = TypeVar("V")
 
 
 class Stamp(msgspec.Struct, frozen=True, array_like=True):
-    """By what a file is recognised as unchanged."""
+    """By what a file is recognized as unchanged."""
 
     path: str
     size: int

@@ -144,7 +144,7 @@ def _title(file: FoundFile) -> str:
 
 
 def stamps_of(group: Iterable[FoundFile]) -> tuple[Stamp, ...]:
-    """By what these files are recognised later. Raises `OSError`."""
+    """By what these files are recognized later. Raises `OSError`."""
     stats = ((file.path, file.path.stat()) for file in group)
     return tuple(Stamp(str(path), status.st_size, status.st_mtime_ns) for path, status in stats)
 

@@ -67,7 +67,7 @@ class Card(QFrame):
         if self._role:
             painter = QPainter(self)
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(_colour(self._role))
+            painter.setBrush(_color(self._role))
             painter.drawRoundedRect(1, 12, 3, self.height() - 24, 1.5, 1.5)
 
 
@@ -165,10 +165,10 @@ class Welcome(QWidget):
         return False
 
 
-def _colour(role: str) -> QColor:
-    colour = getattr(themes.current(), "accent" if role == "info" else role)
-    assert isinstance(colour, QColor)
-    return colour
+def _color(role: str) -> QColor:
+    color = getattr(themes.current(), "accent" if role == "info" else role)
+    assert isinstance(color, QColor)
+    return color
 
 
 def _height(widget: QWidget, width: int) -> int:

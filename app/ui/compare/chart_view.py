@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from app.compare.results import Comparison, Summary, summarise
+from app.compare.results import Comparison, Summary, summarize
 from app.ui.compare.chart import Chart, ChartDrawing, Point
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import plain_tooltip
@@ -60,7 +60,7 @@ class ChartView(QWidget):
         self._comparisons: Sequence[Comparison] = ()
         self.setAccessibleName("Chart: share kept and speed-up of each prompt")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.show_results((), summarise(()))
+        self.show_results((), summarize(()))
 
     def show_results(self, comparisons: Sequence[Comparison], summary: Summary) -> None:
         self._comparisons = comparisons

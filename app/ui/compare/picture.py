@@ -6,7 +6,7 @@ from PySide6.QtCore import QBuffer, QByteArray, QIODevice, Qt
 from PySide6.QtGui import QFont, QGuiApplication, QImage, QImageWriter
 from PySide6.QtWidgets import QGridLayout, QLabel, QVBoxLayout, QWidget
 
-from app.compare.results import Report, Summary, summarise
+from app.compare.results import Report, Summary, summarize
 from app.compare.wording import facts
 from app.ui.compare import wording
 from app.ui.compare.chart_view import ChartView
@@ -50,7 +50,7 @@ def _page(report: Report) -> QWidget:
     theme.set_role(page, "reading")
     page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
     page.setStyleSheet(stylesheet.build(LIGHT))
-    summary = summarise(report.comparisons)
+    summary = summarize(report.comparisons)
     chart = ChartView(LIGHT)
     chart.setFont(_text("").font())
     chart.setFixedHeight(CHART_HEIGHT)

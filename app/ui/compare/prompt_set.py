@@ -10,7 +10,7 @@ from PySide6.QtCore import QSize, Qt, QTimer, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QSplitter, QVBoxLayout
 
-from app.compare.results import Comparison, Skipped, Summary, summarise
+from app.compare.results import Comparison, Skipped, Summary, summarize
 from app.ui.compare import wording
 from app.ui.compare.chart_view import ChartView
 from app.ui.compare.parts import line
@@ -101,7 +101,7 @@ class PromptSet(CompareTab):
             return
         self._timer.stop()
         self._is_running = False
-        summary = summarise(self.comparisons())
+        summary = summarize(self.comparisons())
         verdict = wording.set_verdict(summary.total, self.skipped)
         if end.kind == "done":
             self._say_result(verdict)
@@ -147,7 +147,7 @@ class PromptSet(CompareTab):
 
     def _show_results(self) -> None:
         comparisons = self.comparisons()
-        summary: Summary = summarise(comparisons)
+        summary: Summary = summarize(comparisons)
         self.table.show_results(comparisons, summary)
         self.chart.show_results(comparisons, summary)
 

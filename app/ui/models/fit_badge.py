@@ -1,4 +1,4 @@
-"""Whether a model fits this machine, in a word or two with a colour."""
+"""Whether a model fits this machine, in a word or two with a color."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ _SWATCH = 9
 
 @dataclass(frozen=True)
 class Segment:
-    """One part of the bar. ``colour`` is a place in `Theme.series`; −1 is quiet."""
+    """One part of the bar. ``color`` is a place in `Theme.series`; −1 is quiet."""
 
     name: str
     size: int
     """Bytes."""
-    colour: int
+    color: int
 
 
 class MemoryBar(QWidget):
@@ -80,24 +80,24 @@ class MemoryBar(QWidget):
         return super().event(event)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        colours = theme.current()
+        colors = theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         line = self.fontMetrics().height()
-        painter.setPen(colours.text)
+        painter.setPen(colors.text)
         painter.drawText(QRectF(0, 0, self.width(), line), Qt.AlignmentFlag.AlignLeft, self._title)
-        painter.setPen(colours.quiet if self.fits else colours.bad)
+        painter.setPen(colors.quiet if self.fits else colors.bad)
         painter.drawText(QRectF(0, 0, self.width(), line), Qt.AlignmentFlag.AlignRight, self._sum())
         track = QRectF(0, self._top(), self.width(), _BAR)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.mix(colours.surface, colours.text, 0.10))
+        painter.setBrush(theme.mix(colors.surface, colors.text, 0.10))
         painter.drawRoundedRect(track, 3, 3)
         for one, area in self._areas():
-            painter.setBrush(_colour(one))
+            painter.setBrush(_color(one))
             painter.drawRoundedRect(area, 2, 2)
         if not self.fits:
             end = self.width() * self._space / self.taken
-            painter.setPen(QPen(colours.bad, 2))
+            painter.setPen(QPen(colors.bad, 2))
             painter.drawLine(QPointF(end, track.top() - 3), QPointF(end, track.bottom() + 3))
         self._paint_legend(painter)
         painter.end()
@@ -139,7 +139,7 @@ class MemoryBar(QWidget):
         for place in self._legend(self.width()):
             base = top + place.line * (metrics.height() + 2)
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(_colour(place.segment))
+            painter.setBrush(_color(place.segment))
             middle = base + (metrics.height() - _SWATCH) / 2
             painter.drawRoundedRect(QRectF(place.left, middle, _SWATCH, _SWATCH), 2, 2)
             painter.setPen(theme.current().quiet)
@@ -154,8 +154,8 @@ class _Place:
     line: int
 
 
-def _colour(segment: Segment) -> QColor:
-    colours = theme.current()
-    if segment.colour < 0:
-        return theme.mix(colours.surface, colours.text, 0.3)
-    return colours.series[segment.colour]
+def _color(segment: Segment) -> QColor:
+    colors = theme.current()
+    if segment.color < 0:
+        return theme.mix(colors.surface, colors.text, 0.3)
+    return colors.series[segment.color]

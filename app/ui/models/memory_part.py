@@ -24,7 +24,7 @@ _STEPS = 64
 _ALL = -1
 _CONTEXT_HELP = "Tokens a chat can have. A longer context takes more memory; the draft gives way first."
 _LAYERS_HELP = "How many layers of the target are computed on the GPU; the rest runs on the processor, slower."
-_COLOURS = {"target": 0, "target_kv": 5, "draft": 2, "draft_kv": 3, "compute": 4}
+_COLORS = {"target": 0, "target_kv": 5, "draft": 2, "draft_kv": 3, "compute": 4}
 
 
 class MemoryPart(QWidget):
@@ -154,9 +154,9 @@ def _slider(name: str, help_text: str) -> QSlider:
 
 def _segments(parts: Parts) -> list[Segment]:
     return [
-        Segment("Target", parts.target_weights, _COLOURS["target"]),
-        Segment("its KV cache", parts.target_kv, _COLOURS["target_kv"]),
-        Segment("Draft", parts.draft_weights, _COLOURS["draft"]),
-        Segment("its KV cache", parts.draft_kv, _COLOURS["draft_kv"]),
-        Segment("to compute", parts.compute, _COLOURS["compute"]),
+        Segment("Target", parts.target_weights, _COLORS["target"]),
+        Segment("its KV cache", parts.target_kv, _COLORS["target_kv"]),
+        Segment("Draft", parts.draft_weights, _COLORS["draft"]),
+        Segment("its KV cache", parts.draft_kv, _COLORS["draft_kv"]),
+        Segment("to compute", parts.compute, _COLORS["compute"]),
     ]

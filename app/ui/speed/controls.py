@@ -187,14 +187,14 @@ class _Swatch(QWidget):
         return QSize(18, 14)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        colours = theme.current()
+        colors = theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(colours.tint_ngram if self._is_ngram else colours.tint_model)
+        painter.setBrush(colors.tint_ngram if self._is_ngram else colors.tint_model)
         painter.drawRoundedRect(QRectF(self.rect()), 3, 3)
         if self._is_ngram:
-            painter.setPen(QPen(colours.quiet, 1.2, Qt.PenStyle.DotLine))
+            painter.setPen(QPen(colors.quiet, 1.2, Qt.PenStyle.DotLine))
             painter.drawLine(QPointF(1, self.height() - 1.5), QPointF(self.width() - 1, self.height() - 1.5))
         painter.end()
 

@@ -1,4 +1,4 @@
-"""The small drawings of the Speed panel. They hold what they show and paint it in the colours of the theme."""
+"""The small drawings of the Speed panel. They hold what they show and paint it in the colors of the theme."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class Sparkline(QWidget):
         """The height of a value, in pixels from the top."""
         return self.height() - 2 - min(max(value / self._top, 0.0), 1.0) * (self.height() - 5)
 
-    def _paint_mark(self, painter: QPainter, colour: QColor) -> None:
+    def _paint_mark(self, painter: QPainter, color: QColor) -> None:
         if self._mark is None or all(value is None for value in self._values):
             return
-        painter.setPen(QPen(colour, 1, Qt.PenStyle.DashLine))
+        painter.setPen(QPen(color, 1, Qt.PenStyle.DashLine))
         level = self._level(self._mark)
         painter.drawLine(QPointF(0, level), QPointF(self.width(), level))
 
@@ -68,13 +68,13 @@ class Sparkline(QWidget):
         return QSize(48, 36)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        colours = theme.current()
+        colors = theme.current()
         painter = QPainter(self)
         base = self.height() - 1
-        painter.fillRect(0, base, self.width(), 1, colours.line)
+        painter.fillRect(0, base, self.width(), 1, colors.line)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._paint_mark(painter, colours.quiet)
-        under = QColor(colours.accent)
+        self._paint_mark(painter, colors.quiet)
+        under = QColor(colors.accent)
         under.setAlphaF(0.16)
         runs = self._runs()
         for run in runs:
@@ -82,11 +82,11 @@ class Sparkline(QWidget):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(under)
             painter.drawPolygon(area)
-            painter.setPen(QPen(colours.accent, 1.5, c=Qt.PenCapStyle.RoundCap, j=Qt.PenJoinStyle.RoundJoin))
+            painter.setPen(QPen(colors.accent, 1.5, c=Qt.PenCapStyle.RoundCap, j=Qt.PenJoinStyle.RoundJoin))
             painter.drawPolyline(run)
         if runs and self._values and self._values[-1] is not None:
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(colours.accent)
+            painter.setBrush(colors.accent)
             painter.drawEllipse(runs[-1].last(), 2.5, 2.5)
         painter.end()
 
@@ -151,7 +151,7 @@ class PositionBars(_Drawing):
         return QSize(160, len(self._places) * self._row_height())
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        colours = theme.current()
+        colors = theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         metrics, height = self.fontMetrics(), self._row_height()
@@ -162,20 +162,20 @@ class PositionBars(_Drawing):
         for row, place in enumerate(self._places):
             top = row * height
             part = self._shares[place - 1] if place <= len(self._shares) else 0.0 if self._shares else None
-            painter.setPen(colours.quiet)
+            painter.setPen(colors.quiet)
             painter.drawText(QRectF(0, top, left - 10, height), middle, str(place))
-            painter.setPen(colours.text if part is not None else colours.quiet)
+            painter.setPen(colors.text if part is not None else colors.quiet)
             painter.drawText(QRectF(self.width() - right, top, right, height), middle, units.share(part))
-            _paint_bar(painter, QRectF(left, top + height / 2 - 4, track, 8), part or 0.0, colours)
+            _paint_bar(painter, QRectF(left, top + height / 2 - 4, track, 8), part or 0.0, colors)
         painter.end()
 
 
-def _paint_bar(painter: QPainter, area: QRectF, part: float, colours: theme.Theme) -> None:
+def _paint_bar(painter: QPainter, area: QRectF, part: float, colors: theme.Theme) -> None:
     painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(theme.mix(colours.raised, colours.text, 0.09))
+    painter.setBrush(theme.mix(colors.raised, colors.text, 0.09))
     painter.drawRoundedRect(area, 3, 3)
     if part > 0:
-        painter.setBrush(colours.accent)
+        painter.setBrush(colors.accent)
         filled = QRectF(area.left(), area.top(), max(area.width() * min(part, 1.0), 3.0), area.height())
         painter.drawRoundedRect(filled, 3, 3)
 
@@ -203,28 +203,28 @@ class RoundBar(_Drawing):
         return [f"{name} {units.milliseconds(part)}" for name, part in zip(self.NAMES, parts, strict=True)]
 
     @staticmethod
-    def _inks(colours: theme.Theme) -> tuple[QColor, QColor, QColor]:
+    def _inks(colors: theme.Theme) -> tuple[QColor, QColor, QColor]:
         return (
-            colours.accent,
-            theme.mix(colours.raised, colours.text, 0.62),
-            theme.mix(colours.raised, colours.text, 0.3),
+            colors.accent,
+            theme.mix(colors.raised, colors.text, 0.62),
+            theme.mix(colors.raised, colors.text, 0.3),
         )
 
     def sizeHint(self) -> QSize:
         return QSize(160, 20 + 2 * self.fontMetrics().height())
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        colours = theme.current()
+        colors = theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
-        inks = self._inks(colours)
+        inks = self._inks(colors)
         whole = sum(self._parts) if self._parts else 0.0
         if self._parts is None or whole <= 0:
-            _paint_bar(painter, QRectF(0, 2, self.width(), 8), 0.0, colours)
+            _paint_bar(painter, QRectF(0, 2, self.width(), 8), 0.0, colors)
         else:
             self._paint_parts(painter, [part / whole for part in self._parts], inks)
-        self._paint_legend(painter, colours, inks)
+        self._paint_legend(painter, colors, inks)
         painter.end()
 
     def _paint_parts(self, painter: QPainter, shares: list[float], inks: Sequence[QColor]) -> None:
@@ -237,7 +237,7 @@ class RoundBar(_Drawing):
             painter.drawRoundedRect(QRectF(left, 2, width, 8), 2, 2)
             left += width + 2
 
-    def _paint_legend(self, painter: QPainter, colours: theme.Theme, inks: Sequence[QColor]) -> None:
+    def _paint_legend(self, painter: QPainter, colors: theme.Theme, inks: Sequence[QColor]) -> None:
         line, column = self.fontMetrics().height(), self.width() / 3
         parts = self._parts or (None, None, None)
         for index, (name, part) in enumerate(zip(self.NAMES, parts, strict=True)):
@@ -245,10 +245,10 @@ class RoundBar(_Drawing):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(inks[index])
             painter.drawRoundedRect(QRectF(left, 17 + line / 2 - 4, 8, 8), 2, 2)
-            painter.setPen(colours.quiet)
+            painter.setPen(colors.quiet)
             start = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
             painter.drawText(QRectF(left + 13, 17, column - 13, line), start, name)
-            painter.setPen(colours.text if part is not None else colours.quiet)
+            painter.setPen(colors.text if part is not None else colors.quiet)
             painter.drawText(QRectF(left + 13, 17 + line, column - 13, line + 1), start, units.milliseconds(part))
 
 
@@ -300,45 +300,45 @@ class LengthCurve(_Drawing):
     def paintEvent(self, _event: QPaintEvent) -> None:
         if not self._speeds:
             return
-        colours = theme.current()
+        colors = theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         columns = [self._column(length) for length in range(len(self._speeds))]
         for length, column in enumerate(columns):
-            self._paint_column(painter, colours, column, columns[0].top(), in_use=length == self._in_use)
-        painter.fillRect(0, self._base(), self.width(), 1, colours.line)
-        painter.setPen(QPen(colours.quiet, 1, Qt.PenStyle.DashLine))
+            self._paint_column(painter, colors, column, columns[0].top(), in_use=length == self._in_use)
+        painter.fillRect(0, self._base(), self.width(), 1, colors.line)
+        painter.setPen(QPen(colors.quiet, 1, Qt.PenStyle.DashLine))
         painter.drawLine(QPointF(columns[0].right(), columns[0].top()), QPointF(self.width(), columns[0].top()))
-        self._paint_axis(painter, colours, columns)
+        self._paint_axis(painter, colors, columns)
         if self._in_use is not None:
-            self._paint_label(painter, colours, columns[self._in_use])
+            self._paint_label(painter, colors, columns[self._in_use])
         painter.end()
 
     @staticmethod
-    def _paint_column(painter: QPainter, colours: theme.Theme, column: QRectF, plain: float, *, in_use: bool) -> None:
+    def _paint_column(painter: QPainter, colors: theme.Theme, column: QRectF, plain: float, *, in_use: bool) -> None:
         """What lies above ``plain``, the level of plain decoding, is tinted."""
         painter.setPen(Qt.PenStyle.NoPen)
         gain, below = QRectF(column), QRectF(column)
         gain.setBottom(max(min(plain, column.bottom()), column.top()))
         below.setTop(gain.bottom())
-        painter.fillRect(below, colours.accent if in_use else theme.mix(colours.raised, colours.text, 0.16))
-        painter.fillRect(gain, colours.accent if in_use else theme.mix(colours.raised, colours.accent, 0.5))
+        painter.fillRect(below, colors.accent if in_use else theme.mix(colors.raised, colors.text, 0.16))
+        painter.fillRect(gain, colors.accent if in_use else theme.mix(colors.raised, colors.accent, 0.5))
 
-    def _paint_axis(self, painter: QPainter, colours: theme.Theme, columns: list[QRectF]) -> None:
+    def _paint_axis(self, painter: QPainter, colors: theme.Theme, columns: list[QRectF]) -> None:
         line, top = self.fontMetrics().height(), self._base() + self._GAP
         for length, column in enumerate(columns):
             marked = length in (self._in_use, self._chosen)
             near = any(abs(length - mark) == 1 for mark in (self._in_use, self._chosen) if mark is not None)
             if marked or (length in self._LABELLED and not near):
-                painter.setPen(colours.text if marked else colours.quiet)
+                painter.setPen(colors.text if marked else colors.quiet)
                 area = QRectF(column.center().x() - 12, top, 24, line)
                 painter.drawText(area, Qt.AlignmentFlag.AlignCenter, str(length))
                 if length == self._chosen:
-                    painter.fillRect(QRectF(column.left(), top + line - 1, column.width(), 2), colours.accent)
+                    painter.fillRect(QRectF(column.left(), top + line - 1, column.width(), 2), colors.accent)
 
-    def _paint_label(self, painter: QPainter, colours: theme.Theme, column: QRectF) -> None:
+    def _paint_label(self, painter: QPainter, colors: theme.Theme, column: QRectF) -> None:
         text = units.speed(self._speeds[self._in_use or 0])
         line, width = self.fontMetrics().height(), self.fontMetrics().horizontalAdvance(text) + 4
         left = min(max(column.center().x() - width / 2, 0.0), self.width() - width)
-        painter.setPen(colours.text)
+        painter.setPen(colors.text)
         painter.drawText(QRectF(left, 0, width, line), Qt.AlignmentFlag.AlignCenter, text)  # above all columns

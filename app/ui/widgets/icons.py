@@ -1,4 +1,4 @@
-"""The app's own icons: SVG files drawn in one colour (`currentColor`), painted in the colour of the theme."""
+"""The app's own icons: SVG files drawn in one color (`currentColor`), painted in the color of the theme."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def _source(name: str) -> bytes:
     return (FOLDER / f"{name}.svg").read_bytes()
 
 
-def pixmaps(name: str, colour: QColor, sizes: Iterable[int]) -> list[QPixmap]:
-    """One icon in one colour and several widths in pixels. Raises `OSError` where there is no such icon."""
-    renderer = QSvgRenderer(QByteArray(_source(name).replace(b"currentColor", colour.name().encode())))
+def pixmaps(name: str, color: QColor, sizes: Iterable[int]) -> list[QPixmap]:
+    """One icon in one color and several widths in pixels. Raises `OSError` where there is no such icon."""
+    renderer = QSvgRenderer(QByteArray(_source(name).replace(b"currentColor", color.name().encode())))
     pictures = []
     for size in sizes:
         picture = QPixmap(size, size)
@@ -66,7 +66,7 @@ def set_icon(target: QObject, name: str) -> None:
 
 
 def application() -> QIcon:
-    """The app's icon; it has colours of its own."""
+    """The app's icon; it has colors of its own."""
     result = QIcon()
     for picture in pixmaps("slipstream", QColor("#000000"), (16, 24, 32, 48, 64, 128, 256)):
         result.addPixmap(picture)

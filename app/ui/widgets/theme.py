@@ -1,6 +1,6 @@
-"""Colours and fonts of the window, and who hears of a change.
+"""Colors and fonts of the window, and who hears of a change.
 
-Widgets never name a colour: they ask `current()` for a role and listen to `notifier().theme_changed`. What a style
+Widgets never name a color: they ask `current()` for a role and listen to `notifier().theme_changed`. What a style
 sheet can say is said once, in `app.ui.widgets.stylesheet`; a widget chooses its part there with `set_role`.
 """
 
@@ -28,8 +28,8 @@ _OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", 
 
 @dataclass(frozen=True)
 class Theme:
-    """One set of colours. Text, quiet, accent, good, warning and bad are readable on every surface; the two tints lie
-    under text that keeps its own colour."""
+    """One set of colors. Text, quiet, accent, good, warning and bad are readable on every surface; the two tints lie
+    under text that keeps its own color."""
 
     text: QColor
     quiet: QColor
@@ -47,7 +47,7 @@ class Theme:
 
     @property
     def on_accent(self) -> QColor:
-        """Text on a field filled with the accent colour."""
+        """Text on a field filled with the accent color."""
         white, black = QColor("#ffffff"), QColor("#0d1112")
         return max(white, black, key=lambda ink: contrast(ink, self.accent))
 
@@ -62,19 +62,19 @@ class Theme:
 
     @property
     def selection(self) -> QColor:
-        """A selected row; text keeps its own colour on it."""
+        """A selected row; text keeps its own color on it."""
         return mix(self.surface, self.accent, 0.22 if self.is_dark else 0.14)
 
     @property
     def differs(self) -> QColor:
-        """Below text that is not the same in two answers; text keeps its own colour on it."""
+        """Below text that is not the same in two answers; text keeps its own color on it."""
         return mix(self.surface, self.warning, 0.3 if self.is_dark else 0.22)
 
     @property
     def series(self) -> tuple[QColor, ...]:
-        """Colours of the kinds in a chart: those of Okabe and Ito, which colour-blind people tell apart, at least 3 : 1
+        """Colors of the kinds in a chart: those of Okabe and Ito, which color-blind people tell apart, at least 3 : 1
         on the surface. Never the only difference: shape and label differ too."""
-        return tuple(_visible(QColor(colour), self.text, self.surface) for colour in _OKABE_ITO)
+        return tuple(_visible(QColor(color), self.text, self.surface) for color in _OKABE_ITO)
 
     @property
     def control_line(self) -> QColor:
@@ -93,8 +93,8 @@ class Theme:
         return mix(self.accent, self.text, min(share, 1.0))
 
 
-def _theme(is_dark: bool, **colours: str) -> Theme:
-    return Theme(is_dark=is_dark, **{role: QColor(value) for role, value in colours.items()})
+def _theme(is_dark: bool, **colors: str) -> Theme:
+    return Theme(is_dark=is_dark, **{role: QColor(value) for role, value in colors.items()})
 
 
 LIGHT = _theme(
@@ -130,18 +130,18 @@ DARK = _theme(
 )
 
 
-# ---------------------------------------------------------------- colour arithmetic
+# ---------------------------------------------------------------- color arithmetic
 
 
-def _luminance(colour: QColor) -> float:
+def _luminance(color: QColor) -> float:
     def linear(channel: float) -> float:
         return channel / 12.92 if channel <= 0.04045 else float(((channel + 0.055) / 1.055) ** 2.4)
 
-    return 0.2126 * linear(colour.redF()) + 0.7152 * linear(colour.greenF()) + 0.0722 * linear(colour.blueF())
+    return 0.2126 * linear(color.redF()) + 0.7152 * linear(color.greenF()) + 0.0722 * linear(color.blueF())
 
 
 def contrast(first: QColor, second: QColor) -> float:
-    """Contrast ratio of two opaque colours, 1 to 21 (WCAG 2.1)."""
+    """Contrast ratio of two opaque colors, 1 to 21 (WCAG 2.1)."""
     low, high = sorted((_luminance(first), _luminance(second)))
     return (high + 0.05) / (low + 0.05)
 
@@ -155,29 +155,29 @@ def mix(base: QColor, over: QColor, share: float) -> QColor:
     )
 
 
-def _readable(colour: QColor, fallback: QColor, surface: QColor) -> QColor:
-    return colour if contrast(colour, surface) >= MINIMUM_CONTRAST else fallback
+def _readable(color: QColor, fallback: QColor, surface: QColor) -> QColor:
+    return color if contrast(color, surface) >= MINIMUM_CONTRAST else fallback
 
 
-def _visible(colour: QColor, ink: QColor, surface: QColor) -> QColor:
-    """``colour`` with as little of ``ink`` as makes it stand out from the surface."""
+def _visible(color: QColor, ink: QColor, surface: QColor) -> QColor:
+    """``color`` with as little of ``ink`` as makes it stand out from the surface."""
     share = 0.0
-    while share < 1.0 and contrast(mix(colour, ink, share), surface) < MINIMUM_SHAPE_CONTRAST:
+    while share < 1.0 and contrast(mix(color, ink, share), surface) < MINIMUM_SHAPE_CONTRAST:
         share += 0.05
-    return mix(colour, ink, min(share, 1.0))
+    return mix(color, ink, min(share, 1.0))
 
 
 def from_palette(palette: QPalette) -> Theme:
-    """The theme a high-contrast palette asks for: its own colours, strong hairlines, tints that keep text readable."""
+    """The theme a high-contrast palette asks for: its own colors, strong hairlines, tints that keep text readable."""
     surface, text = palette.color(QPalette.ColorRole.Base), palette.color(QPalette.ColorRole.Text)
     is_dark = _luminance(surface) < _luminance(text)
     standard = DARK if is_dark else LIGHT
 
-    def tint(colour: QColor) -> QColor:
+    def tint(color: QColor) -> QColor:
         share = 1.0
-        while share > 0 and contrast(text, mix(surface, colour, share)) < MINIMUM_CONTRAST:
+        while share > 0 and contrast(text, mix(surface, color, share)) < MINIMUM_CONTRAST:
             share -= 0.1
-        return mix(surface, colour, max(share, 0.0))
+        return mix(surface, color, max(share, 0.0))
 
     accent = palette.color(QPalette.ColorRole.Link)
     if contrast(accent, surface) < MINIMUM_CONTRAST:
@@ -203,7 +203,7 @@ def palette_of(theme: Theme) -> QPalette:
     """Qt's palette for a theme, for what the style sheet does not reach."""
     palette = QPalette()
     role = QPalette.ColorRole
-    for name, colour in (
+    for name, color in (
         (role.Window, theme.raised),
         (role.WindowText, theme.text),
         (role.Base, theme.surface),
@@ -226,7 +226,7 @@ def palette_of(theme: Theme) -> QPalette:
         (role.Dark, theme.line),
         (role.Shadow, theme.line),
     ):
-        palette.setColor(name, colour)
+        palette.setColor(name, color)
     for name in (role.WindowText, role.Text, role.ButtonText):
         palette.setColor(QPalette.ColorGroup.Disabled, name, mix(theme.surface, theme.text, 0.45))
     return palette

@@ -15,14 +15,14 @@ from app.engine.host.engine import Engine
 from app.engine.policy.costs import Costs
 from app.errors import KnownError
 from app.protocol.messages import DrafterChoice, PairLoaded, Propose, Sampling
-from tests.engine.host.test_engine import HOT, PENALISED, WARM
+from tests.engine.host.test_engine import HOT, PENALIZED, WARM
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 Loader = Callable[..., PairLoaded]
 Pair = tuple[Path, Path]
 SAMPLINGS = pytest.mark.parametrize(
-    "sampling", [GREEDY, WARM, HOT, PENALISED], ids=["greedy", "warm", "hot", "penalized"]
+    "sampling", [GREEDY, WARM, HOT, PENALIZED], ids=["greedy", "warm", "hot", "penalized"]
 )
 ECHO = "one two three four five six seven eight nine ten " * 6
 

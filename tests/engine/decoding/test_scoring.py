@@ -25,7 +25,7 @@ Loader = Callable[..., PairLoaded]
 Pair = tuple[Path, Path]
 WARM = Sampling(temperature=0.8)
 OPEN = Sampling(temperature=1.3, top_k=0, top_p=1.0, min_p=0.0)
-PENALISED = Sampling(
+PENALIZED = Sampling(
     temperature=0.9, repetition_penalty=1.3, frequency_penalty=0.4, presence_penalty=0.3, penalty_window=32
 )
 EVERY = list(range(512))
@@ -42,7 +42,7 @@ def scoring(command: Generate, answer: list[int], candidates: list[int], seed: i
     )
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, WARM, OPEN, PENALISED], ids=["greedy", "warm", "open", "penalized"])
+@pytest.mark.parametrize("sampling", [GREEDY, WARM, OPEN, PENALIZED], ids=["greedy", "warm", "open", "penalized"])
 @pytest.mark.parametrize("draft_length", [0, 5])
 def test_the_engine_had_chosen_the_token_with_the_best_score(
     engine: Engine, load: Loader, random_pair: Pair, sampling: Sampling, draft_length: int

@@ -36,12 +36,12 @@ Loader = Callable[..., PairLoaded]
 Pair = tuple[Path, Path]
 WARM = Sampling(temperature=0.8)
 HOT = Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0)
-PENALISED = Sampling(
+PENALIZED = Sampling(
     temperature=0.9, repetition_penalty=1.3, frequency_penalty=0.4, presence_penalty=0.3, penalty_window=32
 )
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, WARM, HOT, PENALISED], ids=["greedy", "warm", "hot", "penalised"])
+@pytest.mark.parametrize("sampling", [GREEDY, WARM, HOT, PENALIZED], ids=["greedy", "warm", "hot", "penalized"])
 @pytest.mark.parametrize("length", [1, 5, MAX_DRAFT_LENGTH])
 def test_the_text_is_the_same_with_and_without_a_draft(
     engine: Engine, load: Loader, random_pair: Pair, sampling: Sampling, length: int

@@ -9,7 +9,7 @@ def a_model(draft: float | None = 0.1) -> CostModel:
     return CostModel(Costs({1: 1.0, 4: 2.5, 8: 2.9, 12: 2.5}, draft), 16)
 
 
-def test_unmeasured_widths_lie_between_their_neighbours() -> None:
+def test_unmeasured_widths_lie_between_their_neighbors() -> None:
     model = a_model()
     assert [model.verify(width) for width in (1, 2, 3, 4)] == pytest.approx([1.0, 1.5, 2.0, 2.5])
     assert model.verify(6) == pytest.approx(2.7)
@@ -233,7 +233,7 @@ def test_a_width_that_was_never_run_is_known_after_three_passes_the_first_of_whi
         assert model.verify(9) == pytest.approx(2.3)
         model.observe_verify(9, seconds)
     assert model.verify(9) == pytest.approx(5.0)
-    assert model.verify(8) == pytest.approx(4.0)  # between its new neighbours
+    assert model.verify(8) == pytest.approx(4.0)  # between its new neighbors
     assert model.verify(1) == pytest.approx(1.0)
     assert CostModel(model.snapshot(), 17).verify(9) == pytest.approx(5.0)
 

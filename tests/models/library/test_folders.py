@@ -80,7 +80,7 @@ def test_the_variable_of_ollama(tmp_path: Path) -> None:
     assert kinds_found(tmp_path, OLLAMA_MODELS=str(folder)) == [(folder, FolderKind.OLLAMA)]
 
 
-def test_an_added_folder_is_recognised(tmp_path: Path) -> None:
+def test_an_added_folder_is_recognized(tmp_path: Path) -> None:
     ollama, hub = tmp_path / "ollama", tmp_path / "hub"
     made(ollama / "manifests"), made(ollama / "blobs"), made(hub / "models--a--b" / "snapshots")
     assert extra_folder(ollama).kind is FolderKind.OLLAMA

@@ -11,7 +11,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.compare.results import Comparison, summarise
+from app.compare.results import Comparison, summarize
 from app.ui.compare.chart import SHAPES, Chart, ChartDrawing, Point, shape_path, speed_ticks
 from app.ui.compare.chart_view import ChartView, chart_of, in_words
 from app.ui.widgets import theme
@@ -32,7 +32,7 @@ def set_of() -> list[Comparison]:
 
 
 def drawing(qapp: QApplication, comparisons: list[Comparison]) -> ChartDrawing:
-    chart, _ = chart_of(comparisons, summarise(comparisons))
+    chart, _ = chart_of(comparisons, summarize(comparisons))
     return ChartDrawing(chart, AREA, qapp.font())
 
 
@@ -59,7 +59,7 @@ def test_points_stand_where_their_figures_say(qapp: QApplication) -> None:
 
 
 def test_what_is_too_short_to_time_has_no_point(qapp: QApplication) -> None:
-    chart, numbers = chart_of(set_of(), summarise(set_of()))
+    chart, numbers = chart_of(set_of(), summarize(set_of()))
     assert numbers == [0, 1, 2, 4]
     assert [point.kind for point in chart.medians] == ["code", "story", "prose"]
 
@@ -83,7 +83,7 @@ def _shape_image(kind: int) -> QImage:
 
 
 @pytest.mark.parametrize("chosen", [LIGHT, DARK], ids=["light", "dark"])
-def test_medians_are_drawn_in_the_colour_of_their_kind(qapp: QApplication, chosen: Theme) -> None:
+def test_medians_are_drawn_in_the_color_of_their_kind(qapp: QApplication, chosen: Theme) -> None:
     shown = drawing(qapp, set_of())
     image = QImage(800, 360, QImage.Format.Format_RGB32)
     image.fill(chosen.surface)
@@ -110,7 +110,7 @@ def test_labels_lie_on_no_other_label_and_no_median(qapp: QApplication) -> None:
 
 
 def test_in_words(qtbot: QtBot) -> None:
-    text = in_words(summarise(set_of()))
+    text = in_words(summarize(set_of()))
     assert text == "code: 75 % kept, 2.1× plain; story: 25 % kept, 0.8× plain; prose: – kept, 1.0× plain"
 
 
@@ -119,7 +119,7 @@ def test_a_double_click_opens_the_comparison_behind_a_point(qtbot: QtBot) -> Non
     qtbot.addWidget(view)
     view.resize(800, 360)
     comparisons = set_of()
-    view.show_results(comparisons, summarise(comparisons))
+    view.show_results(comparisons, summarize(comparisons))
     view.show()
     assert view.accessibleDescription().startswith("code: 75 % kept")
     place = view.drawing().place(view.drawing().chart.points[3]).toPoint()

@@ -176,5 +176,5 @@ def test_the_picture_has_all_kinds_and_grows_with_them(qtbot: QtBot) -> None:
     few = draw(report(comparison("code")))
     many = draw(report(*(comparison(f"kind {number}", kept=0.1 * number) for number in range(9))))
     assert many.height() > few.height()
-    colours = {many.pixelColor(x, y).name() for x in range(0, many.width(), 2) for y in range(0, many.height(), 2)}
-    assert {QColor(one).name() for one in LIGHT.series} <= colours
+    colors = {many.pixelColor(x, y).name() for x in range(0, many.width(), 2) for y in range(0, many.height(), 2)}
+    assert {QColor(one).name() for one in LIGHT.series} <= colors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from app.compare.results import Comparison, Skipped, summarise
+from app.compare.results import Comparison, Skipped, summarize
 from app.protocol.messages import AcceptRule, Sampling
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare import wording
@@ -89,19 +89,19 @@ def test_the_end_of_an_answer_is_a_candidate_too() -> None:
 
 
 def test_a_whole_set() -> None:
-    total = summarise([comparison(), comparison("story", speeds=(40.0, 36.0))]).total
+    total = summarize([comparison(), comparison("story", speeds=(40.0, 36.0))]).total
     assert wording.set_verdict(total, []).text == "✓ Same text in all 2 · 1.4× faster (median) · 71 % kept"
     skipped = Skipped(prompt=prompt(), reason="It is too long.")
-    total = summarise([comparison(), differing(), differing(near_tie=False)]).total
+    total = summarize([comparison(), differing(), differing(near_tie=False)]).total
     verdict = wording.set_verdict(total, [skipped, skipped])
     assert verdict.heading.startswith("Same text in 1 of 3")
     assert verdict.detail == (
         "Of the 2 that differ, 1 part at a near-tie, where rounding decides. 2 prompts were left out: It is too long."
     )
-    assert wording.set_verdict(summarise([]).total, [skipped]).text == (
+    assert wording.set_verdict(summarize([]).total, [skipped]).text == (
         "Nothing was compared. One prompt was left out: It is too long."
     )
-    slow = summarise([comparison(speeds=(40.0, 30.0))]).total
+    slow = summarize([comparison(speeds=(40.0, 30.0))]).total
     assert "drafting does not pay on these texts (median)" in wording.set_verdict(slow, []).heading
 
 

@@ -204,9 +204,9 @@ def test_a_bar_that_overflows_says_what_it_needs(qtbot: QtBot) -> None:
     assert bar.accessibleName() == "Memory: Target 9 GB; 8 GB free"
 
 
-@pytest.mark.parametrize("colours", [theme.LIGHT, theme.DARK])
-def test_a_bar_is_drawn_in_every_theme_and_width(qtbot: QtBot, colours: theme.Theme) -> None:
-    theme.override(colours)
+@pytest.mark.parametrize("colors", [theme.LIGHT, theme.DARK])
+def test_a_bar_is_drawn_in_every_theme_and_width(qtbot: QtBot, colors: theme.Theme) -> None:
+    theme.override(colors)
     bar = MemoryBar()
     qtbot.addWidget(bar)
     segments = [Segment(f"part {number}", 10**9, number % 6) for number in range(7)]

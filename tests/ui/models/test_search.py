@@ -130,7 +130,7 @@ def test_drafts_that_fit_and_that_do_not(hub: Windows) -> None:
     assert [file.repository for file in progress.item.files] == [TARGET, DRAFT]
 
 
-def test_colours_follow_the_theme(hub: Windows, dressed: None) -> None:
+def test_colors_follow_the_theme(hub: Windows, dressed: None) -> None:
     find_drafts(hub)
     bad = rows(tree(hub.page, "Drafts found"))[1]
     assert bad.foreground(0).color() == theme.LIGHT.quiet

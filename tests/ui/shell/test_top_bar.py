@@ -67,7 +67,7 @@ def test_names_are_plain_text(bar: TopBar) -> None:
     assert "&&" in button.text()
 
 
-def test_the_dot_says_what_its_colour_means(bar: TopBar) -> None:
+def test_the_dot_says_what_its_color_means(bar: TopBar) -> None:
     bar.set_state(EngineState.DIED)
     dot = next(label for label in bar.findChildren(QLabel) if label.text() == "●")
     assert dot.accessibleName() == "Engine: stopped"

@@ -184,7 +184,7 @@ def painted(curve: LengthCurve) -> QImage:
 
 def test_the_column_in_use_is_filled(qtbot: QtBot, panel: SpeedPanel) -> None:
     def filled(in_use: int | None) -> list[int]:
-        """Columns whose foot has the accent colour."""
+        """Columns whose foot has the accent color."""
         curve = LengthCurve()
         qtbot.addWidget(curve)
         curve.show_curve(CURVE, in_use, None)

@@ -1,4 +1,4 @@
-"""The theme: readable colours, one notifier, a style sheet Qt understands, icons in the theme's colour."""
+"""The theme: readable colors, one notifier, a style sheet Qt understands, icons in the theme's color."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_tints_differ_clearly_and_are_equally_quiet(chosen: Theme) -> None:
     loudness = [contrast(tint, chosen.surface) for tint in (model, ngram)]
     assert all(1.15 < ratio < 1.7 for ratio in loudness)
     assert max(loudness) / min(loudness) < 1.2
-    # The dotted line below n-grams tells them apart without colour.
+    # The dotted line below n-grams tells them apart without color.
     assert contrast(chosen.quiet, ngram) >= 3
 
 
@@ -70,9 +70,9 @@ def test_text_is_readable_on_what_differs(chosen: Theme) -> None:
 
 
 @THEMES
-def test_the_colours_of_a_chart_stand_out_and_differ(chosen: Theme) -> None:
-    assert all(contrast(colour, chosen.surface) >= MINIMUM_SHAPE_CONTRAST for colour in chosen.series)
-    assert len({colour.name() for colour in chosen.series}) == len(chosen.series)
+def test_the_colors_of_a_chart_stand_out_and_differ(chosen: Theme) -> None:
+    assert all(contrast(color, chosen.surface) >= MINIMUM_SHAPE_CONTRAST for color in chosen.series)
+    assert len({color.name() for color in chosen.series}) == len(chosen.series)
 
 
 @THEMES
@@ -92,25 +92,25 @@ def test_the_focus_is_seen(chosen: Theme) -> None:
     assert contrast(chosen.on_accent, chosen.accent) >= theme.MINIMUM_SHAPE_CONTRAST
 
 
-def test_every_outline_of_the_focus_has_that_colour() -> None:
+def test_every_outline_of_the_focus_has_that_color() -> None:
     outlines = re.findall(r":focus[^{}]*\{[^}]*border(?:-color)?: ([^;]*);", stylesheet._SHEET.template)
     assert len(outlines) >= 5
     assert set(outlines) == {"$focus", "3px double $on_accent"}
 
 
 @pytest.mark.parametrize(
-    "colours", [("#000000", "#ffffff", "#ffff00"), ("#ffffff", "#000000", "#00009f"), ("#202020", "#ffffff", "#303030")]
+    "colors", [("#000000", "#ffffff", "#ffff00"), ("#ffffff", "#000000", "#00009f"), ("#202020", "#ffffff", "#303030")]
 )
-def test_high_contrast_palette_gives_a_readable_theme(colours: tuple[str, str, str]) -> None:
-    chosen = high_contrast(*colours)
-    assert chosen.surface == QColor(colours[0])
-    assert chosen.is_dark is (colours[0] != "#ffffff")
+def test_high_contrast_palette_gives_a_readable_theme(colors: tuple[str, str, str]) -> None:
+    chosen = high_contrast(*colors)
+    assert chosen.surface == QColor(colors[0])
+    assert chosen.is_dark is (colors[0] != "#ffffff")
     for ink in TEXT_ROLES:
         assert contrast(getattr(chosen, ink), chosen.surface) >= MINIMUM_CONTRAST, ink
     for tint in TINT_ROLES:
         assert contrast(chosen.text, getattr(chosen, tint)) >= MINIMUM_CONTRAST, tint
     assert contrast(chosen.text, chosen.differs) >= MINIMUM_CONTRAST
-    assert all(contrast(colour, chosen.surface) >= MINIMUM_SHAPE_CONTRAST for colour in chosen.series)
+    assert all(contrast(color, chosen.surface) >= MINIMUM_SHAPE_CONTRAST for color in chosen.series)
 
 
 def test_override_is_announced_once_and_dresses_the_application(qtbot: QtBot, qapp: QApplication) -> None:
@@ -153,7 +153,7 @@ def test_style_sheet_names_no_placeholder_and_is_understood(chosen: Theme, qtbot
     assert button.grab().toImage().pixelColor(8, button.height() // 2) == chosen.accent
 
 
-def test_role_changes_colour_of_a_shown_label(qtbot: QtBot, qapp: QApplication) -> None:
+def test_role_changes_color_of_a_shown_label(qtbot: QtBot, qapp: QApplication) -> None:
     theme.override(LIGHT)
     stylesheet.apply(qapp)
     label = QLabel("text")
@@ -171,16 +171,16 @@ def test_fonts(qapp: QApplication) -> None:
 
 def inks(icon: QIcon) -> set[str]:
     image = icon.pixmap(32, 32).toImage()
-    colours = (image.pixelColor(x, y) for x in range(image.width()) for y in range(image.height()))
-    return {colour.name() for colour in colours if colour.alpha() == 255}
+    colors = (image.pixelColor(x, y) for x in range(image.width()) for y in range(image.height()))
+    return {color.name() for color in colors if color.alpha() == 255}
 
 
 @THEMES
-def test_every_icon_is_drawn_in_the_colour_of_the_text(chosen: Theme, qapp: QApplication) -> None:
+def test_every_icon_is_drawn_in_the_color_of_the_text(chosen: Theme, qapp: QApplication) -> None:
     assert qapp is not None
-    own_colour = [path.stem for path in sorted(icons.FOLDER.glob("*.svg")) if b"currentColor" in path.read_bytes()]
-    assert {"send", "stop", "copy", "regenerate", "new-chat"} <= set(own_colour)
-    for name in own_colour:
+    own_color = [path.stem for path in sorted(icons.FOLDER.glob("*.svg")) if b"currentColor" in path.read_bytes()]
+    assert {"send", "stop", "copy", "regenerate", "new-chat"} <= set(own_color)
+    for name in own_color:
         assert inks(icons.themed(name, chosen)) >= {chosen.text.name()}, name
 
 

@@ -108,7 +108,7 @@ class Formats:
         font = QFont(self.mono)
         font.setItalic(role == "comment")
         result.setFont(font)
-        result.setForeground(highlight.colour(self.theme, role) if role else self.theme.text)
+        result.setForeground(highlight.color(self.theme, role) if role else self.theme.text)
         return result
 
     @cached_property

@@ -27,11 +27,11 @@ _PATIENCE_SECONDS = 10.0
 _LIGHT = {"comment": "#5a666b", "keyword": "#8a1f6a", "string": "#1c6134", "number": "#84430a", "name": "#1c4f9c"}
 _DARK = {"comment": "#a5b0b5", "keyword": "#f0a6d8", "string": "#a3d9a5", "number": "#f0b98d", "name": "#a3c7ff"}
 
-__all__ = ["ROLES", "Answered", "CodeSource", "Highlighter", "colour", "highlighter"]
+__all__ = ["ROLES", "Answered", "CodeSource", "Highlighter", "color", "highlighter"]
 
 
-def colour(theme: Theme, role: str) -> QColor:
-    """The colour of a part of code; the plain text colour where the other could not be read."""
+def color(theme: Theme, role: str) -> QColor:
+    """The color of a part of code; the plain text color where the other could not be read."""
     wanted = QColor((_DARK if theme.is_dark else _LIGHT)[role])
     surfaces = (theme.code_surface, theme.tint_model, theme.tint_ngram)
     return wanted if all(contrast(wanted, surface) >= MINIMUM_CONTRAST for surface in surfaces) else theme.text

@@ -129,7 +129,7 @@ class TokenTints:
             yield from by_drafter.values()
 
     def _joined(self, found: list[Span]) -> list[tuple[int, int, str]]:
-        """Neighbours of one drafter and round become one shape."""
+        """Neighbors of one drafter and round become one shape."""
         result: list[tuple[int, int, str]] = []
         before: Piece | None = None
         for span in found:

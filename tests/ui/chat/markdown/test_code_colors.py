@@ -17,7 +17,7 @@ from app.helper.messages import Highlight, Highlighted
 from app.protocol.messages import Piece
 from app.ui.chat.markdown import code_colors, highlight
 from app.ui.chat.markdown import view as markdown_view
-from app.ui.chat.markdown.highlight import Highlighter, colour
+from app.ui.chat.markdown.highlight import Highlighter, color
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.transcript import Transcript
@@ -65,7 +65,7 @@ def colored(view: MarkdownView, text: str) -> list[tuple[str, str]]:
 
 
 def name(role: str) -> str:
-    return colour(theme.current(), role).name()
+    return color(theme.current(), role).name()
 
 
 def settle(qtbot: QtBot, view: MarkdownView) -> None:

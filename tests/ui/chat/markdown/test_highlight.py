@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from app.helper import Helper
 from app.helper.messages import Highlight
-from app.ui.chat.markdown.highlight import ROLES, Answered, Highlighter, colour
+from app.ui.chat.markdown.highlight import ROLES, Answered, Highlighter, color
 from app.ui.widgets import theme
 from app.ui.widgets.theme import DARK, LIGHT, Theme, contrast
 
@@ -18,8 +18,8 @@ from app.ui.widgets.theme import DARK, LIGHT, Theme, contrast
 def test_code_is_readable_with_and_without_tints(chosen: Theme) -> None:
     for role in ROLES:
         for surface in (chosen.code_surface, chosen.tint_model, chosen.tint_ngram):
-            assert contrast(colour(chosen, role), surface) >= theme.MINIMUM_CONTRAST
-        assert colour(chosen, role) != chosen.text
+            assert contrast(color(chosen, role), surface) >= theme.MINIMUM_CONTRAST
+        assert color(chosen, role) != chosen.text
 
 
 class Source:

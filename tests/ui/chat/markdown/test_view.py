@@ -367,7 +367,7 @@ def test_hovering_tells_where_a_token_came_from(qtbot: QtBot, view: MarkdownView
 
 
 def grounds(view: MarkdownView, shown: str) -> set[str]:
-    """The colours under and around this text."""
+    """The colors under and around this text."""
     image = view.grab().toImage()
     cursor = view.document().find(shown)
     cursor.setPosition(cursor.selectionStart() + 3)
