@@ -100,6 +100,6 @@ def test_every_figure_of_the_panel_is_defined_for_the_keyboard_too(qtbot: QtBot)
     qtbot.addWidget(dialog)
     dialog.show()
     shown = dialog.text.toPlainText()
-    for name in ("speed", "kept", "speed-up", "positions", "round", "curve", "kinds", "draft-length", "drafter"):
+    for name in ("speed", "acceptance", "speed-up", "positions", "round", "curve", "kinds", "draft-length", "drafter"):
         assert HELP[name] in shown
     assert dialog.text.focusPolicy() & Qt.FocusPolicy.TabFocus
