@@ -33,7 +33,7 @@ ProposalMethod = Literal["coupled", "greedy"]
 """How a draft model proposes where the target samples: with the target's own noise, or always its likeliest token."""
 Propose = Literal["auto", "coupled", "greedy"]
 DraftLength = Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_LENGTH)]
-"""``auto`` leaves it to the controller, 0 is plain decoding."""
+"""``auto`` leaves it to the policy, 0 is plain decoding."""
 Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
 """Of weights that are written again."""
 Role = Literal["system", "user", "assistant"]
@@ -293,7 +293,7 @@ class Piece(_Struct, frozen=True, kw_only=True):
 
 
 class Pause(_Struct, frozen=True, kw_only=True):
-    """Why the controller does not draft at the moment."""
+    """Why the policy does not draft at the moment."""
 
     acceptance_rate: Fraction
     """Acceptance rate it expects from the best drafter here."""
@@ -320,7 +320,7 @@ class Round(_Struct, frozen=True, kw_only=True):
     tested: int = 0
     accepted: int = 0
     paused: Pause | None = None
-    """Set while the controller leaves drafting out because it does not pay."""
+    """Set while the policy leaves drafting out because it does not pay."""
     kind: TextKind = "prose"
     """What the text was when the round began."""
     draft_seconds: float = 0.0

@@ -44,7 +44,7 @@ class Proposal:
     tokens: list[int] = field(default_factory=list)
     distributions: Distributions | None = None
     confidences: list[float] = field(default_factory=list)
-    """How sure the drafter is of each token: larger is surer, on a scale of its own (the controller calibrates it).
+    """How sure the drafter is of each token: larger is surer, on a scale of its own (the policy calibrates it).
 
     A draft model gives the lead of the token over the next best candidate in nats; n-grams the length of their match.
     """
