@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,12 +12,12 @@ from PySide6.QtCore import QObject, Slot
 
 from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
+from app.models.library.folders import ModelFolder
 from app.models.ranking import RankedDraft
 from app.models.text import printable, size_text
 from app.settings import Settings
-from app.ui.models import library_wording as wording
 from app.ui.models.commands import ModelCommands
-from app.ui.models.library_list import LibraryRow
+from app.ui.models.library_list import LibraryRow, row_of
 from app.ui.models.library_service import LibraryService, models_folder
 from app.ui.models.library_tab import LibraryTab
 from app.ui.models.reveal import reveal
@@ -74,7 +74,7 @@ class LibraryPresenter(QObject):
         """Look into the folders again."""
         self._tab.show_scanning()
         self._service.scan()
-        self._service.find(lambda found: self._tab.show_offer(wording.offer(found)))
+        self._service.find(lambda found: self._tab.show_offer(offer(found)))
 
     @Slot()
     def refresh(self) -> None:
@@ -83,8 +83,8 @@ class LibraryPresenter(QObject):
         entries, now = service.entries(), time.time()
 
         def make() -> tuple[list[LibraryRow], str]:
-            rows = [wording.row_of(entry, service.fit(entry), now) for entry in entries]
-            return rows, "\n".join([wording.summary(entries, _free(folder)), *service.notices()])
+            rows = [row_of(entry, service.fit(entry), now) for entry in entries]
+            return rows, "\n".join([_summary(entries, _free(folder)), *service.notices()])
 
         service.compute(make, self._show_rows)
 
@@ -107,7 +107,7 @@ class LibraryPresenter(QObject):
             self._page.clear(self._deleted)
             return
         self._deleted = ""
-        self._page.show_model(wording.details_of(entry, self._service.fit(entry), self._service.would_free(entry)))
+        self._page.show_model(entry, self._service.fit(entry), self._service.would_free(entry))
         if entry.usable:
             path = str(entry.path)
             self._service.rank(entry, lambda ranked: self._on_ranked(path, ranked))
@@ -119,7 +119,7 @@ class LibraryPresenter(QObject):
             return
         fitting = sum(one.verdict.fits for one in ranked)
         status = "" if fitting else "No other model of the library fits its vocabulary."
-        self._page.show_drafts([wording.draft_row(one) for one in ranked], status)
+        self._page.show_drafts(ranked, status)
 
     @Slot(str)
     def _on_opened(self, path: str) -> None:
@@ -198,6 +198,24 @@ class LibraryPresenter(QObject):
     @Slot(object)
     def _on_scan_failed(self, error: KnownError) -> None:
         self._tab.show_rows([], str(error))
+
+
+def _summary(entries: Sequence[LibraryEntry], free: int | None) -> str:
+    """``12 models, 48 GB · 210 GB free in the models folder``."""
+    there = [entry for entry in entries if entry.available]
+    text = f"{len(there)} model{'' if len(there) == 1 else 's'}, {size_text(sum(entry.size for entry in there))}"
+    if away := len(entries) - len(there):
+        text += f" · {away} in folders that are not there"
+    return text if free is None else f"{text} · {size_text(free)} free in the models folder"
+
+
+def offer(found: Sequence[ModelFolder]) -> str:
+    """``Models of LM Studio and Ollama were found on this computer. Folders… adds them.``"""
+    names = list(dict.fromkeys(folder.kind.label for folder in found))
+    if not names:
+        return ""
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"Models of {listed} were found on this computer. Folders… adds them, read only."
 
 
 def _free(folder: Path) -> int | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import QLineEdit, QSplitter, QWidget
+from PySide6.QtCore import Slot
+from PySide6.QtWidgets import QLineEdit, QWidget
 
 from app.ui.models.library_list import LibraryList, LibraryRow
 from app.ui.models.model_page import ModelPage
-from app.ui.widgets.controls import label, small_button
+from app.ui.widgets.controls import beside, label, show_text, small_button
 from app.ui.widgets.layouts import LEFT, LIST_MARGINS, column, row
 from app.ui.widgets.theme import SPACING
 
@@ -24,10 +24,8 @@ class LibraryTab(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._search = QLineEdit()
-        self._search.setPlaceholderText("Search the library")
+        self._search = QLineEdit(placeholderText="Search the library", clearButtonEnabled=True)
         self._search.setAccessibleName("Search the library")
-        self._search.setClearButtonEnabled(True)
         self._summary = label(role="quiet", figures=True, wraps=True)
         self._offer = label(role="quiet", wraps=True)
         self._empty = label(wraps=True)
@@ -52,15 +50,14 @@ class LibraryTab(QWidget):
 
     def show_offer(self, text: str) -> None:
         """Folders of other apps that could be added."""
-        self._offer.setText(text)
-        self._offer.setVisible(bool(text))
+        show_text(self._offer, text)
 
     def show_scanning(self) -> None:
         """The folders are being looked into."""
         self._summary.setText("Looking into the folders …")
 
     def _lay_out(self) -> None:
-        left = QWidget()
+        left = QWidget(minimumWidth=280)
         column(
             self._search,
             self._empty,
@@ -73,24 +70,19 @@ class LibraryTab(QWidget):
             margins=LIST_MARGINS,
             on=left,
         )
-        left.setMinimumWidth(280)
-        splitter = QSplitter(Qt.Orientation.Horizontal)
-        splitter.addWidget(left)
-        splitter.addWidget(self.page)
-        splitter.setChildrenCollapsible(False)
+        splitter = beside(left, self.page, [560, 400])
         splitter.setStretchFactor(0, 1)
-        splitter.setSizes([560, 400])
         column(splitter, on=self)
 
     @Slot(str)
     def _on_search(self, text: str) -> None:
-        self.list.set_words(text)
+        self.list.rows.set_words(text)
         self._show_emptiness()
 
     def _show_emptiness(self) -> None:
         if not self._total:
-            self._empty.setText("No models here yet. Get one with its draft, or add a folder that has some.")
+            text = "No models here yet. Get one with its draft, or add a folder that has some."
         else:
-            self._empty.setText("" if self.list.shown() else "No model has these words.")
-        self._empty.setVisible(bool(self._empty.text()))
+            text = "" if self.list.rows.shown else "No model has these words."
+        show_text(self._empty, text)
         self.get.setVisible(not self._total)

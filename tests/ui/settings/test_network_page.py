@@ -96,15 +96,21 @@ def test_another_mirror_is_asked_at_once(windows: Windows, page: NetworkPage) ->
         assert windows.server.requests == []
 
 
-def test_an_address_that_is_not_safe(windows: Windows, page: NetworkPage) -> None:
+def test_an_address_that_is_not_safe(windows: Windows, page: NetworkPage, pages: Pages) -> None:
+    windows.server.add("owner/name", {"x.gguf": b"x"})
+    windows.search("name")
+    windows.until(lambda: windows.results() == ["owner/name"])
+    windows.show_repository("owner/name")
     type_address(page, "http://mirror.example/<b>")
     sentence = "The hub's address http://mirror.example/<b> is not safe to use. It must begin with https://."
     assert sentence in texts(page)
+    button(windows.page, "Open its page").click()
+    assert sentence in texts(windows.page)
+    assert pages.opened == []
     windows.search("anything")
     windows.until(lambda: sentence in texts(windows.window.search))
     button(page, "Enter a token…").click()
     assert sentence in texts(page)
-    windows.presenter._hub_presenter.open_page("owner/name")
     type_address(page, windows.server.endpoint)
     assert sentence not in texts(page)
 
