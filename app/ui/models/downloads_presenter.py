@@ -27,6 +27,7 @@ class DownloadsPresenter(QObject):
 
     Attributes:
         tab: What shows it.
+        is_held: Nothing is to be started, because files of the models folder are being moved.
 
     Signals:
         finished: The `Item` that is complete.
@@ -48,7 +49,7 @@ class DownloadsPresenter(QObject):
         self._queue: DownloadQueue | None = None
         self._states: dict[str, ItemState] = {}
         self._active = -1
-        self._is_held = False
+        self.is_held = False
         self._timer = QTimer(self, interval=REFRESH_MS)
         self._timer.timeout.connect(self.refresh)
         self.tab = DownloadsTab(
@@ -90,16 +91,10 @@ class DownloadsPresenter(QObject):
             self._queue.set_parallel(parallel)
             self._queue.set_limit(limit)
 
-    @Slot(object, object)
     def folder_moved(self, old: Path, new: Path) -> None:
         """All files of the models folder ``old``, unfinished ones too, are in ``new`` now."""
         if self._queue is not None:
             self._queue.folder_moved(old, new)
-
-    @Slot(bool)
-    def hold(self, held: bool) -> None:
-        """Start nothing while files of the models folder are being moved."""
-        self._is_held = held
 
     def is_active(self) -> bool:
         """Whether anything is on its way, or still being written."""
@@ -135,11 +130,10 @@ class DownloadsPresenter(QObject):
         if active != self._active:
             self._active = active
             self.active_changed.emit(active)
-        if active or (self._queue is not None and self._queue.is_settling()):
-            if not self._timer.isActive():
-                self._timer.start()
-        else:
+        if not active and (self._queue is None or not self._queue.is_settling()):
             self._timer.stop()
+        elif not self._timer.isActive():
+            self._timer.start()
 
     # ------------------------------------------------------------ inside
 
@@ -150,8 +144,8 @@ class DownloadsPresenter(QObject):
             self.failed.emit(progress)
 
     def _start(self, function: Callable[[DownloadQueue], object]) -> None:
-        if self._is_held:
-            self._warn(_HELD)
+        if self.is_held:
+            warn(self.tab, "Downloads", _HELD)
         else:
             self._change(function)
 
@@ -161,11 +155,8 @@ class DownloadsPresenter(QObject):
         try:
             function(self._queue)
         except KnownError as error:
-            self._warn(str(error))
+            warn(self.tab, "Downloads", str(error))
         self.refresh()
-
-    def _warn(self, text: str) -> None:
-        warn(self.tab, "Downloads", text)
 
     def _progress_of(self, item_id: str) -> ItemProgress | None:
         """``None`` for one that has just left the list."""

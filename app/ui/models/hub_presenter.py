@@ -77,8 +77,8 @@ class HubPresenter(QObject):
         machine = self._machine()
         best = self._catalog.propose(machine)
         others = [pair for pair in self._catalog.pairs if pair is not best]
-        self.recommended.show_machine(machine_text(machine))
         self.recommended.show_pairs(
+            machine_text(machine),
             self._recommendation(best, machine) if best else None,
             [self._recommendation(pair, machine) for pair in others],
         )

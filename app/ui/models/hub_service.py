@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -15,8 +15,7 @@ from app.models.downloads.item import Item
 from app.models.gguf import GgufHeader, read_header
 from app.models.hub.catalog import CatalogPair, resolve
 from app.models.hub.connection import HubConnection, network_settings
-from app.models.hub.drafts import DraftCandidate, find_drafts
-from app.models.hub.network import Traffic
+from app.models.hub.drafts import find_drafts
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
 from app.models.hub.tokens import TokenPlace
@@ -66,10 +65,6 @@ class HubService(QObject):
         """The address of a repository's page. Raises `KnownError` where there is an `endpoint_problem`."""
         return f"{self.network.endpoint}/{repository}"
 
-    def traffic(self) -> list[Traffic]:
-        """What was asked of the network since the start, newest first."""
-        return self.network.traffic()
-
     # ------------------------------------------------------------ questions
 
     def search(self, words: str, sort: Sort, done: Callable[[list[SearchResult]], None], failed: Failed) -> None:
@@ -107,19 +102,18 @@ class HubService(QObject):
         """Where the access token is kept."""
         self._lane.submit(lambda: self._connection.tokens.place(self._connection.host), done)
 
-    def set_token(self, token: str, done: Callable[[TokenPlace], None], failed: Failed) -> None:
-        def keep() -> TokenPlace:
-            self._connection.tokens.set(self._connection.host, token)
-            return self._connection.tokens.place(self._connection.host)
+    def set_token(self, token: str | None, done: Callable[[TokenPlace], None], failed: Failed) -> None:
+        """Keep this access token, or none any more."""
 
-        self._lane.submit(keep, done, failed)
+        def change() -> TokenPlace:
+            tokens, host = self._connection.tokens, self._connection.host
+            if token is None:
+                tokens.delete(host)
+            else:
+                tokens.set(host, token)
+            return tokens.place(host)
 
-    def forget_token(self, done: Callable[[TokenPlace], None], failed: Failed) -> None:
-        def forget() -> TokenPlace:
-            self._connection.tokens.delete(self._connection.host)
-            return self._connection.tokens.place(self._connection.host)
-
-        self._lane.submit(forget, done, failed)
+        self._lane.submit(change, done, failed)
 
     def close(self) -> None:
         """Answer nothing any more, and close all connections."""
@@ -135,21 +129,18 @@ class HubService(QObject):
         self._finding.set()
         stop = self._finding = threading.Event()
 
-        def find() -> int:
-            found: Iterable[DraftCandidate] = find_drafts(self._connection.hub, header(), bases, stop.is_set)
-            number = 0
-            for candidate in found:
-                if stop.is_set():
-                    raise Cancelled
-                self._lane.post(partial(self._on_judged, stop, candidate))
-                number += 1
-            return number
-
         def unless_stopped(call: Callable[[T], None]) -> Callable[[T], None]:
             return lambda value: None if stop.is_set() else call(value)
 
-        self._lane.submit(find, unless_stopped(done), unless_stopped(failed))
+        tell = unless_stopped(self.draft_found.emit)
 
-    def _on_judged(self, stop: threading.Event, candidate: DraftCandidate) -> None:
-        if not stop.is_set():
-            self.draft_found.emit(candidate)
+        def find() -> int:
+            number = 0
+            for candidate in find_drafts(self._connection.hub, header(), bases, stop.is_set):
+                if stop.is_set():
+                    raise Cancelled
+                self._lane.post(partial(tell, candidate))
+                number += 1
+            return number
+
+        self._lane.submit(find, unless_stopped(done), unless_stopped(failed))

@@ -180,20 +180,20 @@ class LibraryPresenter(QObject):
             self._page.show_status("This model is loaded. Open another one first, then delete it.", "warning")
             return
         freed = size_text(self._service.would_free(entry))
-        done = partial(self._on_deleted, entry.title)
+
+        def done(freed: int) -> None:
+            self._deleted = f"{printable(entry.title, 120)} is deleted; {size_text(freed)} are free again."
+            self.scan()
+
+        def failed(error: KnownError) -> None:
+            self._page.show_status(str(error), "bad")
+
         ask(
             self._tab,
             "Delete model",
             f"Delete {printable(entry.title, 120)}? This frees {freed} and cannot be undone.",
-            lossy={"Delete": lambda: self._service.delete(entry, done, self._on_delete_failed)},
+            lossy={"Delete": lambda: self._service.delete(entry, done, failed)},
         )
-
-    def _on_deleted(self, title: str, freed: int) -> None:
-        self._deleted = f"{printable(title, 120)} is deleted; {size_text(freed)} are free again."
-        self.scan()
-
-    def _on_delete_failed(self, error: KnownError) -> None:
-        self._page.show_status(str(error), "bad")
 
     @Slot(object)
     def _on_scan_failed(self, error: KnownError) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import QObject, QSize, Slot
 
 from app import paths
 from app.models.downloads.item import Item, ItemProgress, ItemState
@@ -19,8 +19,32 @@ from app.ui.models.hub_presenter import HubPresenter
 from app.ui.models.hub_service import HubService
 from app.ui.models.library_presenter import LibraryPresenter
 from app.ui.models.library_service import LibraryService, models_folder
+from app.ui.models.library_tab import LibraryTab
 from app.ui.models.system_notifications import Notifier
-from app.ui.models.window import ModelsWindow
+from app.ui.widgets.tabbed_window import TabbedWindow
+
+
+class ModelsWindow(TabbedWindow):
+    """What is on this computer, what could be, and what is on its way.
+
+    Attributes:
+        library, recommended, search, downloads: The tabs.
+    """
+
+    def __init__(self, hub: HubPresenter, downloads: DownloadsPresenter) -> None:
+        super().__init__("Models", first_size=QSize(1040, 700), minimum_size=QSize(620, 420))
+        self.library = LibraryTab()
+        self.recommended = hub.recommended
+        self.search = hub.search
+        self.downloads = downloads.tab
+        self.tabs.addTab(self.library, "Library")
+        self.tabs.addTab(self.recommended, "Recommended")
+        self.tabs.addTab(self.search, "Search")
+        self.tabs.addTab(self.downloads, "Downloads")
+
+    def show_active_downloads(self, number: int) -> None:
+        """How many downloads are on their way, on the tab."""
+        self.tabs.setTabText(self.tabs.indexOf(self.downloads), f"Downloads ({number})" if number else "Downloads")
 
 
 class ModelsPresenter(QObject):
@@ -42,7 +66,7 @@ class ModelsPresenter(QObject):
         self._hub_presenter = hub = HubPresenter(
             self.hub, commands, self._state_of_pair, self.get, self._show_search, self
         )
-        self.window = window = ModelsWindow(hub.recommended, hub.search, self.downloads.tab)
+        self.window = window = ModelsWindow(hub, self.downloads)
         self._library_presenter = LibraryPresenter(window.library, library, values, commands, hub.find_drafts_for, self)
         self._notifier = Notifier(self.show_downloads, self)
         window.library.folders.clicked.connect(commands.show_settings)

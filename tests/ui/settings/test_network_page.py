@@ -8,8 +8,7 @@ from keyring.backends import fail
 from PySide6.QtWidgets import QCheckBox, QLineEdit, QSpinBox, QWidget
 
 from app.models.hub.tokens import SERVICE
-from app.ui.models.token_dialog import TokenDialog
-from app.ui.settings.network_page import PURPOSES, NetworkPage
+from app.ui.settings.network_page import PURPOSES, NetworkPage, TokenDialog
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring
 from tests.ui.models.windows import Pages, Windows, button, buttons, cell, open_dialog, rows, texts, tree
