@@ -154,7 +154,7 @@ class HubPresenter(QObject):
         """Look for drafts for a model of the library; they appear on the page of the tab "Search"."""
         self._turn_page()
         self._show_search()
-        self._page.show_local_target(entry.title)
+        self._page.clear(f"Drafts for {printable(entry.title, 120)}, which is in the library.")
         self._begin_finding()
         self._service.find_drafts_for_file(Path(entry.path), self._on_drafts_done, self._on_drafts_failed)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtWidgets import QComboBox, QLineEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QComboBox, QLineEdit, QPushButton, QTreeWidgetItem, QWidget
 
 from app.models.hub.drafts import DraftCandidate
 from app.models.hub.repository import RemoteModel, Repository, SearchResult
 from app.models.text import count_text, printable, size_text
-from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
+from app.ui.models.fit_badge import FitBadge
 from app.ui.widgets import theme
 from app.ui.widgets.controls import beside, label, plain_tooltip, show_text, small_button
 from app.ui.widgets.layouts import LIST_MARGINS, column, row
@@ -24,8 +23,6 @@ SORTS = (
     ("likes", "Most liked"),
     ("newest", "Newest"),
 )
-_Row: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], str]
-"""What stands in a line, the colors of its cells, its tooltip."""
 _GATED = {
     "automatic": "Gated: accept its terms on its page, then enter an access token.",
     "manual": "Gated: its owner decides who may download it. Ask on its page, then enter an access token.",
@@ -186,7 +183,6 @@ class RepositoryPage(QWidget):
         self._gated.hide()
         self._files.clear()
         self._files.hide()
-        self.show_drafts_status("")
         self._clear_drafts()
         self._refresh()
 
@@ -198,26 +194,20 @@ class RepositoryPage(QWidget):
         self._facts.setText(f"Licence: {licence} · commit {repository.commit[:8]}")
         show_text(self._gated, _GATED.get(repository.gated, ""))
         for model in repository.models:
-            line = _row_of(model, fits.get(model, UNKNOWN_FIT))
-            self._files.dress(self._files.add(line[0], model), *line)
+            self._dress(self._files.add((), model), model, fits[model])
         self._files.setVisible(bool(repository.models))
         if not repository.models:
             self._facts.setText(f"{self._facts.text()}\nThere are no GGUF models in it.")
         self._refresh()
 
-    def show_local_target(self, title: str) -> None:
-        """Drafts are looked for, for a model that is on this computer."""
-        self.clear(f"Drafts for {printable(title, 120)}, which is in the library.")
-
     def begin_drafts(self) -> None:
         """A search for drafts begins."""
-        self._clear_drafts()
-        self.show_drafts_status("Looking for drafts: their vocabularies are read and compared …")
+        self._clear_drafts("Looking for drafts: their vocabularies are read and compared …")
 
     def show_fit(self, model: RemoteModel, fit: FitBadge) -> None:
         """Whether this model fits has become known."""
         if (item := self._files.item_of(model)) is not None:
-            self._files.dress(item, *_row_of(model, fit))
+            self._dress(item, model, fit)
 
     def add_draft(self, offer: DraftCandidate) -> None:
         """A draft was found, whether it fits or not."""
@@ -236,14 +226,19 @@ class RepositoryPage(QWidget):
 
     # ------------------------------------------------------------ inside
 
-    def _clear_drafts(self) -> None:
+    def _dress(self, item: QTreeWidgetItem, model: RemoteModel, fit: FitBadge) -> None:
+        parts = f" · {len(model.files)} parts" if len(model.files) > 1 else ""
+        cells = (f"{model.quantization or printable(model.name)}{parts}", size_text(model.size), fit.text)
+        self._files.dress(item, cells, ("", "", fit.mood), f"{model.name}\n{fit.detail}".strip())
+
+    def _clear_drafts(self, status: str = "") -> None:
         self._drafts.clear()
         self._drafts.hide()
+        self.show_drafts_status(status)
 
     @Slot()
     def _on_file_selected(self) -> None:
         self._clear_drafts()
-        self.show_drafts_status("")
         self._refresh()
         self.model_chosen.emit()
 
@@ -267,11 +262,3 @@ def _sentence(draft: DraftCandidate) -> str:
     """What is known about it, in one line."""
     parts = (f"{printable(draft.repository)}:", draft.verdict.reason, draft.verdict.warning, draft.verdict.note)
     return " ".join(part for part in parts if part)
-
-
-def _row_of(model: RemoteModel, fit: FitBadge) -> _Row:
-    name = model.quantization or printable(model.name)
-    if len(model.files) > 1:
-        name = f"{name} · {len(model.files)} parts"
-    cells = (name, size_text(model.size), fit.text)
-    return cells, ("", "", fit.mood), "\n".join((model.name, fit.detail)).strip()

@@ -18,7 +18,7 @@ from app.models.text import size_text
 from app.models.trials import FileKey, Trial
 from app.ui.models.library_list import COLUMNS, when
 from app.ui.models.library_presenter import offer
-from app.ui.models.model_page import FIRST_DRAFTS
+from app.ui.models.library_tab import FIRST_DRAFTS
 from app.ui.widgets import theme
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import WAIT_MS, Windows, button, buttons, column, question, texts
