@@ -8,13 +8,16 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 
+from app import paths
 from app.errors import KnownError
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
+from app.models.hub.network import Network
 from app.models.text import printable, size_text
-from app.settings import Pair
+from app.settings import Pair, Settings
 from app.ui.models.commands import ModelCommands
 from app.ui.models.downloads_tab import DownloadsTab
+from app.ui.models.library_service import models_folder
 from app.ui.widgets.questions import ask, warn
 
 REFRESH_MS = 250
@@ -40,11 +43,11 @@ class DownloadsPresenter(QObject):
     active_changed = Signal(int)
 
     def __init__(
-        self, open_queue: Callable[[], DownloadQueue], commands: ModelCommands, parent: QObject | None = None
+        self, values: Settings, network: Network, commands: ModelCommands, parent: QObject | None = None
     ) -> None:
-        """``open_queue`` raises `KnownError` while another process, such as the command line, has the queue."""
         super().__init__(parent)
-        self._open_queue = open_queue
+        self._values = values
+        self._network = network
         self._commands = commands
         self._queue: DownloadQueue | None = None
         self._states: dict[str, ItemState] = {}
@@ -70,9 +73,16 @@ class DownloadsPresenter(QObject):
     def begin(self) -> None:
         """Take the queue up, if nobody else has it; what ran the last time goes on."""
         if self._queue is None:
+            values = self._values
             try:
-                self._queue = self._open_queue()
-            except KnownError as error:
+                self._queue = DownloadQueue(
+                    self._network,
+                    paths.data_dir(),
+                    models_folder(values),
+                    parallel=values.parallel_downloads,
+                    limit=values.download_limit,
+                )
+            except KnownError as error:  # another process, such as the command line, has the queue
                 self.tab.show_problem(str(error))
                 return
             self.tab.show_problem(self._queue.notice or "")
@@ -84,12 +94,12 @@ class DownloadsPresenter(QObject):
         self.begin()
         self._start(lambda queue: queue.add(item))
 
-    def apply_settings(self, folder: Path, parallel: int, limit: int | None) -> None:
-        """What the settings say now; ``limit`` in bytes a second."""
+    def apply_settings(self) -> None:
+        """The settings of downloads are others now."""
         if self._queue is not None:
-            self._queue.models_folder = folder
-            self._queue.set_parallel(parallel)
-            self._queue.set_limit(limit)
+            self._queue.models_folder = models_folder(self._values)
+            self._queue.set_parallel(self._values.parallel_downloads)
+            self._queue.set_limit(self._values.download_limit)
 
     def folder_moved(self, old: Path, new: Path) -> None:
         """All files of the models folder ``old``, unfinished ones too, are in ``new`` now."""

@@ -79,17 +79,15 @@ class DownloadsTab(QWidget):
             card.hide()
             card.deleteLater()
         for progress in items:
-            card = self._cards.get(progress.item.id) or self._new_card(progress.item.id)
-            card.show_progress(progress)
+            key = progress.item.id
+            if key not in self._cards:
+                self._cards[key] = _Card(key, self._actions)
+                self._list.addWidget(self._cards[key])
+            self._cards[key].show_progress(progress)
         self._empty.setVisible(not items)
         self._summary.setText(wording.summary(items))
         self.pause_all.setVisible(sum(one.state in _CAN_PAUSE for one in items) > 1)
         self.resume_all.setVisible(sum(one.state is ItemState.PAUSED for one in items) > 1)
-
-    def _new_card(self, item_id: str) -> _Card:
-        card = self._cards[item_id] = _Card(item_id, self._actions)
-        self._list.addWidget(card)
-        return card
 
 
 class _Card(QFrame):
@@ -99,8 +97,7 @@ class _Card(QFrame):
         super().__init__()
         theme.set_role(self, "card")
         self._title = label(role="heading", wraps=True)
-        self._bar = QProgressBar(textVisible=False)
-        self._bar.setRange(0, _STEPS)
+        self._bar = QProgressBar(textVisible=False, maximum=_STEPS)
         self._figures = label(role="quiet", figures=True, wraps=True)
         self._message = label(role="warning", wraps=True)
         self._buttons = {text: small_button(text) for text in _SHOWN}
@@ -119,8 +116,7 @@ class _Card(QFrame):
         self._bar.setVisible(state is not ItemState.DONE)
         self._bar.setAccessibleName(f"Progress of {self._title.text()}")
         self._figures.setText(wording.figures(progress))
-        show_text(self._message, progress.message)
-        theme.set_role(self._message, "bad" if state is ItemState.FAILED else "warning")
+        show_text(self._message, progress.message, "bad" if state is ItemState.FAILED else "warning")
         self._buttons["Resume"].setText("Try again" if state is ItemState.FAILED else "Resume")
         for name, button in self._buttons.items():
             states = _SHOWN[name]

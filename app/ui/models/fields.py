@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtWidgets import QButtonGroup, QCheckBox, QPlainTextEdit, QRadioButton, QWidget
+from PySide6.QtWidgets import QCheckBox, QPlainTextEdit, QRadioButton, QWidget
 
 from app.protocol.messages import AcceptRule, LoadSettings, Sampling
 from app.settings import Settings
@@ -237,7 +237,6 @@ class AcceptRuleFields(QWidget):
     def __init__(self, changed: Callable[[], object]) -> None:
         super().__init__()
         parts = column(gap=SPACING, margins=FIELD_MARGINS, on=self)
-        self._group = QButtonGroup(self)
         self._buttons: dict[AcceptRule, QRadioButton] = {}
         for rule, title, help_text in self._RULES:
             button = QRadioButton(title)
@@ -245,12 +244,12 @@ class AcceptRuleFields(QWidget):
             button.setAccessibleDescription(help_text)
             hint = label(help_text, "quiet", wraps=True)
             hint.setContentsMargins(6 * SPACING, 0, 0, SPACING)
-            self._group.addButton(button)
             self._buttons[rule] = button
             parts.addWidget(button)
             parts.addWidget(hint)
         self._buttons["coupled"].setChecked(True)
-        self._group.buttonToggled.connect(lambda _button, is_checked: changed() if is_checked else None)
+        for button in self._buttons.values():
+            button.toggled.connect(lambda is_checked: changed() if is_checked else None)
 
     def show_choice(self, choice: OpenModelsChoice) -> None:
         self._buttons[choice.accept].setChecked(True)

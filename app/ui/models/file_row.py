@@ -28,8 +28,6 @@ _TYPING_MS = 300
 MOST, MOST_GREY = 30, 12
 """Entries of a picker that can be chosen and that cannot; more would fill the screen, or hide those that can."""
 _NO_TARGET = "Choose a target first."
-_NO_MODELS = "No models in the library yet."
-_NO_OTHERS = "No other models in the library."
 
 
 def dropped_files(data: QMimeData) -> list[str]:
@@ -206,7 +204,7 @@ class PairPicks(QObject):
     @Slot()
     def _on_scanned(self) -> None:
         entries = sorted(self._library.entries(), key=lambda entry: entry.last_used or 0, reverse=True)
-        self._targets.show_picks([_target_pick(entry) for entry in entries], _NO_MODELS)
+        self._targets.show_picks([_target_pick(entry) for entry in entries], "No models in the library yet.")
         self.set_target(self._target)
 
     def _rank(self, path: str, target: LibraryEntry) -> None:
@@ -215,7 +213,7 @@ class PairPicks(QObject):
 
     def _on_ranked(self, path: str, ranked: list[RankedDraft]) -> None:
         if isValid(self) and path == self._target:
-            self._drafts.show_picks([_draft_pick(one) for one in ranked], _NO_OTHERS)
+            self._drafts.show_picks([_draft_pick(one) for one in ranked], "No other models in the library.")
             self.ranked.emit(ranked)
 
     def _on_failed(self, path: str, error: KnownError) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import cast
 
 from PySide6.QtCore import QObject, QUrl, Slot
@@ -156,7 +155,7 @@ class HubPresenter(QObject):
         self._show_search()
         self._page.clear(f"Drafts for {printable(entry.title, 120)}, which is in the library.")
         self._begin_finding()
-        self._service.find_drafts_for_file(Path(entry.path), self._on_drafts_done, self._on_drafts_failed)
+        self._service.find_drafts_for_file(entry.path, self._on_drafts_done, self._on_drafts_failed)
 
     @Slot()
     def _on_find(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Slot
@@ -23,9 +22,15 @@ from app.ui.models.library_tab import LibraryTab
 from app.ui.models.reveal import reveal
 from app.ui.widgets.questions import ask
 
-_SHA_WRONG = (
-    "The checksum is wrong: the file is not what was downloaded. Delete it and download it again; do not load it."
-)
+_CHECKED = {
+    True: ("✓ The checksum is right: the file is what was downloaded.", "good"),
+    False: (
+        "The checksum is wrong: the file is not what was downloaded. Delete it and download it again; do not load it.",
+        "bad",
+    ),
+    None: ("No checksum is known of all its files, so they cannot be verified.", "warning"),
+}
+"""What is said of a file that was checked, and its role."""
 
 
 class LibraryPresenter(QObject):
@@ -145,21 +150,15 @@ class LibraryPresenter(QObject):
         self._page.show_status("")
         self._page.show_verifying(0.0)
         self._service.verify(
-            entry, partial(self._on_verified, path), lambda error: self._end_check(path, str(error), "warning")
+            entry,
+            lambda is_right: self._end_check(path, *_CHECKED[is_right]),
+            lambda error: self._end_check(path, str(error), "warning"),
         )
 
     @Slot(str, float)
     def _on_progressed(self, path: str, share: float) -> None:
         if path in self._checking and path == self._page.path():
             self._page.show_verifying(share)
-
-    def _on_verified(self, path: str, right: bool | None) -> None:
-        if right is None:
-            self._end_check(path, "No checksum is known of all its files, so they cannot be verified.", "warning")
-        elif right:
-            self._end_check(path, "✓ The checksum is right: the file is what was downloaded.", "good")
-        else:
-            self._end_check(path, _SHA_WRONG, "bad")
 
     def _end_check(self, path: str, text: str, role: str) -> None:
         self._checking.discard(path)

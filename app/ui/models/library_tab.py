@@ -129,8 +129,7 @@ class ModelPage(QWidget):
         self._all_drafts = small_button("")
         self.find_draft = small_button("Find a draft on Hugging Face…")
         self._status = label(role="quiet", wraps=True)
-        self._bar = QProgressBar(textVisible=False)
-        self._bar.setRange(0, 1000)
+        self._bar = QProgressBar(textVisible=False, maximum=1000)
         self._bar.setAccessibleName("Checking the file")
         self.stop = small_button("Stop")
         self.open = QPushButton("Open…")
@@ -207,8 +206,7 @@ class ModelPage(QWidget):
 
     def show_status(self, text: str, role: str = "quiet") -> None:
         """What came of the last action."""
-        show_text(self._status, text)
-        theme.set_role(self._status, role)
+        show_text(self._status, text, role)
 
     # ------------------------------------------------------------ inside
 

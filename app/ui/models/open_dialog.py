@@ -36,7 +36,6 @@ from app.ui.widgets.theme import SPACING
 _TARGET_HELP = "The model whose answers you read. Any text model in the GGUF format."
 _DRAFT_HELP = "A much smaller model of the same family that guesses ahead. It changes the speed, never the answers."
 _Fields: TypeAlias = SamplingFields | SystemPromptField | MemoryFields | AcceptRuleFields
-_MARKS = {"plain": "", "good": "✓ ", "warning": "", "bad": ""}
 
 
 class OpenModelsDialog(QDialog):
@@ -83,10 +82,10 @@ class OpenModelsDialog(QDialog):
         self._memory_fields = MemoryFields(self._refresh, has_gpu=has_gpu)
         self._verdict = label(wraps=True)
         self._build(recent)
-        self._show(current)
+        self.show_files(current.target, current.draft or "")
+        self._show_fields(current)
         self._connect()
         self._ask()
-        self._refresh()
 
     def choice(self) -> OpenModelsChoice:
         """What is set in the dialog now."""
@@ -163,7 +162,7 @@ class OpenModelsDialog(QDialog):
         theme.set_role(self._load, "primary")
         reset = QPushButton("Reset to defaults", autoDefault=False)
         reset.setToolTip("Sets everything but the files back")
-        reset.clicked.connect(self._on_reset)
+        reset.clicked.connect(lambda: self._show_fields(self._defaults))
         box = QDialogButtonBox()
         box.addButton(reset, QDialogButtonBox.ButtonRole.ResetRole)
         box.addButton(QDialogButtonBox.StandardButton.Cancel).setText("Cancel")
@@ -190,8 +189,7 @@ class OpenModelsDialog(QDialog):
 
     # ------------------------------------------------------------ showing
 
-    def _show(self, choice: OpenModelsChoice) -> None:
-        self.show_files(choice.target, choice.draft or "")
+    def _show_fields(self, choice: OpenModelsChoice) -> None:
         for _section, fields in self._fields:
             fields.show_choice(choice)
 
@@ -230,7 +228,7 @@ class OpenModelsDialog(QDialog):
     @Slot(object)
     def _on_checked(self, check: PairCheck) -> None:
         self._check = check
-        self._verdict.setText(_MARKS[check.mood] + visible(check.verdict))
+        self._verdict.setText(("✓ " if check.mood == "good" else "") + visible(check.verdict))
         self._verdict.setAccessibleName(f"Whether the models fit: {check.verdict}")
         theme.set_role(self._verdict, "quiet" if check.mood == "plain" else check.mood)
         if check is not READING:
@@ -248,11 +246,6 @@ class OpenModelsDialog(QDialog):
         best = next((draft for draft in drafts if draft.verdict.fits and draft.verdict.warning is None), None)
         if self._proposes_draft and best is not None and not self._draft.path():
             self._draft.set_path(str(best.entry.path))
-
-    @Slot()
-    def _on_reset(self) -> None:
-        for _section, fields in self._fields:
-            fields.show_choice(self._defaults)
 
     @Slot(object)
     def _on_alternative(self, plan: LoadPlan) -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QSize, Slot
 
-from app import paths
 from app.models.downloads.item import Item, ItemProgress, ItemState
-from app.models.downloads.queue import DownloadQueue
 from app.models.hub.catalog import CatalogModel, CatalogPair
 from app.models.text import printable
 from app.settings import Settings
@@ -18,7 +16,7 @@ from app.ui.models.downloads_presenter import DownloadsPresenter
 from app.ui.models.hub_presenter import HubPresenter
 from app.ui.models.hub_service import HubService
 from app.ui.models.library_presenter import LibraryPresenter
-from app.ui.models.library_service import LibraryService, models_folder
+from app.ui.models.library_service import LibraryService
 from app.ui.models.library_tab import LibraryTab
 from app.ui.models.system_notifications import Notifier
 from app.ui.widgets.tabbed_window import TabbedWindow
@@ -58,11 +56,10 @@ class ModelsPresenter(QObject):
         self, values: Settings, library: LibraryService, commands: ModelCommands, parent: QObject | None = None
     ) -> None:
         super().__init__(parent)
-        self._values = values
         self._commands = commands
         self.library = library
         self.hub = HubService(values, self)
-        self.downloads = DownloadsPresenter(self._open_queue, commands, self)
+        self.downloads = DownloadsPresenter(values, self.hub.network, commands, self)
         self._hub_presenter = hub = HubPresenter(
             self.hub, commands, self._state_of_pair, self.get, self._show_search, self
         )
@@ -161,20 +158,5 @@ class ModelsPresenter(QObject):
 
     def apply_folders(self) -> None:
         """The settings name other folders with models now."""
-        self.apply_settings()
+        self.downloads.apply_settings()
         self._library_presenter.scan()
-
-    def apply_settings(self) -> None:
-        """The settings of the network or of downloads are others now."""
-        values = self._values
-        self.downloads.apply_settings(models_folder(values), values.parallel_downloads, values.download_limit)
-
-    def _open_queue(self) -> DownloadQueue:
-        values = self._values
-        return DownloadQueue(
-            self.hub.network,
-            paths.data_dir(),
-            models_folder(values),
-            parallel=values.parallel_downloads,
-            limit=values.download_limit,
-        )

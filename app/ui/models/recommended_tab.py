@@ -57,8 +57,7 @@ class RecommendedTab(QWidget):
 
     def show_status(self, text: str, role: str = "quiet") -> None:
         """How getting a pair goes, or why it failed."""
-        show_text(self._status, text)
-        theme.set_role(self._status, role)
+        show_text(self._status, text, role)
 
     def show_pairs(self, machine: str, best: Recommendation | None, others: Sequence[Recommendation]) -> None:
         """``best`` is the one proposed for this machine; ``machine`` says in a line what memory it has."""

@@ -93,8 +93,7 @@ class SearchTab(QWidget):
 
     def show_status(self, text: str, role: str = "quiet") -> None:
         """What the search does, or why it failed."""
-        show_text(self._status, text)
-        theme.set_role(self._status, role)
+        show_text(self._status, text, role)
 
     def set_words(self, words: str) -> None:
         """Type for the user, and search."""

@@ -177,14 +177,14 @@ class TokenDialog(QDialog):
         make = QPushButton("Make a token on its page", autoDefault=False)
         make.clicked.connect(lambda: QDesktopServices.openUrl(QUrl(f"{endpoint}/settings/tokens")))
         box = QDialogButtonBox(QDialogButtonBox.StandardButton.Ok | QDialogButtonBox.StandardButton.Cancel)
-        self._keep = box.button(QDialogButtonBox.StandardButton.Ok)
-        self._keep.setText("Keep")
-        self._keep.setEnabled(False)
+        save = box.button(QDialogButtonBox.StandardButton.Ok)
+        save.setText("Keep")
+        save.setEnabled(False)
         box.button(QDialogButtonBox.StandardButton.Cancel).setText("Cancel")
         box.addButton(make, QDialogButtonBox.ButtonRole.HelpRole)
         box.accepted.connect(self.accept)
         box.rejected.connect(self.reject)
-        self._token.textChanged.connect(self._on_typed)
+        self._token.textChanged.connect(lambda: save.setEnabled(bool(self.token())))
         column(
             label(_GATED, wraps=True),
             self._token,
@@ -197,10 +197,6 @@ class TokenDialog(QDialog):
 
     def token(self) -> str:
         return self._token.text().strip()
-
-    @Slot(str)
-    def _on_typed(self) -> None:
-        self._keep.setEnabled(bool(self.token()))
 
 
 class _TrafficTable(Table):

@@ -203,7 +203,7 @@ class SettingsPresenter(QObject):
             setattr(self._values, key, value)
         self._hub.apply_settings()
         self.window.network.show_endpoint_problem(self._hub.endpoint_problem())
-        self._models.apply_settings()
+        self._models.downloads.apply_settings()
         self._save_soon()
 
     @Slot()

@@ -49,10 +49,12 @@ def label(
     return result
 
 
-def show_text(target: QLabel, text: str) -> None:
+def show_text(target: QLabel, text: str, role: str | None = None) -> None:
     """Show this in a label that can be seen only while it says something."""
     target.setText(text)
     target.setVisible(bool(text))
+    if role is not None:
+        theme.set_role(target, role)
 
 
 class ElidedLabel(QLabel):

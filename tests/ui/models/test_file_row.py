@@ -1,4 +1,4 @@
-"""The pickers of the Open models dialog: models of the library, and drafts that fit the target or say why not."""
+"""The pickers of the rows that name files: models of the library, and drafts that fit the target or say why not."""
 
 from __future__ import annotations
 
