@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import cast
 
 from PySide6.QtCore import QObject, QUrl, Slot
@@ -13,7 +14,7 @@ from app.models.downloads.item import Item
 from app.models.hub.catalog import Catalog, CatalogPair, load_catalog
 from app.models.hub.drafts import DraftCandidate
 from app.models.hub.items import item_of
-from app.models.hub.repository import Repository, SearchResult, Sort
+from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
 from app.models.library.entry import LibraryEntry
 from app.models.machine_memory import MachineMemory
 from app.models.memory_shape import shape_of
@@ -154,19 +155,20 @@ class HubPresenter(QObject):
         self._turn_page()
         self._show_search()
         self._page.clear(f"Drafts for {printable(entry.title, 120)}, which is in the library.")
-        self._begin_finding()
-        self._service.find_drafts_for_file(entry.path, self._on_drafts_done, self._on_drafts_failed)
+        self._find_drafts(entry.path, ())
 
     @Slot()
     def _on_find(self) -> None:
         repository, model = self._page.repository, self._page.model()
         if repository is not None and model is not None:
-            self._begin_finding()
-            self._service.find_drafts_for_remote(repository, model, self._on_drafts_done, self._on_drafts_failed)
+            self._find_drafts(model, repository.base_models)
 
-    def _begin_finding(self) -> None:
+    def _find_drafts(self, model: Path | RemoteModel, bases: Sequence[str]) -> None:
         self._offers = 0
         self._page.begin_drafts()
+        self._service.find_drafts(
+            model, bases, self._on_drafts_done, lambda error: self._page.show_drafts_status(str(error))
+        )
 
     @Slot(object)
     def _on_draft_found(self, candidate: DraftCandidate) -> None:
@@ -180,9 +182,6 @@ class HubPresenter(QObject):
             fit = "none fits" if not self._offers else "1 fits" if self._offers == 1 else f"{self._offers} fit"
             text = f"{number} looked at, {fit}. Their vocabularies were compared, not their names."
         self._page.show_drafts_status(text)
-
-    def _on_drafts_failed(self, error: KnownError) -> None:
-        self._page.show_drafts_status(str(error))
 
     # ------------------------------------------------------------ getting
 
