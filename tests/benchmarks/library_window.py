@@ -113,7 +113,8 @@ def measure_window(folder: Path, files: int, repeat: int) -> dict[str, list[floa
     found["warm_ms"] = [late.of(presenter.show_library, library.scanned) for _ in range(repeat)]
     chosen = [str(entry.path) for entry in library.entries()[:: max(files // repeat, 1)]]
     found["choice_ms"] = [late.of(lambda path=path: tab.list.select(path)) for path in chosen]  # type: ignore[misc]
-    found["search_ms"] = [late.of(lambda text=text: tab.list.set_words(text)) for text in ("m", "mo", "model-1", "")]  # type: ignore[misc]
+    texts = ("m", "mo", "model-1", "")
+    found["search_ms"] = [late.of(lambda text=text: tab.list.rows.set_words(text)) for text in texts]  # type: ignore[misc]
     orders = (Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder)
     found["sort_ms"] = [
         late.of(lambda column=column, order=order: tab.list.sortByColumn(column, order))  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from app.protocol.messages import AcceptRule, LoadSettings, Sampling
@@ -31,7 +32,7 @@ class OpenModelsChoice:
 
 def stop_strings_from(text: str) -> list[str]:
     r"""One stop string a line; ``\n``, ``\t`` and ``\\`` stand for a line break, a tab and a backslash."""
-    return [_unescaped(line) for line in text.splitlines() if line]
+    return [re.sub(r"\\(.)", _unescaped, line) for line in text.splitlines() if line]
 
 
 def stop_strings_as_text(stop: list[str]) -> str:
@@ -40,13 +41,5 @@ def stop_strings_as_text(stop: list[str]) -> str:
     return "\n".join(escaped)
 
 
-def _unescaped(line: str) -> str:
-    parts = iter(line)
-    result = []
-    for character in parts:
-        following = next(parts, "") if character == "\\" else ""
-        if following:
-            result.append({"n": "\n", "t": "\t", "\\": "\\"}.get(following, character + following))
-        else:
-            result.append(character)
-    return "".join(result)
+def _unescaped(escape: re.Match[str]) -> str:
+    return {"n": "\n", "t": "\t", "\\": "\\"}.get(escape[1], escape[0])

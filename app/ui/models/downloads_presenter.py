@@ -8,13 +8,16 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 
+from app import paths
 from app.errors import KnownError
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
+from app.models.hub.network import Network
 from app.models.text import printable, size_text
-from app.settings import Pair
+from app.settings import Pair, Settings
 from app.ui.models.commands import ModelCommands
 from app.ui.models.downloads_tab import DownloadsTab
+from app.ui.models.library_service import models_folder
 from app.ui.widgets.questions import ask, warn
 
 REFRESH_MS = 250
@@ -27,6 +30,7 @@ class DownloadsPresenter(QObject):
 
     Attributes:
         tab: What shows it.
+        is_held: Nothing is to be started, because files of the models folder are being moved.
 
     Signals:
         finished: The `Item` that is complete.
@@ -39,16 +43,16 @@ class DownloadsPresenter(QObject):
     active_changed = Signal(int)
 
     def __init__(
-        self, open_queue: Callable[[], DownloadQueue], commands: ModelCommands, parent: QObject | None = None
+        self, values: Settings, network: Network, commands: ModelCommands, parent: QObject | None = None
     ) -> None:
-        """``open_queue`` raises `KnownError` while another process, such as the command line, has the queue."""
         super().__init__(parent)
-        self._open_queue = open_queue
+        self._values = values
+        self._network = network
         self._commands = commands
         self._queue: DownloadQueue | None = None
         self._states: dict[str, ItemState] = {}
         self._active = -1
-        self._is_held = False
+        self.is_held = False
         self._timer = QTimer(self, interval=REFRESH_MS)
         self._timer.timeout.connect(self.refresh)
         self.tab = DownloadsTab(
@@ -69,9 +73,16 @@ class DownloadsPresenter(QObject):
     def begin(self) -> None:
         """Take the queue up, if nobody else has it; what ran the last time goes on."""
         if self._queue is None:
+            values = self._values
             try:
-                self._queue = self._open_queue()
-            except KnownError as error:
+                self._queue = DownloadQueue(
+                    self._network,
+                    paths.data_dir(),
+                    models_folder(values),
+                    parallel=values.parallel_downloads,
+                    limit=values.download_limit,
+                )
+            except KnownError as error:  # another process, such as the command line, has the queue
                 self.tab.show_problem(str(error))
                 return
             self.tab.show_problem(self._queue.notice or "")
@@ -83,23 +94,17 @@ class DownloadsPresenter(QObject):
         self.begin()
         self._start(lambda queue: queue.add(item))
 
-    def apply_settings(self, folder: Path, parallel: int, limit: int | None) -> None:
-        """What the settings say now; ``limit`` in bytes a second."""
+    def apply_settings(self) -> None:
+        """The settings of downloads are others now."""
         if self._queue is not None:
-            self._queue.models_folder = folder
-            self._queue.set_parallel(parallel)
-            self._queue.set_limit(limit)
+            self._queue.models_folder = models_folder(self._values)
+            self._queue.set_parallel(self._values.parallel_downloads)
+            self._queue.set_limit(self._values.download_limit)
 
-    @Slot(object, object)
     def folder_moved(self, old: Path, new: Path) -> None:
         """All files of the models folder ``old``, unfinished ones too, are in ``new`` now."""
         if self._queue is not None:
             self._queue.folder_moved(old, new)
-
-    @Slot(bool)
-    def hold(self, held: bool) -> None:
-        """Start nothing while files of the models folder are being moved."""
-        self._is_held = held
 
     def is_active(self) -> bool:
         """Whether anything is on its way, or still being written."""
@@ -135,11 +140,10 @@ class DownloadsPresenter(QObject):
         if active != self._active:
             self._active = active
             self.active_changed.emit(active)
-        if active or (self._queue is not None and self._queue.is_settling()):
-            if not self._timer.isActive():
-                self._timer.start()
-        else:
+        if not active and (self._queue is None or not self._queue.is_settling()):
             self._timer.stop()
+        elif not self._timer.isActive():
+            self._timer.start()
 
     # ------------------------------------------------------------ inside
 
@@ -150,8 +154,8 @@ class DownloadsPresenter(QObject):
             self.failed.emit(progress)
 
     def _start(self, function: Callable[[DownloadQueue], object]) -> None:
-        if self._is_held:
-            self._warn(_HELD)
+        if self.is_held:
+            warn(self.tab, "Downloads", _HELD)
         else:
             self._change(function)
 
@@ -161,11 +165,8 @@ class DownloadsPresenter(QObject):
         try:
             function(self._queue)
         except KnownError as error:
-            self._warn(str(error))
+            warn(self.tab, "Downloads", str(error))
         self.refresh()
-
-    def _warn(self, text: str) -> None:
-        warn(self.tab, "Downloads", text)
 
     def _progress_of(self, item_id: str) -> ItemProgress | None:
         """``None`` for one that has just left the list."""

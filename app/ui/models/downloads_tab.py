@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from PySide6.QtWidgets import QFrame, QProgressBar, QWidget
 
@@ -11,7 +10,7 @@ from app.models.downloads import wording
 from app.models.downloads.item import ItemProgress, ItemState
 from app.models.text import printable
 from app.ui.widgets import theme
-from app.ui.widgets.controls import label, scrolling, small_button
+from app.ui.widgets.controls import label, scrolling, show_text, small_button
 from app.ui.widgets.layouts import CARD_MARGINS, MIDDLE, PAGE_MARGINS, column, row
 from app.ui.widgets.theme import SPACING
 
@@ -70,8 +69,7 @@ class DownloadsTab(QWidget):
 
     def show_problem(self, text: str) -> None:
         """Why the queue cannot be used, or what the user should know about it."""
-        self._problem.setText(text)
-        self._problem.setVisible(bool(text))
+        show_text(self._problem, text)
 
     def show_progress(self, items: Sequence[ItemProgress]) -> None:
         """Bring the list up to date; called several times a second."""
@@ -81,17 +79,15 @@ class DownloadsTab(QWidget):
             card.hide()
             card.deleteLater()
         for progress in items:
-            card = self._cards.get(progress.item.id) or self._new_card(progress.item.id)
-            card.show_progress(progress)
+            key = progress.item.id
+            if key not in self._cards:
+                self._cards[key] = _Card(key, self._actions)
+                self._list.addWidget(self._cards[key])
+            self._cards[key].show_progress(progress)
         self._empty.setVisible(not items)
         self._summary.setText(wording.summary(items))
         self.pause_all.setVisible(sum(one.state in _CAN_PAUSE for one in items) > 1)
         self.resume_all.setVisible(sum(one.state is ItemState.PAUSED for one in items) > 1)
-
-    def _new_card(self, item_id: str) -> _Card:
-        card = self._cards[item_id] = _Card(item_id, self._actions)
-        self._list.addWidget(card)
-        return card
 
 
 class _Card(QFrame):
@@ -101,13 +97,12 @@ class _Card(QFrame):
         super().__init__()
         theme.set_role(self, "card")
         self._title = label(role="heading", wraps=True)
-        self._bar = QProgressBar(textVisible=False)
-        self._bar.setRange(0, _STEPS)
+        self._bar = QProgressBar(textVisible=False, maximum=_STEPS)
         self._figures = label(role="quiet", figures=True, wraps=True)
         self._message = label(role="warning", wraps=True)
         self._buttons = {text: small_button(text) for text in _SHOWN}
         for text, button in self._buttons.items():
-            button.clicked.connect(partial(_press, actions[text], item_id))
+            button.clicked.connect(lambda _checked=False, action=actions[text]: action(item_id))
         self._buttons["Cancel"].setToolTip("Stops the download and keeps what has arrived")
         self._buttons["Discard"].setToolTip("Deletes what has arrived")
         figures = row((self._figures, 1), *self._buttons.values())
@@ -116,26 +111,14 @@ class _Card(QFrame):
 
     def show_progress(self, progress: ItemProgress) -> None:
         item, state = progress.item, progress.state
-        _set(self._title, printable(item.title, 200))
+        self._title.setText(printable(item.title, 200))
         self._bar.setValue(round(_STEPS * progress.done / max(item.size, 1)))
         self._bar.setVisible(state is not ItemState.DONE)
         self._bar.setAccessibleName(f"Progress of {self._title.text()}")
-        _set(self._figures, wording.figures(progress))
-        _set(self._message, progress.message)
-        self._message.setVisible(bool(progress.message))
-        theme.set_role(self._message, "bad" if state is ItemState.FAILED else "warning")
+        self._figures.setText(wording.figures(progress))
+        show_text(self._message, progress.message, "bad" if state is ItemState.FAILED else "warning")
         self._buttons["Resume"].setText("Try again" if state is ItemState.FAILED else "Resume")
         for name, button in self._buttons.items():
             states = _SHOWN[name]
             button.setVisible(bool(progress.page) if states is None else state in states)
             button.setAccessibleName(f"{button.text()}: {self._title.text()}")
-
-
-def _press(action: Callable[[str], object], item_id: str, _checked: bool = False) -> None:
-    action(item_id)
-
-
-def _set(target: QWidget, text: str) -> None:
-    """Without a repaint where nothing changed."""
-    if target.text() != text:  # type: ignore[attr-defined]
-        target.setText(text)  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtWidgets import QButtonGroup, QCheckBox, QPlainTextEdit, QRadioButton, QWidget
+from PySide6.QtWidgets import QCheckBox, QPlainTextEdit, QRadioButton, QWidget
 
 from app.protocol.messages import AcceptRule, LoadSettings, Sampling
 from app.settings import Settings
@@ -18,7 +18,6 @@ from app.ui.widgets.theme import SPACING
 
 _HIGHEST_SEED = 2**63 - 1
 _NO_GPU = "No GPU in this build: everything runs on the processor."
-_LAYERS_HELP = "How many layers are computed on the GPU. Automatic: as many as fit; 0 keeps all on the processor."
 
 _SAMPLING = (
     Setting(
@@ -62,6 +61,13 @@ _LONGEST = Setting(
     "no limit",
     "max tokens",
 )
+
+
+def _gpu_layers(key: str, name: str) -> Setting:
+    help_text = "How many layers are computed on the GPU. Automatic: as many as fit; 0 keeps all on the processor."
+    return Setting(key, name, help_text, 1, "automatic", "offload, GPU layers", low=-1, high=10_000)
+
+
 _LOADING = (
     Setting(
         "context_length",
@@ -71,26 +77,8 @@ _LOADING = (
         "automatic",
     ),
     Setting("threads", "Threads", "Automatic: one for each physical core.", 1, "automatic"),
-    Setting(
-        "target_gpu_layers",
-        "Target on the GPU",
-        _LAYERS_HELP,
-        1,
-        "automatic",
-        "offload, GPU layers",
-        low=-1,
-        high=10_000,
-    ),
-    Setting(
-        "draft_gpu_layers",
-        "Draft on the GPU",
-        _LAYERS_HELP,
-        1,
-        "automatic",
-        "offload, GPU layers",
-        low=-1,
-        high=10_000,
-    ),
+    _gpu_layers("target_gpu_layers", "Target on the GPU"),
+    _gpu_layers("draft_gpu_layers", "Draft on the GPU"),
     Setting(
         "batch_size",
         "Batch size",
@@ -133,8 +121,7 @@ class SamplingFields(Form):
         self.add("Seed", self._random_seed, "Another seed for each answer, or one of yours: same seed, same answer.")
         self.add("Fixed seed", self._seed, "A whole number; only while the seed is not random.")
         self.add_settings(Settings, [_LONGEST])
-        self._stop = QPlainTextEdit()
-        self._stop.setTabChangesFocus(True)
+        self._stop = QPlainTextEdit(tabChangesFocus=True)
         self._stop.setFixedSize(FIELD_WIDTH, 64)
         stop_help = "One a line. The answer ends before the first of them; \\n is a line break."
         self.add("Stop strings", self._stop, stop_help)
@@ -180,10 +167,9 @@ class SystemPromptField(QWidget):
 
     def __init__(self, changed: Callable[[], object]) -> None:
         super().__init__()
-        self._text = QPlainTextEdit()
-        self._text.setTabChangesFocus(True)
+        example = "None. For example: Answer in short sentences."
+        self._text = QPlainTextEdit(tabChangesFocus=True, placeholderText=example)
         self._text.setFixedHeight(96)
-        self._text.setPlaceholderText("None. For example: Answer in short sentences.")
         self._text.setAccessibleName("System prompt")
         explain(self._text, "What the model is told before each chat. It stays in the context when old messages leave.")
         column(self._text, margins=FIELD_MARGINS, on=self)
@@ -251,7 +237,6 @@ class AcceptRuleFields(QWidget):
     def __init__(self, changed: Callable[[], object]) -> None:
         super().__init__()
         parts = column(gap=SPACING, margins=FIELD_MARGINS, on=self)
-        self._group = QButtonGroup(self)
         self._buttons: dict[AcceptRule, QRadioButton] = {}
         for rule, title, help_text in self._RULES:
             button = QRadioButton(title)
@@ -259,12 +244,12 @@ class AcceptRuleFields(QWidget):
             button.setAccessibleDescription(help_text)
             hint = label(help_text, "quiet", wraps=True)
             hint.setContentsMargins(6 * SPACING, 0, 0, SPACING)
-            self._group.addButton(button)
             self._buttons[rule] = button
             parts.addWidget(button)
             parts.addWidget(hint)
         self._buttons["coupled"].setChecked(True)
-        self._group.buttonToggled.connect(lambda _button, is_checked: changed() if is_checked else None)
+        for button in self._buttons.values():
+            button.toggled.connect(lambda is_checked: changed() if is_checked else None)
 
     def show_choice(self, choice: OpenModelsChoice) -> None:
         self._buttons[choice.accept].setChecked(True)

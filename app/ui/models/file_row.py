@@ -1,23 +1,33 @@
-"""The row of the Open models dialog that names one model file."""
+"""The rows of the Open models dialog that name the model files, and what the library offers for them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QMimeData, QTimer, Signal, Slot
+from PySide6.QtCore import QMimeData, QObject, QTimer, Signal, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QFileDialog, QLineEdit, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QFileDialog, QLineEdit, QMenu, QPushButton, QToolButton, QWidget
+from shiboken6 import isValid
 
-from app.models.text import visible
-from app.ui.models.picker import ModelPicker
-from app.ui.widgets import icons
-from app.ui.widgets.controls import explain, label
+from app.errors import KnownError
+from app.models.library.entry import LibraryEntry
+from app.models.ranking import RankedDraft
+from app.models.text import printable, size_text, visible
+from app.ui.models.library_service import LibraryService
+from app.ui.widgets import icons, units
+from app.ui.widgets.controls import explain, label, plain_tooltip
 from app.ui.widgets.file_dialogs import open_in_folder
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 FILE_FILTER = "GGUF models (*.gguf)"
 _TYPING_MS = 300
+MOST, MOST_GREY = 30, 12
+"""Entries of a picker that can be chosen and that cannot; more would fill the screen, or hide those that can."""
+_NO_TARGET = "Choose a target first."
 
 
 def dropped_files(data: QMimeData) -> list[str]:
@@ -43,30 +53,32 @@ class FileRow(QWidget):
         super().__init__()
         self._title = title
         self._start_folder = start_folder
-        self._edit = QLineEdit()
+        self._edit = QLineEdit(placeholderText="None" if can_be_empty else "A .gguf file: choose it or drop it here")
         self._edit.setAccessibleName(title)
-        self._edit.setPlaceholderText("None" if can_be_empty else "A .gguf file: choose it or drop it here")
-        self._choose = QPushButton("Choose…")
-        self._choose.setAutoDefault(False)
-        self._choose.setAccessibleName(f"Choose {title.lower()}")
+        choose = QPushButton("Choose…", autoDefault=False)
+        choose.setAccessibleName(f"Choose {title.lower()}")
         self.picker = ModelPicker(picker, f"{title} from the library")
         self.picker.chosen.connect(self.set_path)
-        self._clear = QToolButton()
-        icons.set_icon(self._clear, "close")
-        self._clear.setAccessibleName(f"No {title.lower()}")
-        self._clear.setToolTip(f"No {title.lower()}")
-        self._clear.setVisible(can_be_empty)
+        clear = QToolButton()
+        icons.set_icon(clear, "close")
+        clear.setAccessibleName(f"No {title.lower()}")
+        clear.setToolTip(f"No {title.lower()}")
+        clear.setVisible(can_be_empty)
         self._info = label(role="quiet", wraps=True)
         self._info.setMinimumHeight(self._info.fontMetrics().height())
         self._pause = QTimer(self, singleShot=True, interval=_TYPING_MS)
-        self._lay_out(help_text)
+        heading = label(title, "heading")
+        heading.setBuddy(self._edit)
+        for part in (heading, self._edit):
+            explain(part, help_text)
+        column(heading, row((self._edit, 1), clear, self.picker, choose), self._info, gap=SPACING, on=self)
         self.setAcceptDrops(True)
         self._edit.setAcceptDrops(False)  # it would put the URL in as text
         self._edit.textEdited.connect(self._pause.start)
         self._edit.editingFinished.connect(self._on_editing_finished)
         self._pause.timeout.connect(self._on_changed)
-        self._choose.clicked.connect(self._on_choose)
-        self._clear.clicked.connect(lambda: self.set_path(""))
+        choose.clicked.connect(self._on_choose)
+        clear.clicked.connect(lambda: self.set_path(""))
 
     def path(self) -> str:
         """The path as typed, without blanks around it; empty for none."""
@@ -83,19 +95,6 @@ class FileRow(QWidget):
         """What the file is."""
         self._info.setText(visible(text))
 
-    def _lay_out(self, help_text: str) -> None:
-        title = label(self._title, "heading")
-        title.setBuddy(self._edit)
-        for part in (title, self._edit):
-            explain(part, help_text)
-        column(
-            title,
-            row((self._edit, 1), self._clear, self.picker, self._choose),
-            self._info,
-            gap=SPACING,
-            on=self,
-        )
-
     @Slot()
     def _on_editing_finished(self) -> None:
         if self._pause.isActive():
@@ -108,9 +107,8 @@ class FileRow(QWidget):
 
     @Slot()
     def _on_choose(self) -> None:
-        dialog = QFileDialog(self, f"Choose {self._title.lower()}")
+        dialog = QFileDialog(self, f"Choose {self._title.lower()}", filter=FILE_FILTER)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.setNameFilter(FILE_FILTER)
         folder = str(Path(self.path()).parent) if self.path() else self._start_folder
         dialog.fileSelected.connect(self.set_path)
         open_in_folder(dialog, folder)
@@ -121,3 +119,124 @@ class FileRow(QWidget):
     def dropEvent(self, event: QDropEvent) -> None:
         self.set_path(dropped_files(event.mimeData())[0])
         event.acceptProposedAction()
+
+
+@dataclass(frozen=True)
+class Pick:
+    """One model of the menu."""
+
+    path: str
+    text: str
+    can_choose: bool = True
+    reason: str = ""
+    """Shown behind the text of what cannot be chosen, and as a tooltip."""
+
+
+class ModelPicker(QPushButton):
+    """A button with a menu of models to choose from; those that cannot be chosen are grey and say why.
+
+    Signals:
+        chosen: The path of a model.
+    """
+
+    chosen = Signal(str)
+
+    def __init__(self, text: str, name: str, parent: QWidget | None = None) -> None:
+        super().__init__(f"{text} ▾", parent, autoDefault=False)
+        self.setAccessibleName(name)
+        self._menu = QMenu(self, toolTipsVisible=True)
+        self.setMenu(self._menu)
+
+    def show_picks(self, picks: Sequence[Pick], otherwise: str) -> None:
+        """``otherwise`` stands in the menu where there are none."""
+        self._menu.clear()
+        choosable = [pick for pick in picks if pick.can_choose]
+        grey = [pick for pick in picks if not pick.can_choose]
+        self._add(choosable, MOST, "more in the model library")
+        if choosable and grey:
+            self._menu.addSeparator()
+        self._add(grey, MOST_GREY, "more that do not fit")
+        if not picks:
+            self._menu.addAction(otherwise).setEnabled(False)
+
+    def _add(self, picks: Sequence[Pick], most: int, more: str) -> None:
+        """The first ``most`` of them; ``more`` says what the others are."""
+        for pick in picks[:most]:
+            text = pick.text if pick.can_choose else f"{pick.text}: {pick.reason}"
+            action = self._menu.addAction(text.replace("&", "&&"))
+            action.setToolTip(plain_tooltip("\n".join(part for part in (pick.path, pick.reason) if part)))
+            action.setEnabled(pick.can_choose)
+            action.triggered.connect(lambda _checked=False, path=pick.path: self.chosen.emit(path))
+        if len(picks) > most:
+            self._menu.addAction(f"{len(picks) - most} {more}").setEnabled(False)
+
+
+class PairPicks(QObject):
+    """Fills the pickers as the library and the target change: all models as targets, and drafts ranked for the target.
+
+    Signals:
+        ranked: The `RankedDraft`s for the target, the most promising first.
+    """
+
+    ranked = Signal(list)
+
+    def __init__(
+        self, targets: ModelPicker, drafts: ModelPicker, library: LibraryService, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._targets = targets
+        self._drafts = drafts
+        self._library = library
+        self._target = ""
+        library.scanned.connect(self._on_scanned)
+        self._drafts.show_picks([], _NO_TARGET)
+        self._on_scanned()
+        library.scan()
+
+    def set_target(self, path: str) -> None:
+        """The file that drafts are ranked for; empty for none."""
+        self._target = path
+        if not path:
+            self._drafts.show_picks([], _NO_TARGET)
+            return
+        self._library.entry_at(path, partial(self._rank, path), partial(self._on_failed, path))
+
+    @Slot()
+    def _on_scanned(self) -> None:
+        entries = sorted(self._library.entries(), key=lambda entry: entry.last_used or 0, reverse=True)
+        self._targets.show_picks([_target_pick(entry) for entry in entries], "No models in the library yet.")
+        self.set_target(self._target)
+
+    def _rank(self, path: str, target: LibraryEntry) -> None:
+        if isValid(self) and path == self._target:
+            self._library.rank(target, partial(self._on_ranked, path))
+
+    def _on_ranked(self, path: str, ranked: list[RankedDraft]) -> None:
+        if isValid(self) and path == self._target:
+            self._drafts.show_picks([_draft_pick(one) for one in ranked], "No other models in the library.")
+            self.ranked.emit(ranked)
+
+    def _on_failed(self, path: str, error: KnownError) -> None:
+        if isValid(self) and path == self._target:
+            self._drafts.show_picks([], str(error))
+
+
+def _name(entry: LibraryEntry) -> str:
+    quantization = entry.summary.quantization if entry.summary else ""
+    parts = (printable(entry.title, 60), printable(quantization), size_text(entry.size))
+    return " · ".join(dict.fromkeys(part for part in parts if part))
+
+
+def _target_pick(entry: LibraryEntry) -> Pick:
+    away = "" if entry.available else "its folder is not there"
+    return Pick(str(entry.path), _name(entry), entry.usable, entry.problem or away)
+
+
+def _draft_pick(ranked: RankedDraft) -> Pick:
+    text, trial = _name(ranked.entry), ranked.trial
+    if ranked.verdict.fits and trial is not None:
+        accepted = "" if trial.acceptance_rate is None else f"{units.accepted(trial.acceptance_rate)}, "
+        text += f" · {accepted}{units.factor(trial.speed_up)} here"
+    elif ranked.verdict.fits and ranked.verdict.warning:
+        text += " · large for a draft"
+    return Pick(str(ranked.entry.path), text, ranked.verdict.fits, ranked.verdict.reason)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from PySide6.QtCore import QObject, Signal
@@ -60,28 +59,25 @@ def judge(target: str, draft: str | None, headers: Headers) -> PairCheck:
         first = headers.read(target)
     except KnownError as error:
         return PairCheck(str(error), "bad")
+    alone = PairCheck(
+        "No draft model: guesses come from the chat itself (n-grams).",
+        target=describe(first),
+        can_load=True,
+        target_shape=shape_of(first),
+    )
     if draft is None:
-        return PairCheck(
-            "No draft model: guesses come from the chat itself (n-grams).",
-            target=describe(first),
-            can_load=True,
-            target_shape=shape_of(first),
-        )
+        return alone
     try:
         second = headers.read(draft)
     except KnownError as error:
-        return PairCheck(
-            f"{error} {_ALONE}", "warning", target=describe(first), can_load=True, target_shape=shape_of(first)
-        )
+        return replace(alone, verdict=f"{error} {_ALONE}", mood="warning")
     found = compare(first, second)
     remark = found.warning if found.fits else _ALONE
-    return PairCheck(
-        f"{found.reason} {remark}" if remark else found.reason,
-        "warning" if remark else "good",
-        target=describe(first),
+    return replace(
+        alone,
+        verdict=f"{found.reason} {remark}" if remark else found.reason,
+        mood="warning" if remark else "good",
         draft=describe(second),
-        can_load=True,
-        target_shape=shape_of(first),
         draft_shape=shape_of(second) if found.fits else None,
     )
 
@@ -105,19 +101,16 @@ class PairChecker(QObject):
         """Ask; `checked` answers, unless it is asked again before."""
         self._latest += 1
         number = self._latest
-        judge_it = partial(self._judge_if_wanted, number, target, draft)
-        self._lane.submit(judge_it, partial(self._on_judged, number), partial(self._on_failed, number))
+
+        def judge_if_wanted() -> PairCheck:
+            return judge(target, draft, self._headers) if number == self._latest else READING
+
+        def tell(check: PairCheck) -> None:
+            if number == self._latest:
+                self.checked.emit(check)
+
+        self._lane.submit(judge_if_wanted, tell, lambda error: tell(PairCheck(str(error), "bad", can_load=True)))
 
     def stop(self) -> None:
         """Answer nothing of what was asked."""
         self._latest += 1
-
-    def _judge_if_wanted(self, number: int, target: str, draft: str | None) -> PairCheck:
-        return judge(target, draft, self._headers) if number == self._latest else READING
-
-    def _on_judged(self, number: int, check: PairCheck) -> None:
-        if number == self._latest:
-            self.checked.emit(check)
-
-    def _on_failed(self, number: int, error: KnownError) -> None:
-        self._on_judged(number, PairCheck(str(error), "bad", can_load=True))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -64,11 +63,10 @@ class HubPresenter(QObject):
         self.search.search_requested.connect(self._on_search)
         self.search.repository_chosen.connect(self.show_repository)
         self._page.token.clicked.connect(commands.ask_for_token)
-        self._page.get_requested.connect(self._on_get)
+        self._page.get.clicked.connect(self._on_get)
         self._page.model_chosen.connect(self._on_model_chosen)
-        self._page.drafts_requested.connect(self._on_drafts_requested)
-        self._page.file_chosen.connect(service.stop_finding)
-        self._page.page_requested.connect(self.open_page)
+        self._page.find_draft.clicked.connect(self._on_find)
+        self._page.web_page.clicked.connect(self._on_web_page)
         service.draft_found.connect(self._on_draft_found)
 
     # ------------------------------------------------------------ recommended
@@ -79,8 +77,8 @@ class HubPresenter(QObject):
         machine = self._machine()
         best = self._catalog.propose(machine)
         others = [pair for pair in self._catalog.pairs if pair is not best]
-        self.recommended.show_machine(machine_text(machine))
         self.recommended.show_pairs(
+            machine_text(machine),
             self._recommendation(best, machine) if best else None,
             [self._recommendation(pair, machine) for pair in others],
         )
@@ -108,50 +106,47 @@ class HubPresenter(QObject):
         self._searched += 1
         number = self._searched
         self.search.show_status("Searching …")
-        self._service.search(
-            words, cast(Sort, sort), partial(self._on_found, number), partial(self._on_search_failed, number)
-        )
 
-    def _on_found(self, number: int, results: list[SearchResult]) -> None:
-        if number == self._searched:
-            self._turn_page()
-            self._page.clear()
-            self.search.show_results(results)
+        def found(results: list[SearchResult]) -> None:
+            if number == self._searched:
+                self._turn_page()
+                self._page.clear()
+                self.search.show_results(results)
 
-    def _on_search_failed(self, number: int, error: KnownError) -> None:
-        if number == self._searched:
-            self.search.show_status(str(error), "bad")
+        def failed(error: KnownError) -> None:
+            if number == self._searched:
+                self.search.show_status(str(error), "bad")
+
+        self._service.search(words, cast(Sort, sort), found, failed)
 
     @Slot(str)
-    def show_repository(self, repository: str) -> None:
+    def show_repository(self, name: str) -> None:
         """Look a repository up and show its files."""
         number = self._turn_page()
-        self._page.clear(f"Looking into {printable(repository)} …")
-        self._service.repository(
-            repository, partial(self._on_repository, number), partial(self._on_repository_failed, number)
-        )
+        self._page.clear(f"Looking into {printable(name)} …")
 
-    def _on_repository(self, number: int, repository: Repository) -> None:
-        if number == self._looked:
-            machine = self._machine()
-            fits = {model: self._fit(model, machine) for model in repository.models}
-            self._page.show_repository(repository, fits)
+        def found(repository: Repository) -> None:
+            if number == self._looked:
+                machine = self._machine()
+                fits = {one: badge_for_size(one.size + _BESIDE_WEIGHTS, machine) for one in repository.models}
+                self._page.show_repository(repository, fits)
 
-    def _on_repository_failed(self, number: int, error: KnownError) -> None:
-        if number == self._looked:
-            self._page.clear(str(error))
+        def failed(error: KnownError) -> None:
+            if number == self._looked:
+                self._page.clear(str(error))
 
-    def _fit(self, model: RemoteModel, machine: MachineMemory) -> FitBadge:
-        return badge_for_size(model.size + _BESIDE_WEIGHTS, machine)
+        self._service.repository(name, found, failed)
 
-    @Slot(object)
-    def _on_model_chosen(self, model: RemoteModel) -> None:
+    @Slot()
+    def _on_model_chosen(self) -> None:
         """Its header tells exactly what it takes; some megabytes at most."""
-        self._service.header(
-            model,
-            lambda header: self._page.show_fit(model, badge_for(shape_of(header), self._machine())),
-            lambda error: self._page.show_fit(model, FitBadge("not known", "quiet", str(error))),
-        )
+        self._service.stop_finding()
+        if (model := self._page.model()) is not None:
+            self._service.header(
+                model,
+                lambda header: self._page.show_fit(model, badge_for(shape_of(header), self._machine())),
+                lambda error: self._page.show_fit(model, FitBadge("not known", "quiet", str(error))),
+            )
 
     # ------------------------------------------------------------ drafts
 
@@ -159,18 +154,21 @@ class HubPresenter(QObject):
         """Look for drafts for a model of the library; they appear on the page of the tab "Search"."""
         self._turn_page()
         self._show_search()
-        self._page.show_local_target(entry.title)
-        self._begin_finding()
-        self._service.find_drafts_for_file(Path(entry.path), self._on_drafts_done, self._on_drafts_failed)
+        self._page.clear(f"Drafts for {printable(entry.title, 120)}, which is in the library.")
+        self._find_drafts(entry.path, ())
 
-    @Slot(object, object)
-    def _on_drafts_requested(self, repository: Repository, model: RemoteModel) -> None:
-        self._begin_finding()
-        self._service.find_drafts_for_remote(repository, model, self._on_drafts_done, self._on_drafts_failed)
+    @Slot()
+    def _on_find(self) -> None:
+        repository, model = self._page.repository, self._page.model()
+        if repository is not None and model is not None:
+            self._find_drafts(model, repository.base_models)
 
-    def _begin_finding(self) -> None:
+    def _find_drafts(self, model: Path | RemoteModel, bases: Sequence[str]) -> None:
         self._offers = 0
         self._page.begin_drafts()
+        self._service.find_drafts(
+            model, bases, self._on_drafts_done, lambda error: self._page.show_drafts_status(str(error))
+        )
 
     @Slot(object)
     def _on_draft_found(self, candidate: DraftCandidate) -> None:
@@ -185,13 +183,11 @@ class HubPresenter(QObject):
             text = f"{number} looked at, {fit}. Their vocabularies were compared, not their names."
         self._page.show_drafts_status(text)
 
-    def _on_drafts_failed(self, error: KnownError) -> None:
-        self._page.show_drafts_status(str(error))
-
     # ------------------------------------------------------------ getting
 
-    @Slot(object, object, object)
-    def _on_get(self, repository: Repository | None, model: RemoteModel | None, draft: DraftCandidate | None) -> None:
+    @Slot()
+    def _on_get(self) -> None:
+        repository, model, draft = self._page.repository, self._page.model(), self._page.draft()
         if repository is not None and model is not None:
             title = f"{_short(repository.id)} {model.quantization}".strip()
             licences = (repository.licence, draft.licence if draft else "")
@@ -203,13 +199,12 @@ class HubPresenter(QObject):
             title = f"{_short(draft.repository)} {draft.model.quantization}".strip()
             self._get(item_of(title, draft.model, None, (draft.licence,)))
 
-    @Slot(str)
-    def open_page(self, repository: str) -> None:
-        """Open a repository's page in the browser."""
+    @Slot()
+    def _on_web_page(self) -> None:
         if problem := self._service.endpoint_problem():
             self._page.clear(problem)
-            return
-        QDesktopServices.openUrl(QUrl(self._service.page(repository)))
+        elif self._page.repository is not None:
+            QDesktopServices.openUrl(QUrl(self._service.page(self._page.repository.id)))
 
     def _turn_page(self) -> int:
         """Something else is to be shown of one repository."""

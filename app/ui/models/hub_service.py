@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -13,20 +13,16 @@ from PySide6.QtCore import QObject, Signal
 from app.errors import Cancelled, KnownError
 from app.models.downloads.item import Item
 from app.models.gguf import GgufHeader, read_header
+from app.models.hub import drafts
 from app.models.hub.catalog import CatalogPair, resolve
 from app.models.hub.connection import HubConnection, network_settings
-from app.models.hub.drafts import DraftCandidate, find_drafts
-from app.models.hub.network import Traffic
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
 from app.models.hub.tokens import TokenPlace
 from app.settings import Settings
-from app.ui.widgets.tasks import Lane
-
-_AT_ONCE = 4
+from app.ui.widgets.tasks import Failed, Lane
 
 T = TypeVar("T")
-Failed = Callable[[KnownError], None]
 
 
 class HubService(QObject):
@@ -46,7 +42,7 @@ class HubService(QObject):
         self._values = values
         self._connection = HubConnection(network_settings(values))
         self.network = self._connection.network
-        self._lane = Lane(self, "hub", at_once=_AT_ONCE)
+        self._lane = Lane(self, "hub", at_once=4)
         self._finding = threading.Event()
         """Set to end the search for drafts that is running; each search has its own."""
 
@@ -66,10 +62,6 @@ class HubService(QObject):
         """The address of a repository's page. Raises `KnownError` where there is an `endpoint_problem`."""
         return f"{self.network.endpoint}/{repository}"
 
-    def traffic(self) -> list[Traffic]:
-        """What was asked of the network since the start, newest first."""
-        return self.network.traffic()
-
     # ------------------------------------------------------------ questions
 
     def search(self, words: str, sort: Sort, done: Callable[[list[SearchResult]], None], failed: Failed) -> None:
@@ -86,16 +78,35 @@ class HubService(QObject):
         """What is to be downloaded for a pair of the catalogue."""
         self._lane.submit(partial(resolve, self._connection.hub, pair), done, failed)
 
-    def find_drafts_for_file(self, path: Path, done: Callable[[int], None], failed: Failed) -> None:
-        """Drafts for a model on this computer. Each is told by `draft_found`; ``done`` gets how many there were."""
-        self._find(lambda: read_header(path), (), done, failed)
-
-    def find_drafts_for_remote(
-        self, repository: Repository, model: RemoteModel, done: Callable[[int], None], failed: Failed
+    def find_drafts(
+        self, model: Path | RemoteModel, bases: Sequence[str], done: Callable[[int], None], failed: Failed
     ) -> None:
-        """The same for a model that is not downloaded."""
-        stopped = self._lane.is_closed
-        self._find(lambda: read_remote_header(self.network, model, stopped), repository.base_models, done, failed)
+        """Drafts for a model on this computer, or for one that is not downloaded and was made of ``bases``.
+
+        Each is told by `draft_found`; ``done`` gets how many there were.
+        """
+        self._finding.set()
+        stop = self._finding = threading.Event()
+
+        def unless_stopped(call: Callable[[T], None]) -> Callable[[T], None]:
+            return lambda value: None if stop.is_set() else call(value)
+
+        tell = unless_stopped(self.draft_found.emit)
+
+        def find() -> int:
+            if isinstance(model, Path):
+                header = read_header(model)
+            else:
+                header = read_remote_header(self.network, model, self._lane.is_closed)
+            number = 0
+            for candidate in drafts.find_drafts(self._connection.hub, header, bases, stop.is_set):
+                if stop.is_set():
+                    raise Cancelled
+                self._lane.post(partial(tell, candidate))
+                number += 1
+            return number
+
+        self._lane.submit(find, unless_stopped(done), unless_stopped(failed))
 
     def stop_finding(self) -> None:
         """End the search for drafts."""
@@ -107,49 +118,21 @@ class HubService(QObject):
         """Where the access token is kept."""
         self._lane.submit(lambda: self._connection.tokens.place(self._connection.host), done)
 
-    def set_token(self, token: str, done: Callable[[TokenPlace], None], failed: Failed) -> None:
-        def keep() -> TokenPlace:
-            self._connection.tokens.set(self._connection.host, token)
-            return self._connection.tokens.place(self._connection.host)
+    def set_token(self, token: str | None, done: Callable[[TokenPlace], None], failed: Failed) -> None:
+        """Keep this access token, or none any more."""
 
-        self._lane.submit(keep, done, failed)
+        def change() -> TokenPlace:
+            tokens, host = self._connection.tokens, self._connection.host
+            if token is None:
+                tokens.delete(host)
+            else:
+                tokens.set(host, token)
+            return tokens.place(host)
 
-    def forget_token(self, done: Callable[[TokenPlace], None], failed: Failed) -> None:
-        def forget() -> TokenPlace:
-            self._connection.tokens.delete(self._connection.host)
-            return self._connection.tokens.place(self._connection.host)
-
-        self._lane.submit(forget, done, failed)
+        self._lane.submit(change, done, failed)
 
     def close(self) -> None:
         """Answer nothing any more, and close all connections."""
         self._finding.set()
         self._lane.close()
         self.network.close()
-
-    # ------------------------------------------------------------ inside
-
-    def _find(
-        self, header: Callable[[], GgufHeader], bases: Sequence[str], done: Callable[[int], None], failed: Failed
-    ) -> None:
-        self._finding.set()
-        stop = self._finding = threading.Event()
-
-        def find() -> int:
-            found: Iterable[DraftCandidate] = find_drafts(self._connection.hub, header(), bases, stop.is_set)
-            number = 0
-            for candidate in found:
-                if stop.is_set():
-                    raise Cancelled
-                self._lane.post(partial(self._on_judged, stop, candidate))
-                number += 1
-            return number
-
-        def unless_stopped(call: Callable[[T], None]) -> Callable[[T], None]:
-            return lambda value: None if stop.is_set() else call(value)
-
-        self._lane.submit(find, unless_stopped(done), unless_stopped(failed))
-
-    def _on_judged(self, stop: threading.Event, candidate: DraftCandidate) -> None:
-        if not stop.is_set():
-            self.draft_found.emit(candidate)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from PySide6.QtCore import (
-    QAbstractTableModel,
-    QItemSelection,
-    QModelIndex,
-    QPersistentModelIndex,
-    Qt,
-    Signal,
-    Slot,
-)
+from PySide6.QtCore import QAbstractTableModel, QItemSelection, QModelIndex, QPersistentModelIndex, Qt, Signal, Slot
 from PySide6.QtGui import QBrush
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView, QWidget
 
-from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
-from app.ui.widgets import theme
+from app.models.library.entry import LibraryEntry
+from app.models.text import printable, size_text
+from app.ui.models.fit_badge import FitBadge
+from app.ui.widgets import theme, units
 from app.ui.widgets.controls import plain_tooltip
 from app.ui.widgets.table import LEFT, RIGHT, hide_columns, set_up_table
 from app.ui.widgets.theme import SPACING
@@ -29,33 +24,82 @@ _LEAST_WIDTHS = {1: 460, 3: 620, 4: 540, 5: 380}
 """In a narrower list a column makes room for those that matter most."""
 _FIT = 5
 _SORT_ARROW, _CELL_MARGIN = 20, 3 * SPACING
-_FITS_ORDER = {"good": 0, "warning": 1, "bad": 2, "quiet": 3}
+_FITS_ORDER = ("good", "warning", "bad", "quiet")
+_DAY_SECONDS = 24 * 3600
+_GONE = FitBadge("folder missing", detail="The folder is not there at the moment. Nothing is forgotten.")
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 
 
 @dataclass(frozen=True)
 class LibraryRow:
-    """A model as the list shows it. ``sort_keys`` has a key for each of `COLUMNS`."""
+    """A model as the list shows it, with a text and a key to sort by for each of `COLUMNS`."""
 
     path: str
-    cells: tuple[str, str, str, str, str]
-    sort_keys: tuple[object, ...]
-    fit: FitBadge = UNKNOWN_FIT
-    tooltip: str = ""
-    is_grey: bool = False
+    cells: tuple[str, ...]
+    sort_keys: tuple[Any, ...]
+    fit: FitBadge
+    tooltip: str
+    is_grey: bool
     """It is not there at the moment, or cannot be used."""
-    words: str = field(default="", repr=False)
+    words: str = field(repr=False)
     """What a search looks into, lower case."""
 
 
+def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
+    """A line of the list. ``now``: seconds since 1970."""
+    summary, used = entry.summary, entry.last_used or 0.0
+    quantization = summary.quantization if summary else ""
+    context = summary.training_context if summary else 0
+    name = f"{summary.name} {summary.architecture}" if summary else ""
+    if not entry.available:
+        fit = _GONE
+    elif entry.problem:
+        fit = FitBadge("cannot be loaded", "bad", entry.problem)
+    return LibraryRow(
+        path=str(entry.path),
+        cells=(
+            printable(entry.title, 120),
+            printable(quantization) or units.UNKNOWN,
+            size_text(entry.size),
+            f"{context:,}" if context else units.UNKNOWN,
+            when(used, now),
+            fit.text,
+        ),
+        sort_keys=(entry.title.casefold(), quantization, entry.size, context, used, _FITS_ORDER.index(fit.mood)),
+        fit=fit,
+        tooltip=f"{entry.path}\n{entry.problem}".strip(),
+        is_grey=not entry.usable,
+        words=" ".join((entry.where, entry.folder.kind.label, quantization, name)).casefold(),
+    )
+
+
+def when(moment: float, now: float) -> str:
+    """``today``, ``yesterday``, ``5 days ago``, ``3 Oct 2026``."""
+    if not moment:
+        return "never"
+    days = int((now - time.timezone) // _DAY_SECONDS - (moment - time.timezone) // _DAY_SECONDS)
+    if days <= 1:
+        return "yesterday" if days == 1 else "today"
+    return f"{days} days ago" if days < 14 else date_text(moment)
+
+
+def date_text(moment: float) -> str:
+    """``3 Oct 2026``."""
+    return time.strftime("%d %b %Y", time.localtime(moment)).lstrip("0")
+
+
 class LibraryModel(QAbstractTableModel):
-    """Rows for a view, sorted and filtered here: with a proxy, each comparison would be a call from Qt."""
+    """Rows for a view, sorted and filtered here: with a proxy, each comparison would be a call from Qt.
+
+    Attributes:
+        shown: The rows that the words leave, in their order.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._all: list[LibraryRow] = []
-        self._shown: list[LibraryRow] = []
+        self.shown: list[LibraryRow] = []
         self._places: dict[str, int] = {}
         self._words: list[str] = []
         self._column = 0
@@ -74,19 +118,16 @@ class LibraryModel(QAbstractTableModel):
         self._column, self._is_descending = column, order is Qt.SortOrder.DescendingOrder
         self._arrange()
 
-    def row(self, place: int) -> LibraryRow:
-        return self._shown[place]
-
     def place(self, path: str) -> int | None:
         """Where a model is shown."""
         return self._places.get(path)
 
     def texts(self, column: int) -> set[str]:
         """What stands in a column, of all rows."""
-        return {_text(row, column) for row in self._all}
+        return {row.cells[column] for row in self._all}
 
     def rowCount(self, parent: AnyIndex = QModelIndex()) -> int:  # noqa: B008 - Qt's own default
-        return 0 if parent.isValid() else len(self._shown)
+        return 0 if parent.isValid() else len(self.shown)
 
     def columnCount(self, parent: AnyIndex = QModelIndex()) -> int:  # noqa: B008, N802
         return 0 if parent.isValid() else len(COLUMNS)
@@ -101,9 +142,9 @@ class LibraryModel(QAbstractTableModel):
         return _alignment(section) if role == Qt.ItemDataRole.TextAlignmentRole else None
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        row, column = self._shown[index.row()], index.column()
+        row, column = self.shown[index.row()], index.column()
         if role == Qt.ItemDataRole.DisplayRole:
-            return _text(row, column)
+            return row.cells[column]
         if role == Qt.ItemDataRole.ToolTipRole:
             return plain_tooltip(row.fit.detail if column == _FIT and row.fit.detail else row.tooltip)
         if role == Qt.ItemDataRole.TextAlignmentRole:
@@ -115,11 +156,11 @@ class LibraryModel(QAbstractTableModel):
     def _arrange(self) -> None:
         self.layoutAboutToBeChanged.emit()
         before = self.persistentIndexList()
-        paths = [self._shown[index.row()].path for index in before]
+        paths = [self.shown[index.row()].path for index in before]
         found = [row for row in self._all if all(word in row.words for word in self._words)]
-        found.sort(key=lambda row: _sort_key(row, self._column), reverse=self._is_descending)
+        found.sort(key=lambda row: row.sort_keys[self._column], reverse=self._is_descending)
         found.sort(key=lambda row: row.is_grey)  # what cannot be used comes last, whatever the order
-        self._shown = found
+        self.shown = found
         self._places = {row.path: place for place, row in enumerate(found)}
         self.changePersistentIndexList(before, [self._moved(*one) for one in zip(before, paths, strict=True)])
         self.layoutChanged.emit()
@@ -132,6 +173,9 @@ class LibraryModel(QAbstractTableModel):
 class LibraryList(QTreeView):
     """The view.
 
+    Attributes:
+        rows: What it shows.
+
     Signals:
         chosen: The path of the selected model; empty for none.
         opened: The path of a model that was double-clicked.
@@ -142,8 +186,8 @@ class LibraryList(QTreeView):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._rows = LibraryModel()
-        self.setModel(self._rows)
+        self.rows = LibraryModel()
+        self.setModel(self.rows)
         set_up_table(self, "Models of the library")
         self.setRootIsDecorated(False)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
@@ -160,29 +204,21 @@ class LibraryList(QTreeView):
     def show_rows(self, rows: Sequence[LibraryRow]) -> None:
         """Show these instead, and keep what is selected."""
         path = self.path()
-        self._rows.set_rows(rows)
+        self.rows.set_rows(rows)
         self._fit_columns()
         if self.path() != path:
             self.chosen.emit(self.path())
 
-    def set_words(self, text: str) -> None:
-        """Show only models with all these words."""
-        self._rows.set_words(text)
-
     def select(self, path: str) -> None:
         """Select this model, if it is shown."""
-        place = self._rows.place(path)
+        place = self.rows.place(path)
         if place is not None:
-            self.setCurrentIndex(self._rows.index(place, 0))
+            self.setCurrentIndex(self.rows.index(place, 0))
 
     def path(self) -> str:
         """The selected model; empty for none."""
         indexes = self.selectionModel().selectedRows()
-        return self._rows.row(indexes[0].row()).path if indexes else ""
-
-    def shown(self) -> int:
-        """How many models the words leave."""
-        return self._rows.rowCount()
+        return self.rows.shown[indexes[0].row()].path if indexes else ""
 
     def resizeEvent(self, event: object) -> None:
         super().resizeEvent(event)  # type: ignore[arg-type]
@@ -192,7 +228,7 @@ class LibraryList(QTreeView):
         """Make columns as wide as what is in them. Qt would ask for each cell, again and again."""
         measure = self.fontMetrics().horizontalAdvance
         for column in range(1, len(COLUMNS)):
-            widest = max(map(measure, self._rows.texts(column)), default=0)
+            widest = max(map(measure, self.rows.texts(column)), default=0)
             heading = measure(COLUMNS[column]) + _SORT_ARROW
             self.header().resizeSection(column, max(widest, heading) + 2 * _CELL_MARGIN)
 
@@ -204,14 +240,6 @@ class LibraryList(QTreeView):
     def _on_activated(self) -> None:
         if path := self.path():
             self.opened.emit(path)
-
-
-def _text(row: LibraryRow, column: int) -> str:
-    return row.fit.text if column == _FIT else row.cells[column]
-
-
-def _sort_key(row: LibraryRow, column: int) -> Any:
-    return _FITS_ORDER[row.fit.mood] if column == _FIT else row.sort_keys[column]
 
 
 def _alignment(column: int) -> Qt.AlignmentFlag:

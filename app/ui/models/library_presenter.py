@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Slot
 
 from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
+from app.models.library.folders import ModelFolder
 from app.models.ranking import RankedDraft
 from app.models.text import printable, size_text
 from app.settings import Settings
-from app.ui.models import library_wording as wording
 from app.ui.models.commands import ModelCommands
-from app.ui.models.library_list import LibraryRow
+from app.ui.models.library_list import LibraryRow, row_of
 from app.ui.models.library_service import LibraryService, models_folder
 from app.ui.models.library_tab import LibraryTab
 from app.ui.models.reveal import reveal
 from app.ui.widgets.questions import ask
 
-_SHA_WRONG = (
-    "The checksum is wrong: the file is not what was downloaded. Delete it and download it again; do not load it."
-)
+_CHECKED = {
+    True: ("✓ The checksum is right: the file is what was downloaded.", "good"),
+    False: (
+        "The checksum is wrong: the file is not what was downloaded. Delete it and download it again; do not load it.",
+        "bad",
+    ),
+    None: ("No checksum is known of all its files, so they cannot be verified.", "warning"),
+}
+"""What is said of a file that was checked, and its role."""
 
 
 class LibraryPresenter(QObject):
@@ -74,7 +79,7 @@ class LibraryPresenter(QObject):
         """Look into the folders again."""
         self._tab.show_scanning()
         self._service.scan()
-        self._service.find(lambda found: self._tab.show_offer(wording.offer(found)))
+        self._service.find(lambda found: self._tab.show_offer(offer(found)))
 
     @Slot()
     def refresh(self) -> None:
@@ -83,8 +88,8 @@ class LibraryPresenter(QObject):
         entries, now = service.entries(), time.time()
 
         def make() -> tuple[list[LibraryRow], str]:
-            rows = [wording.row_of(entry, service.fit(entry), now) for entry in entries]
-            return rows, "\n".join([wording.summary(entries, _free(folder)), *service.notices()])
+            rows = [row_of(entry, service.fit(entry), now) for entry in entries]
+            return rows, "\n".join([_summary(entries, _free(folder)), *service.notices()])
 
         service.compute(make, self._show_rows)
 
@@ -107,7 +112,7 @@ class LibraryPresenter(QObject):
             self._page.clear(self._deleted)
             return
         self._deleted = ""
-        self._page.show_model(wording.details_of(entry, self._service.fit(entry), self._service.would_free(entry)))
+        self._page.show_model(entry, self._service.fit(entry), self._service.would_free(entry))
         if entry.usable:
             path = str(entry.path)
             self._service.rank(entry, lambda ranked: self._on_ranked(path, ranked))
@@ -119,7 +124,7 @@ class LibraryPresenter(QObject):
             return
         fitting = sum(one.verdict.fits for one in ranked)
         status = "" if fitting else "No other model of the library fits its vocabulary."
-        self._page.show_drafts([wording.draft_row(one) for one in ranked], status)
+        self._page.show_drafts(ranked, status)
 
     @Slot(str)
     def _on_opened(self, path: str) -> None:
@@ -145,21 +150,15 @@ class LibraryPresenter(QObject):
         self._page.show_status("")
         self._page.show_verifying(0.0)
         self._service.verify(
-            entry, partial(self._on_verified, path), lambda error: self._end_check(path, str(error), "warning")
+            entry,
+            lambda is_right: self._end_check(path, *_CHECKED[is_right]),
+            lambda error: self._end_check(path, str(error), "warning"),
         )
 
     @Slot(str, float)
     def _on_progressed(self, path: str, share: float) -> None:
         if path in self._checking and path == self._page.path():
             self._page.show_verifying(share)
-
-    def _on_verified(self, path: str, right: bool | None) -> None:
-        if right is None:
-            self._end_check(path, "No checksum is known of all its files, so they cannot be verified.", "warning")
-        elif right:
-            self._end_check(path, "✓ The checksum is right: the file is what was downloaded.", "good")
-        else:
-            self._end_check(path, _SHA_WRONG, "bad")
 
     def _end_check(self, path: str, text: str, role: str) -> None:
         self._checking.discard(path)
@@ -180,24 +179,42 @@ class LibraryPresenter(QObject):
             self._page.show_status("This model is loaded. Open another one first, then delete it.", "warning")
             return
         freed = size_text(self._service.would_free(entry))
-        done = partial(self._on_deleted, entry.title)
+
+        def done(freed: int) -> None:
+            self._deleted = f"{printable(entry.title, 120)} is deleted; {size_text(freed)} are free again."
+            self.scan()
+
+        def failed(error: KnownError) -> None:
+            self._page.show_status(str(error), "bad")
+
         ask(
             self._tab,
             "Delete model",
             f"Delete {printable(entry.title, 120)}? This frees {freed} and cannot be undone.",
-            lossy={"Delete": lambda: self._service.delete(entry, done, self._on_delete_failed)},
+            lossy={"Delete": lambda: self._service.delete(entry, done, failed)},
         )
-
-    def _on_deleted(self, title: str, freed: int) -> None:
-        self._deleted = f"{printable(title, 120)} is deleted; {size_text(freed)} are free again."
-        self.scan()
-
-    def _on_delete_failed(self, error: KnownError) -> None:
-        self._page.show_status(str(error), "bad")
 
     @Slot(object)
     def _on_scan_failed(self, error: KnownError) -> None:
         self._tab.show_rows([], str(error))
+
+
+def _summary(entries: Sequence[LibraryEntry], free: int | None) -> str:
+    """``12 models, 48 GB · 210 GB free in the models folder``."""
+    there = [entry for entry in entries if entry.available]
+    text = f"{len(there)} model{'' if len(there) == 1 else 's'}, {size_text(sum(entry.size for entry in there))}"
+    if away := len(entries) - len(there):
+        text += f" · {away} in folders that are not there"
+    return text if free is None else f"{text} · {size_text(free)} free in the models folder"
+
+
+def offer(found: Sequence[ModelFolder]) -> str:
+    """``Models of LM Studio and Ollama were found on this computer. Folders… adds them.``"""
+    names = list(dict.fromkeys(folder.kind.label for folder in found))
+    if not names:
+        return ""
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"Models of {listed} were found on this computer. Folders… adds them, read only."
 
 
 def _free(folder: Path) -> int | None:

@@ -120,7 +120,7 @@ class LibraryService(QObject):
     def judge_again(self) -> None:
         """See which models fit the memory there is now; `scanned` answers."""
         entries = self.entries()
-        self._lane.submit(lambda: self._badges(entries), self._on_judged, None)
+        self._lane.submit(lambda: self._badges(entries), self._on_judged)
 
     def find(self, done: Callable[[list[ModelFolder]], None]) -> None:
         """Folders of other apps that are not looked into yet."""
@@ -130,11 +130,11 @@ class LibraryService(QObject):
             known = {folder.path for folder in library.folders()}
             return [one for one in found_folders() if one.path not in known]
 
-        self._lane.submit(find, done, None)
+        self._lane.submit(find, done)
 
     def compute(self, function: Callable[[], T], done: Callable[[T], None]) -> None:
         """Work something out that would keep the window waiting."""
-        self._lane.submit(function, done, None)
+        self._lane.submit(function, done)
 
     def rank(self, target: LibraryEntry, done: Callable[[list[RankedDraft]], None]) -> None:
         """All other models as drafts for ``target``, the most promising first."""
@@ -145,7 +145,7 @@ class LibraryService(QObject):
             library.save()
             return ranked
 
-        self._lane.submit(rank, done, None)
+        self._lane.submit(rank, done)
 
     def entry_at(self, path: str, done: Callable[[LibraryEntry], None], failed: Failed) -> None:
         """A model anywhere on the disk."""
@@ -162,7 +162,7 @@ class LibraryService(QObject):
 
     def forget(self, entry: LibraryEntry) -> None:
         """No longer list a model whose folder is not there; `scanned` answers."""
-        self._lane.submit(partial(self._library.forget, entry), None, None)
+        self._lane.submit(partial(self._library.forget, entry))
         self.scan()
 
     def move(
@@ -193,7 +193,7 @@ class LibraryService(QObject):
 
     def note_use(self, *files: str) -> None:
         """These were loaded just now."""
-        self._lane.submit(partial(self._usage.note, files), None, None)
+        self._lane.submit(partial(self._usage.note, files))
 
     def stop(self, path: str) -> None:
         """End the check of this file or the move to this folder; its ``failed`` is told so."""
@@ -214,12 +214,7 @@ class LibraryService(QObject):
         return models_folder(self._values), [Path(folder) for folder in self._values.extra_folders]
 
     def _make_library(self) -> Library:
-        return Library(
-            *self._folders(),
-            paths.data_dir() / INDEX_FILE,
-            origins=self.origins,
-            usage=self._usage,
-        )
+        return Library(*self._folders(), paths.data_dir() / INDEX_FILE, origins=self.origins, usage=self._usage)
 
     def _badges(self, entries: list[LibraryEntry]) -> dict[str, FitBadge]:
         machine = self._machine()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
-from PySide6.QtWidgets import QGridLayout, QLabel, QSlider, QWidget
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSignalBlocker, QSize, Qt, Signal, Slot
+from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QSlider, QToolTip, QWidget
 
 from app.models.load_plan import LEAST_CONTEXT, LoadPlan
 from app.models.machine_memory import MachineMemory
 from app.models.memory_estimate import Parts
 from app.models.memory_shape import ModelShape
 from app.models.text import printable, size_text
-from app.ui.models.memory_bar import MemoryBar, Segment
 from app.ui.widgets import theme
 from app.ui.widgets.controls import clear_layout, explain, label, small_button
 from app.ui.widgets.layouts import LEFT, column
@@ -21,10 +22,10 @@ from app.ui.widgets.theme import SPACING
 
 _STEPS = 64
 """Of the slider for the context, evenly spaced in the logarithm."""
-_ALL = -1
 _CONTEXT_HELP = "Tokens a chat can have. A longer context takes more memory; the draft gives way first."
 _LAYERS_HELP = "How many layers of the target are computed on the GPU; the rest runs on the processor, slower."
-_COLORS = {"target": 0, "target_kv": 5, "draft": 2, "draft_kv": 3, "compute": 4}
+_BAR, _GAP, _SWATCH = 14, 1, 9
+"""Pixels: the height of a bar, between its segments, and the side of a color in the legend."""
 
 
 class MemoryPart(QWidget):
@@ -48,11 +49,26 @@ class MemoryPart(QWidget):
         self._sentence = label(role="quiet", wraps=True)
         self._others = column(gap=SPACING)
         self._context = _slider("Context length", _CONTEXT_HELP)
+        self._context.setMaximum(_STEPS)
         self._context_text = label(figures=True)
         self._layers = _slider("Layers on the GPU", _LAYERS_HELP)
         self._layers_text = label(figures=True)
         self._layers_title = label("Layers on the GPU")
-        self._lay_out()
+        sliders = QGridLayout()
+        sliders.setHorizontalSpacing(3 * SPACING)
+        sliders.setVerticalSpacing(SPACING)
+        sliders.setColumnStretch(1, 1)
+        rows: tuple[tuple[QLabel, QSlider, QLabel], ...] = (
+            (label("Context length"), self._context, self._context_text),
+            (self._layers_title, self._layers, self._layers_text),
+        )
+        for row, (title, slider, value) in enumerate(rows):
+            title.setBuddy(slider)
+            value.setMinimumWidth(value.fontMetrics().horizontalAdvance("1,000,000 tokens"))
+            value.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+            for place, widget in enumerate((title, slider, value)):
+                sliders.addWidget(widget, row, place)
+        column(self._gpu, self._system, self._sentence, self._others, sliders, on=self)
         self._context.valueChanged.connect(self._on_context)
         self._layers.valueChanged.connect(self._on_layers)
 
@@ -84,23 +100,6 @@ class MemoryPart(QWidget):
 
     # ------------------------------------------------------------ inside
 
-    def _lay_out(self) -> None:
-        sliders = QGridLayout()
-        sliders.setHorizontalSpacing(3 * SPACING)
-        sliders.setVerticalSpacing(SPACING)
-        sliders.setColumnStretch(1, 1)
-        rows: tuple[tuple[QLabel, QSlider, QLabel], ...] = (
-            (label("Context length"), self._context, self._context_text),
-            (self._layers_title, self._layers, self._layers_text),
-        )
-        for row, (title, slider, value) in enumerate(rows):
-            title.setBuddy(slider)
-            value.setMinimumWidth(value.fontMetrics().horizontalAdvance("1,000,000 tokens"))
-            value.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-            for place, widget in enumerate((title, slider, value)):
-                sliders.addWidget(widget, row, place)
-        column(self._gpu, self._system, self._sentence, self._others, sliders, on=self)
-
     def _show_bars(self, plan: LoadPlan, machine: MachineMemory) -> None:
         self._gpu.setVisible(bool(machine.devices))
         if machine.devices:
@@ -112,7 +111,6 @@ class MemoryPart(QWidget):
     def _show_context(self, context: int, longest: int) -> None:
         self._longest = max(longest, LEAST_CONTEXT + 1)
         with QSignalBlocker(self._context):
-            self._context.setRange(0, _STEPS)
             self._context.setValue(round(_STEPS * self._place(context)))
         self._context_text.setText(f"{context:,} tokens")
 
@@ -122,7 +120,7 @@ class MemoryPart(QWidget):
         slots = target.gpu_slots
         layers = slots if plan.target_gpu_layers < 0 else min(plan.target_gpu_layers, slots)
         with QSignalBlocker(self._layers):
-            self._layers.setRange(0, slots)
+            self._layers.setMaximum(slots)
             self._layers.setValue(layers)
         self._layers_text.setText(f"{layers} of {slots}")
 
@@ -142,7 +140,7 @@ class MemoryPart(QWidget):
 
     @Slot(int)
     def _on_layers(self, layers: int) -> None:
-        self.layers_chosen.emit(_ALL if layers == self._layers.maximum() else layers)
+        self.layers_chosen.emit(-1 if layers == self._layers.maximum() else layers)
 
 
 def _slider(name: str, help_text: str) -> QSlider:
@@ -154,9 +152,135 @@ def _slider(name: str, help_text: str) -> QSlider:
 
 def _segments(parts: Parts) -> list[Segment]:
     return [
-        Segment("Target", parts.target_weights, _COLORS["target"]),
-        Segment("its KV cache", parts.target_kv, _COLORS["target_kv"]),
-        Segment("Draft", parts.draft_weights, _COLORS["draft"]),
-        Segment("its KV cache", parts.draft_kv, _COLORS["draft_kv"]),
-        Segment("to compute", parts.compute, _COLORS["compute"]),
+        Segment("Target", parts.target_weights, 0),
+        Segment("its KV cache", parts.target_kv, 5),
+        Segment("Draft", parts.draft_weights, 2),
+        Segment("its KV cache", parts.draft_kv, 3),
+        Segment("to compute", parts.compute, 4),
     ]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One part of a bar. ``size`` is in bytes, ``color`` a place in `Theme.series`."""
+
+    name: str
+    size: int
+    color: int
+
+    def text(self) -> str:
+        return f"{self.name} {size_text(self.size)}"
+
+
+class MemoryBar(QWidget):
+    """Segments over the memory there is; what does not fit reaches over its end, which is marked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._title = ""
+        self._segments: list[Segment] = []
+        self._space = 0
+        self.setFont(theme.tabular(self.font()))
+        policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+        theme.follow(self, self.update)
+
+    def show_memory(self, title: str, segments: Sequence[Segment], space: int) -> None:
+        """``space`` is what is free for the pair, bytes."""
+        self._title, self._segments, self._space = title, [one for one in segments if one.size > 0], space
+        described = ", ".join(one.text() for one in self._segments)
+        self.setAccessibleName(f"{title}: {described or 'nothing'}; {size_text(space)} free")
+        self.updateGeometry()
+        self.update()
+
+    @property
+    def taken(self) -> int:
+        """Bytes of all segments."""
+        return sum(one.size for one in self._segments)
+
+    @property
+    def fits(self) -> bool:
+        return self.taken <= self._space
+
+    # ------------------------------------------------------------ Qt
+
+    def sizeHint(self) -> QSize:
+        return QSize(320, self.heightForWidth(self.width() or 320))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(160, self.heightForWidth(max(self.width(), 160)))
+
+    def heightForWidth(self, width: int) -> int:
+        line = self.fontMetrics().height()
+        lines = max((at for _segment, _left, at in self._legend(width)), default=-1) + 1
+        return line + SPACING + _BAR + SPACING + lines * (line + 2)
+
+    def event(self, event: QEvent) -> bool:
+        if isinstance(event, QHelpEvent):
+            hit = next((one for one, area in self._areas() if area.contains(QPointF(event.pos()))), None)
+            QToolTip.showText(event.globalPos(), f"{hit.name}: {size_text(hit.size)}" if hit else "", self)
+            return True
+        return super().event(event)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        colors = theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        line = self.fontMetrics().height()
+        painter.setPen(colors.text)
+        painter.drawText(QRectF(0, 0, self.width(), line), Qt.AlignmentFlag.AlignLeft, self._title)
+        painter.setPen(colors.quiet if self.fits else colors.bad)
+        taken, space = size_text(self.taken), size_text(self._space)
+        text = f"{taken} of {space} free" if self.fits else f"needs {taken}, {space} free"
+        painter.drawText(QRectF(0, 0, self.width(), line), Qt.AlignmentFlag.AlignRight, text)
+        track = QRectF(0, self._top(), self.width(), _BAR)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.mix(colors.surface, colors.text, 0.10))
+        painter.drawRoundedRect(track, 3, 3)
+        for one, area in self._areas():
+            painter.setBrush(colors.series[one.color])
+            painter.drawRoundedRect(area, 2, 2)
+        if not self.fits:
+            end = self.width() * self._space / self.taken
+            painter.setPen(QPen(colors.bad, 2))
+            painter.drawLine(QPointF(end, track.top() - 3), QPointF(end, track.bottom() + 3))
+        self._paint_legend(painter)
+        painter.end()
+
+    # ------------------------------------------------------------ inside
+
+    def _top(self) -> float:
+        return self.fontMetrics().height() + SPACING
+
+    def _areas(self) -> list[tuple[Segment, QRectF]]:
+        whole = max(self._space, self.taken, 1)
+        result, left = [], 0.0
+        for one in self._segments:
+            width = self.width() * one.size / whole
+            result.append((one, QRectF(left, self._top(), max(width - _GAP, 1.0), _BAR)))
+            left += width
+        return result
+
+    def _legend(self, width: int) -> list[tuple[Segment, int, int]]:
+        """Where each segment's name stands, from the left and in which line: as many in a line as have room."""
+        places, left, line = [], 0, 0
+        for one in self._segments:
+            needed = _SWATCH + SPACING + self.fontMetrics().horizontalAdvance(one.text()) + 4 * SPACING
+            if left and left + needed - 4 * SPACING > width:
+                left, line = 0, line + 1
+            places.append((one, left, line))
+            left += needed
+        return places
+
+    def _paint_legend(self, painter: QPainter) -> None:
+        metrics, colors = self.fontMetrics(), theme.current()
+        top = self._top() + _BAR + SPACING
+        for one, left, line in self._legend(self.width()):
+            base = top + line * (metrics.height() + 2)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(colors.series[one.color])
+            middle = base + (metrics.height() - _SWATCH) / 2
+            painter.drawRoundedRect(QRectF(left, middle, _SWATCH, _SWATCH), 2, 2)
+            painter.setPen(colors.quiet)
+            painter.drawText(QPointF(left + _SWATCH + SPACING, base + metrics.ascent()), one.text())

@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from PySide6.QtCore import Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import (
-    QDialog,
-    QDialogButtonBox,
-    QMenu,
-    QPushButton,
-    QScrollArea,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QMenu, QPushButton, QWidget
 
 from app.models.load_plan import LoadPlan
 from app.models.planner import alternatives, make_plan
@@ -29,11 +22,10 @@ from app.ui.engine.memory_watch import MemoryWatch
 from app.ui.engine.pair_names import recent_title
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fields import AcceptRuleFields, MemoryFields, SamplingFields, SystemPromptField
-from app.ui.models.file_row import FileRow, dropped_files
+from app.ui.models.file_row import FileRow, PairPicks, dropped_files
 from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker
 from app.ui.models.library_service import LibraryService
 from app.ui.models.memory_part import MemoryPart
-from app.ui.models.pair_picks import PairPicks
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label, plain_tooltip, scrolling
 from app.ui.widgets.layouts import column, row
@@ -43,17 +35,7 @@ from app.ui.widgets.theme import SPACING
 
 _TARGET_HELP = "The model whose answers you read. Any text model in the GGUF format."
 _DRAFT_HELP = "A much smaller model of the same family that guesses ahead. It changes the speed, never the answers."
-_MARKS = {"plain": "", "good": "✓ ", "warning": "", "bad": ""}
-
-
-class _Fields(Protocol):
-    """A section's content."""
-
-    def show_choice(self, choice: OpenModelsChoice) -> None: ...
-
-    def apply_to(self, choice: OpenModelsChoice) -> OpenModelsChoice: ...
-
-    def summary(self) -> str: ...
+_Fields: TypeAlias = SamplingFields | SystemPromptField | MemoryFields | AcceptRuleFields
 
 
 class OpenModelsDialog(QDialog):
@@ -99,12 +81,11 @@ class OpenModelsDialog(QDialog):
         self._memory_part.hide()
         self._memory_fields = MemoryFields(self._refresh, has_gpu=has_gpu)
         self._verdict = label(wraps=True)
-        self._fields: list[tuple[Section, _Fields]] = []
         self._build(recent)
-        self._show(current)
+        self.show_files(current.target, current.draft or "")
+        self._show_fields(current)
         self._connect()
         self._ask()
-        self._refresh()
 
     def choice(self) -> OpenModelsChoice:
         """What is set in the dialog now."""
@@ -138,19 +119,16 @@ class OpenModelsDialog(QDialog):
         self.setWindowTitle("Open models")
         self.setAcceptDrops(True)
         self.resize(680, 660)
-        self._load = QPushButton("Load")
-        theme.set_role(self._load, "primary")
-        self._load.setDefault(True)
-        self._reset = QPushButton("Reset to defaults")
-        self._reset.setAutoDefault(False)
-        self._reset.setToolTip("Sets everything but the files back")
-        contents: tuple[tuple[str, QWidget], ...] = (
+        contents: tuple[tuple[str, _Fields], ...] = (
             ("Sampling", SamplingFields(self._refresh)),
             ("System prompt", SystemPromptField(self._refresh)),
             ("Context and memory", self._memory_fields),
             ("Accept rule", AcceptRuleFields(self._refresh)),
         )
-        column(self._files_part(recent), (self._sections_part(contents), 1), self._buttons_part(), gap=0, on=self)
+        self._fields = [(Section(title, content), content) for title, content in contents]
+        sections, margins = QWidget(), (5 * SPACING, 0, 5 * SPACING, 3 * SPACING)
+        column(*(section for section, _fields in self._fields), None, gap=SPACING, margins=margins, on=sections)
+        column(self._files_part(recent), (scrolling(sections), 1), self._buttons_part(), gap=0, on=self)
 
     def _files_part(self, recent: Sequence[Pair]) -> QWidget:
         part = QWidget()
@@ -166,34 +144,28 @@ class OpenModelsDialog(QDialog):
         return part
 
     def _recent_button(self, recent: Sequence[Pair]) -> QPushButton:
-        button = QPushButton("Recent pairs ▾")
-        button.setAutoDefault(False)
+        button = QPushButton("Recent pairs ▾", autoDefault=False)
         button.setAccessibleName("Recent pairs")
-        menu = QMenu(button)
+        menu = QMenu(button, toolTipsVisible=True)
         for pair in recent:
             action = menu.addAction(recent_title(pair).replace("&", "&&"))
             action.setToolTip(plain_tooltip("\n".join(path for path in (pair.target, pair.draft) if path)))
-            action.triggered.connect(partial(self._on_recent, pair))
-        menu.setToolTipsVisible(True)
+            action.triggered.connect(lambda _checked=False, pair=pair: self.show_files(pair.target, pair.draft or ""))
         button.setMenu(menu)
         button.setEnabled(bool(recent))
         return button
 
-    def _sections_part(self, contents: Sequence[tuple[str, QWidget]]) -> QScrollArea:
-        for title, content in contents:
-            self._fields.append((Section(title, content), content))  # type: ignore[arg-type]
-        inside = QWidget()
-        sections = [section for section, _fields in self._fields]
-        column(*sections, None, gap=SPACING, margins=(5 * SPACING, 0, 5 * SPACING, 3 * SPACING), on=inside)
-        return scrolling(inside)
-
     def _buttons_part(self) -> QWidget:
         part = QWidget()
         theme.set_role(part, "side")
+        self._load = QPushButton("Load", default=True)
+        theme.set_role(self._load, "primary")
+        reset = QPushButton("Reset to defaults", autoDefault=False)
+        reset.setToolTip("Sets everything but the files back")
+        reset.clicked.connect(lambda: self._show_fields(self._defaults))
         box = QDialogButtonBox()
-        box.addButton(self._reset, QDialogButtonBox.ButtonRole.ResetRole)
-        cancel = box.addButton(QDialogButtonBox.StandardButton.Cancel)
-        cancel.setText("Cancel")
+        box.addButton(reset, QDialogButtonBox.ButtonRole.ResetRole)
+        box.addButton(QDialogButtonBox.StandardButton.Cancel).setText("Cancel")
         box.addButton(self._load, QDialogButtonBox.ButtonRole.AcceptRole)
         box.accepted.connect(self.accept)
         box.rejected.connect(self.reject)
@@ -206,7 +178,6 @@ class OpenModelsDialog(QDialog):
         self._checker.checked.connect(self._on_checked)
         if self._picks is not None:
             self._picks.ranked.connect(self._on_ranked)
-        self._reset.clicked.connect(self._on_reset)
         self._memory_part.context_chosen.connect(partial(self._memory_fields.set_value, "context_length"))
         self._memory_part.layers_chosen.connect(partial(self._memory_fields.set_value, "target_gpu_layers"))
         self._memory_part.alternative_chosen.connect(self._on_alternative)
@@ -218,8 +189,7 @@ class OpenModelsDialog(QDialog):
 
     # ------------------------------------------------------------ showing
 
-    def _show(self, choice: OpenModelsChoice) -> None:
-        self.show_files(choice.target, choice.draft or "")
+    def _show_fields(self, choice: OpenModelsChoice) -> None:
         for _section, fields in self._fields:
             fields.show_choice(choice)
 
@@ -258,7 +228,7 @@ class OpenModelsDialog(QDialog):
     @Slot(object)
     def _on_checked(self, check: PairCheck) -> None:
         self._check = check
-        self._verdict.setText(_MARKS[check.mood] + visible(check.verdict))
+        self._verdict.setText(("✓ " if check.mood == "good" else "") + visible(check.verdict))
         self._verdict.setAccessibleName(f"Whether the models fit: {check.verdict}")
         theme.set_role(self._verdict, "quiet" if check.mood == "plain" else check.mood)
         if check is not READING:
@@ -277,11 +247,6 @@ class OpenModelsDialog(QDialog):
         if self._proposes_draft and best is not None and not self._draft.path():
             self._draft.set_path(str(best.entry.path))
 
-    @Slot()
-    def _on_reset(self) -> None:
-        for _section, fields in self._fields:
-            fields.show_choice(self._defaults)
-
     @Slot(object)
     def _on_alternative(self, plan: LoadPlan) -> None:
         """Set what this plan gives up; the draft last, because the pair is judged anew then."""
@@ -292,9 +257,6 @@ class OpenModelsDialog(QDialog):
             self._memory_fields.set_value("target_gpu_layers", plan.target_gpu_layers)
         if not plan.with_draft:
             self._draft.set_path("")
-
-    def _on_recent(self, pair: Pair, _checked: bool = False) -> None:
-        self.show_files(pair.target, pair.draft or "")
 
     # ------------------------------------------------------------ Qt
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import QObject, QSize, Slot
 
-from app import paths
 from app.models.downloads.item import Item, ItemProgress, ItemState
-from app.models.downloads.queue import DownloadQueue
 from app.models.hub.catalog import CatalogModel, CatalogPair
 from app.models.text import printable
 from app.settings import Settings
@@ -18,9 +16,33 @@ from app.ui.models.downloads_presenter import DownloadsPresenter
 from app.ui.models.hub_presenter import HubPresenter
 from app.ui.models.hub_service import HubService
 from app.ui.models.library_presenter import LibraryPresenter
-from app.ui.models.library_service import LibraryService, models_folder
+from app.ui.models.library_service import LibraryService
+from app.ui.models.library_tab import LibraryTab
 from app.ui.models.system_notifications import Notifier
-from app.ui.models.window import ModelsWindow
+from app.ui.widgets.tabbed_window import TabbedWindow
+
+
+class ModelsWindow(TabbedWindow):
+    """What is on this computer, what could be, and what is on its way.
+
+    Attributes:
+        library, recommended, search, downloads: The tabs.
+    """
+
+    def __init__(self, hub: HubPresenter, downloads: DownloadsPresenter) -> None:
+        super().__init__("Models", first_size=QSize(1040, 700), minimum_size=QSize(620, 420))
+        self.library = LibraryTab()
+        self.recommended = hub.recommended
+        self.search = hub.search
+        self.downloads = downloads.tab
+        self.tabs.addTab(self.library, "Library")
+        self.tabs.addTab(self.recommended, "Recommended")
+        self.tabs.addTab(self.search, "Search")
+        self.tabs.addTab(self.downloads, "Downloads")
+
+    def show_active_downloads(self, number: int) -> None:
+        """How many downloads are on their way, on the tab."""
+        self.tabs.setTabText(self.tabs.indexOf(self.downloads), f"Downloads ({number})" if number else "Downloads")
 
 
 class ModelsPresenter(QObject):
@@ -34,15 +56,14 @@ class ModelsPresenter(QObject):
         self, values: Settings, library: LibraryService, commands: ModelCommands, parent: QObject | None = None
     ) -> None:
         super().__init__(parent)
-        self._values = values
         self._commands = commands
         self.library = library
         self.hub = HubService(values, self)
-        self.downloads = DownloadsPresenter(self._open_queue, commands, self)
+        self.downloads = DownloadsPresenter(values, self.hub.network, commands, self)
         self._hub_presenter = hub = HubPresenter(
             self.hub, commands, self._state_of_pair, self.get, self._show_search, self
         )
-        self.window = window = ModelsWindow(hub.recommended, hub.search, self.downloads.tab)
+        self.window = window = ModelsWindow(hub, self.downloads)
         self._library_presenter = LibraryPresenter(window.library, library, values, commands, hub.find_drafts_for, self)
         self._notifier = Notifier(self.show_downloads, self)
         window.library.folders.clicked.connect(commands.show_settings)
@@ -137,20 +158,5 @@ class ModelsPresenter(QObject):
 
     def apply_folders(self) -> None:
         """The settings name other folders with models now."""
-        self.apply_settings()
+        self.downloads.apply_settings()
         self._library_presenter.scan()
-
-    def apply_settings(self) -> None:
-        """The settings of the network or of downloads are others now."""
-        values = self._values
-        self.downloads.apply_settings(models_folder(values), values.parallel_downloads, values.download_limit)
-
-    def _open_queue(self) -> DownloadQueue:
-        values = self._values
-        return DownloadQueue(
-            self.hub.network,
-            paths.data_dir(),
-            models_folder(values),
-            parallel=values.parallel_downloads,
-            limit=values.download_limit,
-        )

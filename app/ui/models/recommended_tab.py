@@ -11,7 +11,7 @@ from app.models.hub.catalog import CatalogPair
 from app.models.text import size_text
 from app.ui.models.fit_badge import FitBadge
 from app.ui.widgets import theme
-from app.ui.widgets.controls import clear_layout, label, scrolling, small_button
+from app.ui.widgets.controls import clear_layout, label, scrolling, show_text, small_button
 from app.ui.widgets.layouts import CARD_MARGINS, LEFT, PAGE_MARGINS, column, row
 from app.ui.widgets.theme import SPACING
 
@@ -55,18 +55,13 @@ class RecommendedTab(QWidget):
         column(scrolling(inside), on=self)
         self.show_status("")
 
-    def show_machine(self, text: str) -> None:
-        """What the proposals go by: ``NVIDIA RTX 4060, 7.6 of 8.6 GB free · 16 GB of memory, 11 GB free``."""
-        self._machine.setText(text)
-
     def show_status(self, text: str, role: str = "quiet") -> None:
         """How getting a pair goes, or why it failed."""
-        self._status.setText(text)
-        theme.set_role(self._status, role)
-        self._status.setVisible(bool(text))
+        show_text(self._status, text, role)
 
-    def show_pairs(self, best: Recommendation | None, others: Sequence[Recommendation]) -> None:
-        """``best`` is the one proposed for this machine."""
+    def show_pairs(self, machine: str, best: Recommendation | None, others: Sequence[Recommendation]) -> None:
+        """``best`` is the one proposed for this machine; ``machine`` says in a line what memory it has."""
+        self._machine.setText(machine)
         clear_layout(self._cards)
         if best is not None:
             self._cards.addWidget(label("Best for this computer", "heading"))

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtWidgets import (
-    QComboBox,
-    QLineEdit,
-    QPushButton,
-    QSplitter,
-    QWidget,
-)
+from PySide6.QtWidgets import QComboBox, QLineEdit, QPushButton, QTreeWidgetItem, QWidget
 
-from app.models.hub.repository import SearchResult
-from app.models.text import count_text, printable
-from app.ui.models.repository_page import RepositoryPage
+from app.models.hub.drafts import DraftCandidate
+from app.models.hub.repository import RemoteModel, Repository, SearchResult
+from app.models.text import count_text, printable, size_text
+from app.ui.models.fit_badge import FitBadge
 from app.ui.widgets import theme
-from app.ui.widgets.controls import label, plain_tooltip
+from app.ui.widgets.controls import beside, label, plain_tooltip, show_text, small_button
 from app.ui.widgets.layouts import LIST_MARGINS, column, row
 from app.ui.widgets.table import Table
 from app.ui.widgets.theme import SPACING
@@ -28,6 +23,10 @@ SORTS = (
     ("likes", "Most liked"),
     ("newest", "Newest"),
 )
+_GATED = {
+    "automatic": "Gated: accept its terms on its page, then enter an access token.",
+    "manual": "Gated: its owner decides who may download it. Ask on its page, then enter an access token.",
+}
 
 
 class SearchTab(QWidget):
@@ -46,16 +45,15 @@ class SearchTab(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._words = QLineEdit()
-        self._words.setPlaceholderText("Search GGUF models on Hugging Face, such as qwen3 8b")
+        example = "Search GGUF models on Hugging Face, such as qwen3 8b"
+        self._words = QLineEdit(placeholderText=example, clearButtonEnabled=True)
         self._words.setAccessibleName("Search words")
-        self._words.setClearButtonEnabled(True)
         self._sort = QComboBox()
         self._sort.setAccessibleName("Sort by")
         for value, text in SORTS:
             self._sort.addItem(text, value)
-        self._go = QPushButton("Search")
-        theme.set_role(self._go, "primary")
+        go = QPushButton("Search")
+        theme.set_role(go, "primary")
         self._status = label(role="quiet", wraps=True)
         self._results = Table(
             "Repositories found",
@@ -64,9 +62,19 @@ class SearchTab(QWidget):
             least_widths={1: 320, 2: 480, 3: 400},
         )
         self.page = RepositoryPage()
-        self._lay_out()
+        left = QWidget(minimumWidth=280)
+        column(
+            row((self._words, 1), go),
+            row(label("Sort by", "quiet"), self._sort, None),
+            self._status,
+            (self._results, 1),
+            gap=3 * SPACING,
+            margins=LIST_MARGINS,
+            on=left,
+        )
+        column(beside(left, self.page, [520, 440]), on=self)
         self._words.returnPressed.connect(self._on_search)
-        self._go.clicked.connect(self._on_search)
+        go.clicked.connect(self._on_search)
         self._sort.activated.connect(self._on_search)
         self._results.itemSelectionChanged.connect(self._on_selected)
         self.show_status("Type what you look for. Nothing is asked of the network before.")
@@ -77,18 +85,15 @@ class SearchTab(QWidget):
         self._results.clear()
         for one in results:
             name = printable(one.id, 120) + ("  (gated)" if one.gated != "no" else "")
-            item = self._results.add(
-                [name, count_text(one.downloads), count_text(one.likes), one.modified[:10]], one.id
-            )
+            cells = [name, count_text(one.downloads), count_text(one.likes), one.modified[:10]]
+            item = self._results.add(cells, one.id)
             gated = "\nIts terms must be accepted on its page first." if one.gated != "no" else ""
             item.setToolTip(0, plain_tooltip(printable(one.id, 200) + gated))
         self.show_status("" if results else "Nothing found. Try fewer or other words.")
 
     def show_status(self, text: str, role: str = "quiet") -> None:
         """What the search does, or why it failed."""
-        self._status.setText(text)
-        self._status.setVisible(bool(text))
-        theme.set_role(self._status, role)
+        show_text(self._status, text, role)
 
     def set_words(self, words: str) -> None:
         """Type for the user, and search."""
@@ -96,25 +101,6 @@ class SearchTab(QWidget):
         self._on_search()
 
     # ------------------------------------------------------------ inside
-
-    def _lay_out(self) -> None:
-        left = QWidget()
-        column(
-            row((self._words, 1), self._go),
-            row(label("Sort by", "quiet"), self._sort, None),
-            self._status,
-            (self._results, 1),
-            gap=3 * SPACING,
-            margins=LIST_MARGINS,
-            on=left,
-        )
-        left.setMinimumWidth(280)
-        splitter = QSplitter(Qt.Orientation.Horizontal)
-        splitter.addWidget(left)
-        splitter.addWidget(self.page)
-        splitter.setChildrenCollapsible(False)
-        splitter.setSizes([520, 440])
-        column(splitter, on=self)
 
     @Slot()
     def _on_search(self) -> None:
@@ -125,3 +111,153 @@ class SearchTab(QWidget):
     def _on_selected(self) -> None:
         if (chosen := self._results.chosen()) is not None:
             self.repository_chosen.emit(chosen)
+
+
+class RepositoryPage(QWidget):
+    """Shows files and asks for them.
+
+    Attributes:
+        repository: What is shown; ``None`` while drafts for a model on this computer are looked for.
+        web_page, token, find_draft, get: The buttons "Open its page", "Enter a token…", "Find a draft" and "Get".
+
+    Signals:
+        model_chosen: Another `model` is selected, or none.
+    """
+
+    model_chosen = Signal()
+
+    def __init__(self) -> None:
+        super().__init__(minimumWidth=300)
+        theme.set_role(self, "side")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.repository: Repository | None = None
+        self._title = label(role="heading", wraps=True, scale=1.15)
+        self._facts = label(role="quiet", wraps=True)
+        self._gated = label(role="warning", wraps=True)
+        self._files = Table("Files", ["Quantization", "Size", "Fits"], right=(1, 2))
+        self._drafts = Table("Drafts found", ["Draft", "Size", "Fits"], right=(1, 2))
+        self._drafts_status = label(role="quiet", wraps=True)
+        self._reason = label(role="quiet", wraps=True)
+        self.web_page = small_button("Open its page")
+        self.token = small_button("Enter a token…")
+        self.find_draft = QPushButton("Find a draft for this")
+        self.get = QPushButton("Get")
+        theme.set_role(self.get, "primary")
+        column(
+            self._title,
+            self._facts,
+            self._gated,
+            row(self.web_page, self.token, None),
+            (self._files, 2),
+            self._drafts_status,
+            (self._drafts, 1),
+            self._reason,
+            row(None, self.find_draft, self.get),
+            margins=4 * SPACING,
+            on=self,
+        )
+        self._files.itemSelectionChanged.connect(self._on_file_selected)
+        self._drafts.itemSelectionChanged.connect(self._refresh)
+        self.clear()
+
+    # ------------------------------------------------------------ what is chosen
+
+    def model(self) -> RemoteModel | None:
+        """The selected one of the repository."""
+        chosen = self._files.chosen()
+        return chosen if isinstance(chosen, RemoteModel) else None
+
+    def draft(self) -> DraftCandidate | None:
+        """The selected draft, if it fits."""
+        chosen = self._drafts.chosen()
+        return chosen if isinstance(chosen, DraftCandidate) and chosen.verdict.fits else None
+
+    # ------------------------------------------------------------ what is shown
+
+    def clear(self, message: str = "Choose a repository to see its files.") -> None:
+        """Show no repository."""
+        self.repository = None
+        self._title.setText("")
+        self._facts.setText(message)
+        self._gated.hide()
+        self._files.clear()
+        self._files.hide()
+        self._clear_drafts()
+        self._refresh()
+
+    def show_repository(self, repository: Repository, fits: Mapping[RemoteModel, FitBadge]) -> None:
+        self.clear("")
+        self.repository = repository
+        self._title.setText(printable(repository.id, 200))
+        licence = printable(repository.licence) if repository.licence else "not given"
+        self._facts.setText(f"Licence: {licence} · commit {repository.commit[:8]}")
+        show_text(self._gated, _GATED.get(repository.gated, ""))
+        for model in repository.models:
+            self._dress(self._files.add((), model), model, fits[model])
+        self._files.setVisible(bool(repository.models))
+        if not repository.models:
+            self._facts.setText(f"{self._facts.text()}\nThere are no GGUF models in it.")
+        self._refresh()
+
+    def begin_drafts(self) -> None:
+        """A search for drafts begins."""
+        self._clear_drafts("Looking for drafts: their vocabularies are read and compared …")
+
+    def show_fit(self, model: RemoteModel, fit: FitBadge) -> None:
+        """Whether this model fits has become known."""
+        if (item := self._files.item_of(model)) is not None:
+            self._dress(item, model, fit)
+
+    def add_draft(self, offer: DraftCandidate) -> None:
+        """A draft was found, whether it fits or not."""
+        model, verdict = offer.model, offer.verdict
+        moods = ("", "", "warning" if verdict.warning else "good") if verdict.fits else ("quiet",) * 3
+        cells = (printable(model.name, 120), size_text(model.size), "yes" if verdict.fits else "no")
+        item = self._drafts.add(cells, offer)
+        self._drafts.dress(item, cells, moods, _sentence(offer))
+        self._drafts.show()
+        if verdict.fits and not self._drafts.selectedItems():
+            self._drafts.setCurrentItem(item)
+
+    def show_drafts_status(self, text: str) -> None:
+        """How the search for drafts goes, or how it ended."""
+        show_text(self._drafts_status, text)
+
+    # ------------------------------------------------------------ inside
+
+    def _dress(self, item: QTreeWidgetItem, model: RemoteModel, fit: FitBadge) -> None:
+        parts = f" · {len(model.files)} parts" if len(model.files) > 1 else ""
+        cells = (f"{model.quantization or printable(model.name)}{parts}", size_text(model.size), fit.text)
+        self._files.dress(item, cells, ("", "", fit.mood), f"{model.name}\n{fit.detail}".strip())
+
+    def _clear_drafts(self, status: str = "") -> None:
+        self._drafts.clear()
+        self._drafts.hide()
+        self.show_drafts_status(status)
+
+    @Slot()
+    def _on_file_selected(self) -> None:
+        self._clear_drafts()
+        self._refresh()
+        self.model_chosen.emit()
+
+    @Slot()
+    def _refresh(self) -> None:
+        has_model, found, draft = self.model() is not None, self._drafts.chosen(), self.draft()
+        show_text(self._reason, _sentence(found) if isinstance(found, DraftCandidate) else "")
+        self.web_page.setVisible(self.repository is not None)
+        self.token.setVisible(self.repository is not None and self.repository.gated != "no")
+        self.find_draft.setVisible(has_model)
+        self.get.setVisible(self.repository is not None or draft is not None)
+        self.get.setEnabled(has_model or draft is not None)
+        if draft is None:
+            self.get.setText("Get")
+        else:
+            size = size_text(draft.model.size)
+            self.get.setText(f"Get with draft (+{size})" if has_model else f"Get this draft ({size})")
+
+
+def _sentence(draft: DraftCandidate) -> str:
+    """What is known about it, in one line."""
+    parts = (f"{printable(draft.repository)}:", draft.verdict.reason, draft.verdict.warning, draft.verdict.note)
+    return " ".join(part for part in parts if part)

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QProgressBar, QPushButton,
 
 from app.models.library.folders import ModelFolder
 from app.models.text import printable
-from app.ui.widgets.controls import clear_layout, label, plain_tooltip, small_button
+from app.ui.widgets.controls import clear_layout, label, plain_tooltip, show_text, small_button
 from app.ui.widgets.layouts import LEFT, TOP, column, row
 from app.ui.widgets.theme import SPACING
 
@@ -29,22 +29,19 @@ class ModelsPage(QWidget):
         self._add_folder, self._remove_folder = add, remove
         self._folder = QLineEdit(readOnly=True)
         self._folder.setAccessibleName("Models folder")
-        self.change = QPushButton("Change…")
+        self.change = QPushButton("Change…", autoDefault=False)
         self.change.setAccessibleName("Change the models folder")
-        self.reveal = QPushButton("Show")
+        self.reveal = QPushButton("Show", autoDefault=False)
         self.reveal.setToolTip("Show the folder in the file manager")
         self.reveal.setAccessibleName("Show the models folder in the file manager")
-        self._moving = QProgressBar(textVisible=False)
+        self._moving = QProgressBar(textVisible=False, maximum=1000)
         self._moving.setAccessibleName("Moving the models")
-        self._moving.setRange(0, 1000)
-        self.cancel = QPushButton("Stop moving")
+        self.cancel = QPushButton("Stop moving", autoDefault=False)
         self._status = label(role="quiet", wraps=True)
         self._others = column(gap=-1)
         self._found = column(gap=-1)
         self._found_heading = label("Found on this computer", "heading")
-        self.add = QPushButton("Add a folder…")
-        for button in (self.change, self.reveal, self.cancel, self.add):
-            button.setAutoDefault(False)
+        self.add = QPushButton("Add a folder…", autoDefault=False)
         self._lay_out()
         self.show_moving(None)
         self.show_status("")
@@ -79,8 +76,7 @@ class ModelsPage(QWidget):
 
     def show_status(self, text: str) -> None:
         """How moving went."""
-        self._status.setText(text)
-        self._status.setVisible(bool(text))
+        show_text(self._status, text)
 
     # ------------------------------------------------------------ inside
 

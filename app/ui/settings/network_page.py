@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from PySide6.QtCore import QDateTime, QSize, Signal, Slot
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QCheckBox,
-    QLineEdit,
-    QPushButton,
-    QWidget,
-)
+from PySide6.QtCore import QDateTime, QSize, QUrl, Signal, Slot
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QAbstractItemView, QCheckBox, QDialog, QDialogButtonBox, QLineEdit, QPushButton, QWidget
 
 from app.models.hub.network import Traffic
 from app.models.text import printable, size_text
 from app.settings import Settings
-from app.ui.widgets.controls import explain, label
+from app.ui.widgets.controls import explain, label, show_text
 from app.ui.widgets.forms import Form, Setting
-from app.ui.widgets.layouts import column, row
+from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
 from app.ui.widgets.table import RIGHT, Table
 from app.ui.widgets.theme import SPACING
 
@@ -32,6 +27,14 @@ PURPOSES = (
 """All there is, named as the list of the traffic names it, and what is sent for it."""
 _TOKEN_SENT = (
     "If you entered an access token, it goes to Hugging Face with these; to a mirror only if you allow it above."
+)
+_WHERE_TOKENS_GO = (
+    "It is kept in the system's keyring, or where there is none in memory until Slipstream ends. It is never written "
+    "to a file, and is sent to {host} only."
+)
+_GATED = (
+    "Some repositories are gated: their terms must be accepted on their page, and a download needs an access token of "
+    "your account. A token that may only read is enough."
 )
 _DOWNLOADS = (
     Setting("parallel_downloads", "At the same time", "Files that are downloaded beside each other."),
@@ -52,6 +55,7 @@ class NetworkPage(QWidget):
 
     Attributes:
         enter_token, remove_token: Its buttons.
+        traffic: What was asked of the network since the start.
 
     Signals:
         changed: Something else is set now; `values` says what.
@@ -64,19 +68,16 @@ class NetworkPage(QWidget):
         self._shows = False
         self._offline = QCheckBox("Work offline")
         explain(self._offline, "Slipstream uses no network at all: no search and no downloads. Chats never need it.")
-        self._endpoint = QLineEdit()
-        self._endpoint.setPlaceholderText("https://huggingface.co")
+        self._endpoint = QLineEdit(placeholderText="https://huggingface.co")
         self._endpoint_problem = label(role="bad", wraps=True)
         self._to_mirror = QCheckBox("Send the access token to this mirror too")
         self._token = label(wraps=True)
-        self.enter_token = QPushButton("Enter a token…")
+        self.enter_token = QPushButton("Enter a token…", autoDefault=False)
         self._token_problem = label(role="bad", wraps=True)
-        self.remove_token = QPushButton("Remove")
+        self.remove_token = QPushButton("Remove", autoDefault=False)
         self.remove_token.setAccessibleName("Remove the access token")
-        for button in (self.enter_token, self.remove_token):
-            button.setAutoDefault(False)
         self._downloads = Form(Settings, _DOWNLOADS, self._on_changed)
-        self._traffic = _TrafficTable()
+        self.traffic = _TrafficTable()
         self._lay_out()
         for box in (self._offline, self._to_mirror):
             box.toggled.connect(self._on_changed)
@@ -105,17 +106,11 @@ class NetworkPage(QWidget):
 
     def show_token_problem(self, text: str) -> None:
         """Why the token could not be kept or removed; empty where it could."""
-        self._token_problem.setText(text)
-        self._token_problem.setVisible(bool(text))
+        show_text(self._token_problem, text)
 
     def show_endpoint_problem(self, text: str) -> None:
         """Why the address cannot be used; empty where it can."""
-        self._endpoint_problem.setText(text)
-        self._endpoint_problem.setVisible(bool(text))
-
-    def show_traffic(self, rows: Sequence[Traffic]) -> None:
-        """What was asked of the network since the start, newest first."""
-        self._traffic.show_rows(rows)
+        show_text(self._endpoint_problem, text)
 
     def values(self) -> dict[str, Any]:
         """What is set now, by the names of `Settings`."""
@@ -154,7 +149,7 @@ class NetworkPage(QWidget):
             *(label(f"{name}: {sent}.", wraps=True) for name, sent in PURPOSES),
             _help(_TOKEN_SENT),
             SPACING,
-            (self._traffic, 1),
+            (self.traffic, 1),
             margins=5 * SPACING,
             on=self,
         )
@@ -170,6 +165,40 @@ class NetworkPage(QWidget):
             self.changed.emit()
 
 
+class TokenDialog(QDialog):
+    """Asks for the access token of Hugging Face. After `accept`, `token` is what was typed."""
+
+    def __init__(self, endpoint: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Access token")
+        self.setMinimumWidth(440)
+        self._token = QLineEdit(echoMode=QLineEdit.EchoMode.Password, placeholderText="hf_…")
+        self._token.setAccessibleName("Access token")
+        make = QPushButton("Make a token on its page", autoDefault=False)
+        make.clicked.connect(lambda: QDesktopServices.openUrl(QUrl(f"{endpoint}/settings/tokens")))
+        box = QDialogButtonBox(QDialogButtonBox.StandardButton.Ok | QDialogButtonBox.StandardButton.Cancel)
+        save = box.button(QDialogButtonBox.StandardButton.Ok)
+        save.setText("Keep")
+        save.setEnabled(False)
+        box.button(QDialogButtonBox.StandardButton.Cancel).setText("Cancel")
+        box.addButton(make, QDialogButtonBox.ButtonRole.HelpRole)
+        box.accepted.connect(self.accept)
+        box.rejected.connect(self.reject)
+        self._token.textChanged.connect(lambda: save.setEnabled(bool(self.token())))
+        column(
+            label(_GATED, wraps=True),
+            self._token,
+            label(_WHERE_TOKENS_GO.format(host=QUrl(endpoint).host()), "quiet", wraps=True),
+            box,
+            gap=3 * SPACING,
+            margins=DIALOG_MARGINS,
+            on=self,
+        )
+
+    def token(self) -> str:
+        return self._token.text().strip()
+
+
 class _TrafficTable(Table):
     """Time, host, purpose and bytes of each request."""
 
@@ -180,6 +209,7 @@ class _TrafficTable(Table):
         self.setMinimumHeight(120)
 
     def show_rows(self, rows: Sequence[Traffic]) -> None:
+        """Newest first."""
         if list(rows) == self._rows:
             return
         self._rows = list(rows)

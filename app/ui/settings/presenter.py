@@ -1,4 +1,4 @@
-"""Connects the Settings window with what it sets."""
+"""File → Settings…: the window, and what connects it with what it sets."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Qt, QTimer, Slot
+from PySide6.QtCore import QObject, QSize, Qt, QTimer, Slot
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.errors import KnownError
 from app.models.hub.tokens import TokenPlace
-from app.models.library.folders import ModelFolder
 from app.models.text import printable
 from app.settings import Settings
 from app.ui.models.library_service import models_folder
 from app.ui.models.presenter import ModelsPresenter
 from app.ui.models.reveal import reveal
-from app.ui.models.token_dialog import TokenDialog
 from app.ui.settings.models_page import ModelsPage
-from app.ui.settings.window import SettingsWindow
+from app.ui.settings.network_page import NetworkPage, TokenDialog
+from app.ui.widgets.controls import scrolling
 from app.ui.widgets.file_dialogs import choose_folder
 from app.ui.widgets.questions import ask
+from app.ui.widgets.tabbed_window import TabbedWindow
 
 TRAFFIC_INTERVAL_MS = 1000
 _TOKEN_PLACES: dict[TokenPlace, str] = {
@@ -30,6 +30,21 @@ _TOKEN_PLACES: dict[TokenPlace, str] = {
     "memory": "A token is kept in memory until Slipstream ends: there is no keyring here to keep it in.",
     "environment": "The token in the variable HF_TOKEN is used.",
 }
+
+
+class SettingsWindow(TabbedWindow):
+    """What holds for the whole app. Everything takes effect at once.
+
+    Attributes:
+        models, network: The pages.
+    """
+
+    def __init__(self, models: ModelsPage) -> None:
+        super().__init__("Settings", first_size=QSize(640, 720), minimum_size=QSize(440, 360))
+        self.models = models
+        self.network = NetworkPage()
+        self.tabs.addTab(scrolling(self.models), "Models")
+        self.tabs.addTab(scrolling(self.network), "Network")
 
 
 class SettingsPresenter(QObject):
@@ -71,7 +86,7 @@ class SettingsPresenter(QObject):
         page.add.clicked.connect(lambda: self._choose("Choose a folder with models", self._on_folder_added))
         network.changed.connect(self._on_network_changed)
         network.enter_token.clicked.connect(self.ask_for_token)
-        network.remove_token.clicked.connect(lambda: self._hub.forget_token(self._show_token, self._on_token_failed))
+        network.remove_token.clicked.connect(lambda: self._hub.set_token(None, self._show_token, self._on_token_failed))
         self._library.progressed.connect(self._on_progressed)
 
     def _choose(self, title: str, chosen: Callable[[str], None]) -> None:
@@ -99,11 +114,8 @@ class SettingsPresenter(QObject):
         page = self._page
         page.show_folder(str(models_folder(self._values)))
         page.show_extra_folders(self._values.extra_folders)
-        self._library.find(self._show_found)
-
-    def _show_found(self, found: list[ModelFolder]) -> None:
         known = {Path(folder) for folder in self._values.extra_folders}
-        self._page.show_found([one for one in found if one.path not in known])
+        self._library.find(lambda found: page.show_found([one for one in found if one.path not in known]))
 
     @Slot(str)
     def _on_folder_added(self, folder: str) -> None:
@@ -148,29 +160,25 @@ class SettingsPresenter(QObject):
         self._moving = models_folder(self._values), new
         self._page.show_status(f"Moving the models to {printable(str(new), 200)} …")
         self._page.show_moving(0.0)
-        self._models.downloads.hold(True)
-        self._library.move(new, self._save_folder, self._on_moved, self._on_move_failed)
+        self._models.downloads.is_held = True
+        self._library.move(new, self._save_folder, self._on_moved, lambda error: self._end_move(str(error)))
 
     def _save_folder(self, folder: Path) -> Future[None]:
         self._values.models_folder = str(folder)
         return self._save()
 
     def _on_moved(self, left: list[Path]) -> None:
-        moved, self._moving = self._moving, None
-        self._page.show_moving(None)
-        if moved is not None:
-            self._models.downloads.folder_moved(*moved)
-            self._use_folder(moved[1])
-        self._models.downloads.hold(False)
-        if left:
-            text = f"{len(left)} files could not be deleted in the old folder; they are in the new one too."
-            self._page.show_status(text)
+        if self._moving is not None:
+            self._models.downloads.folder_moved(*self._moving)
+            self._use_folder(self._moving[1])
+        text = f"{len(left)} files could not be deleted in the old folder; they are in the new one too."
+        self._end_move(text if left else "")
 
-    def _on_move_failed(self, error: KnownError) -> None:
+    def _end_move(self, text: str) -> None:
         self._moving = None
-        self._models.downloads.hold(False)
+        self._models.downloads.is_held = False
         self._page.show_moving(None)
-        self._page.show_status(str(error))
+        self._page.show_status(text)
 
     @Slot()
     def _on_move_cancelled(self) -> None:
@@ -195,7 +203,7 @@ class SettingsPresenter(QObject):
             setattr(self._values, key, value)
         self._hub.apply_settings()
         self.window.network.show_endpoint_problem(self._hub.endpoint_problem())
-        self._models.apply_settings()
+        self._models.downloads.apply_settings()
         self._save_soon()
 
     @Slot()
@@ -227,7 +235,7 @@ class SettingsPresenter(QObject):
         if not self.window.isVisible():
             self._timer.stop()
             return
-        self.window.network.show_traffic(self._hub.traffic())
+        self.window.network.traffic.show_rows(self._hub.network.traffic())
 
 
 def _has_files(folder: Path) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import html
 import textwrap
+from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QFont, QResizeEvent
-from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QSizePolicy, QWidget
+from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QSizePolicy, QSplitter, QWidget
 
 from app.models.text import visible
 from app.ui.widgets import theme
@@ -46,6 +47,14 @@ def label(
         # After the font: a style sheet that is applied before it would take it back.
         theme.set_role(result, role)
     return result
+
+
+def show_text(target: QLabel, text: str, role: str | None = None) -> None:
+    """Show this in a label that can be seen only while it says something."""
+    target.setText(text)
+    target.setVisible(bool(text))
+    if role is not None:
+        theme.set_role(target, role)
 
 
 class ElidedLabel(QLabel):
@@ -93,6 +102,15 @@ def stacked(*widgets: QWidget) -> QWidget:
     result = QWidget()
     column(*widgets, on=result)
     return result
+
+
+def beside(left: QWidget, right: QWidget, widths: Sequence[int]) -> QSplitter:
+    """Two widgets with a line between them that can be dragged; ``widths`` are theirs in the beginning, in pixels."""
+    splitter = QSplitter(Qt.Orientation.Horizontal, childrenCollapsible=False)
+    splitter.addWidget(left)
+    splitter.addWidget(right)
+    splitter.setSizes(widths)
+    return splitter
 
 
 def scrolling(content: QWidget) -> QScrollArea:

@@ -13,7 +13,7 @@ from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.library.folders import FolderKind, ModelFolder
 from app.models.origins import Origin
 from app.ui.models.library_list import COLUMNS
-from app.ui.models.token_dialog import TokenDialog
+from app.ui.settings.network_page import TokenDialog
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import Windows, cell, rows, texts, tree

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QLineEdit, QProgressBar
 from app import paths
 from app.models.downloads.item import Item
 from app.settings import Pair
-from app.ui.models.token_dialog import TokenDialog
+from app.ui.settings.network_page import TokenDialog
 from tests.support.hub_faults import Fault
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import WAIT_MS, Pages, Windows, button, buttons, open_dialog, question, texts

@@ -16,9 +16,9 @@ from app.models.library.folders import FolderKind, ModelFolder
 from app.models.origins import Origin
 from app.models.text import size_text
 from app.models.trials import FileKey, Trial
-from app.ui.models import library_wording as wording
-from app.ui.models.library_list import COLUMNS
-from app.ui.models.model_page import FIRST_DRAFTS
+from app.ui.models.library_list import COLUMNS, when
+from app.ui.models.library_presenter import offer
+from app.ui.models.library_tab import FIRST_DRAFTS
 from app.ui.widgets import theme
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import WAIT_MS, Windows, button, buttons, column, question, texts
@@ -104,7 +104,7 @@ def test_sorted_by_each_column_and_what_cannot_be_used_last(stocked: Windows, pl
     stocked.models_list.sortByColumn(place, Qt.SortOrder.DescendingOrder)
     last = stocked.titles()
     assert first[-1] == last[-1] == "broken"
-    keys = {row.cells[0]: row.sort_keys[place] for row in stocked.models_list._rows._all}
+    keys = {row.cells[0]: row.sort_keys[place] for row in stocked.models_list.rows._all}
     assert [keys[name] for name in first[:-1]] == [keys[name] for name in ascending]
     assert [keys[name] for name in last[:-1]] == [keys[name] for name in reversed(ascending)]
 
@@ -363,8 +363,8 @@ def test_nothing_is_deleted_in_other_folders(stocked: Windows, tmp_path: Path) -
 )
 def test_when(days: int, expected: str) -> None:
     now = time.mktime((2026, 11, 22, 12, 0, 0, 0, 0, -1))
-    assert wording.when(now - days * 86_400, now) == expected
-    assert wording.when(0.0, now) == "never"
+    assert when(now - days * 86_400, now) == expected
+    assert when(0.0, now) == "never"
 
 
 def test_what_came_of_a_check_is_said_of_the_model_it_was(stocked: Windows) -> None:
@@ -414,6 +414,6 @@ def test_a_look_that_has_not_begun_gives_way_to_the_next(stocked: Windows) -> No
 
 
 def test_folders_of_other_apps_are_offered() -> None:
-    assert wording.offer([]) == ""
+    assert offer([]) == ""
     found = [ModelFolder(Path("/lm"), FolderKind.LM_STUDIO), ModelFolder(Path("/ollama"), FolderKind.OLLAMA)]
-    assert wording.offer(found).startswith("Models of LM Studio and Ollama were found")
+    assert offer(found).startswith("Models of LM Studio and Ollama were found")

@@ -18,7 +18,7 @@ from app.models.planner import make_plan
 from app.protocol.devices import Device
 from app.protocol.messages import LoadSettings
 from app.ui.models.choice import OpenModelsChoice
-from app.ui.models.memory_bar import MemoryBar, Segment
+from app.ui.models.memory_part import MemoryBar, Segment
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.widgets import theme
 from tests.support.gguf_files import make_model

@@ -28,9 +28,9 @@ from app.protocol.devices import Device
 from app.settings import Pair, Settings
 from app.ui.models.library_list import LibraryList
 from app.ui.models.library_service import LibraryService
-from app.ui.models.model_page import ModelPage
+from app.ui.models.library_tab import ModelPage
 from app.ui.models.presenter import ModelsPresenter
-from app.ui.models.repository_page import RepositoryPage
+from app.ui.models.search_tab import RepositoryPage
 from app.ui.settings.presenter import SettingsPresenter
 from tests.support.hub_server import HubServer
 

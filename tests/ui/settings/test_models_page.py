@@ -154,7 +154,7 @@ def test_an_unfinished_download_goes_on_where_it_was_moved_to(
 
 
 def test_no_download_starts_into_a_folder_that_is_being_moved(windows: Windows) -> None:
-    windows.presenter.downloads.hold(True)
+    windows.presenter.downloads.is_held = True
     windows.server.add("owner/some", {"some.gguf": small_model(windows.folder / "some.gguf")})
     windows.get(("owner/some", "some.gguf"))
     assert "is being moved" in question(windows.window.downloads).text()

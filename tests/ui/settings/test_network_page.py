@@ -8,8 +8,7 @@ from keyring.backends import fail
 from PySide6.QtWidgets import QCheckBox, QLineEdit, QSpinBox, QWidget
 
 from app.models.hub.tokens import SERVICE
-from app.ui.models.token_dialog import TokenDialog
-from app.ui.settings.network_page import PURPOSES, NetworkPage
+from app.ui.settings.network_page import PURPOSES, NetworkPage, TokenDialog
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring
 from tests.ui.models.windows import Pages, Windows, button, buttons, cell, open_dialog, rows, texts, tree
@@ -96,15 +95,21 @@ def test_another_mirror_is_asked_at_once(windows: Windows, page: NetworkPage) ->
         assert windows.server.requests == []
 
 
-def test_an_address_that_is_not_safe(windows: Windows, page: NetworkPage) -> None:
+def test_an_address_that_is_not_safe(windows: Windows, page: NetworkPage, pages: Pages) -> None:
+    windows.server.add("owner/name", {"x.gguf": b"x"})
+    windows.search("name")
+    windows.until(lambda: windows.results() == ["owner/name"])
+    windows.show_repository("owner/name")
     type_address(page, "http://mirror.example/<b>")
     sentence = "The hub's address http://mirror.example/<b> is not safe to use. It must begin with https://."
     assert sentence in texts(page)
+    button(windows.page, "Open its page").click()
+    assert sentence in texts(windows.page)
+    assert pages.opened == []
     windows.search("anything")
     windows.until(lambda: sentence in texts(windows.window.search))
     button(page, "Enter a token…").click()
     assert sentence in texts(page)
-    windows.presenter._hub_presenter.open_page("owner/name")
     type_address(page, windows.server.endpoint)
     assert sentence not in texts(page)
 

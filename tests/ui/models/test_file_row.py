@@ -1,4 +1,4 @@
-"""The pickers of the Open models dialog: models of the library, and drafts that fit the target or say why not."""
+"""The pickers of the rows that name files: models of the library, and drafts that fit the target or say why not."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from pytestqt.qtbot import QtBot
 
 from app.models.trials import FileKey, Trial
 from app.settings import Settings
+from app.ui.models.file_row import MOST_GREY, ModelPicker, PairPicks, Pick
 from app.ui.models.library_service import LibraryService
-from app.ui.models.pair_picks import PairPicks
-from app.ui.models.picker import MOST_GREY, ModelPicker, Pick
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import MACHINE
 
