@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from app.ui.chat.commands import ChatCommands
+from app.ui.chat.parts import ChatCommands, height_of
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import label
@@ -60,7 +60,7 @@ class Card(QFrame):
         needed = sum(button.sizeHint().width() + self._row.spacing() for button in self.buttons)
         fits = needed <= available
         self._row.setDirection(QBoxLayout.Direction.LeftToRight if fits else QBoxLayout.Direction.TopToBottom)
-        return _height(self, widths.prose)
+        return height_of(self, widths.prose)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -159,7 +159,7 @@ class Welcome(QWidget):
         self.setMaximumWidth(widths.prose)
         if self.card is not None:
             self.card.fit(widths)
-        return max(_height(self, widths.prose), available)
+        return max(height_of(self, widths.prose), available)
 
     def is_in_use(self) -> bool:
         return False
@@ -169,9 +169,3 @@ def _color(role: str) -> QColor:
     color = getattr(themes.current(), "accent" if role == "info" else role)
     assert isinstance(color, QColor)
     return color
-
-
-def _height(widget: QWidget, width: int) -> int:
-    """The height a widget with a layout needs, its frame included."""
-    height = widget.heightForWidth(width)
-    return height if height > 0 else widget.sizeHint().height()

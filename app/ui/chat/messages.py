@@ -6,13 +6,11 @@ from PySide6.QtCore import QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QDesktopServices, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QToolButton, QWidget
 
-from app.chats.model import StoredMessage
+from app.chats.model import StoredMessage, unpack
 from app.protocol.messages import Piece
-from app.ui.chat.answer import pieces_of
-from app.ui.chat.commands import ChatCommands
 from app.ui.chat.footer import HELP, details_of, footer_of, note_of
 from app.ui.chat.markdown.view import MarkdownView
-from app.ui.chat.parts import MessageEditor, VersionSwitch, copy_text, height_of, icon_button
+from app.ui.chat.parts import ChatCommands, MessageEditor, VersionSwitch, copy_text, height_of, icon_button
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import explain, label
@@ -219,7 +217,7 @@ class AnswerMessage(MessageWidget):
 
     def show_stored(self, message: StoredMessage) -> None:
         """The answer was complete before; what it consists of is worked out only now."""
-        self.view.set_text(message.text, pieces_of(message))
+        self.view.set_text(message.text, unpack(message.text, message.provenance))
         self._show_end(message)
 
     def finish(self, message: StoredMessage) -> None:

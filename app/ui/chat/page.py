@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from app.chats.model import StoredMessage
-from app.ui.chat.answer import Answer, TranscriptView, context_start_of
+from app.protocol.messages import Piece
+from app.ui.chat.answer import Answer
+
+
+class TranscriptView(Protocol):
+    """What a session asks of the widget that shows it."""
+
+    def clear(self) -> None: ...
+    def show_welcome(self, guide: bool) -> None: ...
+    def add(self, message: StoredMessage) -> None: ...
+    def begin_answer(self, message: StoredMessage) -> None: ...
+    def append_pieces(self, pieces: list[Piece]) -> None: ...
+    def set_prompt_progress(self, done: int, total: int) -> None: ...
+    def finish_answer(self, message: StoredMessage) -> None: ...
+    def remove_from(self, message_id: str) -> None: ...
+    def mark_context_start(self, message_id: str | None) -> None: ...
+    def set_busy(self, busy: bool) -> None: ...
+    def go_to_end(self) -> None: ...
 
 
 class ChatPage:
@@ -45,7 +64,9 @@ class ChatPage:
             self._view.show_welcome(self._is_guide)
         for message in branch[same:]:
             self._add(message, live)
-        self._view.mark_context_start(context_start_of(branch))
+        # Where the context of the last answer began, if older messages had left it.
+        start = branch[-1].figures.get("context_start") if branch else None
+        self._view.mark_context_start(start if isinstance(start, str) else None)
 
     def cut(self, place: int) -> None:
         """Take away everything from this place on."""

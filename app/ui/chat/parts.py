@@ -1,8 +1,9 @@
-"""Small things the entries of the transcript are made of."""
+"""Small things the entries of the transcript are made of, and what their buttons do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent
@@ -13,6 +14,28 @@ from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label
 
 _COPIED_MILLISECONDS = 1500
+
+
+def _nothing(*_: object) -> None:
+    """Nobody has said yet what a button does."""
+
+
+@dataclass
+class ChatCommands:
+    """Called by the views; whoever owns the transcript fills it in. Messages are named by their ids."""
+
+    regenerate: Callable[[str], object] = _nothing
+    compare: Callable[[str], object] = _nothing
+    edit: Callable[[str, str], object] = _nothing
+    """With the new wording."""
+    choose_version: Callable[[str, int], object] = _nothing
+    """So many versions on: -1 or 1."""
+    ask: Callable[[str], object] = _nothing
+    """An example of the empty chat."""
+    open_models: Callable[[], object] = _nothing
+    get_proposed: Callable[[], object] = _nothing
+    """The pair that the card of the first start proposes."""
+    hide_guide_card: Callable[[], object] = _nothing
 
 
 class MessageEditor(QPlainTextEdit):
@@ -98,10 +121,5 @@ class VersionSwitch(QWidget):
 
 
 def height_of(widget: QWidget, width: int) -> int:
-    """The height a label or a row needs at this width."""
-    if widget.hasHeightForWidth():
-        return widget.heightForWidth(width)
-    layout = widget.layout()
-    if layout is not None and layout.hasHeightForWidth():
-        return layout.heightForWidth(width)
-    return widget.sizeHint().height()
+    """The height a label, or a widget with a layout, needs at this width."""
+    return widget.heightForWidth(width) if widget.hasHeightForWidth() else widget.sizeHint().height()

@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from app.chats.model import StoredMessage
 from app.protocol.messages import Piece
-from app.ui.chat.commands import ChatCommands
 from app.ui.chat.extras import ContextLine, Welcome
 from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
+from app.ui.chat.parts import ChatCommands
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column, Entry
 from app.ui.widgets.icons import set_icon

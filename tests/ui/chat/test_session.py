@@ -279,7 +279,7 @@ def test_refused_message_says_why_now_and_later(qtbot: QtBot, make_rig: MakeRig)
     assert rig.page.notes == ["The message has 9,000 tokens, the context 2,048."]
     chat_id = rig.session.chat_id()
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
-        rig.session.new_chat()
+        rig.session.open_chat(None)
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
         rig.session.open_chat(chat_id)
     assert rig.page.notes[1:] == ["The message has 9,000 tokens, the context 2,048."]
@@ -295,7 +295,7 @@ def test_line_where_the_context_begins_now_and_later(qtbot: QtBot, make_rig: Mak
     assert rig.page.context_start == second_question
     chat_id = rig.session.chat_id()
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
-        rig.session.new_chat()
+        rig.session.open_chat(None)
     assert [rig.page.context_start] == [None]
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
         rig.session.open_chat(chat_id)
@@ -323,7 +323,7 @@ def test_answer_goes_on_while_another_chat_is_shown(qtbot: QtBot, make_rig: Make
     first = rig.session.chat_id()
     assert first is not None
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
-        rig.session.new_chat()
+        rig.session.open_chat(None)
     assert rig.page.texts() == []
     assert not rig.session.is_busy()
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
@@ -339,9 +339,9 @@ def test_unsent_text_is_kept_for_each_chat(qtbot: QtBot, make_rig: MakeRig) -> N
     rig.load()
     rig.ask("One")
     chat_id = rig.session.chat_id()
-    rig.session.remember_unsent("half a sen")
+    rig.session.unsent_text.remember("half a sen")
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS) as shown:
-        rig.session.new_chat()
+        rig.session.open_chat(None)
     assert shown.args == [None, ""]
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS) as shown:
         rig.session.open_chat(chat_id)
@@ -354,9 +354,9 @@ def test_unsent_text_that_cannot_be_stored_is_still_there(qtbot: QtBot, make_rig
     rig.ask("One")
     chat_id = rig.session.chat_id()
     forbid_writing(rig)
-    rig.session.remember_unsent("half a sen")
+    rig.session.unsent_text.remember("half a sen")
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS) as shown:
-        rig.session.new_chat()
+        rig.session.open_chat(None)
     assert shown.args == [None, ""]
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS) as shown:
         rig.session.open_chat(chat_id)
@@ -407,7 +407,7 @@ def test_answer_that_cannot_be_stored_can_be_saved_later(qtbot: QtBot, make_rig:
     assert rig.session.branch()[-1].status == "stopped"
     forbid_writing(rig, False)
     with qtbot.waitSignal(rig.session.writer.stored, timeout=WAIT_MS):
-        rig.session.save_again()
+        rig.session.writer.save_again()
     assert rig.stored(lambda store: store.branch(chat_id))[-1].text == "Hello there"
     assert "save" not in rig.notice_list.notices()
 
@@ -427,7 +427,7 @@ def test_answer_that_was_not_saved_goes_with_its_chat(qtbot: QtBot, make_rig: Ma
     rig.stored(lambda store: store.delete_chat(chat_id))
     rig.stored(lambda store: store.erase_deleted([chat_id]))
     with qtbot.waitSignal(rig.session.writer.stored, timeout=WAIT_MS):
-        rig.session.save_again()  # as the window does when a deletion is final
+        rig.session.writer.save_again()  # as the window does when a deletion is final
     assert "save" not in rig.notice_list.notices()
     assert rig.session.writer.newest([question, replace(answer, text="")])[-1].text == ""
 

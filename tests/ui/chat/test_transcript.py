@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication, QInputMethodEvent
@@ -9,9 +11,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QPlainTextEdit, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.chats.model import StoredMessage
+from app.chats.model import unpack
 from app.protocol.messages import DrafterFigures, DraftFigures, Figures, Piece
-from app.ui.chat.answer import pieces_of
 from app.ui.chat.extras import CONTEXT_TEXT, EXAMPLES
 from app.ui.chat.footer import footer_of
 from app.ui.chat.markdown.code_header import CodeHeader
@@ -476,17 +477,17 @@ def test_a_long_chat_works_out_only_what_is_shown_and_frees_what_is_far(
 ) -> None:
     asked: list[str] = []
 
-    def counted(message: StoredMessage) -> list[Piece]:
-        asked.append(message.id)
-        return pieces_of(message)
+    def counted(text: str, packed: Sequence[Sequence[object]]) -> list[Piece]:
+        asked.append(text.partition("\n")[0])
+        return unpack(text, packed)
 
-    monkeypatch.setattr("app.ui.chat.messages.pieces_of", counted)
+    monkeypatch.setattr("app.ui.chat.messages.unpack", counted)
     for turn in range(40):
         transcript.add(stored.question(f"u{turn}", f"Question {turn}"))
         transcript.add(stored.answer(f"a{turn}", f"Answer {turn}\n\n" + "words\n\n" * 12))
     settle(qtbot, transcript)
-    assert "a39" in asked
-    assert "a0" not in asked
+    assert "Answer 39" in asked
+    assert "Answer 0" not in asked
     assert len(asked) < 10
     at_the_end = built(transcript)
     bar = transcript.column.verticalScrollBar()

@@ -21,12 +21,11 @@ from shiboken6 import isValid
 
 from app import paths
 from app.chats.backup import backup_folder
-from app.chats.model import Chat
+from app.chats.model import Chat, unpack
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.protocol.messages import Sampling
 from app.settings import SettingsFile
-from app.ui.chat.answer import pieces_of
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair_files import PairFiles
@@ -119,8 +118,8 @@ def test_from_typing_to_a_stored_answer(qtbot: QtBot, open_window: Callable[[], 
     assert (answer.role, answer.status) == ("assistant", "complete")
     assert answer.text
     assert answer.seed is not None
-    assert "".join(piece.text for piece in pieces_of(answer)) == answer.text
-    assert len(pieces_of(answer)) > 1
+    assert "".join(piece.text for piece in unpack(answer.text, answer.provenance)) == answer.text
+    assert len(unpack(answer.text, answer.provenance)) > 1
     chat_id = running.session.chat_id()
     assert chat_id is not None
     stored = running.worker.submit(lambda store: store.branch(chat_id)).result(timeout=10)
