@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent
-from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QBoxLayout, QFrame, QPushButton, QWidget
 
 from app.ui.chat.parts import ChatCommands, height_of
+from app.ui.notices import Kind
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import label
-from app.ui.widgets.theme import SPACING
+from app.ui.widgets.layouts import CARD_MARGINS, GAP, column, row
 
 EXAMPLES = ("What is speculative decoding?", "Write a JSON settings file", "Tell me a short story")
 GUIDE_TEXT = "You are talking to a small guide that knows this app."
@@ -31,27 +32,16 @@ def named_button(name: str, action: Callable[[], object]) -> QPushButton:
 class Card(QFrame):
     """A raised surface with text and buttons."""
 
-    def __init__(self, text: str, actions: Iterable[tuple[str, Callable[[], object]]], role: str = "") -> None:
+    def __init__(self, text: str, actions: Iterable[tuple[str, Callable[[], object]]], role: Kind) -> None:
         """``actions``: what stands on each button, and what it does."""
         super().__init__()
         themes.set_role(self, "card")
         self._role = role
         self.text = label(text, wraps=True)
         self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.buttons: list[QPushButton] = []
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(16, 12, 16, 12)
-        self._column.setSpacing(2 * SPACING)
-        self._column.addWidget(self.text)
-        self._row = QHBoxLayout()
-        self._row.setSpacing(2 * SPACING)
-        for name, action in actions:
-            button = named_button(name, action)
-            self.buttons.append(button)
-            self._row.addWidget(button)
-        if self.buttons:
-            self._row.addStretch(1)
-            self._column.addLayout(self._row)
+        self.buttons = [named_button(name, action) for name, action in actions]
+        self._row = row(*self.buttons, None)
+        self._column = column(self.text, self._row, margins=CARD_MARGINS, on=self)
 
     def fit(self, widths: Widths) -> int:
         """Buttons that have no room beside each other go below each other."""
@@ -64,11 +54,11 @@ class Card(QFrame):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
-        if self._role:
-            painter = QPainter(self)
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(_color(self._role))
-            painter.drawRoundedRect(1, 12, 3, self.height() - 24, 1.5, 1.5)
+        theme = themes.current()
+        painter = QPainter(self)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush({"info": theme.accent, "warning": theme.warning, "bad": theme.bad}[self._role])
+        painter.drawRoundedRect(1, 12, 3, self.height() - 24, 1.5, 1.5)
 
 
 class ContextLine(QWidget):
@@ -107,37 +97,27 @@ class Welcome(QWidget):
         """``guide``: say that the model is the bundled guide; ``proposal`` is a pair to get instead of it."""
         super().__init__()
         self._commands = commands
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(2 * SPACING)
         title = label("Ask anything", "heading", wraps=True, scale=1.5)
-        title.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         hint = label("Three questions, from easy to hard for a draft model:", "quiet", wraps=True)
-        hint.setAlignment(Qt.AlignmentFlag.AlignHCenter)
-        self._column.addStretch(1)
-        self._column.addWidget(title)
-        self._column.addWidget(hint)
-        self._column.addSpacing(2 * SPACING)
-        self.examples: list[QPushButton] = []
-        for text in EXAMPLES:
-            button = named_button(text, partial(self._ask, text))
+        for text in (title, hint):
+            text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        self.examples = [named_button(text, partial(self._ask, text)) for text in EXAMPLES]
+        for button in self.examples:
             button.setMinimumWidth(260)
-            self.examples.append(button)
-            self._column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
-        self._column.addStretch(1)
-        self.card: Card | None = None
-        if guide:
-            self._add_card(proposal)
+        centered = [(button, Qt.AlignmentFlag.AlignHCenter) for button in self.examples]
+        self.card = self._make_card(proposal) if guide else None
+        layout = column(None, title, hint, GAP, *centered, None, on=self)
+        if self.card is not None:
+            layout.addWidget(self.card)
 
-    def _add_card(self, proposal: str) -> None:
+    def _make_card(self, proposal: str) -> Card:
         actions = [("Open models…", self._open_models), ("Keep the guide", self._hide_card)]
-        if proposal:
-            text = f"{GUIDE_TEXT} For real chats, get a model that fits this computer: {proposal}."
-            self.card = Card(text, [("Get it with draft", self._get_proposed), *actions], role="accent")
-            themes.set_role(self.card.buttons[0], "primary")
-        else:
-            self.card = Card(f"{GUIDE_TEXT} For real chats, open a model.", actions, role="accent")
-        self._column.addWidget(self.card)
+        if not proposal:
+            return Card(f"{GUIDE_TEXT} For real chats, open a model.", actions, role="info")
+        text = f"{GUIDE_TEXT} For real chats, get a model that fits this computer: {proposal}."
+        card = Card(text, [("Get it with draft", self._get_proposed), *actions], role="info")
+        themes.set_role(card.buttons[0], "primary")
+        return card
 
     def _ask(self, example: str) -> None:
         self._commands.ask(example)
@@ -163,9 +143,3 @@ class Welcome(QWidget):
 
     def is_in_use(self) -> bool:
         return False
-
-
-def _color(role: str) -> QColor:
-    color = getattr(themes.current(), "accent" if role == "info" else role)
-    assert isinstance(color, QColor)
-    return color

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent
-from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QPlainTextEdit, QToolButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QPlainTextEdit, QToolButton, QWidget
 
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label
+from app.ui.widgets.layouts import row
 
 _COPIED_MILLISECONDS = 1500
 
@@ -44,24 +45,25 @@ class MessageEditor(QPlainTextEdit):
     submitted = Signal()
     escaped = Signal()
 
-    def _is_composing(self) -> bool:
-        """Whether an input method is at work: Enter and Escape are meant for that."""
-        return bool(self.textCursor().block().layout().preeditAreaText())
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        """``name``: what a screen reader says."""
+        super().__init__(parent, tabChangesFocus=True)
+        self.setAccessibleName(name)
+
+    # -- Qt
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if self._is_composing():
+        if self.textCursor().block().layout().preeditAreaText():
             return  # a key that an input method passes on does nothing to a word that is not finished
         if event.key() == Qt.Key.Key_Escape:
             self.escaped.emit()
-            return
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
-                self.insertPlainText("\n")
-                self.ensureCursorVisible()
-            else:
-                self.submitted.emit()
-            return
-        super().keyPressEvent(event)
+        elif event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            super().keyPressEvent(event)
+        elif event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self.insertPlainText("\n")
+            self.ensureCursorVisible()
+        else:
+            self.submitted.emit()
 
 
 def copy_text(text: str, button: QAbstractButton) -> None:
@@ -74,14 +76,14 @@ def copy_text(text: str, button: QAbstractButton) -> None:
 def icon_button(icon: str, text: str, name: str) -> QToolButton:
     """A quiet button with an icon; ``text`` may be empty, ``name`` is what a screen reader says."""
     result = QToolButton(autoRaise=True)
-    icons.set_icon(result, icon)
-    if text:
-        result.setText(text)
-        result.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-    result.setFont(themes.scaled(result.font(), 0.9))
+    result.setText(text)
     result.setToolTip(name)
     result.setAccessibleName(name)
     result.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    icons.set_icon(result, icon)
+    if text:
+        result.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+    result.setFont(themes.scaled(result.font(), 0.9))
     return result
 
 
@@ -94,11 +96,7 @@ class VersionSwitch(QWidget):
         self._back = icon_button("left", "", "Earlier version")
         self._on = icon_button("right", "", "Later version")
         self._label = label(role="quiet", scale=0.9, figures=True)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(0)
-        for widget in (self._back, self._label, self._on):
-            row.addWidget(widget)
+        row(self._back, self._label, self._on, gap=0, on=self)
         self._back.clicked.connect(lambda: step(-1))
         self._on.clicked.connect(lambda: step(1))
         self._versions = 1

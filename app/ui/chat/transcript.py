@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.chats.model import StoredMessage
 from app.protocol.messages import Piece
@@ -18,6 +17,7 @@ from app.ui.chat.parts import ChatCommands
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column, Entry
 from app.ui.widgets.icons import set_icon
+from app.ui.widgets.layouts import column
 
 PROGRESS_DELAY = 0.4
 """Seconds of prompt processing before its progress is worth showing."""
@@ -47,12 +47,10 @@ class Transcript(QWidget):
         self.column = Column()
         self.column.setAccessibleName("Chat")
         self.column.following_changed.connect(self._on_following_changed)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.column)
+        column(self.column, on=self)
         self.newest_button = QPushButton("Newest", self)
-        set_icon(self.newest_button, "end")
         self.newest_button.setAccessibleName("Go to the newest message")
+        set_icon(self.newest_button, "end")
         self.newest_button.clicked.connect(self.column.go_to_end)
         self.newest_button.hide()
 
@@ -67,8 +65,7 @@ class Transcript(QWidget):
 
     def add(self, message: StoredMessage) -> None:
         """Add a message of the user or a stored answer."""
-        build = self._build_question if message.role == "user" else self._build_answer
-        self._add(message, partial(build, message))
+        self._add(message, is_stored=True)
 
     def remove_from(self, message_id: str) -> None:
         """Remove this message and everything after it."""
@@ -96,7 +93,7 @@ class Transcript(QWidget):
 
     def begin_answer(self, message: StoredMessage) -> None:
         """A new answer; `append_pieces` fills it."""
-        entry = self._add(message, partial(self._build_live_answer, message))
+        entry = self._add(message, is_stored=False)
         entry.is_pinned = True
         self.column.build(entry)
         self._answer, self._answer_began = entry, time.monotonic()
@@ -119,13 +116,12 @@ class Transcript(QWidget):
         entry, self._answer = self._answer, None
         if entry is not None and isinstance(entry.widget, AnswerMessage):
             entry.widget.finish(message)
-            entry.build, entry.is_pinned = partial(self._build_answer, message), False
+            entry.build, entry.is_pinned = partial(self._build, message, True), False
 
     # -- the empty chat
 
     def show_welcome(self, guide: bool) -> None:
         """The page of an empty chat. ``guide``: say that the model is the bundled guide."""
-
         self._remove_welcome()
         self._welcomes_guide = guide
         self.column.add(Entry(_WELCOME, lambda _entry: Welcome(self.commands, guide, self._proposal), 400), 0)
@@ -160,31 +156,28 @@ class Transcript(QWidget):
     def _messages(self) -> list[MessageWidget]:
         return [entry.widget for entry in self.column.entries if isinstance(entry.widget, MessageWidget)]
 
-    def _add(self, message: StoredMessage, build: Callable[[Entry], QWidget]) -> Entry:
+    def _add(self, message: StoredMessage, is_stored: bool) -> Entry:
         self._remove_welcome()
         lines = message.text.count("\n") + len(message.text) // _CHARACTERS_PER_LINE + 1
-        entry = Entry(message.id, build, lines * _LINE_HEIGHT + _FRAME_HEIGHT)
+        entry = Entry(message.id, partial(self._build, message, is_stored), lines * _LINE_HEIGHT + _FRAME_HEIGHT)
         self.column.add(entry)
         return entry
 
-    def _build_question(self, message: StoredMessage, entry: Entry) -> QWidget:
-        return self._prepared(UserMessage(message, self.commands), entry)
-
-    def _build_live_answer(self, message: StoredMessage, entry: Entry) -> QWidget:
-        return self._prepared(AnswerMessage(message, self.commands), entry)
-
-    def _build_answer(self, message: StoredMessage, entry: Entry) -> QWidget:
-        widget = AnswerMessage(message, self.commands)
-        widget.show_stored(message)
-        return self._prepared(widget, entry)
-
-    def _prepared(self, message: MessageWidget, entry: Entry) -> MessageWidget:
-        message.view.set_show_drafted(self._shows_drafted)
-        message.set_busy(self._is_busy)
-        message.view.selection_dragged.connect(lambda point: self.column.show_point(message.view, point))
-        for source in (message, message.view):
+    def _build(self, message: StoredMessage, is_stored: bool, entry: Entry) -> QWidget:
+        """The widget of a message; an answer is only begun where it is not ``is_stored``."""
+        result: MessageWidget
+        if message.role == "user":
+            result = UserMessage(message, self.commands)
+        else:
+            result = AnswerMessage(message, self.commands)
+            if is_stored:
+                result.show_stored(message)
+        result.view.set_show_drafted(self._shows_drafted)
+        result.set_busy(self._is_busy)
+        result.view.selection_dragged.connect(lambda point: self.column.show_point(result.view, point))
+        for source in (result, result.view):
             source.height_changed.connect(lambda: self.column.refit(entry))
-        return message
+        return result
 
     @Slot(bool)
     def _on_following_changed(self, follows: bool) -> None:

@@ -141,7 +141,7 @@ class AppCommands(QObject):
     def new_chat(self) -> None:
         self._window.chat_list.set_current(None)
         self._session.open_chat(None)
-        self._window.composer.focus()
+        self._window.composer.setFocus()
 
     @Slot(str)
     def delete_chat(self, chat_id: str) -> None:

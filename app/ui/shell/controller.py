@@ -258,7 +258,7 @@ class Controller(QObject):
         self._settings.values.guide_introduced = True
         self._introduce_guide()
         self._save_timer.start()
-        self._window.composer.focus()
+        self._window.composer.setFocus()
 
     @Slot(object)
     def _on_pair_opened(self, files: PairFiles) -> None:

@@ -72,7 +72,7 @@ class MainWindow(QMainWindow):
         self._restore(settings)
         self.menus.action("toggle_chats").triggered.connect(lambda: self.toggle_panel("chats"))
         self.menus.action("toggle_speed").triggered.connect(lambda: self.toggle_panel("speed"))
-        self.composer.focus()
+        self.composer.setFocus()
 
     # ------------------------------------------------------------ panels
 

@@ -80,7 +80,7 @@ class Running:
         self.qtbot.waitUntil(future.done, timeout=WAIT_MS)
 
     def titles(self) -> list[str]:
-        return self.window.chat_list.titles()
+        return [item.text() for item in self.window.chat_list._items()]
 
     def choose(self, name: str) -> None:
         """Choose an entry of the menu bar."""
