@@ -24,13 +24,14 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from app.chats.backup import back_up_daily, remove_old
 from app.chats.database import known_errors, open_database
-from app.chats.model import Chat, PackedPiece, Role, Status, StoredMessage, title_of, to_markdown
+from app.chats.model import Chat, PackedPiece, StoredMessage, title_of, to_markdown
 from app.errors import KnownError
 from app.storage.files import sync_folder
 
@@ -199,20 +200,23 @@ class ChatStore:
 
     def add_user_message(self, chat_id: str, parent_id: str | None, text: str) -> StoredMessage:
         """Keep what the user sent, as the new leaf; with a parent that has children already, as a new version."""
+        message = StoredMessage(new_id(), chat_id, parent_id, "user", text, "complete", self._clock())
         with self._writing() as connection:
-            message_id = self._insert(chat_id, parent_id, "user", "complete", text=text)
+            self._insert(message)
             connection.execute(
                 "UPDATE chats SET title = ? WHERE id = ? AND title = ''", (_storable(title_of(text)), chat_id)
             )
-        return self.message(message_id)
+        return self.message(message.id)
 
     def begin_answer(
         self, chat_id: str, parent_id: str | None, pair: str, settings: Mapping[str, object]
     ) -> StoredMessage:
         """A new, empty answer as the new leaf, to be filled while it streams."""
+        now = self._clock()
+        answer = StoredMessage(new_id(), chat_id, parent_id, "assistant", "", "streaming", now, pair=pair)
         with self._writing():
-            message_id = self._insert(chat_id, parent_id, "assistant", "streaming", pair=pair, settings=settings)
-        return self.message(message_id)
+            self._insert(replace(answer, settings=dict(settings)))
+        return self.message(answer.id)
 
     def update_answer(self, message_id: str, text: str, provenance: Sequence[PackedPiece]) -> None:
         """Keep what has streamed so far. Does nothing once the answer is finished."""
@@ -315,29 +319,21 @@ class ChatStore:
             raise LookupError(key)
         return row
 
-    def _insert(
-        self,
-        chat_id: str,
-        parent_id: str | None,
-        role: Role,
-        status: Status,
-        *,
-        text: str = "",
-        pair: str | None = None,
-        settings: Mapping[str, object] | None = None,
-    ) -> str:
-        message_id, now = uuid.uuid4().hex, self._clock()
+    def _insert(self, message: StoredMessage) -> None:
+        """As the new leaf of its chat."""
+        text, settings = _storable(message.text), _json(message.settings)
+        key = message.id, message.chat_id, message.parent_id
         self._connection.execute(
             """
             INSERT INTO messages (id, chat_id, parent_id, role, status, created_at, pair, text, settings)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
             """,
-            (message_id, chat_id, parent_id, role, status, now, pair, _storable(text), _json(settings or {})),
+            (*key, message.role, message.status, message.created_at, message.pair, text, settings),
         )
         self._connection.execute(
-            "UPDATE chats SET leaf_id = ?, updated_at = ? WHERE id = ?", (message_id, now, chat_id)
+            "UPDATE chats SET leaf_id = ?, updated_at = ? WHERE id = ?",
+            (message.id, message.created_at, message.chat_id),
         )
-        return message_id
 
 
 def _contains(text: str, folded: str) -> bool:

@@ -95,6 +95,9 @@ class Answer:
 class AnswerWriter(QObject):
     """Between the engine and the store.
 
+    Attributes:
+        answer: The answer being written.
+
     Signals:
         begun: The `Answer` is stored as begun and the engine was asked.
         started: The engine has read the request; seed and beginning of the context are known.
@@ -105,7 +108,7 @@ class AnswerWriter(QObject):
     """
 
     begun = Signal(object)
-    started = Signal()
+    started = Signal(object)
     prompt_progressed = Signal(int, int)
     rounds_received = Signal(list)
     ended = Signal(object, object)
@@ -118,7 +121,7 @@ class AnswerWriter(QObject):
         self._engine = engine
         self._chat_store = chat_store
         self._notice_list = notice_list
-        self._answer: Answer | None = None
+        self.answer: Answer | None = None
         self._beginning: Pending | None = None
         self._unstored: dict[str, StoredMessage] = {}
         """Answers that have ended, until the store has their end."""
@@ -132,17 +135,13 @@ class AnswerWriter(QObject):
         engine.generation_finished.connect(self._on_generation_finished)
         engine.generation_failed.connect(self._on_generation_failed)
 
-    def answer(self) -> Answer | None:
-        """The answer being written."""
-        return self._answer
-
     def is_free(self) -> bool:
-        return self._answer is None and self._beginning is None
+        return self.answer is None and self._beginning is None
 
     def chat_id(self) -> str | None:
         """The chat whose answer is being written or begun."""
-        if self._answer is not None:
-            return self._answer.message.chat_id
+        if self.answer is not None:
+            return self.answer.message.chat_id
         return self._beginning.chat_id if self._beginning is not None else None
 
     # ------------------------------------------------------------ beginning
@@ -172,7 +171,7 @@ class AnswerWriter(QObject):
 
     def _ask_engine(self, pending: Pending, message: StoredMessage, settings: AnswerSettings) -> None:
         asked = conversation(pending.branch, settings.system_prompt)
-        answer = self._answer = Answer(message, asked, pending.asked_at)
+        answer = self.answer = Answer(message, asked, pending.asked_at)
         self.begun.emit(answer)
         if pending.withdrawn:
             self.end("stopped", "cancelled")
@@ -188,7 +187,7 @@ class AnswerWriter(QObject):
         """The user wants no more of this answer."""
         if self._beginning is not None:
             self._beginning.withdrawn = True
-        if self._answer is not None:
+        if self.answer is not None:
             self._engine.cancel()
 
     def give_up(self) -> None:
@@ -203,7 +202,7 @@ class AnswerWriter(QObject):
         extra: Mapping[str, str] | None = None,
     ) -> None:
         """Finish the answer as it is now; does nothing when there is none."""
-        answer, self._answer = self._answer, None
+        answer, self.answer = self.answer, None
         if answer is None:
             return
         self._save_timer.stop()
@@ -233,7 +232,7 @@ class AnswerWriter(QObject):
         if (answer := self._answer_to(started.request)) is not None:
             answer.seed = started.seed
             answer.context_start = answer.asked.first_in_context(started.dropped_messages)
-            self.started.emit()
+            self.started.emit(answer)
 
     @Slot(object)
     def _on_prompt_progressed(self, progress: PromptProgressed) -> None:
@@ -268,14 +267,14 @@ class AnswerWriter(QObject):
 
     def _answer_to(self, request: int) -> Answer | None:
         """The answer being written, if this is its request."""
-        return self._answer if self._answer is not None and self._answer.request == request else None
+        return self.answer if self.answer is not None and self.answer.request == request else None
 
     # ------------------------------------------------------------ storing
 
     @Slot()
     def _on_save_due(self) -> None:
         self._intervals += 1
-        answer = self._answer
+        answer = self.answer
         if answer is None or not answer.pieces:
             return
         if self._intervals >= min(MOST_INTERVALS, 1 + len(answer.pieces) // TOKENS_PER_INTERVAL):

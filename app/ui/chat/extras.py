@@ -74,7 +74,7 @@ class ContextLine(QWidget):
         self._prose = widths.prose
         self._label.setWordWrap(self._label.sizeHint().width() > widths.prose)
         width = min(self._label.sizeHint().width(), widths.prose)
-        height = self._label.heightForWidth(width) if self._label.wordWrap() else self._label.sizeHint().height()
+        height = height_of(self._label, width)
         self._label.setGeometry((widths.prose - width) // 2, 4, width, height)
         return height + 8
 

@@ -109,11 +109,10 @@ class ChatSession(QObject):
         self._pending: deque[Pending] = deque()
         self._storing: list[Question] = []
         self._chat_id: str | None = None
-        self._has_chat = False
-        """Whether it was said which chat to show."""
         self._is_opening = False
         """Whether the page still shows another chat than the current one."""
         self._openings = 0
+        """How often it was said which chat to show."""
         self._reading = 0
         """How many branches of the page's chat are being read."""
         self._was_busy = False
@@ -159,12 +158,12 @@ class ChatSession(QObject):
         An answer being written elsewhere goes on. From now on commands are for this chat, although its messages come to
         the page only when the store answers.
         """
-        if self._has_chat and chat_id == self._chat_id and (self._is_opening or self.unsent_text.is_known):
+        if self._openings and chat_id == self._chat_id and (self._is_opening or self.unsent_text.is_known):
             if not self._is_opening:
                 self._reload()
             return
         text = self.unsent_text.turn_to(chat_id)
-        self._chat_id, self._has_chat, self._is_opening = chat_id, True, True
+        self._chat_id, self._is_opening = chat_id, True
         self._openings += 1
         opening = self._openings
         self.chat_chosen.emit(chat_id, text)
@@ -223,7 +222,7 @@ class ChatSession(QObject):
             self._page.show(chat_id, [], None)
         self._openings += 1
         self._chat_id = self._page.chat_id = chat_id
-        self._has_chat, self._is_opening = True, False
+        self._is_opening = False
 
     def edit(self, message_id: str, text: str) -> None:
         """Answer another wording of a message on the page; the old one stays as an earlier version."""
@@ -370,10 +369,9 @@ class ChatSession(QObject):
         self.generation_begun.emit()
         self._refresh()
 
-    @Slot()
-    def _on_started(self) -> None:
-        answer = self.writer.answer()
-        if answer is not None and self._is_written():
+    @Slot(object)
+    def _on_started(self, answer: Answer) -> None:
+        if self._is_written():
             self._view.mark_context_start(answer.context_start)
 
     @Slot(int, int)
@@ -417,7 +415,7 @@ class ChatSession(QObject):
 
     def _is_written(self) -> bool:
         """Whether the answer being written stands on the page."""
-        answer, branch = self.writer.answer(), self._page.branch
+        answer, branch = self.writer.answer, self._page.branch
         return answer is not None and bool(branch) and branch[-1].id == answer.message.id
 
     def _page_is_true(self) -> bool:
@@ -445,7 +443,7 @@ class ChatSession(QObject):
         self._chat_store.ask(read, show, failed)
 
     def _show(self, chat_id: str | None, branch: list[StoredMessage]) -> None:
-        self._page.show(chat_id, self.writer.newest(branch), self.writer.answer())
+        self._page.show(chat_id, self.writer.newest(branch), self.writer.answer)
         self._refresh()
 
     def _refresh(self) -> None:
