@@ -123,12 +123,11 @@ class ChatStore:
         )
         return self.chat(chat_id)
 
-    def rename_chat(self, chat_id: str, title: str) -> Chat:
+    def rename_chat(self, chat_id: str, title: str) -> None:
         """An empty title changes nothing."""
         title = _storable(" ".join(title.split()))
         if title:
             self._write("UPDATE chats SET title = ? WHERE id = ?", (title, chat_id))
-        return self.chat(chat_id)
 
     def delete_chat(self, chat_id: str) -> None:
         """Hide the chat; `restore_chat` brings it back until `erase_deleted`."""
@@ -225,8 +224,11 @@ class ChatStore:
             (_storable(text), _json(provenance), message_id),
         )
 
-    def finish_answer(self, answer: StoredMessage) -> StoredMessage:
-        """Keep the whole answer and how it ended: text, provenance, status, reason, seed and figures."""
+    def finish_answer(self, answer: StoredMessage) -> None:
+        """Keep the whole answer and how it ended: text, provenance, status, reason, seed and figures.
+
+        Does nothing where its chat was deleted.
+        """
         text, provenance, figures = _storable(answer.text), _json(answer.provenance), _json(answer.figures)
         with self._writing() as connection:
             connection.execute(
@@ -237,11 +239,10 @@ class ChatStore:
                 (text, provenance, answer.status, answer.finish_reason, answer.seed, figures, answer.id),
             )
             connection.execute("UPDATE chats SET updated_at = ? WHERE id = ?", (self._clock(), answer.chat_id))
-        return self.message(answer.id)
 
-    def mark_interrupted(self) -> int:
-        """At the start: answers that were streaming when the app ended are interrupted; how many."""
-        return self._write("UPDATE messages SET status = 'interrupted' WHERE status = 'streaming'").rowcount
+    def mark_interrupted(self) -> None:
+        """At the start: answers that were streaming when the app ended are interrupted."""
+        self._write("UPDATE messages SET status = 'interrupted' WHERE status = 'streaming'")
 
     def select_version(self, message_id: str, step: int) -> list[StoredMessage]:
         """Show the version ``step`` places after (before, if negative) this one, down to its newest leaf.
@@ -307,10 +308,10 @@ class ChatStore:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
 
-    def _write(self, statement: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+    def _write(self, statement: str, values: Sequence[object] = ()) -> None:
         """A transaction of one statement."""
         with self._writing() as connection:
-            return connection.execute(statement, values)
+            connection.execute(statement, values)
 
     def _row(self, query: str, key: str) -> tuple[Any, ...]:
         with known_errors(self._path):

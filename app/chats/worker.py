@@ -28,8 +28,6 @@ class Opened:
 
     notice: str | None
     """A sentence or two for the user, where a damaged file was put aside."""
-    interrupted: int
-    """Answers that were streaming when the app ended last time."""
     erased: bool
     """Chats that had been deleted were erased only now: an engine may have copies of what they said.
 
@@ -111,9 +109,9 @@ def _opened(store: ChatStore) -> Opened:
             store.erase_deleted()
         except KnownError as error:  # all other chats can be read
             notice = notice or str(error)
-    interrupted = store.mark_interrupted()
+    store.mark_interrupted()
     store.remove_old_backups()
-    return Opened(notice, interrupted, erased)
+    return Opened(notice, erased)
 
 
 def _carry_out(future: Future[T], function: Callable[[ChatStore], T], store: ChatStore) -> None:

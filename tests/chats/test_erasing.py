@@ -115,7 +115,8 @@ def write_at_random(store: ChatStore, chat_ids: list[str], chosen: random.Random
             answer = store.begin_answer(chat_id, leaves[chat_id], word, {"system_prompt": word})
             for _ in range(chosen.randrange(4)):
                 store.update_answer(answer.id, word * chosen.randrange(1, length + 1), [])
-            leaves[chat_id] = store.finish_answer(replace(answer, text=word * length, status="complete")).id
+            store.finish_answer(replace(answer, text=word * length, status="complete"))
+            leaves[chat_id] = answer.id
         if chosen.random() < 0.1:
             store.set_unsent(chat_id, word * chosen.randrange(100))
         if chosen.random() < 0.03:

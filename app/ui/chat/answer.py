@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,6 @@ import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.model import PackedPiece, Status, StoredMessage, pack
-from app.chats.store import ChatStore
 from app.errors import KnownError
 from app.protocol.messages import (
     Figures,
@@ -192,21 +190,15 @@ class AnswerWriter(QObject):
 
     def give_up(self) -> None:
         """The engine is gone: keep what has arrived."""
-        self.end("interrupted", extra={"failure": ENGINE_LOST})
+        self.end("interrupted", failure=ENGINE_LOST)
 
-    def end(
-        self,
-        status: Status,
-        reason: str | None = None,
-        figures: Figures | None = None,
-        extra: Mapping[str, str] | None = None,
-    ) -> None:
-        """Finish the answer as it is now; does nothing when there is none."""
+    def end(self, status: Status, reason: str | None = None, figures: Figures | None = None, **extra: str) -> None:
+        """Finish the answer as it is now; does nothing when there is none. ``extra`` is stored beside its figures."""
         answer, self.answer = self.answer, None
         if answer is None:
             return
         self._save_timer.stop()
-        message = answer.ended(status, reason, figures, extra or {})
+        message = answer.ended(status, reason, figures, extra)
         self._store(message)
         self.ended.emit(message, figures_of(message.figures) if figures is not None else None)
 
@@ -258,12 +250,12 @@ class AnswerWriter(QObject):
         extra = {"stop_string": finished.stop_string} if finished.stop_string else {}
         if finished.draft_failure:
             self._notice_list.show("draft", notices.draft_failed(finished.draft_failure))
-        self.end(status, finished.finish_reason, finished.figures, extra)
+        self.end(status, finished.finish_reason, finished.figures, **extra)
 
     @Slot(object)
     def _on_generation_failed(self, failed: GenerationFailed) -> None:
         if self._answer_to(failed.request) is not None:
-            self.end("failed", extra={"failure": failed.message})
+            self.end("failed", failure=failed.message)
 
     def _answer_to(self, request: int) -> Answer | None:
         """The answer being written, if this is its request."""
@@ -288,10 +280,6 @@ class AnswerWriter(QObject):
     def _store(self, message: StoredMessage) -> None:
         self._unstored[message.id] = message
 
-        def store_it(store: ChatStore) -> None:
-            with contextlib.suppress(LookupError):  # its chat was deleted meanwhile
-                store.finish_answer(message)
-
         def stored(_: None) -> None:
             self._unstored.pop(message.id, None)
             self.stored.emit()
@@ -299,4 +287,4 @@ class AnswerWriter(QObject):
         def failed(error: KnownError) -> None:
             self._notice_list.show("save", notices.not_saved(f"The answer is not saved yet. {error}"))
 
-        self._chat_store.ask(store_it, stored, failed)
+        self._chat_store.ask(lambda store: store.finish_answer(message), stored, failed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
+from itertools import groupby
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QSignalBlocker, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QIcon, QKeySequence, QShortcut
@@ -168,14 +169,11 @@ class ChatList(QFrame):
     def _rows(self) -> list[tuple[str, str]]:
         """What the list has to show: the id of a chat, empty for a heading, and the text."""
         rows: list[tuple[str, str]] = []
-        group, today = "", self._today or date.today()
-        for chat in self._chats:
-            if chat.id in self._hidden:
-                continue
-            if (its_group := group_of(chat.updated_at, today)) != group:
-                group = its_group
-                rows.append(("", group))
-            rows.append((chat.id, visible(chat.title) or UNTITLED))
+        today = self._today or date.today()
+        chats = (chat for chat in self._chats if chat.id not in self._hidden)
+        for group, of_the_group in groupby(chats, lambda chat: group_of(chat.updated_at, today)):
+            rows.append(("", group))
+            rows += [(chat.id, visible(chat.title) or UNTITLED) for chat in of_the_group]
         return rows
 
     def _fill(self, rows: list[tuple[str, str]]) -> None:

@@ -70,7 +70,6 @@ class ChatSession(QObject):
         hint_changed: A sentence for the composer; empty for none.
         send_failed: The text of a message of the current chat that could not be stored.
         generation_begun: An answer begins.
-        rounds_received: Rounds of the answer being written, whichever chat it is in.
         generation_ended: Its `Figures`, or ``None`` if it came to none.
         engine_released: No answer is being written any more, and none waits.
     """
@@ -83,7 +82,6 @@ class ChatSession(QObject):
     hint_changed = Signal(str)
     send_failed = Signal(str)
     generation_begun = Signal()
-    rounds_received = Signal(list)
     generation_ended = Signal(object)
     engine_released = Signal()
 
@@ -384,7 +382,6 @@ class ChatSession(QObject):
         pieces = [piece for one in rounds for piece in one.pieces]
         if pieces and self._is_written():
             self._view.append_pieces(pieces)
-        self.rounds_received.emit(rounds)
 
     @Slot(object, object)
     def _on_ended(self, message: StoredMessage | None, figures: Figures | None) -> None:

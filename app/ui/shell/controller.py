@@ -204,7 +204,7 @@ class Controller(QObject):
         self._engine.generation_finished.connect(lambda finished: panel.set_curve(finished.curve))
         self.pair_loader.measuring_ended.connect(lambda: panel.plain_speed.set_measuring(False))
         session.generation_begun.connect(panel.begin_generation)
-        session.rounds_received.connect(panel.add_rounds)
+        session.writer.rounds_received.connect(panel.add_rounds)
         session.generation_ended.connect(panel.end_generation)
         panel.draft_length.value_changed.connect(self._on_draft_length_changed)
         panel.drafter.choice_changed.connect(self._on_drafter_changed)

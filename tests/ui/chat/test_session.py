@@ -147,7 +147,7 @@ def test_message_without_a_model_is_kept_and_answered_later(qtbot: QtBot, make_r
 def test_stop_keeps_what_was_written(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
         rig.session.send("Go on")
     with qtbot.waitSignal(rig.session.generation_ended, timeout=WAIT_MS):
         rig.session.stop()
@@ -193,7 +193,7 @@ def test_edit_asks_again_and_keeps_the_old_wording(make_rig: MakeRig, qtbot: QtB
 def test_engine_killed_in_an_answer_keeps_it_and_one_click_goes_on(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
         rig.session.send("Go on")
     with qtbot.waitSignal(rig.session.generation_ended, timeout=WAIT_MS):
         os.kill(rig.engine.process_id(), signal.SIGKILL)
@@ -249,7 +249,7 @@ def test_an_engine_that_refuses_to_start_is_not_blamed_on_the_pair(qtbot: QtBot,
 def test_stalled_engine_is_offered_to_be_restarted(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("deaf", Timings(cancel=0.1, quit=0.2))
     rig.load()
-    with qtbot.waitSignal(rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
         rig.session.send("Go on")
     with qtbot.waitSignal(rig.engine.engine_stalled, timeout=WAIT_MS):
         rig.session.stop()
@@ -264,7 +264,7 @@ def test_stalled_engine_is_offered_to_be_restarted(qtbot: QtBot, make_rig: MakeR
 def test_another_pair_in_the_middle_of_an_answer_ends_it(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
         rig.session.send("Go on")
     rig.load()
     rig.settle()
@@ -318,7 +318,7 @@ def test_withdrawn_regeneration_leaves_the_answer(qtbot: QtBot, make_rig: MakeRi
 def test_answer_goes_on_while_another_chat_is_shown(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
         rig.session.send("Long one")
     first = rig.session.chat_id()
     assert first is not None
@@ -390,7 +390,7 @@ def test_message_that_cannot_be_stored_comes_back(qtbot: QtBot, make_rig: MakeRi
 def test_answer_that_cannot_be_stored_can_be_saved_later(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
         rig.session.send("Go on")
     forbid_writing(rig)
     with qtbot.waitSignal(rig.session.generation_ended, timeout=WAIT_MS):
@@ -415,7 +415,7 @@ def test_answer_that_cannot_be_stored_can_be_saved_later(qtbot: QtBot, make_rig:
 def test_answer_that_was_not_saved_goes_with_its_chat(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
         rig.session.send("Go on")
     forbid_writing(rig)
     rig.session.stop()

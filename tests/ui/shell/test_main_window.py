@@ -140,7 +140,7 @@ def test_escape_stops_an_answer(open_window: Callable[[], Running]) -> None:
     running.controller._apply_settings()
     running.ready()
     running.type("Tell me a long story")
-    with running.qtbot.waitSignal(running.session.rounds_received, timeout=WAIT_MS):
+    with running.qtbot.waitSignal(running.session.writer.rounds_received, timeout=WAIT_MS):
         pass
     QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Escape)
     running.done()
@@ -169,7 +169,7 @@ def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Runn
     running.controller._apply_settings()
     running.ready()
     running.type("Tell me a short story")
-    with qtbot.waitSignal(running.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.session.writer.rounds_received, timeout=WAIT_MS):
         pass
     with qtbot.waitSignal(running.engine.engine_exited, timeout=WAIT_MS):
         os.kill(running.engine.process_id(), signal.SIGKILL)
@@ -224,7 +224,7 @@ def test_closing_in_an_answer_keeps_it_and_asks_the_store_nothing_more(qtbot: Qt
     running.begin()
     running.ready()
     running.type("Go on")
-    with qtbot.waitSignal(running.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.session.writer.rounds_received, timeout=WAIT_MS):
         pass
     running.close()
     qtbot.wait_until(lambda: not isValid(running.window), timeout=WAIT_MS)
