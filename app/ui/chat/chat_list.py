@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
 from itertools import groupby
 
@@ -223,8 +223,8 @@ class ChatList(QFrame):
             self._list.setFocus(Qt.FocusReason.ShortcutFocusReason)
             self._list.editItem(item)
 
-    def _items(self) -> list[QListWidgetItem]:
-        return [self._list.item(row) for row in range(self._list.count())]
+    def _items(self) -> Iterator[QListWidgetItem]:
+        return (self._list.item(row) for row in range(self._list.count()))
 
     def _item(self, chat_id: str | None) -> QListWidgetItem | None:
         return next((item for item in self._items() if chat_id is not None and item.data(_ID) == chat_id), None)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent
-from PySide6.QtWidgets import QAbstractButton, QPlainTextEdit, QToolButton, QWidget
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QAbstractButton, QBoxLayout, QFrame, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
+from app.ui.notices import Kind
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
+from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import label
-from app.ui.widgets.layouts import row
+from app.ui.widgets.layouts import CARD_MARGINS, column, row
 
 _COPIED_MILLISECONDS = 1500
 
@@ -85,6 +87,46 @@ def icon_button(icon: str, text: str, name: str) -> QToolButton:
         result.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
     result.setFont(themes.scaled(result.font(), 0.9))
     return result
+
+
+def named_button(name: str, action: Callable[[], object]) -> QPushButton:
+    """A button with this text and effect."""
+    button = QPushButton(name)
+    button.setAccessibleName(name)
+    button.clicked.connect(lambda _checked: action())
+    return button
+
+
+class Card(QFrame):
+    """A raised surface with text and buttons."""
+
+    def __init__(self, text: str, actions: Iterable[tuple[str, Callable[[], object]]], role: Kind) -> None:
+        """``actions``: what stands on each button, and what it does."""
+        super().__init__()
+        themes.set_role(self, "card")
+        self._role = role
+        self.text = label(text, wraps=True)
+        self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.buttons = [named_button(name, action) for name, action in actions]
+        self._row = row(*self.buttons, None)
+        self._column = column(self.text, self._row, margins=CARD_MARGINS, on=self)
+
+    def fit(self, widths: Widths) -> int:
+        """Buttons that have no room beside each other go below each other."""
+        margins = self.contentsMargins() + self._column.contentsMargins()
+        available = widths.prose - margins.left() - margins.right()
+        needed = sum(button.sizeHint().width() + self._row.spacing() for button in self.buttons)
+        fits = needed <= available
+        self._row.setDirection(QBoxLayout.Direction.LeftToRight if fits else QBoxLayout.Direction.TopToBottom)
+        return height_of(self, widths.prose)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        theme = themes.current()
+        painter = QPainter(self)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush({"info": theme.accent, "warning": theme.warning, "bad": theme.bad}[self._role])
+        painter.drawRoundedRect(1, 12, 3, self.height() - 24, 1.5, 1.5)
 
 
 class VersionSwitch(QWidget):
