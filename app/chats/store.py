@@ -23,8 +23,7 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -208,13 +207,14 @@ class ChatStore:
         return self.message(message.id)
 
     def begin_answer(
-        self, chat_id: str, parent_id: str | None, pair: str, settings: Mapping[str, object]
+        self, chat_id: str, parent_id: str | None, pair: str, settings: dict[str, object]
     ) -> StoredMessage:
         """A new, empty answer as the new leaf, to be filled while it streams."""
-        now = self._clock()
-        answer = StoredMessage(new_id(), chat_id, parent_id, "assistant", "", "streaming", now, pair=pair)
+        answer = StoredMessage(
+            new_id(), chat_id, parent_id, "assistant", "", "streaming", self._clock(), pair=pair, settings=settings
+        )
         with self._writing():
-            self._insert(replace(answer, settings=dict(settings)))
+            self._insert(answer)
         return self.message(answer.id)
 
     def update_answer(self, message_id: str, text: str, provenance: Sequence[PackedPiece]) -> None:

@@ -40,13 +40,12 @@ class Page:
         self.context_start: str | None = None
         self.busy = False
         self.ends_shown = 0
-        self.welcomed: list[bool] = []
 
     def clear(self) -> None:
         self.lines.clear()
 
-    def show_welcome(self, guide: bool) -> None:
-        self.welcomed.append(guide)
+    def show_welcome(self) -> None:
+        pass
 
     def add(self, message: StoredMessage) -> None:
         self.lines.append((message.id, message.text))

@@ -13,7 +13,7 @@ class TranscriptView(Protocol):
     """What a session asks of the widget that shows it."""
 
     def clear(self) -> None: ...
-    def show_welcome(self, guide: bool) -> None: ...
+    def show_welcome(self) -> None: ...
     def add(self, message: StoredMessage) -> None: ...
     def begin_answer(self, message: StoredMessage) -> None: ...
     def append_pieces(self, pieces: list[Piece]) -> None: ...
@@ -35,20 +35,12 @@ class ChatPage:
 
     def __init__(self, view: TranscriptView) -> None:
         self._view = view
-        self._is_guide = True
         self.chat_id: str | None = None
         self.branch: list[StoredMessage] = []
 
     def place(self, message_id: str) -> int | None:
         """Where a message stands in the branch."""
         return next((place for place, one in enumerate(self.branch) if one.id == message_id), None)
-
-    def set_guide(self, is_guide: bool) -> None:
-        """Whether an empty chat introduces the guide."""
-        if is_guide != self._is_guide:
-            self._is_guide = is_guide
-            if not self.branch:
-                self._view.show_welcome(is_guide)
 
     def show(self, chat_id: str | None, branch: list[StoredMessage], live: Answer | None) -> None:
         """Bring the view to another branch, touching only what differs. ``live`` is being written."""
@@ -61,7 +53,7 @@ class ChatPage:
             self._view.remove_from(old[same].id)
         self.chat_id, self.branch = chat_id, list(branch)
         if not branch:
-            self._view.show_welcome(self._is_guide)
+            self._view.show_welcome()
         for message in branch[same:]:
             self._add(message, live)
         # Where the context of the last answer began, if older messages had left it.

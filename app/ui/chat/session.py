@@ -146,10 +146,6 @@ class ChatSession(QObject):
         """Whether an answer in any chat is being written or waits for it: others leave the engine alone then."""
         return bool(self._storing or self._pending) or not self.writer.is_free()
 
-    def set_guide(self, is_guide: bool) -> None:
-        """Whether an empty chat introduces the guide."""
-        self._page.set_guide(is_guide)
-
     def open_chat(self, chat_id: str | None) -> None:
         """Show a chat, or with ``None`` the one that comes into being with its first message.
 

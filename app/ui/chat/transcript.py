@@ -43,8 +43,9 @@ class Transcript(QWidget):
         self.commands = ChatCommands()
         self._shows_drafted = False
         self._is_busy = False
+        self._is_guide = False
         self._proposal = ""
-        self._welcomes_guide: bool | None = None
+        self._is_welcoming = False
         self._answer: Entry | None = None
         self._answer_began = 0.0
         themes.set_role(self, "reading")
@@ -64,7 +65,7 @@ class Transcript(QWidget):
     def clear(self) -> None:
         """Show nothing."""
         self._answer = None
-        self._welcomes_guide = None
+        self._is_welcoming = False
         self.column.remove(list(self.column.entries))
         self.column.go_to_end()
 
@@ -125,24 +126,30 @@ class Transcript(QWidget):
 
     # -- the empty chat
 
-    def show_welcome(self, guide: bool) -> None:
-        """The page of an empty chat. ``guide``: say that the model is the bundled guide."""
+    def show_welcome(self) -> None:
+        """The page of an empty chat."""
         self._remove_welcome()
-        self._welcomes_guide = guide
-        self.column.add(Entry(_WELCOME, lambda _entry: Welcome(self.commands, guide, self._proposal), 400), 0)
+        self._is_welcoming = True
+        self.column.add(Entry(_WELCOME, lambda _entry: Welcome(self.commands, self._is_guide, self._proposal), 400), 0)
+
+    def set_guide(self, is_guide: bool) -> None:
+        """Whether an empty chat says that the model is the bundled guide."""
+        if is_guide != self._is_guide:
+            self._is_guide = is_guide
+            if self._is_welcoming:
+                self.show_welcome()
 
     def set_proposal(self, proposal: str) -> None:
         """A pair the card of the first start proposes to get, in a few words; empty for none."""
         if proposal != self._proposal:
             self._proposal = proposal
-            if self._welcomes_guide:
-                self.show_welcome(guide=True)
+            if self._is_welcoming and self._is_guide:
+                self.show_welcome()
 
     def _remove_welcome(self) -> None:
-        if self._welcomes_guide is None:
-            return
-        self._welcomes_guide = None
-        self.column.remove([entry for entry in self.column.entries if entry.key == _WELCOME])
+        if self._is_welcoming:
+            self._is_welcoming = False
+            self.column.remove([entry for entry in self.column.entries if entry.key == _WELCOME])
 
     # -- all messages
 

@@ -252,7 +252,7 @@ class Controller(QObject):
         """An empty chat says what the guide is, until the user wants to keep it."""
         files = self.pair_loader.files()
         is_in_use = files is None or is_guide(files.target)
-        self.session.set_guide(is_in_use and not self._settings.values.guide_introduced)
+        self._window.transcript.set_guide(is_in_use and not self._settings.values.guide_introduced)
 
     def _hide_guide_card(self) -> None:
         self._settings.values.guide_introduced = True

@@ -289,7 +289,7 @@ def test_the_line_where_the_context_begins(qtbot: QtBot, transcript: Transcript)
 
 
 def test_the_examples_can_be_chosen(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.show_welcome(guide=False)
+    transcript.show_welcome()
     settle(qtbot, transcript)
     asked = calls(transcript, "ask")
     for text in EXAMPLES:
@@ -299,7 +299,8 @@ def test_the_examples_can_be_chosen(qtbot: QtBot, transcript: Transcript) -> Non
 
 
 def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.show_welcome(guide=True)
+    transcript.set_guide(True)
+    transcript.show_welcome()
     settle(qtbot, transcript)
     opened, hidden = calls(transcript, "open_models"), calls(transcript, "hide_guide_card")
     click(named(transcript, "Open models…"))
@@ -310,7 +311,8 @@ def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> No
 
 
 def test_the_card_proposes_a_pair_to_get(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.show_welcome(guide=True)
+    transcript.set_guide(True)
+    transcript.show_welcome()
     transcript.set_proposal("Qwen3 8B, 5.7 GB")
     settle(qtbot, transcript)
     assert any("Qwen3 8B, 5.7 GB" in one.text() for one in transcript.findChildren(QLabel))
@@ -323,14 +325,16 @@ def test_the_card_proposes_a_pair_to_get(qtbot: QtBot, transcript: Transcript) -
 
 
 def test_a_proposal_changes_no_chat_that_has_messages(transcript: Transcript) -> None:
-    transcript.show_welcome(guide=True)
+    transcript.set_guide(True)
+    transcript.show_welcome()
     transcript.add(stored.question("u", "Hello"))
     transcript.set_proposal("Qwen3 8B, 5.7 GB")
     assert keys(transcript) == ["u"]
 
 
 def test_the_first_message_ends_the_welcome(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.show_welcome(guide=True)
+    transcript.set_guide(True)
+    transcript.show_welcome()
     transcript.add(stored.question("u", "Hello"))
     assert keys(transcript) == ["u"]
 
