@@ -1,4 +1,4 @@
 """The chats: a tree of messages for each chat, in one SQLite file.
 
-Must never import models, engine or window, only `app.errors` and `app.storage`; no Qt.
+Must never import models, engine or window, only `app.errors`, `app.protocol` and `app.storage`; no Qt.
 """

@@ -51,23 +51,19 @@ def back_up(connection: sqlite3.Connection, target: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def back_up_before_migration(connection: sqlite3.Connection, path: Path, version: int) -> Path:
+def back_up_before_migration(connection: sqlite3.Connection, path: Path, version: int) -> None:
     """Keep the file as it is before it is taken to ``version``."""
-    stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    target = backup_folder(path) / f"{path.stem}-before-version-{version}-{stamp}{path.suffix}"
-    back_up(connection, target)
-    return target
+    name = f"{path.stem}-before-version-{version}-{datetime.now():%Y-%m-%d-%H%M%S}{path.suffix}"
+    back_up(connection, backup_folder(path) / name)
 
 
-def back_up_daily(connection: sqlite3.Connection, path: Path, today: datetime) -> Path | None:
+def back_up_daily(connection: sqlite3.Connection, path: Path, today: datetime) -> None:
     """The first backup of a day, unless there is one already; keeps the newest seven days."""
     target = backup_folder(path) / f"{path.stem}-{today:%Y-%m-%d}{path.suffix}"
-    if target.exists():
-        return None
-    back_up(connection, target)
-    for old in daily_backups(path)[DAILY_BACKUPS:]:
-        old.unlink(missing_ok=True)
-    return target
+    if not target.exists():
+        back_up(connection, target)
+        for old in daily_backups(path)[DAILY_BACKUPS:]:
+            old.unlink(missing_ok=True)
 
 
 def remove_old(connection: sqlite3.Connection, path: Path, today: datetime) -> None:

@@ -1,16 +1,30 @@
-"""What the chat store hands out: plain values, safe to pass between threads."""
+"""What the chat store hands out: plain values, safe to pass between threads; and what they look like elsewhere.
+
+Which drafter wrote which part of an answer is stored with it as one entry a token:
+``[text length in characters, drafter or None, round, rejected text or None]``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from datetime import datetime
+from typing import Literal, TypeAlias, get_args
 
-from app.chats.provenance import PackedPiece
+from app.protocol.messages import DrafterName, Piece
 
 Role = Literal["system", "user", "assistant"]
 Status = Literal["complete", "streaming", "stopped", "interrupted", "failed"]
+PackedPiece: TypeAlias = "list[int | str | None]"
 
 TITLE_LENGTH = 40
+_DRAFTERS: dict[str | None, DrafterName] = {name: name for name in get_args(DrafterName)}
+_ENDINGS = {
+    "stopped": "stopped",
+    "interrupted": "interrupted before the answer ended",
+    "failed": "failed before the answer ended",
+    "streaming": "still being written",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +58,7 @@ class StoredMessage:
     settings: dict[str, object] = field(default_factory=dict)
     figures: dict[str, object] = field(default_factory=dict)
     provenance: list[PackedPiece] = field(default_factory=list)
-    """Where each token came from; `app.chats.provenance.unpack` turns it into pieces."""
+    """Where each token came from; `unpack` turns it into pieces."""
     version: int = 1
     """Place among the versions, oldest first, from 1."""
     versions: int = 1
@@ -67,3 +81,44 @@ def title_of(text: str) -> str:
     at_word = head.rpartition(" ")[0].rstrip(" ,;:.–—-")
     # One very long word (a link, a language without spaces) is cut where it stands.
     return (at_word if len(at_word) >= TITLE_LENGTH // 2 else head) + "…"
+
+
+def to_markdown(chat: Chat, branch: Sequence[StoredMessage]) -> str:
+    """Title, date, then each message under a heading that names who wrote it; texts as they are."""
+    started = datetime.fromtimestamp(chat.created_at).strftime("%Y-%m-%d %H:%M")
+    blocks = [f"# {chat.title or 'New chat'}", f"*{started}*"]
+    for message in branch:
+        blocks.append(f"## {message.author}")
+        if message.text.strip():
+            blocks.append(message.text.strip("\n"))
+        if message.status in _ENDINGS:
+            blocks.append(f"*({_ENDINGS[message.status]})*")
+    return "\n\n".join(blocks) + "\n"
+
+
+def pack(pieces: Iterable[Piece]) -> list[PackedPiece]:
+    """The provenance of an answer whose text is all pieces joined."""
+    return [[len(piece.text), piece.drafter, piece.round, piece.rejected] for piece in pieces]
+
+
+def unpack(text: str, packed: Sequence[Sequence[object]]) -> list[Piece]:
+    """Pieces whose texts joined are ``text``.
+
+    Text that the provenance does not cover, and all of it where the provenance is damaged, comes as the target's own;
+    so does what a drafter proposed that is not known here.
+    """
+    pieces: list[Piece] = []
+    end = 0
+    for entry in packed:
+        match entry:
+            case [int(length), str() | None as name, int(number), str() | None as rejected] if (
+                0 <= length <= len(text) - end
+            ):
+                start, end = end, end + length
+                drafter = _DRAFTERS.get(name)
+                pieces.append(Piece(text=text[start:end], drafter=drafter, round=number, rejected=rejected))
+            case _:
+                return [Piece(text=text)] if text else []
+    if end < len(text):
+        pieces.append(Piece(text=text[end:], round=pieces[-1].round if pieces else 0))
+    return pieces

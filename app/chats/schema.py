@@ -61,8 +61,8 @@ class MigrationError(Exception):
 
 def migrate(connection: sqlite3.Connection, migrations: Migrations = MIGRATIONS) -> None:
     """Bring the file to the newest version, all steps in one transaction."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         for step in migrations[version:]:
             for statement in step:
@@ -71,8 +71,3 @@ def migrate(connection: sqlite3.Connection, migrations: Migrations = MIGRATIONS)
             raise MigrationError("rows refer to rows that are not there")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {len(migrations)}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise

@@ -1,25 +1,38 @@
-"""Chats and their messages in one SQLite file. One store, one thread; see `app.chats.worker`."""
+"""Chats and their messages in one SQLite file. One store, one thread; see `app.chats.worker`.
+
+A deleted chat is hidden at first and can be brought back. When that is over it is erased in steps, so that a kill
+between any two of them leaves nothing behind:
+
+1. a note, an empty file beside the chat file, says that something of deleted chats may be left;
+2. their rows are removed;
+3. the chat file is written anew and its log emptied: SQLite's ``secure_delete`` alone can leave copies of rows that
+   it has moved within the file;
+4. whoever knows the engine has it erase its copies of KV caches, in memory and on disk;
+5. the note is removed.
+
+Every step may be repeated. A start that finds the note, or a chat that is still hidden, begins again at the first.
+An index over the text (FTS5) would need its ``optimize`` between the second step and the third.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import logging
+import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from app.chats.backup import back_up_daily, remove_old
 from app.chats.database import known_errors, open_database
-from app.chats.erasing import Erasing
-from app.chats.export import to_markdown
-from app.chats.model import Chat, Role, Status, StoredMessage, title_of
-from app.chats.provenance import PackedPiece
+from app.chats.model import Chat, PackedPiece, StoredMessage, title_of, to_markdown
 from app.errors import KnownError
+from app.storage.files import sync_folder
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +44,7 @@ _MESSAGE = """
     (SELECT count(*) FROM messages s WHERE s.chat_id = m.chat_id AND s.parent_id IS m.parent_id)
 """
 
-FinalStatus = Literal["complete", "stopped", "interrupted", "failed"]
+_HIDDEN = "SELECT id FROM chats WHERE deleted_at IS NOT NULL"
 
 
 def new_id() -> str:
@@ -52,7 +65,9 @@ class ChatStore:
         self._clock = clock
         self._connection, self.notice = open_database(path)
         """``notice``: what the user must know about a damaged file, if it was one."""
-        self._erasing = Erasing(self._connection, path)
+        self._note = path.with_name(path.name + ".erasing")
+        self._is_rewritten = False
+        """Whether nothing of deleted chats is left in the file."""
         self._connection.create_function("contains", 2, _contains, deterministic=True)
         log.info("chat file open, SQLite %s", sqlite3.sqlite_version)
 
@@ -101,46 +116,46 @@ class ChatStore:
     def create_chat(self, title: str = "", chat_id: str | None = None) -> Chat:
         """A new, empty chat. Without a title it takes its first message's; without an id (see `new_id`) it gets one."""
         chat_id, now = chat_id or new_id(), self._clock()
-        with self._writing() as connection:
-            connection.execute(
-                "INSERT INTO chats (id, title, created_at, updated_at) VALUES (?, ?, ?, ?)",
-                (chat_id, _storable(" ".join(title.split())), now, now),
-            )
+        self._write(
+            "INSERT INTO chats (id, title, created_at, updated_at) VALUES (?, ?, ?, ?)",
+            (chat_id, _storable(" ".join(title.split())), now, now),
+        )
         return self.chat(chat_id)
 
-    def rename_chat(self, chat_id: str, title: str) -> Chat:
+    def rename_chat(self, chat_id: str, title: str) -> None:
         """An empty title changes nothing."""
         title = _storable(" ".join(title.split()))
         if title:
-            with self._writing() as connection:
-                connection.execute("UPDATE chats SET title = ? WHERE id = ?", (title, chat_id))
-        return self.chat(chat_id)
+            self._write("UPDATE chats SET title = ? WHERE id = ?", (title, chat_id))
 
     def delete_chat(self, chat_id: str) -> None:
         """Hide the chat; `restore_chat` brings it back until `erase_deleted`."""
-        with self._writing() as connection:
-            connection.execute("UPDATE chats SET deleted_at = ? WHERE id = ?", (self._clock(), chat_id))
+        self._write("UPDATE chats SET deleted_at = ? WHERE id = ?", (self._clock(), chat_id))
 
     def restore_chat(self, chat_id: str) -> Chat:
-        with self._writing() as connection:
-            connection.execute("UPDATE chats SET deleted_at = NULL WHERE id = ?", (chat_id,))
+        self._write("UPDATE chats SET deleted_at = NULL WHERE id = ?", (chat_id,))
         return self.chat(chat_id)
 
     def has_to_erase(self) -> bool:
         """Whether there are deleted chats, or something may be left of some that were."""
         with known_errors(self._path):
-            return self._erasing.is_due()
+            return self._note.exists() or self._connection.execute(f"{_HIDDEN} LIMIT 1").fetchone() is not None
 
     def erase_deleted(self, chat_ids: Collection[str] | None = None) -> None:
         """Remove deleted chats for good, by default all of them, and every trace of them in the file.
 
         What they said may be in copies that an engine keeps: when these are gone too, call `finish_erasing`. Until
-        then, and where this fails, the next start has `has_to_erase`. See `app.chats.erasing`.
+        then, and where this fails, the next start has `has_to_erase`. Takes about a second for 100 MB.
         """
+        self._is_rewritten = False
         try:
+            os.close(os.open(self._note, os.O_CREAT | os.O_WRONLY, 0o600))
+            sync_folder(self._path.parent)  # the note must be on the disk before anything is removed
+            self._remove_hidden(chat_ids)
             with known_errors(self._path):
-                self._erasing.remove_rows(chat_ids)
-                self._erasing.rewrite()
+                self._connection.execute("VACUUM")
+                (busy, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._is_rewritten = not busy
         except (KnownError, OSError) as error:
             log.info("deleted chats are not erased yet: %s", error)
             raise KnownError(
@@ -149,11 +164,19 @@ class ChatStore:
             ) from error
 
     def finish_erasing(self) -> None:
-        """No copy of a deleted chat is left anywhere else."""
+        """No copy of a deleted chat is left anywhere else. Where erasing failed the next start tries again."""
         try:
-            self._erasing.finish()
+            if self._is_rewritten:
+                self._note.unlink(missing_ok=True)
         except OSError as error:
             log.info("deleted chats will be erased once more: %s", error)
+
+    def _remove_hidden(self, chat_ids: Collection[str] | None) -> None:
+        with self._writing() as connection:
+            for (chat_id,) in connection.execute(_HIDDEN).fetchall():
+                if chat_ids is None or chat_id in chat_ids:
+                    connection.execute("DELETE FROM chats WHERE id = ?", (chat_id,))
+            connection.execute("DELETE FROM unsent WHERE chat_id != '' AND chat_id NOT IN (SELECT id FROM chats)")
 
     # ------------------------------------------------------------ messages
 
@@ -175,59 +198,51 @@ class ChatStore:
 
     def add_user_message(self, chat_id: str, parent_id: str | None, text: str) -> StoredMessage:
         """Keep what the user sent, as the new leaf; with a parent that has children already, as a new version."""
+        message = StoredMessage(new_id(), chat_id, parent_id, "user", text, "complete", self._clock())
         with self._writing() as connection:
-            message_id = self._insert(chat_id, parent_id, "user", "complete", text=text)
+            self._insert(message)
             connection.execute(
                 "UPDATE chats SET title = ? WHERE id = ? AND title = ''", (_storable(title_of(text)), chat_id)
             )
-        return self.message(message_id)
+        return self.message(message.id)
 
     def begin_answer(
-        self, chat_id: str, parent_id: str | None, pair: str, settings: Mapping[str, object]
+        self, chat_id: str, parent_id: str | None, pair: str, settings: dict[str, object]
     ) -> StoredMessage:
         """A new, empty answer as the new leaf, to be filled while it streams."""
+        answer = StoredMessage(
+            new_id(), chat_id, parent_id, "assistant", "", "streaming", self._clock(), pair=pair, settings=settings
+        )
         with self._writing():
-            message_id = self._insert(chat_id, parent_id, "assistant", "streaming", pair=pair, settings=settings)
-        return self.message(message_id)
+            self._insert(answer)
+        return self.message(answer.id)
 
     def update_answer(self, message_id: str, text: str, provenance: Sequence[PackedPiece]) -> None:
         """Keep what has streamed so far. Does nothing once the answer is finished."""
-        with self._writing() as connection:
-            connection.execute(
-                "UPDATE messages SET text = ?, provenance = ? WHERE id = ? AND status = 'streaming'",
-                (_storable(text), _json(provenance), message_id),
-            )
+        self._write(
+            "UPDATE messages SET text = ?, provenance = ? WHERE id = ? AND status = 'streaming'",
+            (_storable(text), _json(provenance), message_id),
+        )
 
-    def finish_answer(
-        self,
-        message_id: str,
-        text: str,
-        provenance: Sequence[PackedPiece],
-        status: FinalStatus,
-        finish_reason: str | None = None,
-        seed: int | None = None,
-        figures: Mapping[str, object] | None = None,
-    ) -> StoredMessage:
-        """Keep the whole answer and how it ended."""
+    def finish_answer(self, answer: StoredMessage) -> None:
+        """Keep the whole answer and how it ended: text, provenance, status, reason, seed and figures.
+
+        Does nothing where its chat was deleted.
+        """
+        text, provenance, figures = _storable(answer.text), _json(answer.provenance), _json(answer.figures)
         with self._writing() as connection:
             connection.execute(
                 """
                 UPDATE messages SET text = ?, provenance = ?, status = ?, finish_reason = ?, seed = ?, figures = ?
                 WHERE id = ?
                 """,
-                (_storable(text), _json(provenance), status, finish_reason, seed, _json(figures or {}), message_id),
+                (text, provenance, answer.status, answer.finish_reason, answer.seed, figures, answer.id),
             )
-            connection.execute(
-                "UPDATE chats SET updated_at = ? WHERE id = (SELECT chat_id FROM messages WHERE id = ?)",
-                (self._clock(), message_id),
-            )
-        return self.message(message_id)
+            connection.execute("UPDATE chats SET updated_at = ? WHERE id = ?", (self._clock(), answer.chat_id))
 
-    def mark_interrupted(self) -> int:
-        """At the start: answers that were streaming when the app ended are interrupted; how many."""
-        with self._writing() as connection:
-            query = "UPDATE messages SET status = 'interrupted' WHERE status = 'streaming'"
-            return connection.execute(query).rowcount
+    def mark_interrupted(self) -> None:
+        """At the start: answers that were streaming when the app ended are interrupted."""
+        self._write("UPDATE messages SET status = 'interrupted' WHERE status = 'streaming'")
 
     def select_version(self, message_id: str, step: int) -> list[StoredMessage]:
         """Show the version ``step`` places after (before, if negative) this one, down to its newest leaf.
@@ -261,17 +276,16 @@ class ChatStore:
 
         Nothing is kept for a chat that is deleted.
         """
-        with self._writing() as connection:
-            if text:
-                connection.execute(
-                    """
-                    INSERT OR REPLACE INTO unsent (chat_id, text)
-                    SELECT ?1, ?2 WHERE ?1 = '' OR EXISTS (SELECT 1 FROM chats WHERE id = ?1)
-                    """,
-                    (chat_id or "", _storable(text)),
-                )
-            else:
-                connection.execute("DELETE FROM unsent WHERE chat_id = ?", (chat_id or "",))
+        if text:
+            self._write(
+                """
+                INSERT OR REPLACE INTO unsent (chat_id, text)
+                SELECT ?1, ?2 WHERE ?1 = '' OR EXISTS (SELECT 1 FROM chats WHERE id = ?1)
+                """,
+                (chat_id or "", _storable(text)),
+            )
+        else:
+            self._write("DELETE FROM unsent WHERE chat_id = ?", (chat_id or "",))
 
     def unsent(self, chat_id: str | None) -> str:
         with known_errors(self._path):
@@ -290,15 +304,14 @@ class ChatStore:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction: all of it is on the disk afterwards, or nothing."""
-        with known_errors(self._path):
+        with known_errors(self._path), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+            yield self._connection
+
+    def _write(self, statement: str, values: Sequence[object] = ()) -> None:
+        """A transaction of one statement."""
+        with self._writing() as connection:
+            connection.execute(statement, values)
 
     def _row(self, query: str, key: str) -> tuple[Any, ...]:
         with known_errors(self._path):
@@ -307,29 +320,21 @@ class ChatStore:
             raise LookupError(key)
         return row
 
-    def _insert(
-        self,
-        chat_id: str,
-        parent_id: str | None,
-        role: Role,
-        status: Status,
-        *,
-        text: str = "",
-        pair: str | None = None,
-        settings: Mapping[str, object] | None = None,
-    ) -> str:
-        message_id, now = uuid.uuid4().hex, self._clock()
+    def _insert(self, message: StoredMessage) -> None:
+        """As the new leaf of its chat."""
+        text, settings = _storable(message.text), _json(message.settings)
+        key = message.id, message.chat_id, message.parent_id
         self._connection.execute(
             """
             INSERT INTO messages (id, chat_id, parent_id, role, status, created_at, pair, text, settings)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
             """,
-            (message_id, chat_id, parent_id, role, status, now, pair, _storable(text), _json(settings or {})),
+            (*key, message.role, message.status, message.created_at, message.pair, text, settings),
         )
         self._connection.execute(
-            "UPDATE chats SET leaf_id = ?, updated_at = ? WHERE id = ?", (message_id, now, chat_id)
+            "UPDATE chats SET leaf_id = ?, updated_at = ? WHERE id = ?",
+            (message.id, message.created_at, message.chat_id),
         )
-        return message_id
 
 
 def _contains(text: str, folded: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from app.chats.store import ChatStore
 from app.errors import KnownError
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _DAY_SECONDS = 86400.0
 
 T = TypeVar("T")
-_Task = Callable[[ChatStore | None, BaseException | None], None]
+_Task: TypeAlias = "tuple[Future[Any], Callable[[ChatStore], Any]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,6 @@ class Opened:
 
     notice: str | None
     """A sentence or two for the user, where a damaged file was put aside."""
-    interrupted: int
-    """Answers that were streaming when the app ended last time."""
     erased: bool
     """Chats that had been deleted were erased only now: an engine may have copies of what they said.
 
@@ -57,19 +55,10 @@ class ChatWorker:
     def submit(self, fn: Callable[[ChatStore], T]) -> Future[T]:
         """Run ``fn`` after everything submitted before. Raises `RuntimeError` after `close`."""
         future: Future[T] = Future()
-
-        def task(store: ChatStore | None, failure: BaseException | None) -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            if store is None:
-                future.set_exception(failure)
-            else:
-                _settle(future, lambda: fn(store))
-
         with self._lock:
             if self._closed:
                 raise RuntimeError("the chat store is closed")
-            self._tasks.put(task)
+            self._tasks.put((future, fn))
         return future
 
     def close(self, wait_seconds: float | None = None) -> None:
@@ -82,21 +71,23 @@ class ChatWorker:
 
     def _run(self) -> None:
         store: ChatStore | None = None
-        failure: BaseException | None = None
         try:
             store = ChatStore(self._path)
-            opened = _opened(store)
+            self.opened.set_result(_opened(store))
         except Exception as error:
-            failure = error
             _log_bug(error)
             if store is not None:
                 store.close()
                 store = None
             self.opened.set_exception(error)
-        else:
-            self.opened.set_result(opened)
         while (task := self._next(store)) is not None:
-            task(store, failure)
+            future, function = task
+            if not future.set_running_or_notify_cancel():
+                continue
+            if store is None:
+                future.set_exception(self.opened.exception())
+            else:
+                _carry_out(future, function, store)
         if store is not None:
             store.close()
 
@@ -118,14 +109,14 @@ def _opened(store: ChatStore) -> Opened:
             store.erase_deleted()
         except KnownError as error:  # all other chats can be read
             notice = notice or str(error)
-    interrupted = store.mark_interrupted()
+    store.mark_interrupted()
     store.remove_old_backups()
-    return Opened(notice, interrupted, erased)
+    return Opened(notice, erased)
 
 
-def _settle(future: Future[T], call: Callable[[], T]) -> None:
+def _carry_out(future: Future[T], function: Callable[[ChatStore], T], store: ChatStore) -> None:
     try:
-        result = call()
+        result = function(store)
     except Exception as error:
         _log_bug(error)
         future.set_exception(error)

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -191,7 +192,7 @@ def _chats(work: Workplace) -> str:
         chat = store.create_chat()
         question = store.add_user_message(chat.id, None, texts[0])
         answer = store.begin_answer(chat.id, question.id, "selftest", {})
-        store.finish_answer(answer.id, texts[1], [], "complete")
+        store.finish_answer(replace(answer, text=texts[1], status="complete"))
     with ChatStore(file) as store:
         found = [message.text for message in store.branch(chat.id)]
     if found != texts:

@@ -17,13 +17,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from PySide6.QtCore import QCoreApplication, QEvent, QEventLoop
 from PySide6.QtWidgets import QApplication
 
-from app.chats.provenance import pack
+from app.chats.model import pack
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.ui.chat.messages import MessageWidget
@@ -82,14 +82,16 @@ def fill(path: Path, messages: int) -> str:
     """A stored chat of questions and answers with the origin of each token."""
     pieces = tokens(TOKENS)
     text, packed = "".join(piece.text for piece in pieces), pack(pieces)
-    figures = {"completion_tokens": TOKENS, "decode_tokens_per_second": 74.0}
+    figures: dict[str, object] = {"completion_tokens": TOKENS, "decode_tokens_per_second": 74.0}
     with ChatStore(path) as store:
         store._connection.execute("PRAGMA synchronous = OFF")
         chat, parent = store.create_chat("Long"), None
         for number in range(messages // 2):
             question = store.add_user_message(chat.id, parent, f"Question {number}: how does it go on from there?")
             answer = store.begin_answer(chat.id, question.id, "Guide", {})
-            store.finish_answer(answer.id, text, packed, "complete", "end", 7, figures)
+            store.finish_answer(
+                replace(answer, text=text, provenance=packed, status="complete", finish_reason="end", figures=figures)
+            )
             parent = answer.id
     return chat.id
 
@@ -113,8 +115,8 @@ def measure(folder: Path, messages: int) -> Result:
     transcript = Transcript()
     transcript.resize(900, 720)
     transcript.show()
-    session = ChatSession(engine, pair_loader, StoredChats(worker), notice_list, transcript)
-    session.new_chat()
+    session = ChatSession(engine, pair_loader, StoredChats(worker, notice_list), notice_list, transcript)
+    session.open_chat(None)
     ready = time.perf_counter() + 0.5
     Steps().run_until(lambda: time.perf_counter() > ready)
 

@@ -17,7 +17,7 @@ import pytest
 from app.chats import schema
 from app.chats.backup import DAILY_BACKUPS, backup_folder, daily_backups
 from app.chats.database import open_database
-from app.chats.provenance import unpack
+from app.chats.model import unpack
 from app.chats.schema import VERSION
 from app.chats.store import ChatStore
 from app.errors import KnownError

@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -49,7 +50,8 @@ def write_chats(store: ChatStore) -> tuple[str, str]:
             answer = store.begin_answer(chat_id, asked.id, "Guide", {"system_prompt": words})
             for length in (10, 100, 300):
                 store.update_answer(answer.id, f"{words} " * length, [[5, None, 1, words]])
-            store.finish_answer(answer.id, f"{words} " * 400, [[5, None, 1, words]], "complete")
+            whole = replace(answer, text=f"{words} " * 400, provenance=[[5, None, 1, words]], status="complete")
+            store.finish_answer(whole)
             parents[chat_id] = answer.id
     store.set_unsent(deleted, f"{secret} draft")
     store.set_unsent(kept, KEPT)
@@ -113,7 +115,8 @@ def write_at_random(store: ChatStore, chat_ids: list[str], chosen: random.Random
             answer = store.begin_answer(chat_id, leaves[chat_id], word, {"system_prompt": word})
             for _ in range(chosen.randrange(4)):
                 store.update_answer(answer.id, word * chosen.randrange(1, length + 1), [])
-            leaves[chat_id] = store.finish_answer(answer.id, word * length, [], "complete").id
+            store.finish_answer(replace(answer, text=word * length, status="complete"))
+            leaves[chat_id] = answer.id
         if chosen.random() < 0.1:
             store.set_unsent(chat_id, word * chosen.randrange(100))
         if chosen.random() < 0.03:

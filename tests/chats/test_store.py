@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from app.chats.model import StoredMessage, title_of
-from app.chats.provenance import TokenPiece, pack, unpack
+from app.chats.model import StoredMessage, pack, title_of, unpack
 from app.chats.store import ChatStore
+from app.protocol.messages import Piece
 
 
 @pytest.fixture
@@ -28,7 +29,9 @@ def store(path: Path) -> Iterator[ChatStore]:
 
 def answer(store: ChatStore, parent: StoredMessage, text: str) -> StoredMessage:
     begun = store.begin_answer(parent.chat_id, parent.id, "Guide + draft", {"temperature": 0.8})
-    return store.finish_answer(begun.id, text, [], "complete", "end", 7, {"total_s": 1.5})
+    ended = replace(begun, text=text, status="complete", finish_reason="end", seed=7, figures={"total_s": 1.5})
+    store.finish_answer(ended)
+    return store.message(begun.id)
 
 
 def texts(messages: list[StoredMessage]) -> list[str]:
@@ -36,7 +39,11 @@ def texts(messages: list[StoredMessage]) -> list[str]:
 
 
 def test_what_was_stored_is_there_after_opening_again(path: Path) -> None:
-    pieces = [TokenPiece("Wör", "model", 1), TokenPiece("ter", None, 2, "te"), TokenPiece("", None, 3)]
+    pieces = [
+        Piece(text="Wör", drafter="model", round=1),
+        Piece(text="ter", round=2, rejected="te"),
+        Piece(text="", round=3),
+    ]
     with ChatStore(path) as store:
         chat = store.create_chat("Words")
         asked = store.add_user_message(chat.id, None, "Which words?")
@@ -44,7 +51,9 @@ def test_what_was_stored_is_there_after_opening_again(path: Path) -> None:
         assert (begun.status, begun.text, begun.role) == ("streaming", "", "assistant")
         store.update_answer(begun.id, "Wör", pack(pieces[:1]))
         assert store.message(begun.id).text == "Wör"
-        kept = store.finish_answer(begun.id, "Wörter", pack(pieces), "stopped", "cancelled", 2**63 - 1, {"a": [1.5]})
+        ended = replace(begun, text="Wörter", provenance=pack(pieces), status="stopped", finish_reason="cancelled")
+        store.finish_answer(replace(ended, seed=2**63 - 1, figures={"a": [1.5]}))
+        kept = store.message(begun.id)
     with ChatStore(path) as store:
         assert store.notice is None
         first, second = store.branch(chat.id)
@@ -69,7 +78,8 @@ def test_chats_come_newest_first(store: ChatStore) -> None:
     assert [chat.title for chat in store.chats()] == ["old", "new"]
     store.rename_chat(new.id, "  renamed\n chat ")
     assert [chat.title for chat in store.chats()] == ["old", "renamed chat"]
-    assert store.rename_chat(new.id, "  ").title == "renamed chat"
+    store.rename_chat(new.id, "  ")
+    assert store.chat(new.id).title == "renamed chat"
 
 
 def test_a_chat_without_a_title_takes_it_from_the_first_message(store: ChatStore) -> None:
@@ -225,7 +235,7 @@ def test_unknown_ids(store: ChatStore) -> None:
 def test_export(store: ChatStore) -> None:
     chat = store.create_chat("Words")
     begun = store.begin_answer(chat.id, store.add_user_message(chat.id, None, "Which?").id, "Guide", {})
-    store.finish_answer(begun.id, "**These**\n\n```\ncode\n```\n", [], "stopped")
+    store.finish_answer(replace(begun, text="**These**\n\n```\ncode\n```\n", status="stopped"))
     lines = store.export_markdown(chat.id).splitlines()
     assert lines[0] == "# Words"
     assert lines[4:] == [

@@ -10,12 +10,11 @@ from typing import TypeVar
 
 from pytestqt.qtbot import QtBot
 
-from app.chats.model import StoredMessage
+from app.chats.model import StoredMessage, unpack
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.client.connection import Timings
 from app.protocol.messages import Piece
-from app.ui.chat.answer import pieces_of
 from app.ui.chat.footer import details_of, footer_of, note_of
 from app.ui.chat.session import ChatSession
 from app.ui.chat.stored_chats import StoredChats
@@ -41,13 +40,12 @@ class Page:
         self.context_start: str | None = None
         self.busy = False
         self.ends_shown = 0
-        self.welcomed: list[bool] = []
 
     def clear(self) -> None:
         self.lines.clear()
 
-    def show_welcome(self, guide: bool) -> None:
-        self.welcomed.append(guide)
+    def show_welcome(self) -> None:
+        pass
 
     def add(self, message: StoredMessage) -> None:
         self.lines.append((message.id, message.text))
@@ -73,7 +71,7 @@ class Page:
         self._show_end(message)
 
     def _show_end(self, message: StoredMessage) -> None:
-        assert "".join(piece.text for piece in pieces_of(message)) == message.text
+        assert "".join(piece.text for piece in unpack(message.text, message.provenance)) == message.text
         self.footers.append(footer_of(message))
         self.notes.append(note_of(message))
         self.details.append(details_of(message))
@@ -112,7 +110,8 @@ class Rig:
         self.marker = LoadingMarker(folder / "loading.json")
         self.pair_loader = PairLoader(self.engine, self.notice_list, self.marker)
         self.page = Page()
-        self.session = ChatSession(self.engine, self.pair_loader, StoredChats(self.worker), self.notice_list, self.page)
+        chat_store = StoredChats(self.worker, self.notice_list)
+        self.session = ChatSession(self.engine, self.pair_loader, chat_store, self.notice_list, self.page)
 
     @staticmethod
     def _engine(way: str, timings: Timings) -> LocalEngine:

@@ -1,50 +1,39 @@
-"""An answer while it is written, and what it becomes when it ends."""
+"""Has one answer at a time written by the engine, and stores it: begun, about once a second, and at its end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, get_args
 
 import msgspec
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.chats.model import StoredMessage
-from app.chats.provenance import PackedPiece, pack, unpack
-from app.chats.store import FinalStatus
-from app.protocol.messages import DrafterName, Figures, Piece
-from app.ui.chat.conversation import Conversation
+from app.chats.model import PackedPiece, Status, StoredMessage, pack
+from app.errors import KnownError
+from app.protocol.messages import (
+    Figures,
+    GenerationFailed,
+    GenerationFinished,
+    GenerationStarted,
+    PairLoaded,
+    Piece,
+    PromptProgressed,
+    RoundsReceived,
+)
+from app.ui import notices
+from app.ui.chat.conversation import AnswerSettings, Conversation, conversation
+from app.ui.chat.footer import figures_of
+from app.ui.chat.stored_chats import StoredChats
+from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.pair_names import speaker
+from app.ui.notices import NoticeList
 
-_DRAFTERS: dict[str, DrafterName] = {name: name for name in get_args(DrafterName)}
-
-
-class TranscriptView(Protocol):
-    """What a session asks of the widget that shows it."""
-
-    def clear(self) -> None: ...
-    def show_welcome(self, guide: bool) -> None: ...
-    def add(self, message: StoredMessage) -> None: ...
-    def begin_answer(self, message: StoredMessage) -> None: ...
-    def append_pieces(self, pieces: list[Piece]) -> None: ...
-    def set_prompt_progress(self, done: int, total: int) -> None: ...
-    def finish_answer(self, message: StoredMessage) -> None: ...
-    def remove_from(self, message_id: str) -> None: ...
-    def mark_context_start(self, message_id: str | None) -> None: ...
-    def set_busy(self, busy: bool) -> None: ...
-    def go_to_end(self) -> None: ...
-
-
-@dataclass(eq=False)
-class Question:
-    """A message on its way to the store."""
-
-    chat_id: str
-    text: str
-    whole: bool = True
-    """Whether it was all of the unsent text of its chat."""
-    is_first: bool = False
-    """Whether its chat comes into being with it."""
-    withdrawn: bool = False
-    """Stopped before it was stored: it gets no answer."""
+SAVE_INTERVAL_MS = 1000
+TOKENS_PER_INTERVAL = 5000
+"""A long answer is saved less often, as all of it is written each time: every two seconds from so many tokens on, …"""
+MOST_INTERVALS = 5
+ENGINE_LOST = "The engine ended while this was written. What had arrived is kept."
 
 
 @dataclass
@@ -82,7 +71,7 @@ class Answer:
         return list(self._packed)
 
     def ended(
-        self, status: FinalStatus, reason: str | None, figures: Figures | None, extra: Mapping[str, str]
+        self, status: Status, reason: str | None, figures: Figures | None, extra: Mapping[str, str]
     ) -> StoredMessage:
         """The message as it is stored. Time to first token counts from the press of Send, queueing included."""
         if figures is not None and self.first_token_seconds is not None:
@@ -101,15 +90,201 @@ class Answer:
         )
 
 
-def pieces_of(message: StoredMessage) -> list[Piece]:
-    """The tokens of a stored answer with their origin."""
-    return [
-        Piece(text=piece.text, drafter=_DRAFTERS.get(piece.drafter or ""), round=piece.round, rejected=piece.rejected)
-        for piece in unpack(message.text, message.provenance)
-    ]
+class AnswerWriter(QObject):
+    """Between the engine and the store.
 
+    Attributes:
+        answer: The answer being written.
 
-def context_start_of(branch: list[StoredMessage]) -> str | None:
-    """Where the context of the branch's last answer began, if older messages had left it."""
-    start = branch[-1].figures.get("context_start") if branch else None
-    return start if isinstance(start, str) else None
+    Signals:
+        begun: The `Answer` is stored as begun and the engine was asked.
+        started: The engine has read the request; seed and beginning of the context are known.
+        prompt_progressed: Tokens of the prompt done, and all of them.
+        rounds_received: Rounds of the answer.
+        ended: The answer as a `StoredMessage`, and its `Figures` or ``None``.
+        stored: The finished answer is in the store.
+    """
+
+    begun = Signal(object)
+    started = Signal(object)
+    prompt_progressed = Signal(int, int)
+    rounds_received = Signal(list)
+    ended = Signal(object, object)
+    stored = Signal()
+
+    def __init__(
+        self, engine: Engine, chat_store: StoredChats, notice_list: NoticeList, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._engine = engine
+        self._chat_store = chat_store
+        self._notice_list = notice_list
+        self.answer: Answer | None = None
+        self._beginning: Pending | None = None
+        self._unstored: dict[str, StoredMessage] = {}
+        """Answers that have ended, until the store has their end."""
+        self._intervals = 0
+        """How many intervals the answer was not saved."""
+        self._save_timer = QTimer(self, interval=SAVE_INTERVAL_MS)
+        self._save_timer.timeout.connect(self._on_save_due)
+        engine.generation_started.connect(self._on_generation_started)
+        engine.prompt_progressed.connect(self._on_prompt_progressed)
+        engine.rounds_received.connect(self._on_rounds_received)
+        engine.generation_finished.connect(self._on_generation_finished)
+        engine.generation_failed.connect(self._on_generation_failed)
+
+    def is_free(self) -> bool:
+        return self.answer is None and self._beginning is None
+
+    def chat_id(self) -> str | None:
+        """The chat whose answer is being written or begun."""
+        if self.answer is not None:
+            return self.answer.message.chat_id
+        return self._beginning.chat_id if self._beginning is not None else None
+
+    # ------------------------------------------------------------ beginning
+
+    def write(self, pending: Pending, settings: AnswerSettings, pair: PairLoaded | None) -> None:
+        """Begin an answer in the store, then ask the engine. Only when free."""
+        self._beginning = pending
+        asked_with = {
+            **msgspec.to_builtins(settings),
+            "template": pair.template if pair else "model",
+            "draft": pair.draft.name if pair and pair.draft else None,
+        }
+
+        def begun(message: StoredMessage) -> None:
+            self._beginning = None
+            self._ask_engine(pending, message, settings)
+
+        def failed(error: KnownError) -> None:
+            self._beginning = None
+            self._notice_list.show("send", notices.plain_text(f"The answer could not be begun. {error}"))
+            self.ended.emit(None, None)
+
+        name, parent_id = speaker(pair), pending.branch[-1].id
+        self._chat_store.ask(
+            lambda store: store.begin_answer(pending.chat_id, parent_id, name, asked_with), begun, failed
+        )
+
+    def _ask_engine(self, pending: Pending, message: StoredMessage, settings: AnswerSettings) -> None:
+        asked = conversation(pending.branch, settings.system_prompt)
+        answer = self.answer = Answer(message, asked, pending.asked_at)
+        self.begun.emit(answer)
+        if pending.withdrawn:
+            self.end("stopped", "cancelled")
+        elif self._engine.state() is not EngineState.READY:
+            self.give_up()
+        else:
+            answer.request = self._engine.ask(settings.command(asked.messages))
+            self._save_timer.start()
+
+    # ------------------------------------------------------------ ending
+
+    def stop(self) -> None:
+        """The user wants no more of this answer."""
+        if self._beginning is not None:
+            self._beginning.withdrawn = True
+        if self.answer is not None:
+            self._engine.cancel()
+
+    def give_up(self) -> None:
+        """The engine is gone: keep what has arrived."""
+        self.end("interrupted", failure=ENGINE_LOST)
+
+    def end(self, status: Status, reason: str | None = None, figures: Figures | None = None, **extra: str) -> None:
+        """Finish the answer as it is now; does nothing when there is none. ``extra`` is stored beside its figures."""
+        answer, self.answer = self.answer, None
+        if answer is None:
+            return
+        self._save_timer.stop()
+        message = answer.ended(status, reason, figures, extra)
+        self._store(message)
+        self.ended.emit(message, figures_of(message.figures) if figures is not None else None)
+
+    def save_again(self) -> None:
+        """Try again to store what could not be."""
+        self._notice_list.remove("save")
+        for message in list(self._unstored.values()):
+            self._store(message)
+
+    def newest(self, branch: Sequence[StoredMessage]) -> list[StoredMessage]:
+        """A branch that was read from the store, its answers as they ended also where the store does not know it."""
+        return [
+            replace(self._unstored[one.id], version=one.version, versions=one.versions)
+            if one.id in self._unstored
+            else one
+            for one in branch
+        ]
+
+    # ------------------------------------------------------------ what the engine says
+
+    @Slot(object)
+    def _on_generation_started(self, started: GenerationStarted) -> None:
+        if (answer := self._answer_to(started.request)) is not None:
+            answer.seed = started.seed
+            answer.context_start = answer.asked.first_in_context(started.dropped_messages)
+            self.started.emit(answer)
+
+    @Slot(object)
+    def _on_prompt_progressed(self, progress: PromptProgressed) -> None:
+        if (answer := self._answer_to(progress.request)) is not None:
+            answer.prompt_progress = (progress.done, progress.total)
+            self.prompt_progressed.emit(progress.done, progress.total)
+
+    @Slot(object)
+    def _on_rounds_received(self, event: RoundsReceived) -> None:
+        answer, rounds = self._answer_to(event.request), event.rounds
+        if answer is None:
+            return
+        if answer.first_token_seconds is None and any(one.tokens for one in rounds):
+            answer.first_token_seconds = time.monotonic() - answer.asked_at
+        answer.pieces += [piece for one in rounds for piece in one.pieces]
+        self.rounds_received.emit(rounds)
+
+    @Slot(object)
+    def _on_generation_finished(self, finished: GenerationFinished) -> None:
+        if self._answer_to(finished.request) is None:
+            return
+        status: Status = "stopped" if finished.finish_reason == "cancelled" else "complete"
+        extra = {"stop_string": finished.stop_string} if finished.stop_string else {}
+        if finished.draft_failure:
+            self._notice_list.show("draft", notices.draft_failed(finished.draft_failure))
+        self.end(status, finished.finish_reason, finished.figures, **extra)
+
+    @Slot(object)
+    def _on_generation_failed(self, failed: GenerationFailed) -> None:
+        if self._answer_to(failed.request) is not None:
+            self.end("failed", failure=failed.message)
+
+    def _answer_to(self, request: int) -> Answer | None:
+        """The answer being written, if this is its request."""
+        return self.answer if self.answer is not None and self.answer.request == request else None
+
+    # ------------------------------------------------------------ storing
+
+    @Slot()
+    def _on_save_due(self) -> None:
+        self._intervals += 1
+        answer = self.answer
+        if answer is None or not answer.pieces:
+            return
+        if self._intervals >= min(MOST_INTERVALS, 1 + len(answer.pieces) // TOKENS_PER_INTERVAL):
+            self._intervals = 0
+            message_id, text, provenance = answer.message.id, answer.text(), answer.packed()
+            # A disk that is full now may have room at the end; that is when it is worth a word.
+            self._chat_store.ask(
+                lambda store: store.update_answer(message_id, text, provenance), failed=lambda _error: None
+            )
+
+    def _store(self, message: StoredMessage) -> None:
+        self._unstored[message.id] = message
+
+        def stored(_: None) -> None:
+            self._unstored.pop(message.id, None)
+            self.stored.emit()
+
+        def failed(error: KnownError) -> None:
+            self._notice_list.show("save", notices.not_saved(f"The answer is not saved yet. {error}"))
+
+        self._chat_store.ask(lambda store: store.finish_answer(message), stored, failed)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
+from itertools import groupby
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QIcon, QKeyEvent, QKeySequence
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QSignalBlocker, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QIcon, QKeySequence, QShortcut
 from PySide6.QtWidgets import (
     QAbstractItemDelegate,
     QAbstractItemView,
@@ -19,7 +20,6 @@ from PySide6.QtWidgets import (
     QPushButton,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -27,6 +27,7 @@ from app.chats.model import Chat
 from app.models.text import visible
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import label, plain_tooltip
+from app.ui.widgets.layouts import column
 
 SEARCH_DELAY_MS = 150
 UNTITLED = "New chat"
@@ -48,18 +49,6 @@ class _TitleDelegate(QStyledItemDelegate):
     def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
         hint = super().sizeHint(option, index)
         return QSize(hint.width(), max(hint.height(), _ROW_HEIGHT))
-
-
-class _List(QListWidget):
-    """Tells keys that mean something for a chat."""
-
-    delete_pressed = Signal()
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Delete):
-            self.delete_pressed.emit()
-        else:
-            super().keyPressEvent(event)
 
 
 class ChatList(QFrame):
@@ -85,30 +74,23 @@ class ChatList(QFrame):
         self._chats: list[Chat] = []
         self._today: date | None = None
         self._hidden: set[str] = set()
-        self._filling = False
         self.new_button = QPushButton(UNTITLED)
         self.new_button.setAccessibleName("New chat")
         self.new_button.setToolTip("Start a new chat (Ctrl+N)")
         icons.set_icon(self.new_button, "new-chat")
-        self._search = QLineEdit(placeholderText="Search")
+        self._search = QLineEdit(placeholderText="Search", clearButtonEnabled=True)
         self._search.setAccessibleName("Search chats")
-        self._search.setClearButtonEnabled(True)
         magnifier = self._search.addAction(QIcon(), QLineEdit.ActionPosition.LeadingPosition)
         icons.set_icon(magnifier, "search")
-        self._search.textChanged.connect(self._on_search_edited)
         self._search_timer = QTimer(self, singleShot=True, interval=SEARCH_DELAY_MS)
-        self._search_timer.timeout.connect(self._on_search_due)
+        self._search_timer.timeout.connect(lambda: self.search_changed.emit(self.search()))
+        self._search.textChanged.connect(lambda _text: self._search_timer.start())
         self._list = self._make_list()
         self._nothing = label(role="quiet", wraps=True)
         self._nothing.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignHCenter)
-        layout = QVBoxLayout(self)
         gap = theme.SPACING
-        layout.setContentsMargins(3 * gap, 3 * gap, 3 * gap, 2 * gap)
-        layout.setSpacing(2 * gap)
-        layout.addWidget(self.new_button)
-        layout.addWidget(self._search)
-        layout.addWidget(self._nothing, 1)
-        layout.addWidget(self._list, 1)
+        margins = (3 * gap, 3 * gap, 3 * gap, 2 * gap)
+        column(self.new_button, self._search, (self._nothing, 1), (self._list, 1), margins=margins, on=self)
         self.set_chats([])
         theme.follow(self, self._dress_headings)
 
@@ -120,12 +102,11 @@ class ChatList(QFrame):
         self._chats, self._today = list(chats), today
         if self._is_renaming():
             return
-        self._filling = True
         position = self._list.verticalScrollBar().value()
-        self._fill(self._rows())
-        self._dress_headings()
+        with QSignalBlocker(self._list):
+            self._fill(self._rows())
+            self._dress_headings()
         self._list.verticalScrollBar().setValue(position)
-        self._filling = False
         self._nothing.setText("No chat has these words." if self.search() else "Chats appear here.")
         self._nothing.setVisible(not self._list.count())
         self._list.setVisible(bool(self._list.count()))
@@ -136,14 +117,12 @@ class ChatList(QFrame):
         self._current = chat_id
         if self._is_renaming():
             return  # it would end the renaming
-        self._filling = True
-        item = self._item(chat_id)
-        if item is None:
-            self._list.setCurrentRow(-1)
-            self._list.clearSelection()
-        else:
-            self._list.setCurrentItem(item)
-        self._filling = False
+        with QSignalBlocker(self._list):
+            if (item := self._item(chat_id)) is not None:
+                self._list.setCurrentItem(item)
+            else:
+                self._list.setCurrentRow(-1)
+                self._list.clearSelection()
 
     def hide_chat(self, chat_id: str) -> None:
         """Leave out a chat that is being deleted, until `show_chat`."""
@@ -168,46 +147,38 @@ class ChatList(QFrame):
         """Let the user type a title for the current chat."""
         self._rename(self._current)
 
-    def titles(self) -> list[str]:
-        """What stands in the list, headings included."""
-        return [self._list.item(row).text() for row in range(self._list.count())]
-
     # ------------------------------------------------------------ inside
 
-    def _make_list(self) -> _List:
-        made = _List()
+    def _make_list(self) -> QListWidget:
+        made = QListWidget()
         made.setAccessibleName("Chats, newest first")
         delegate = _TitleDelegate(made)
         delegate.closeEditor.connect(self._on_editor_closed)
         made.setItemDelegate(delegate)
         made.setFrameShape(QFrame.Shape.NoFrame)
         made.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        made.setTextElideMode(Qt.TextElideMode.ElideRight)
         made.setEditTriggers(QAbstractItemView.EditTrigger.DoubleClicked | QAbstractItemView.EditTrigger.EditKeyPressed)
         made.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         made.currentItemChanged.connect(self._on_current_changed)
         made.itemChanged.connect(self._on_item_changed)
         made.customContextMenuRequested.connect(self._on_menu_requested)
-        made.delete_pressed.connect(self._on_delete_pressed)
+        delete = QShortcut(QKeySequence.StandardKey.Delete, made, context=Qt.ShortcutContext.WidgetShortcut)
+        delete.activated.connect(self._on_delete_pressed)
         return made
 
     def _rows(self) -> list[tuple[str, str]]:
         """What the list has to show: the id of a chat, empty for a heading, and the text."""
         rows: list[tuple[str, str]] = []
-        group, today = "", self._today or date.today()
-        for chat in self._chats:
-            if chat.id in self._hidden:
-                continue
-            if (its_group := group_of(chat.updated_at, today)) != group:
-                group = its_group
-                rows.append(("", group))
-            rows.append((chat.id, visible(chat.title) or UNTITLED))
+        today = self._today or date.today()
+        chats = (chat for chat in self._chats if chat.id not in self._hidden)
+        for group, of_the_group in groupby(chats, lambda chat: group_of(chat.updated_at, today)):
+            rows.append(("", group))
+            rows += [(chat.id, visible(chat.title) or UNTITLED) for chat in of_the_group]
         return rows
 
     def _fill(self, rows: list[tuple[str, str]]) -> None:
         """Replace only the rows that differ, which are few also in a long list."""
-        items = (self._list.item(row) for row in range(self._list.count()))
-        shown = [(str(item.data(_ID) or ""), item.text()) for item in items]
+        shown = [(str(item.data(_ID) or ""), item.text()) for item in self._items()]
         first, shortest = 0, min(len(rows), len(shown))
         while first < shortest and rows[first] == shown[first]:
             first += 1
@@ -228,8 +199,7 @@ class ChatList(QFrame):
         return item
 
     def _dress_headings(self) -> None:
-        for row in range(self._list.count()):
-            item = self._list.item(row)
+        for item in self._items():
             if not item.data(_ID):
                 item.setForeground(theme.current().quiet)
 
@@ -249,34 +219,25 @@ class ChatList(QFrame):
         QTimer.singleShot(0, self, lambda: self.set_chats(self._chats, self._today))
 
     def _rename(self, chat_id: str | None) -> None:
-        item = self._item(chat_id)
-        if item is not None:
+        if (item := self._item(chat_id)) is not None:
             self._list.setFocus(Qt.FocusReason.ShortcutFocusReason)
             self._list.editItem(item)
 
+    def _items(self) -> Iterator[QListWidgetItem]:
+        return (self._list.item(row) for row in range(self._list.count()))
+
     def _item(self, chat_id: str | None) -> QListWidgetItem | None:
-        if chat_id is None:
-            return None
-        items = (self._list.item(row) for row in range(self._list.count()))
-        return next((item for item in items if item.data(_ID) == chat_id), None)
-
-    @Slot(str)
-    def _on_search_edited(self, _text: str) -> None:
-        self._search_timer.start()
-
-    @Slot()
-    def _on_search_due(self) -> None:
-        self.search_changed.emit(self.search())
+        return next((item for item in self._items() if chat_id is not None and item.data(_ID) == chat_id), None)
 
     @Slot(QListWidgetItem, QListWidgetItem)
     def _on_current_changed(self, item: QListWidgetItem | None, _before: QListWidgetItem | None) -> None:
-        if not self._filling and item is not None and item.data(_ID) and item.data(_ID) not in self._hidden:
+        if item is not None and item.data(_ID) and item.data(_ID) not in self._hidden:
             self._current = item.data(_ID)
             self.chat_chosen.emit(self._current)
 
     @Slot(QListWidgetItem)
     def _on_item_changed(self, item: QListWidgetItem) -> None:
-        if not self._filling and item.data(_ID):
+        if item.data(_ID):
             self.chat_renamed.emit(item.data(_ID), item.text())
 
     @Slot()
@@ -285,12 +246,9 @@ class ChatList(QFrame):
         chat_id, item = self._current, self._item(self._current)
         if chat_id is None or item is None:
             return
-        box = QMessageBox(self)
+        box = QMessageBox(QMessageBox.Icon.NoIcon, "Delete chat", f"Delete “{item.text()}”?", parent=self)
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.setTextFormat(Qt.TextFormat.PlainText)
-        box.setIcon(QMessageBox.Icon.NoIcon)
-        box.setWindowTitle("Delete chat")
-        box.setText(f"Delete “{item.text()}”?")
         delete = box.addButton("Delete", QMessageBox.ButtonRole.AcceptRole)
         box.setDefaultButton(box.addButton("Cancel", QMessageBox.ButtonRole.RejectRole))
         box.buttonClicked.connect(lambda button: self.chat_deletion_requested.emit(chat_id) if button is delete else 0)
@@ -304,8 +262,6 @@ class ChatList(QFrame):
         chat_id = item.data(_ID)  # the list may be filled anew while the menu is open
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        rename = menu.addAction("Rename…")
-        delete = menu.addAction("Delete")
-        rename.triggered.connect(lambda: self._rename(chat_id))
-        delete.triggered.connect(lambda: self.chat_deletion_requested.emit(chat_id))
+        menu.addAction("Rename…", lambda: self._rename(chat_id))
+        menu.addAction("Delete", lambda: self.chat_deletion_requested.emit(chat_id))
         menu.popup(self._list.viewport().mapToGlobal(position))

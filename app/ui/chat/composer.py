@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QTextOption
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 
 from app.ui.chat.parts import MessageEditor
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import prose_margin
 from app.ui.widgets.controls import label
+from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 MAX_LINES = 8
-PLACEHOLDER = "Ask anything…"
 
 
 class _Editor(MessageEditor):
     """Grows with its text up to `MAX_LINES` lines."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.setPlaceholderText(PLACEHOLDER)
-        self.setAccessibleName("Your message")
-        self.setTabChangesFocus(True)
-        self.setWordWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+        super().__init__("Your message")
+        self.setPlaceholderText("Ask anything…")
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setWordWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         themes.set_role(self, "bare")
         self.document().documentLayout().documentSizeChanged.connect(self._on_size_changed)
@@ -77,26 +75,17 @@ class Composer(QWidget):
         self.editor.submitted.connect(self._on_submitted)
         self.editor.escaped.connect(self._on_escaped)
         self.editor.textChanged.connect(self._on_text_changed)
-        self.button = QPushButton()
-        self.button.setAutoDefault(False)
+        self.button = QPushButton(autoDefault=False)
         self.button.clicked.connect(self._on_button)
-        themes.follow(self.button, self._dress)
         self.hint = label(role="quiet", wraps=True, scale=0.9)
         self.hint.hide()
         box = QFrame()
         themes.set_role(box, "card")
-        row = QHBoxLayout(box)
-        row.setContentsMargins(12, 8, 8, 8)
-        row.setSpacing(2 * SPACING)
-        row.addWidget(self.editor, 1)
-        row.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
-        self._column = QVBoxLayout(self)
-        self._column.setSpacing(SPACING)
-        self._column.addWidget(box)
-        self._column.addWidget(self.hint)
+        row((self.editor, 1), (self.button, Qt.AlignmentFlag.AlignBottom), margins=(12, 8, 8, 8), on=box)
+        self._column = column(box, self.hint, gap=SPACING, on=self)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.setFocusProxy(self.editor)
-        self._show_state()
+        themes.follow(self.button, self._show_state)
 
     def text(self) -> str:
         """What is written at present."""
@@ -110,7 +99,6 @@ class Composer(QWidget):
     def set_busy(self, busy: bool) -> None:
         """While an answer is written the button stops it, and nothing can be sent."""
         self._is_busy = busy
-        self._dress()
         self._show_state()
 
     def set_hint(self, text: str) -> None:
@@ -118,14 +106,8 @@ class Composer(QWidget):
         self.hint.setText(text)
         self.hint.setVisible(bool(text))
 
-    def focus(self) -> None:
-        """Let the user write."""
-        self.editor.setFocus(Qt.FocusReason.OtherFocusReason)
-
-    def _dress(self) -> None:
-        self.button.setIcon(icons.themed("stop" if self._is_busy else "send", themes.current()))
-
     def _show_state(self) -> None:
+        self.button.setIcon(icons.themed("stop" if self._is_busy else "send", themes.current()))
         self.button.setText("Stop" if self._is_busy else "Send")
         name = "Stop the answer (Esc)" if self._is_busy else "Send (Enter)"
         self.button.setToolTip(name)

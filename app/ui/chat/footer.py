@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 import msgspec
@@ -44,15 +45,11 @@ def figures_of(stored: Mapping[str, object]) -> Figures:
 
 
 def _readable(entries: list[object], kind: type) -> list[object]:
-    return [entry for entry in entries if _is_readable(entry, kind)]
-
-
-def _is_readable(entry: object, kind: type) -> bool:
-    try:
-        msgspec.convert(entry, kind)
-    except msgspec.ValidationError:
-        return False
-    return True
+    found: list[object] = []
+    for entry in entries:
+        with contextlib.suppress(msgspec.ValidationError):
+            found.append(msgspec.convert(entry, kind))
+    return found
 
 
 def footer_of(message: StoredMessage) -> str:

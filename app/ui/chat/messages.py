@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QDesktopServices, QPainter, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QMenu, QPushButton, QToolButton, QWidget
 
-from app.chats.model import StoredMessage
+from app.chats.model import StoredMessage, unpack
 from app.protocol.messages import Piece
-from app.ui.chat.answer import pieces_of
-from app.ui.chat.commands import ChatCommands
 from app.ui.chat.footer import HELP, details_of, footer_of, note_of
 from app.ui.chat.markdown.view import MarkdownView
-from app.ui.chat.parts import MessageEditor, VersionSwitch, copy_text, height_of, icon_button
+from app.ui.chat.parts import ChatCommands, MessageEditor, VersionSwitch, copy_text, height_of, icon_button
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import explain, label
+from app.ui.widgets.layouts import row
 
 _PADDING = 12
 
@@ -28,21 +27,15 @@ class MessageWidget(QWidget):
 
     def __init__(self, message: StoredMessage, commands: ChatCommands) -> None:
         super().__init__()
-        self.message_id = message.id
-        self.commands = commands
-        heading, plain = message.author, message.role == "user"
-        self.heading = label(heading, "quiet", wraps=True, scale=0.95, bold=True)
+        self.heading = label(message.author, "quiet", wraps=True, scale=0.95, bold=True)
         self.heading.setParent(self)
-        self.view = MarkdownView(plain=plain, parent=self)
-        self.view.setAccessibleName(f"{heading}: message")
+        self.view = MarkdownView(plain=message.role == "user", parent=self)
+        self.view.setAccessibleName(f"{message.author}: message")
         self.view.link_activated.connect(QDesktopServices.openUrl)
         self.action_row = QWidget(self)
-        self.row = QHBoxLayout(self.action_row)
-        self.row.setContentsMargins(0, 0, 0, 0)
-        self.row.setSpacing(4)
         self.copy_button = icon_button("copy", "Copy", "Copy this message")
         self.copy_button.clicked.connect(self._on_copy)
-        self.versions = VersionSwitch(lambda step: self.commands.choose_version(self.message_id, step))
+        self.versions = VersionSwitch(lambda step: commands.choose_version(message.id, step))
 
     def set_busy(self, busy: bool) -> None:
         """While an answer is being written, other messages cannot be changed."""
@@ -74,30 +67,24 @@ class UserMessage(MessageWidget):
 
     def __init__(self, message: StoredMessage, commands: ChatCommands) -> None:
         super().__init__(message, commands)
+        self._message_id = message.id
+        self._commands = commands
         self.edit_button = icon_button("edit", "Edit", "Edit this message and ask again")
         self.edit_button.clicked.connect(self._on_edit)
-        for widget in (self.copy_button, self.edit_button, self.versions):
-            self.row.addWidget(widget)
-        self.row.insertStretch(0, 1)
+        row(None, self.copy_button, self.edit_button, self.versions, gap=4, on=self.action_row)
         self.versions.set_versions(message.version, message.versions)
-        self.editor = MessageEditor(self)
-        self.editor.setAccessibleName("Edit your message")
-        self.editor.setTabChangesFocus(True)
+        self.editor = MessageEditor("Edit your message", self)
         self.editor.textChanged.connect(self._on_edited)
         self.editor.submitted.connect(self._on_save)
         self.editor.escaped.connect(self.stop_editing)
         self.editor.hide()
-        self.edit_actions = QWidget(self)
         self.save_button = QPushButton("Send again")
         themes.set_role(self.save_button, "primary")
         self.save_button.clicked.connect(self._on_save)
         self.cancel_button = QPushButton("Cancel")
         self.cancel_button.clicked.connect(self.stop_editing)
-        row = QHBoxLayout(self.edit_actions)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addStretch(1)
-        row.addWidget(self.cancel_button)
-        row.addWidget(self.save_button)
+        self.edit_actions = QWidget(self)
+        row(None, self.cancel_button, self.save_button, on=self.edit_actions)
         self.edit_actions.hide()
         self.view.set_text(message.text)
 
@@ -117,18 +104,18 @@ class UserMessage(MessageWidget):
         actions = self.action_row.sizeHint()
         self.action_row.setGeometry(widths.prose - actions.width() - 4, 4, actions.width(), actions.height())
         self.heading.setGeometry(_PADDING, 4, inner - actions.width(), actions.height())
-        top = 4 + actions.height() - 4
+        top = actions.height() + 4
         if self.editor.isHidden():
-            self.view.move(_PADDING, top + 4)
-            top += 4 + self.view.content_height()
+            self.view.move(_PADDING, top)
+            top += self.view.content_height()
         else:
             lines = min(12, max(2, self.editor.document().size().height()))
             height = round(lines * self.editor.fontMetrics().lineSpacing()) + 20
-            self.editor.setGeometry(_PADDING, top + 4, inner, height)
-            top += 4 + height
-        top = self._stack(top, _PADDING, inner, (self.edit_actions, 8))
-        self._ground = QRectF(0, 0, widths.prose, top + _PADDING)
-        return top + _PADDING
+            self.editor.setGeometry(_PADDING, top, inner, height)
+            top += height
+        bottom = self._stack(top, _PADDING, inner, (self.edit_actions, 8)) + _PADDING
+        self._ground = QRectF(0, 0, widths.prose, bottom)
+        return bottom
 
     @Slot()
     def _on_edit(self) -> None:
@@ -161,7 +148,7 @@ class UserMessage(MessageWidget):
         text = self.editor.toPlainText()
         if text.strip():
             self._set_editing(False)
-            self.commands.edit(self.message_id, text)
+            self._commands.edit(self._message_id, text)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -185,25 +172,19 @@ class AnswerMessage(MessageWidget):
             part.setParent(self)
             part.hide()
         self.regenerate_button = icon_button("regenerate", "Regenerate", "Write this answer again")
-        self.regenerate_button.clicked.connect(self._on_regenerate)
-        self.more_button = self._make_more_button()
-        for widget in (self.copy_button, self.regenerate_button, self.more_button, self.versions):
-            self.row.addWidget(widget)
-        self.row.addStretch(1)
+        self.regenerate_button.clicked.connect(lambda: commands.regenerate(message.id))
+        self.more_button = icon_button("more", "", "More about this answer")
+        menu = QMenu(self.more_button)
+        menu.addAction("Compare with plain", lambda: commands.compare(message.id))
+        self.more_button.setMenu(menu)
+        self.more_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        row(self.copy_button, self.regenerate_button, self.more_button, self.versions, None, gap=4, on=self.action_row)
         self.action_row.hide()
 
     def set_busy(self, busy: bool) -> None:
         self.regenerate_button.setVisible(not busy)
         self.more_button.setVisible(not busy)
         self.versions.set_busy(busy)
-
-    def _make_more_button(self) -> QToolButton:
-        button = icon_button("more", "", "More about this answer")
-        menu = QMenu(button)
-        menu.addAction("Compare with plain").triggered.connect(self._on_compare)
-        button.setMenu(menu)
-        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        return button
 
     def show_progress(self, text: str) -> None:
         """Say what happens while there is no text yet."""
@@ -219,7 +200,7 @@ class AnswerMessage(MessageWidget):
 
     def show_stored(self, message: StoredMessage) -> None:
         """The answer was complete before; what it consists of is worked out only now."""
-        self.view.set_text(message.text, pieces_of(message))
+        self.view.set_text(message.text, unpack(message.text, message.provenance))
         self._show_end(message)
 
     def finish(self, message: StoredMessage) -> None:
@@ -248,11 +229,3 @@ class AnswerMessage(MessageWidget):
         top = self._stack(top, 0, widths.prose, (self.note, 10), (self.footer, 10))
         # A little to the left, so that the icons and not their frames line up with the text.
         return self._stack(top, -5, widths.prose, (self.action_row, 2)) + 8
-
-    @Slot()
-    def _on_regenerate(self) -> None:
-        self.commands.regenerate(self.message_id)
-
-    @Slot()
-    def _on_compare(self) -> None:
-        self.commands.compare(self.message_id)

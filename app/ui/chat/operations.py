@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
@@ -12,13 +10,9 @@ from app.chats.model import Chat
 from app.chats.store import ChatStore
 from app.errors import KnownError
 from app.storage.files import write_export
-from app.ui import notices
 from app.ui.chat.stored_chats import StoredChats
-from app.ui.notices import NoticeList
 
 UNDO_MS = 8000
-
-T = TypeVar("T")
 
 
 class ChatOperations(QObject):
@@ -42,10 +36,9 @@ class ChatOperations(QObject):
     deleted_for_good = Signal()
     exported = Signal(object)
 
-    def __init__(self, chat_store: StoredChats, notice_list: NoticeList, parent: QObject | None = None) -> None:
+    def __init__(self, chat_store: StoredChats, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._chat_store = chat_store
-        self._notice_list = notice_list
         self._search = ""
         self._chats: list[Chat] = []
         self._deleted: str | None = None
@@ -59,7 +52,7 @@ class ChatOperations(QObject):
     def refresh(self) -> None:
         """List the chats again."""
         search = self._search
-        self._ask(lambda store: store.chats(search), self._on_listed)
+        self._chat_store.ask(lambda store: store.chats(search), self._on_listed)
 
     @Slot(str)
     def search(self, text: str) -> None:
@@ -68,7 +61,7 @@ class ChatOperations(QObject):
 
     @Slot(str, str)
     def rename(self, chat_id: str, title: str) -> None:
-        self._ask(lambda store: store.rename_chat(chat_id, title), lambda _: self.refresh())
+        self._chat_store.ask(lambda store: store.rename_chat(chat_id, title), lambda _: self.refresh())
 
     @Slot(str)
     def delete(self, chat_id: str) -> None:
@@ -83,7 +76,7 @@ class ChatOperations(QObject):
 
         def failed(error: KnownError) -> None:
             self.deletion_failed.emit(chat_id)
-            self._on_failed(error)
+            self._chat_store.tell(error)
             self.refresh()
 
         self._chat_store.ask(lambda store: store.delete_chat(chat_id), deleted, failed)
@@ -101,7 +94,7 @@ class ChatOperations(QObject):
             self.chat_restored.emit(chat.id)
             self.refresh()
 
-        self._ask(lambda store: store.restore_chat(chat_id), restored)
+        self._chat_store.ask(lambda store: store.restore_chat(chat_id), restored)
 
     def export(self, chat_id: str, path: Path) -> None:
         """Write a chat to a Markdown file."""
@@ -114,12 +107,12 @@ class ChatOperations(QObject):
                 raise KnownError(f"The chat could not be exported: {error.strerror or error}.") from error
             return path
 
-        self._ask(write, self.exported.emit)
+        self._chat_store.ask(write, self.exported.emit)
 
     @Slot()
     def finish_erasing(self) -> None:
         """The engine has no copies of deleted chats any more."""
-        self._ask(ChatStore.finish_erasing, lambda _: None)
+        self._chat_store.ask(ChatStore.finish_erasing)
 
     @Slot()
     def _on_undo_over(self) -> None:
@@ -130,7 +123,7 @@ class ChatOperations(QObject):
         """Erase the chat deleted last, if there is one that can still be brought back."""
         chat_id, self._deleted = self._deleted, None
         if chat_id is not None:
-            self._ask(lambda store: store.erase_deleted([chat_id]), lambda _: None)
+            self._chat_store.ask(lambda store: store.erase_deleted([chat_id]))
             self.deleted_for_good.emit()
 
     def end_undo(self) -> None:
@@ -142,9 +135,3 @@ class ChatOperations(QObject):
     def _on_listed(self, chats: list[Chat]) -> None:
         self._chats = chats
         self.chats_listed.emit(chats)
-
-    def _ask(self, function: Callable[[ChatStore], T], done: Callable[[T], None]) -> None:
-        self._chat_store.ask(function, done, self._on_failed)
-
-    def _on_failed(self, error: KnownError) -> None:
-        self._notice_list.show("store", notices.plain_text(str(error)))

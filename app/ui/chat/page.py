@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from app.chats.model import StoredMessage
-from app.ui.chat.answer import Answer, TranscriptView, context_start_of
+from app.protocol.messages import Piece
+from app.ui.chat.answer import Answer
+
+
+class TranscriptView(Protocol):
+    """What a session asks of the widget that shows it."""
+
+    def clear(self) -> None: ...
+    def show_welcome(self) -> None: ...
+    def add(self, message: StoredMessage) -> None: ...
+    def begin_answer(self, message: StoredMessage) -> None: ...
+    def append_pieces(self, pieces: list[Piece]) -> None: ...
+    def set_prompt_progress(self, done: int, total: int) -> None: ...
+    def finish_answer(self, message: StoredMessage) -> None: ...
+    def remove_from(self, message_id: str) -> None: ...
+    def mark_context_start(self, message_id: str | None) -> None: ...
+    def set_busy(self, busy: bool) -> None: ...
+    def go_to_end(self) -> None: ...
 
 
 class ChatPage:
@@ -16,20 +35,12 @@ class ChatPage:
 
     def __init__(self, view: TranscriptView) -> None:
         self._view = view
-        self._is_guide = True
         self.chat_id: str | None = None
         self.branch: list[StoredMessage] = []
 
     def place(self, message_id: str) -> int | None:
         """Where a message stands in the branch."""
         return next((place for place, one in enumerate(self.branch) if one.id == message_id), None)
-
-    def set_guide(self, is_guide: bool) -> None:
-        """Whether an empty chat introduces the guide."""
-        if is_guide != self._is_guide:
-            self._is_guide = is_guide
-            if not self.branch:
-                self._view.show_welcome(is_guide)
 
     def show(self, chat_id: str | None, branch: list[StoredMessage], live: Answer | None) -> None:
         """Bring the view to another branch, touching only what differs. ``live`` is being written."""
@@ -42,10 +53,12 @@ class ChatPage:
             self._view.remove_from(old[same].id)
         self.chat_id, self.branch = chat_id, list(branch)
         if not branch:
-            self._view.show_welcome(self._is_guide)
+            self._view.show_welcome()
         for message in branch[same:]:
             self._add(message, live)
-        self._view.mark_context_start(context_start_of(branch))
+        # Where the context of the last answer began, if older messages had left it.
+        start = branch[-1].figures.get("context_start") if branch else None
+        self._view.mark_context_start(start if isinstance(start, str) else None)
 
     def cut(self, place: int) -> None:
         """Take away everything from this place on."""

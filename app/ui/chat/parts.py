@@ -1,18 +1,44 @@
-"""Small things the entries of the transcript are made of."""
+"""Small things the entries of the transcript are made of, and what their buttons do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent
-from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QPlainTextEdit, QToolButton, QWidget
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QAbstractButton, QBoxLayout, QFrame, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
+from app.ui.notices import Kind
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
+from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import label
+from app.ui.widgets.layouts import CARD_MARGINS, column, row
 
 _COPIED_MILLISECONDS = 1500
+
+
+def _nothing(*_: object) -> None:
+    """Nobody has said yet what a button does."""
+
+
+@dataclass
+class ChatCommands:
+    """Called by the views; whoever owns the transcript fills it in. Messages are named by their ids."""
+
+    regenerate: Callable[[str], object] = _nothing
+    compare: Callable[[str], object] = _nothing
+    edit: Callable[[str, str], object] = _nothing
+    """With the new wording."""
+    choose_version: Callable[[str, int], object] = _nothing
+    """So many versions on: -1 or 1."""
+    ask: Callable[[str], object] = _nothing
+    """An example of the empty chat."""
+    open_models: Callable[[], object] = _nothing
+    get_proposed: Callable[[], object] = _nothing
+    """The pair that the card of the first start proposes."""
+    hide_guide_card: Callable[[], object] = _nothing
 
 
 class MessageEditor(QPlainTextEdit):
@@ -21,24 +47,25 @@ class MessageEditor(QPlainTextEdit):
     submitted = Signal()
     escaped = Signal()
 
-    def _is_composing(self) -> bool:
-        """Whether an input method is at work: Enter and Escape are meant for that."""
-        return bool(self.textCursor().block().layout().preeditAreaText())
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        """``name``: what a screen reader says."""
+        super().__init__(parent, tabChangesFocus=True)
+        self.setAccessibleName(name)
+
+    # -- Qt
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if self._is_composing():
+        if self.textCursor().block().layout().preeditAreaText():
             return  # a key that an input method passes on does nothing to a word that is not finished
         if event.key() == Qt.Key.Key_Escape:
             self.escaped.emit()
-            return
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
-                self.insertPlainText("\n")
-                self.ensureCursorVisible()
-            else:
-                self.submitted.emit()
-            return
-        super().keyPressEvent(event)
+        elif event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            super().keyPressEvent(event)
+        elif event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self.insertPlainText("\n")
+            self.ensureCursorVisible()
+        else:
+            self.submitted.emit()
 
 
 def copy_text(text: str, button: QAbstractButton) -> None:
@@ -51,15 +78,55 @@ def copy_text(text: str, button: QAbstractButton) -> None:
 def icon_button(icon: str, text: str, name: str) -> QToolButton:
     """A quiet button with an icon; ``text`` may be empty, ``name`` is what a screen reader says."""
     result = QToolButton(autoRaise=True)
-    icons.set_icon(result, icon)
-    if text:
-        result.setText(text)
-        result.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-    result.setFont(themes.scaled(result.font(), 0.9))
+    result.setText(text)
     result.setToolTip(name)
     result.setAccessibleName(name)
     result.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    icons.set_icon(result, icon)
+    if text:
+        result.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+    result.setFont(themes.scaled(result.font(), 0.9))
     return result
+
+
+def named_button(name: str, action: Callable[[], object]) -> QPushButton:
+    """A button with this text and effect."""
+    button = QPushButton(name)
+    button.setAccessibleName(name)
+    button.clicked.connect(lambda _checked: action())
+    return button
+
+
+class Card(QFrame):
+    """A raised surface with text and buttons."""
+
+    def __init__(self, text: str, actions: Iterable[tuple[str, Callable[[], object]]], role: Kind) -> None:
+        """``actions``: what stands on each button, and what it does."""
+        super().__init__()
+        themes.set_role(self, "card")
+        self._role = role
+        self.text = label(text, wraps=True)
+        self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.buttons = [named_button(name, action) for name, action in actions]
+        self._row = row(*self.buttons, None)
+        self._column = column(self.text, self._row, margins=CARD_MARGINS, on=self)
+
+    def fit(self, widths: Widths) -> int:
+        """Buttons that have no room beside each other go below each other."""
+        margins = self.contentsMargins() + self._column.contentsMargins()
+        available = widths.prose - margins.left() - margins.right()
+        needed = sum(button.sizeHint().width() + self._row.spacing() for button in self.buttons)
+        fits = needed <= available
+        self._row.setDirection(QBoxLayout.Direction.LeftToRight if fits else QBoxLayout.Direction.TopToBottom)
+        return height_of(self, widths.prose)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        theme = themes.current()
+        painter = QPainter(self)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush({"info": theme.accent, "warning": theme.warning, "bad": theme.bad}[self._role])
+        painter.drawRoundedRect(1, 12, 3, self.height() - 24, 1.5, 1.5)
 
 
 class VersionSwitch(QWidget):
@@ -71,11 +138,7 @@ class VersionSwitch(QWidget):
         self._back = icon_button("left", "", "Earlier version")
         self._on = icon_button("right", "", "Later version")
         self._label = label(role="quiet", scale=0.9, figures=True)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(0)
-        for widget in (self._back, self._label, self._on):
-            row.addWidget(widget)
+        row(self._back, self._label, self._on, gap=0, on=self)
         self._back.clicked.connect(lambda: step(-1))
         self._on.clicked.connect(lambda: step(1))
         self._versions = 1
@@ -98,10 +161,5 @@ class VersionSwitch(QWidget):
 
 
 def height_of(widget: QWidget, width: int) -> int:
-    """The height a label or a row needs at this width."""
-    if widget.hasHeightForWidth():
-        return widget.heightForWidth(width)
-    layout = widget.layout()
-    if layout is not None and layout.hasHeightForWidth():
-        return layout.heightForWidth(width)
-    return widget.sizeHint().height()
+    """The height a label, or a widget with a layout, needs at this width."""
+    return widget.heightForWidth(width) if widget.hasHeightForWidth() else widget.sizeHint().height()

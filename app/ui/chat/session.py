@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
@@ -18,17 +18,14 @@ from app.chats.store import ChatStore, new_id
 from app.errors import KnownError
 from app.protocol.messages import Figures, Round
 from app.ui import notices
-from app.ui.chat.answer import Answer, Pending, Question, TranscriptView
-from app.ui.chat.answer_writer import AnswerWriter
+from app.ui.chat.answer import Answer, AnswerWriter, Pending
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.chat.page import ChatPage
+from app.ui.chat.page import ChatPage, TranscriptView
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.unsent_text import UnsentText
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.notices import NoticeList
-
-T = TypeVar("T")
 
 _HINTS = {
     EngineState.STARTING: "Your message is sent when the pair is ready.",
@@ -40,6 +37,20 @@ _HINTS = {
     EngineState.STOPPED: "Your message waits for a model.",
     EngineState.DIED: "Your message waits for the engine.",
 }
+
+
+@dataclass(eq=False)
+class Question:
+    """A message on its way to the store."""
+
+    chat_id: str
+    text: str
+    whole: bool = True
+    """Whether it was all of the unsent text of its chat."""
+    is_first: bool = False
+    """Whether its chat comes into being with it."""
+    withdrawn: bool = False
+    """Stopped before it was stored: it gets no answer."""
 
 
 class ChatSession(QObject):
@@ -59,7 +70,6 @@ class ChatSession(QObject):
         hint_changed: A sentence for the composer; empty for none.
         send_failed: The text of a message of the current chat that could not be stored.
         generation_begun: An answer begins.
-        rounds_received: Rounds of the answer being written, whichever chat it is in.
         generation_ended: Its `Figures`, or ``None`` if it came to none.
         engine_released: No answer is being written any more, and none waits.
     """
@@ -72,7 +82,6 @@ class ChatSession(QObject):
     hint_changed = Signal(str)
     send_failed = Signal(str)
     generation_begun = Signal()
-    rounds_received = Signal(list)
     generation_ended = Signal(object)
     engine_released = Signal()
 
@@ -94,15 +103,14 @@ class ChatSession(QObject):
         self._view = view
         self._page = ChatPage(view)
         self.writer = AnswerWriter(engine, chat_store, notice_list, self)
-        self.unsent_text = UnsentText(chat_store, self._on_store_failed, self)
+        self.unsent_text = UnsentText(chat_store, self)
         self._pending: deque[Pending] = deque()
         self._storing: list[Question] = []
         self._chat_id: str | None = None
-        self._has_chat = False
-        """Whether it was said which chat to show."""
         self._is_opening = False
         """Whether the page still shows another chat than the current one."""
         self._openings = 0
+        """How often it was said which chat to show."""
         self._reading = 0
         """How many branches of the page's chat are being read."""
         self._was_busy = False
@@ -113,7 +121,7 @@ class ChatSession(QObject):
     def _connect(self) -> None:
         self._engine.state_changed.connect(self._on_engine_state_changed)
         self._pair_loader.engine_lost.connect(self.writer.give_up)
-        self._pair_loader.pair_given_up.connect(self._on_pair_given_up)
+        self._pair_loader.pair_given_up.connect(lambda: self.writer.end("stopped", "cancelled"))
         self.writer.begun.connect(self._on_begun)
         self.writer.started.connect(self._on_started)
         self.writer.prompt_progressed.connect(self._on_prompt_progressed)
@@ -138,25 +146,18 @@ class ChatSession(QObject):
         """Whether an answer in any chat is being written or waits for it: others leave the engine alone then."""
         return bool(self._storing or self._pending) or not self.writer.is_free()
 
-    def set_guide(self, is_guide: bool) -> None:
-        """Whether an empty chat introduces the guide."""
-        self._page.set_guide(is_guide)
-
-    def new_chat(self) -> None:
-        """Show the chat that comes into being with its first message."""
-        self.open_chat(None)
-
     def open_chat(self, chat_id: str | None) -> None:
-        """Show a chat; an answer being written elsewhere goes on.
+        """Show a chat, or with ``None`` the one that comes into being with its first message.
 
-        From now on commands are for this chat, although its messages come to the page only when the store answers.
+        An answer being written elsewhere goes on. From now on commands are for this chat, although its messages come to
+        the page only when the store answers.
         """
-        if self._has_chat and chat_id == self._chat_id and (self._is_opening or self.unsent_text.is_known):
+        if self._openings and chat_id == self._chat_id and (self._is_opening or self.unsent_text.is_known):
             if not self._is_opening:
                 self._reload()
             return
         text = self.unsent_text.turn_to(chat_id)
-        self._chat_id, self._has_chat, self._is_opening = chat_id, True, True
+        self._chat_id, self._is_opening = chat_id, True
         self._openings += 1
         opening = self._openings
         self.chat_chosen.emit(chat_id, text)
@@ -173,17 +174,13 @@ class ChatSession(QObject):
                 self.chat_shown.emit(chat_id, self.unsent_text.arrived(found[1]))
 
         def failed(error: KnownError) -> None:
-            self._on_store_failed(error)
+            self._chat_store.tell(error)
             if opening == self._openings:
                 self._is_opening = False
                 if self._page.chat_id != chat_id:
                     self.open_chat(self._page.chat_id)
 
         self._chat_store.ask(read, show, failed)
-
-    def remember_unsent(self, text: str) -> None:
-        """Remember what stands in the composer; stored a moment later."""
-        self.unsent_text.remember(text)
 
     # ------------------------------------------------------------ what the user does
 
@@ -219,7 +216,7 @@ class ChatSession(QObject):
             self._page.show(chat_id, [], None)
         self._openings += 1
         self._chat_id = self._page.chat_id = chat_id
-        self._has_chat, self._is_opening = True, False
+        self._is_opening = False
 
     def edit(self, message_id: str, text: str) -> None:
         """Answer another wording of a message on the page; the old one stays as an earlier version."""
@@ -240,8 +237,13 @@ class ChatSession(QObject):
         """
         page, chat_id = self._page, self._chat_id
         if message_id is None and not self._page_is_true():
+
+            def regenerate(_: None) -> None:
+                if chat_id == self._chat_id and self._page_is_true():
+                    self.regenerate()
+
             # What was asked of the store before is done by then.
-            self._ask(lambda _store: None, lambda _: self.regenerate() if self._is_settled_in(chat_id) else None)
+            self._chat_store.ask(lambda _store: None, regenerate)
             return
         place = len(page.branch) - 1 if message_id is None else page.place(message_id)
         if page.chat_id is None or place is None or place < 0 or self._is_busy(page.chat_id):
@@ -256,13 +258,11 @@ class ChatSession(QObject):
         if chat_id is not None and not self._is_busy(chat_id):
             self._read(chat_id, lambda store: store.select_version(message_id, step))
 
-    def stop(self) -> None:
-        """Stop the answer of the current chat, or withdraw what waits for one."""
-        if self._chat_id is not None:
-            self.stop_chat(self._chat_id)
-
-    def stop_chat(self, chat_id: str) -> None:
-        """`stop` for any chat."""
+    def stop(self, chat_id: str | None = None) -> None:
+        """Stop the answer of a chat, by default the current one, or withdraw what waits for one."""
+        chat_id = chat_id or self._chat_id
+        if chat_id is None:
+            return
         for question in self._storing:
             question.withdrawn |= question.chat_id == chat_id
         waited = any(one.chat_id == chat_id for one in self._pending)
@@ -272,10 +272,6 @@ class ChatSession(QObject):
         if waited and chat_id == self._page.chat_id:
             self._reload()  # an answer that was to be replaced is still the one there is
         self._refresh()
-
-    def save_again(self) -> None:
-        """Try again to store what could not be."""
-        self.writer.save_again()
 
     def shutdown(self) -> None:
         """Store what there is; call before the engine and the store are closed."""
@@ -367,10 +363,9 @@ class ChatSession(QObject):
         self.generation_begun.emit()
         self._refresh()
 
-    @Slot()
-    def _on_started(self) -> None:
-        answer = self.writer.answer()
-        if answer is not None and self._is_written():
+    @Slot(object)
+    def _on_started(self, answer: Answer) -> None:
+        if self._is_written():
             self._view.mark_context_start(answer.context_start)
 
     @Slot(int, int)
@@ -383,7 +378,6 @@ class ChatSession(QObject):
         pieces = [piece for one in rounds for piece in one.pieces]
         if pieces and self._is_written():
             self._view.append_pieces(pieces)
-        self.rounds_received.emit(rounds)
 
     @Slot(object, object)
     def _on_ended(self, message: StoredMessage | None, figures: Figures | None) -> None:
@@ -394,10 +388,6 @@ class ChatSession(QObject):
         self.generation_ended.emit(figures)
         self._answer_next()
 
-    @Slot()
-    def _on_pair_given_up(self) -> None:
-        self.writer.end("stopped", "cancelled")
-
     @Slot(EngineState)
     def _on_engine_state_changed(self, state: EngineState) -> None:
         if state is EngineState.READY:
@@ -406,17 +396,6 @@ class ChatSession(QObject):
         self._refresh()
 
     # ------------------------------------------------------------ inside
-
-    def _ask(
-        self,
-        function: Callable[[ChatStore], T],
-        done: Callable[[T], None] | None = None,
-        failed: Callable[[KnownError], None] | None = None,
-    ) -> None:
-        self._chat_store.ask(function, done, failed or self._on_store_failed)
-
-    def _on_store_failed(self, error: KnownError) -> None:
-        self._notice_list.show("store", notices.plain_text(str(error)))
 
     def _is_busy(self, chat_id: str | None) -> bool:
         """Whether this chat waits for, or is getting, an answer."""
@@ -429,15 +408,12 @@ class ChatSession(QObject):
 
     def _is_written(self) -> bool:
         """Whether the answer being written stands on the page."""
-        answer, branch = self.writer.answer(), self._page.branch
+        answer, branch = self.writer.answer, self._page.branch
         return answer is not None and bool(branch) and branch[-1].id == answer.message.id
 
     def _page_is_true(self) -> bool:
         """Whether the page shows the current chat as the store has it, or soon will."""
         return not self._is_opening and not self._reading
-
-    def _is_settled_in(self, chat_id: str | None) -> bool:
-        return chat_id == self._chat_id and self._page_is_true()
 
     def _reload(self) -> None:
         """Show the page as the store has it."""
@@ -455,12 +431,12 @@ class ChatSession(QObject):
 
         def failed(error: KnownError) -> None:
             self._reading -= 1
-            self._on_store_failed(error)
+            self._chat_store.tell(error)
 
         self._chat_store.ask(read, show, failed)
 
     def _show(self, chat_id: str | None, branch: list[StoredMessage]) -> None:
-        self._page.show(chat_id, self.writer.newest(branch), self.writer.answer())
+        self._page.show(chat_id, self.writer.newest(branch), self.writer.answer)
         self._refresh()
 
     def _refresh(self) -> None:

@@ -10,10 +10,11 @@ from PySide6.QtCore import QObject
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.errors import KnownError
+from app.ui import notices
+from app.ui.notices import NoticeList
 from app.ui.widgets.tasks import Results
 
 T = TypeVar("T")
-
 
 PATIENCE_SECONDS = 20.0
 """At the end. A backup of a large store takes some seconds."""
@@ -22,9 +23,10 @@ PATIENCE_SECONDS = 20.0
 class StoredChats(QObject):
     """One for a window; whatever works with the chats shares it."""
 
-    def __init__(self, worker: ChatWorker, parent: QObject | None = None) -> None:
+    def __init__(self, worker: ChatWorker, notice_list: NoticeList, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._worker = worker
+        self._notice_list = notice_list
         self._results = Results(self)
         self._is_closed = False
 
@@ -41,10 +43,14 @@ class StoredChats(QObject):
     ) -> None:
         """Run ``function`` on the store, then ``done`` with its result or ``failed`` in this thread.
 
-        Does nothing after `close`: the last answers may still lead to questions.
+        Without ``failed`` the user is told. Does nothing after `close`: the last answers may still lead to questions.
         """
         if not self._is_closed:
-            self._results.when_done(self._worker.submit(function), done, failed)
+            self._results.when_done(self._worker.submit(function), done, failed or self.tell)
+
+    def tell(self, error: KnownError) -> None:
+        """Tell the user what the store could not do."""
+        self._notice_list.show("store", notices.plain_text(str(error)))
 
     def close(self) -> None:
         """Close the store; returns when everything asked so far is done, or the disk does not answer."""

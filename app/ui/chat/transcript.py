@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.chats.model import StoredMessage
 from app.protocol.messages import Piece
-from app.ui.chat.commands import ChatCommands
-from app.ui.chat.extras import ContextLine, Welcome
 from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
+from app.ui.chat.parts import Card, ChatCommands, height_of, named_button
 from app.ui.widgets import theme as themes
-from app.ui.widgets.column import Column, Entry
+from app.ui.widgets.column import Column, Entry, Widths
+from app.ui.widgets.controls import label
 from app.ui.widgets.icons import set_icon
+from app.ui.widgets.layouts import GAP, column
 
 PROGRESS_DELAY = 0.4
 """Seconds of prompt processing before its progress is worth showing."""
+EXAMPLES = ("What is speculative decoding?", "Write a JSON settings file", "Tell me a short story")
+GUIDE_TEXT = "You are talking to a small guide that knows this app."
+CONTEXT_TEXT = "Older messages above no longer fit into the context"
+_WELCOME = "\0welcome"
+_CONTEXT = "\0context"
 _CHARACTERS_PER_LINE = 65
 _LINE_HEIGHT = 22
 _FRAME_HEIGHT = 90
@@ -38,8 +43,9 @@ class Transcript(QWidget):
         self.commands = ChatCommands()
         self._shows_drafted = False
         self._is_busy = False
+        self._is_guide = False
         self._proposal = ""
-        self._welcomes_guide: bool | None = None
+        self._is_welcoming = False
         self._answer: Entry | None = None
         self._answer_began = 0.0
         themes.set_role(self, "reading")
@@ -47,12 +53,10 @@ class Transcript(QWidget):
         self.column = Column()
         self.column.setAccessibleName("Chat")
         self.column.following_changed.connect(self._on_following_changed)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.column)
+        column(self.column, on=self)
         self.newest_button = QPushButton("Newest", self)
-        set_icon(self.newest_button, "end")
         self.newest_button.setAccessibleName("Go to the newest message")
+        set_icon(self.newest_button, "end")
         self.newest_button.clicked.connect(self.column.go_to_end)
         self.newest_button.hide()
 
@@ -61,14 +65,13 @@ class Transcript(QWidget):
     def clear(self) -> None:
         """Show nothing."""
         self._answer = None
-        self._welcomes_guide = None
+        self._is_welcoming = False
         self.column.remove(list(self.column.entries))
         self.column.go_to_end()
 
     def add(self, message: StoredMessage) -> None:
         """Add a message of the user or a stored answer."""
-        build = self._build_question if message.role == "user" else self._build_answer
-        self._add(message, partial(build, message))
+        self._add(message, is_stored=True)
 
     def remove_from(self, message_id: str) -> None:
         """Remove this message and everything after it."""
@@ -96,7 +99,7 @@ class Transcript(QWidget):
 
     def begin_answer(self, message: StoredMessage) -> None:
         """A new answer; `append_pieces` fills it."""
-        entry = self._add(message, partial(self._build_live_answer, message))
+        entry = self._add(message, is_stored=False)
         entry.is_pinned = True
         self.column.build(entry)
         self._answer, self._answer_began = entry, time.monotonic()
@@ -119,29 +122,34 @@ class Transcript(QWidget):
         entry, self._answer = self._answer, None
         if entry is not None and isinstance(entry.widget, AnswerMessage):
             entry.widget.finish(message)
-            entry.build, entry.is_pinned = partial(self._build_answer, message), False
+            entry.build, entry.is_pinned = partial(self._build, message, True), False
 
     # -- the empty chat
 
-    def show_welcome(self, guide: bool) -> None:
-        """The page of an empty chat. ``guide``: say that the model is the bundled guide."""
-
+    def show_welcome(self) -> None:
+        """The page of an empty chat."""
         self._remove_welcome()
-        self._welcomes_guide = guide
-        self.column.add(Entry(_WELCOME, lambda _entry: Welcome(self.commands, guide, self._proposal), 400), 0)
+        self._is_welcoming = True
+        self.column.add(Entry(_WELCOME, lambda _entry: Welcome(self.commands, self._is_guide, self._proposal), 400), 0)
+
+    def set_guide(self, is_guide: bool) -> None:
+        """Whether an empty chat says that the model is the bundled guide."""
+        if is_guide != self._is_guide:
+            self._is_guide = is_guide
+            if self._is_welcoming:
+                self.show_welcome()
 
     def set_proposal(self, proposal: str) -> None:
         """A pair the card of the first start proposes to get, in a few words; empty for none."""
         if proposal != self._proposal:
             self._proposal = proposal
-            if self._welcomes_guide:
-                self.show_welcome(guide=True)
+            if self._is_welcoming and self._is_guide:
+                self.show_welcome()
 
     def _remove_welcome(self) -> None:
-        if self._welcomes_guide is None:
-            return
-        self._welcomes_guide = None
-        self.column.remove([entry for entry in self.column.entries if entry.key == _WELCOME])
+        if self._is_welcoming:
+            self._is_welcoming = False
+            self.column.remove([entry for entry in self.column.entries if entry.key == _WELCOME])
 
     # -- all messages
 
@@ -160,31 +168,28 @@ class Transcript(QWidget):
     def _messages(self) -> list[MessageWidget]:
         return [entry.widget for entry in self.column.entries if isinstance(entry.widget, MessageWidget)]
 
-    def _add(self, message: StoredMessage, build: Callable[[Entry], QWidget]) -> Entry:
+    def _add(self, message: StoredMessage, is_stored: bool) -> Entry:
         self._remove_welcome()
         lines = message.text.count("\n") + len(message.text) // _CHARACTERS_PER_LINE + 1
-        entry = Entry(message.id, build, lines * _LINE_HEIGHT + _FRAME_HEIGHT)
+        entry = Entry(message.id, partial(self._build, message, is_stored), lines * _LINE_HEIGHT + _FRAME_HEIGHT)
         self.column.add(entry)
         return entry
 
-    def _build_question(self, message: StoredMessage, entry: Entry) -> QWidget:
-        return self._prepared(UserMessage(message, self.commands), entry)
-
-    def _build_live_answer(self, message: StoredMessage, entry: Entry) -> QWidget:
-        return self._prepared(AnswerMessage(message, self.commands), entry)
-
-    def _build_answer(self, message: StoredMessage, entry: Entry) -> QWidget:
-        widget = AnswerMessage(message, self.commands)
-        widget.show_stored(message)
-        return self._prepared(widget, entry)
-
-    def _prepared(self, message: MessageWidget, entry: Entry) -> MessageWidget:
-        message.view.set_show_drafted(self._shows_drafted)
-        message.set_busy(self._is_busy)
-        message.view.selection_dragged.connect(lambda point: self.column.show_point(message.view, point))
-        for source in (message, message.view):
+    def _build(self, message: StoredMessage, is_stored: bool, entry: Entry) -> QWidget:
+        """The widget of a message; an answer is only begun where it is not ``is_stored``."""
+        result: MessageWidget
+        if message.role == "user":
+            result = UserMessage(message, self.commands)
+        else:
+            result = AnswerMessage(message, self.commands)
+            if is_stored:
+                result.show_stored(message)
+        result.view.set_show_drafted(self._shows_drafted)
+        result.set_busy(self._is_busy)
+        result.view.selection_dragged.connect(lambda point: self.column.show_point(result.view, point))
+        for source in (result, result.view):
             source.height_changed.connect(lambda: self.column.refit(entry))
-        return message
+        return result
 
     @Slot(bool)
     def _on_following_changed(self, follows: bool) -> None:
@@ -208,5 +213,85 @@ class Transcript(QWidget):
         self._place_button()
 
 
-_WELCOME = "\0welcome"
-_CONTEXT = "\0context"
+class ContextLine(QWidget):
+    """Where the context of the model begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._label = label(CONTEXT_TEXT, "quiet", scale=0.9)
+        self._label.setParent(self)
+        self._prose = 0
+
+    def fit(self, widths: Widths) -> int:
+        self._prose = widths.prose
+        self._label.setWordWrap(self._label.sizeHint().width() > widths.prose)
+        width = min(self._label.sizeHint().width(), widths.prose)
+        height = height_of(self._label, width)
+        self._label.setGeometry((widths.prose - width) // 2, 4, width, height)
+        return height + 8
+
+    def is_in_use(self) -> bool:
+        return False
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        middle = self.height() // 2
+        gap = self._label.geometry().adjusted(-12, 0, 12, 0)
+        line = themes.current().line
+        painter.fillRect(0, middle, max(0, gap.left()), 1, line)
+        painter.fillRect(gap.right(), middle, max(0, self._prose - gap.right()), 1, line)
+
+
+class Welcome(QWidget):
+    """An empty chat: what one could ask, and on the first start what one is talking to."""
+
+    def __init__(self, commands: ChatCommands, guide: bool, proposal: str = "") -> None:
+        """``guide``: say that the model is the bundled guide; ``proposal`` is a pair to get instead of it."""
+        super().__init__()
+        self._commands = commands
+        title = label("Ask anything", "heading", wraps=True, scale=1.5)
+        hint = label("Three questions, from easy to hard for a draft model:", "quiet", wraps=True)
+        for text in (title, hint):
+            text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        self.examples = [named_button(text, partial(self._ask, text)) for text in EXAMPLES]
+        for button in self.examples:
+            button.setMinimumWidth(260)
+        centered = [(button, Qt.AlignmentFlag.AlignHCenter) for button in self.examples]
+        self.card = self._make_card(proposal) if guide else None
+        layout = column(None, title, hint, GAP, *centered, None, on=self)
+        if self.card is not None:
+            layout.addWidget(self.card)
+
+    def _make_card(self, proposal: str) -> Card:
+        actions = [("Open models…", self._open_models), ("Keep the guide", self._hide_card)]
+        if not proposal:
+            return Card(f"{GUIDE_TEXT} For real chats, open a model.", actions, role="info")
+        text = f"{GUIDE_TEXT} For real chats, get a model that fits this computer: {proposal}."
+        card = Card(text, [("Get it with draft", self._get_proposed), *actions], role="info")
+        themes.set_role(card.buttons[0], "primary")
+        return card
+
+    def _ask(self, example: str) -> None:
+        self._commands.ask(example)
+
+    def _open_models(self) -> None:
+        self._commands.open_models()
+
+    def _get_proposed(self) -> None:
+        self._commands.get_proposed()
+
+    def _hide_card(self) -> None:
+        if self.card is not None:
+            self.card.hide()
+        self._commands.hide_guide_card()
+
+    def fit(self, widths: Widths) -> int:
+        parent = self.parentWidget()
+        available = parent.height() - 64 if parent is not None else 0
+        self.setMaximumWidth(widths.prose)
+        if self.card is not None:
+            self.card.fit(widths)
+        return max(height_of(self, widths.prose), available)
+
+    def is_in_use(self) -> bool:
+        return False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.store import ChatStore
@@ -33,13 +31,10 @@ class UnsentText(QObject):
 
     came_back = Signal(str)
 
-    def __init__(
-        self, chat_store: StoredChats, failed: Callable[[KnownError], None], parent: QObject | None = None
-    ) -> None:
+    def __init__(self, chat_store: StoredChats, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.is_known = False
         self._chat_store = chat_store
-        self._failed = failed
         self._chat_id: str | None = None
         self._typed: str | None = None
         """Text of the composer that the store does not have yet."""
@@ -130,7 +125,7 @@ class UnsentText(QObject):
                 self._remember_for_new(text)
             else:
                 self.put_aside(chat_id, text)
-            self._failed(error)
+            self._chat_store.tell(error)
 
         self._chat_store.ask(store_it, stored, failed)
 

@@ -140,8 +140,8 @@ class AppCommands(QObject):
     @Slot()
     def new_chat(self) -> None:
         self._window.chat_list.set_current(None)
-        self._session.new_chat()
-        self._window.composer.focus()
+        self._session.open_chat(None)
+        self._window.composer.setFocus()
 
     @Slot(str)
     def delete_chat(self, chat_id: str) -> None:
@@ -149,7 +149,7 @@ class AppCommands(QObject):
 
         It is left at once, so that nothing can be written to it while the store is at it.
         """
-        self._session.stop_chat(chat_id)
+        self._session.stop(chat_id)
         self._window.chat_list.hide_chat(chat_id)
         if chat_id == self._session.chat_id():
             self.new_chat()
@@ -402,7 +402,7 @@ class AppCommands(QObject):
             Action.LOAD_ANYWAY: self._pair_loader.load_anyway,
             Action.OPEN_LOGS: open_log_folder,
             Action.ANSWER: self._session.regenerate,
-            Action.SAVE_AGAIN: self._session.save_again,
+            Action.SAVE_AGAIN: self._session.writer.save_again,
             Action.MEASURE: self.measure_plain,
             Action.LOAD_DOWNLOADED: self._load_downloaded,
             Action.SHOW_DOWNLOADS: self._show_downloads,

@@ -54,7 +54,6 @@ class Controller(QObject):
         self._settings = settings
         self._engine = engine
         self._opened = worker.opened
-        self._chat_store = StoredChats(worker, self)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._results = Results(self)
         self._saver = SettingsSaver(settings, self)
@@ -62,11 +61,12 @@ class Controller(QObject):
         self._progress = 0.0
         self._is_shut_down = False
         self.notice_list = NoticeList(self)
+        self._chat_store = StoredChats(worker, self.notice_list, self)
         self.pair_loader = PairLoader(engine, self.notice_list, LoadingMarker(paths.data_dir() / "loading.json"), self)
         self.session = ChatSession(
             engine, self.pair_loader, self._chat_store, self.notice_list, window.transcript, self
         )
-        self.operations = ChatOperations(self._chat_store, self.notice_list, self)
+        self.operations = ChatOperations(self._chat_store, self)
         self.compare = CompareLauncher(engine, self.pair_loader, self.session, self)
         self.models = ModelsCoordinator(
             window.transcript, engine, self.pair_loader, self.session, self.notice_list, settings.values, self
@@ -157,7 +157,7 @@ class Controller(QObject):
         operations.chat_restored.connect(session.open_chat)
         operations.deleted_for_good.connect(self._engine.forget)
         # An answer of that chat has no place any more, and goes.
-        operations.deleted_for_good.connect(session.save_again)
+        operations.deleted_for_good.connect(session.writer.save_again)
         operations.exported.connect(lambda path: self.notice_list.show("export", notices.exported(path.name)))
 
     def _connect_window(self) -> None:
@@ -204,7 +204,7 @@ class Controller(QObject):
         self._engine.generation_finished.connect(lambda finished: panel.set_curve(finished.curve))
         self.pair_loader.measuring_ended.connect(lambda: panel.plain_speed.set_measuring(False))
         session.generation_begun.connect(panel.begin_generation)
-        session.rounds_received.connect(panel.add_rounds)
+        session.writer.rounds_received.connect(panel.add_rounds)
         session.generation_ended.connect(panel.end_generation)
         panel.draft_length.value_changed.connect(self._on_draft_length_changed)
         panel.drafter.choice_changed.connect(self._on_drafter_changed)
@@ -252,13 +252,13 @@ class Controller(QObject):
         """An empty chat says what the guide is, until the user wants to keep it."""
         files = self.pair_loader.files()
         is_in_use = files is None or is_guide(files.target)
-        self.session.set_guide(is_in_use and not self._settings.values.guide_introduced)
+        self._window.transcript.set_guide(is_in_use and not self._settings.values.guide_introduced)
 
     def _hide_guide_card(self) -> None:
         self._settings.values.guide_introduced = True
         self._introduce_guide()
         self._save_timer.start()
-        self._window.composer.focus()
+        self._window.composer.setFocus()
 
     @Slot(object)
     def _on_pair_opened(self, files: PairFiles) -> None:
@@ -318,7 +318,7 @@ class Controller(QObject):
         self._chat_store.use(ChatWorker(Path(self._temporary.name) / "chats.sqlite"))
         self.notice_list.show("store", notices.chats_unavailable(str(error)))
         self._settings.values.last_chat_id = None
-        self.session.new_chat()
+        self.session.open_chat(None)
         self.operations.refresh()
 
     @Slot(object, str)
@@ -338,7 +338,7 @@ class Controller(QObject):
 
     @Slot()
     def _on_composer_changed(self) -> None:
-        self.session.remember_unsent(self._window.composer.text())
+        self.session.unsent_text.remember(self._window.composer.text())
 
     @Slot(str)
     def _remember_chat(self, chat_id: str | None) -> None:

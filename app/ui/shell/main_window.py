@@ -72,7 +72,7 @@ class MainWindow(QMainWindow):
         self._restore(settings)
         self.menus.action("toggle_chats").triggered.connect(lambda: self.toggle_panel("chats"))
         self.menus.action("toggle_speed").triggered.connect(lambda: self.toggle_panel("speed"))
-        self.composer.focus()
+        self.composer.setFocus()
 
     # ------------------------------------------------------------ panels
 
@@ -136,8 +136,9 @@ class MainWindow(QMainWindow):
         # What the first picture can say already, so that nothing jumps when the engine and the chats come.
         self.top_bar.set_pair(recent_title(settings.last_pair) if settings.last_pair else GUIDE_NAME, "")
         self.speed_panel.set_engine_state(EngineState.STARTING.value)
+        self.transcript.set_guide(settings.last_pair is None and not settings.guide_introduced)
         if settings.last_chat_id is None:
-            self.transcript.show_welcome(settings.last_pair is None and not settings.guide_introduced)
+            self.transcript.show_welcome()
         self._fit_panels()
 
     def _fit_panels(self) -> None:

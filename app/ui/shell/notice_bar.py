@@ -9,7 +9,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
-from app.ui.chat.extras import Card
+from app.ui.chat.parts import Card
 from app.ui.notices import Action, Notice
 from app.ui.widgets import theme
 from app.ui.widgets.column import Widths, prose_margin, prose_width

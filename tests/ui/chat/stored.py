@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from app.chats.model import StoredMessage
-from app.chats.provenance import pack
+from app.chats.model import StoredMessage, pack
 from app.protocol.messages import DraftFigures, Figures, Piece
 from app.ui.chat.footer import footer_of
 

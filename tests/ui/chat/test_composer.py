@@ -24,7 +24,7 @@ def composer(qtbot: QtBot) -> Iterator[Composer]:
     layout.addStretch(1)
     layout.addWidget(result)
     host.show()
-    result.focus()
+    result.setFocus()
     yield result
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from app.chats.model import StoredMessage
-from app.chats.provenance import pack
+from app.chats.model import StoredMessage, pack
 from app.protocol.messages import Piece
 from app.ui.chat.answer import Answer
 from app.ui.chat.conversation import Conversation

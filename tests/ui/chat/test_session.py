@@ -147,7 +147,7 @@ def test_message_without_a_model_is_kept_and_answered_later(qtbot: QtBot, make_r
 def test_stop_keeps_what_was_written(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
         rig.session.send("Go on")
     with qtbot.waitSignal(rig.session.generation_ended, timeout=WAIT_MS):
         rig.session.stop()
@@ -193,7 +193,7 @@ def test_edit_asks_again_and_keeps_the_old_wording(make_rig: MakeRig, qtbot: QtB
 def test_engine_killed_in_an_answer_keeps_it_and_one_click_goes_on(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
         rig.session.send("Go on")
     with qtbot.waitSignal(rig.session.generation_ended, timeout=WAIT_MS):
         os.kill(rig.engine.process_id(), signal.SIGKILL)
@@ -249,7 +249,7 @@ def test_an_engine_that_refuses_to_start_is_not_blamed_on_the_pair(qtbot: QtBot,
 def test_stalled_engine_is_offered_to_be_restarted(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("deaf", Timings(cancel=0.1, quit=0.2))
     rig.load()
-    with qtbot.waitSignal(rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
         rig.session.send("Go on")
     with qtbot.waitSignal(rig.engine.engine_stalled, timeout=WAIT_MS):
         rig.session.stop()
@@ -264,7 +264,7 @@ def test_stalled_engine_is_offered_to_be_restarted(qtbot: QtBot, make_rig: MakeR
 def test_another_pair_in_the_middle_of_an_answer_ends_it(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
         rig.session.send("Go on")
     rig.load()
     rig.settle()
@@ -279,7 +279,7 @@ def test_refused_message_says_why_now_and_later(qtbot: QtBot, make_rig: MakeRig)
     assert rig.page.notes == ["The message has 9,000 tokens, the context 2,048."]
     chat_id = rig.session.chat_id()
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
-        rig.session.new_chat()
+        rig.session.open_chat(None)
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
         rig.session.open_chat(chat_id)
     assert rig.page.notes[1:] == ["The message has 9,000 tokens, the context 2,048."]
@@ -295,7 +295,7 @@ def test_line_where_the_context_begins_now_and_later(qtbot: QtBot, make_rig: Mak
     assert rig.page.context_start == second_question
     chat_id = rig.session.chat_id()
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
-        rig.session.new_chat()
+        rig.session.open_chat(None)
     assert [rig.page.context_start] == [None]
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
         rig.session.open_chat(chat_id)
@@ -318,12 +318,12 @@ def test_withdrawn_regeneration_leaves_the_answer(qtbot: QtBot, make_rig: MakeRi
 def test_answer_goes_on_while_another_chat_is_shown(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
         rig.session.send("Long one")
     first = rig.session.chat_id()
     assert first is not None
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
-        rig.session.new_chat()
+        rig.session.open_chat(None)
     assert rig.page.texts() == []
     assert not rig.session.is_busy()
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
@@ -339,9 +339,9 @@ def test_unsent_text_is_kept_for_each_chat(qtbot: QtBot, make_rig: MakeRig) -> N
     rig.load()
     rig.ask("One")
     chat_id = rig.session.chat_id()
-    rig.session.remember_unsent("half a sen")
+    rig.session.unsent_text.remember("half a sen")
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS) as shown:
-        rig.session.new_chat()
+        rig.session.open_chat(None)
     assert shown.args == [None, ""]
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS) as shown:
         rig.session.open_chat(chat_id)
@@ -354,9 +354,9 @@ def test_unsent_text_that_cannot_be_stored_is_still_there(qtbot: QtBot, make_rig
     rig.ask("One")
     chat_id = rig.session.chat_id()
     forbid_writing(rig)
-    rig.session.remember_unsent("half a sen")
+    rig.session.unsent_text.remember("half a sen")
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS) as shown:
-        rig.session.new_chat()
+        rig.session.open_chat(None)
     assert shown.args == [None, ""]
     with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS) as shown:
         rig.session.open_chat(chat_id)
@@ -390,7 +390,7 @@ def test_message_that_cannot_be_stored_comes_back(qtbot: QtBot, make_rig: MakeRi
 def test_answer_that_cannot_be_stored_can_be_saved_later(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
         rig.session.send("Go on")
     forbid_writing(rig)
     with qtbot.waitSignal(rig.session.generation_ended, timeout=WAIT_MS):
@@ -407,7 +407,7 @@ def test_answer_that_cannot_be_stored_can_be_saved_later(qtbot: QtBot, make_rig:
     assert rig.session.branch()[-1].status == "stopped"
     forbid_writing(rig, False)
     with qtbot.waitSignal(rig.session.writer.stored, timeout=WAIT_MS):
-        rig.session.save_again()
+        rig.session.writer.save_again()
     assert rig.stored(lambda store: store.branch(chat_id))[-1].text == "Hello there"
     assert "save" not in rig.notice_list.notices()
 
@@ -415,7 +415,7 @@ def test_answer_that_cannot_be_stored_can_be_saved_later(qtbot: QtBot, make_rig:
 def test_answer_that_was_not_saved_goes_with_its_chat(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
         rig.session.send("Go on")
     forbid_writing(rig)
     rig.session.stop()
@@ -427,7 +427,7 @@ def test_answer_that_was_not_saved_goes_with_its_chat(qtbot: QtBot, make_rig: Ma
     rig.stored(lambda store: store.delete_chat(chat_id))
     rig.stored(lambda store: store.erase_deleted([chat_id]))
     with qtbot.waitSignal(rig.session.writer.stored, timeout=WAIT_MS):
-        rig.session.save_again()  # as the window does when a deletion is final
+        rig.session.writer.save_again()  # as the window does when a deletion is final
     assert "save" not in rig.notice_list.notices()
     assert rig.session.writer.newest([question, replace(answer, text="")])[-1].text == ""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication, QInputMethodEvent
@@ -9,14 +11,12 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QPlainTextEdit, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.chats.model import StoredMessage
+from app.chats.model import unpack
 from app.protocol.messages import DrafterFigures, DraftFigures, Figures, Piece
-from app.ui.chat.answer import pieces_of
-from app.ui.chat.extras import CONTEXT_TEXT, EXAMPLES
 from app.ui.chat.footer import footer_of
 from app.ui.chat.markdown.code_header import CodeHeader
 from app.ui.chat.messages import AnswerMessage, UserMessage
-from app.ui.chat.transcript import Transcript
+from app.ui.chat.transcript import CONTEXT_TEXT, EXAMPLES, Transcript
 from app.ui.widgets import stylesheet, theme
 from tests.ui.chat import stored
 from tests.ui.chat.stored import FOOTER
@@ -289,7 +289,7 @@ def test_the_line_where_the_context_begins(qtbot: QtBot, transcript: Transcript)
 
 
 def test_the_examples_can_be_chosen(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.show_welcome(guide=False)
+    transcript.show_welcome()
     settle(qtbot, transcript)
     asked = calls(transcript, "ask")
     for text in EXAMPLES:
@@ -299,7 +299,8 @@ def test_the_examples_can_be_chosen(qtbot: QtBot, transcript: Transcript) -> Non
 
 
 def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.show_welcome(guide=True)
+    transcript.set_guide(True)
+    transcript.show_welcome()
     settle(qtbot, transcript)
     opened, hidden = calls(transcript, "open_models"), calls(transcript, "hide_guide_card")
     click(named(transcript, "Open models…"))
@@ -310,7 +311,8 @@ def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> No
 
 
 def test_the_card_proposes_a_pair_to_get(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.show_welcome(guide=True)
+    transcript.set_guide(True)
+    transcript.show_welcome()
     transcript.set_proposal("Qwen3 8B, 5.7 GB")
     settle(qtbot, transcript)
     assert any("Qwen3 8B, 5.7 GB" in one.text() for one in transcript.findChildren(QLabel))
@@ -323,14 +325,16 @@ def test_the_card_proposes_a_pair_to_get(qtbot: QtBot, transcript: Transcript) -
 
 
 def test_a_proposal_changes_no_chat_that_has_messages(transcript: Transcript) -> None:
-    transcript.show_welcome(guide=True)
+    transcript.set_guide(True)
+    transcript.show_welcome()
     transcript.add(stored.question("u", "Hello"))
     transcript.set_proposal("Qwen3 8B, 5.7 GB")
     assert keys(transcript) == ["u"]
 
 
 def test_the_first_message_ends_the_welcome(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.show_welcome(guide=True)
+    transcript.set_guide(True)
+    transcript.show_welcome()
     transcript.add(stored.question("u", "Hello"))
     assert keys(transcript) == ["u"]
 
@@ -476,17 +480,17 @@ def test_a_long_chat_works_out_only_what_is_shown_and_frees_what_is_far(
 ) -> None:
     asked: list[str] = []
 
-    def counted(message: StoredMessage) -> list[Piece]:
-        asked.append(message.id)
-        return pieces_of(message)
+    def counted(text: str, packed: Sequence[Sequence[object]]) -> list[Piece]:
+        asked.append(text.partition("\n")[0])
+        return unpack(text, packed)
 
-    monkeypatch.setattr("app.ui.chat.messages.pieces_of", counted)
+    monkeypatch.setattr("app.ui.chat.messages.unpack", counted)
     for turn in range(40):
         transcript.add(stored.question(f"u{turn}", f"Question {turn}"))
         transcript.add(stored.answer(f"a{turn}", f"Answer {turn}\n\n" + "words\n\n" * 12))
     settle(qtbot, transcript)
-    assert "a39" in asked
-    assert "a0" not in asked
+    assert "Answer 39" in asked
+    assert "Answer 0" not in asked
     assert len(asked) < 10
     at_the_end = built(transcript)
     bar = transcript.column.verticalScrollBar()

@@ -49,7 +49,7 @@ class Comparing(Running):
         """An endless answer, stopped after a while."""
         self.endless()
         self.type("Tell me a story")
-        with self.qtbot.waitSignal(self.session.rounds_received, timeout=WAIT_MS):
+        with self.qtbot.waitSignal(self.session.writer.rounds_received, timeout=WAIT_MS):
             pass
         self.choose("stop")
         self.done()

@@ -89,7 +89,7 @@ def test_a_message_comes_first_and_the_trial_begins_again(tried: MakeTried, qtbo
     one = tried("compare endless")
     one.rig.load()
     one.runs()
-    with qtbot.waitSignal(one.rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(one.rig.session.writer.rounds_received, timeout=WAIT_MS):
         one.rig.session.send("Hello?")
         assert not one.trial.is_running()
     assert not one.trial._idle.isActive()
@@ -114,7 +114,7 @@ def test_no_trial_begins_while_an_answer_is_written(tried: MakeTried, qtbot: QtB
     one = tried("compare")
     one.trial._idle.setInterval(60_000)
     one.rig.load()
-    with qtbot.waitSignal(one.rig.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(one.rig.session.writer.rounds_received, timeout=WAIT_MS):
         one.rig.session.send("Hello?")
     one.rig.settle()
     assert one.told == []

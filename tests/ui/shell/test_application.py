@@ -117,8 +117,9 @@ def test_chat_survives_a_kill_in_the_middle_of_an_answer(home: Path) -> None:
     process.kill()
     process.communicate()
     with ChatStore(home / "chats.sqlite") as store:
-        assert store.mark_interrupted() == 1
         (chat,) = store.chats()
+        assert store.branch(chat.id)[-1].status == "streaming"
+        store.mark_interrupted()
         question, answer = store.branch(chat.id)
     assert (question.text, question.status) == ("Do not lose me", "complete")
     assert (answer.text, answer.status) == ("Hello there", "interrupted")

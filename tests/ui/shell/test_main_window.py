@@ -21,12 +21,11 @@ from shiboken6 import isValid
 
 from app import paths
 from app.chats.backup import backup_folder
-from app.chats.model import Chat
+from app.chats.model import Chat, unpack
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.protocol.messages import Sampling
 from app.settings import SettingsFile
-from app.ui.chat.answer import pieces_of
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair_files import PairFiles
@@ -81,7 +80,7 @@ class Running:
         self.qtbot.waitUntil(future.done, timeout=WAIT_MS)
 
     def titles(self) -> list[str]:
-        return self.window.chat_list.titles()
+        return [item.text() for item in self.window.chat_list._items()]
 
     def choose(self, name: str) -> None:
         """Choose an entry of the menu bar."""
@@ -119,8 +118,8 @@ def test_from_typing_to_a_stored_answer(qtbot: QtBot, open_window: Callable[[], 
     assert (answer.role, answer.status) == ("assistant", "complete")
     assert answer.text
     assert answer.seed is not None
-    assert "".join(piece.text for piece in pieces_of(answer)) == answer.text
-    assert len(pieces_of(answer)) > 1
+    assert "".join(piece.text for piece in unpack(answer.text, answer.provenance)) == answer.text
+    assert len(unpack(answer.text, answer.provenance)) > 1
     chat_id = running.session.chat_id()
     assert chat_id is not None
     stored = running.worker.submit(lambda store: store.branch(chat_id)).result(timeout=10)
@@ -141,7 +140,7 @@ def test_escape_stops_an_answer(open_window: Callable[[], Running]) -> None:
     running.controller._apply_settings()
     running.ready()
     running.type("Tell me a long story")
-    with running.qtbot.waitSignal(running.session.rounds_received, timeout=WAIT_MS):
+    with running.qtbot.waitSignal(running.session.writer.rounds_received, timeout=WAIT_MS):
         pass
     QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Escape)
     running.done()
@@ -170,7 +169,7 @@ def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Runn
     running.controller._apply_settings()
     running.ready()
     running.type("Tell me a short story")
-    with qtbot.waitSignal(running.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.session.writer.rounds_received, timeout=WAIT_MS):
         pass
     with qtbot.waitSignal(running.engine.engine_exited, timeout=WAIT_MS):
         os.kill(running.engine.process_id(), signal.SIGKILL)
@@ -225,7 +224,7 @@ def test_closing_in_an_answer_keeps_it_and_asks_the_store_nothing_more(qtbot: Qt
     running.begin()
     running.ready()
     running.type("Go on")
-    with qtbot.waitSignal(running.session.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.session.writer.rounds_received, timeout=WAIT_MS):
         pass
     running.close()
     qtbot.wait_until(lambda: not isValid(running.window), timeout=WAIT_MS)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app.chats.provenance import TokenPiece, pack, unpack
+from app.chats.model import pack, unpack
 from app.protocol.messages import Piece
 
 
@@ -17,7 +17,7 @@ def test_the_engines_pieces_survive_json() -> None:
         Piece(text="ü😀", round=1, rejected="u"),
     ]
     packed = json.loads(json.dumps(pack(pieces)))
-    assert unpack("Grü😀", packed) == [TokenPiece(p.text, p.drafter, p.round, p.rejected) for p in pieces]
+    assert unpack("Grü😀", packed) == pieces
 
 
 @pytest.mark.parametrize(
@@ -32,10 +32,13 @@ def test_the_engines_pieces_survive_json() -> None:
     ],
 )
 def test_damaged_provenance_costs_the_tint_and_not_the_text(packed: list[list[object]]) -> None:
-    assert unpack("abc", packed) == [TokenPiece("abc")]
+    assert unpack("abc", packed) == [Piece(text="abc")]
 
 
 def test_text_beyond_the_provenance_is_the_targets_own() -> None:
-    assert unpack("abc", [[1, "model", 4, None]]) == [TokenPiece("a", "model", 4), TokenPiece("bc", None, 4)]
-    assert unpack("abc", []) == [TokenPiece("abc")]
+    assert unpack("abc", [[1, "model", 4, None]]) == [
+        Piece(text="a", drafter="model", round=4),
+        Piece(text="bc", round=4),
+    ]
+    assert unpack("abc", []) == [Piece(text="abc")]
     assert unpack("", []) == []

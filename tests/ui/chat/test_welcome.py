@@ -1,12 +1,12 @@
-"""What stands between the messages."""
+"""The page of an empty chat."""
 
 from __future__ import annotations
 
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.ui.chat.commands import ChatCommands
-from app.ui.chat.extras import Welcome
+from app.ui.chat.parts import ChatCommands
+from app.ui.chat.transcript import Welcome
 from app.ui.widgets.column import Widths
 
 
