@@ -10,12 +10,13 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app.compare.results import Comparison, Difference, Run
+from app.compare.steps import Compared, Task
 from app.protocol.messages import Round
 from app.ui.compare import wording
 from app.ui.compare.pane import AnswerPane
 from app.ui.compare.parts import line
 from app.ui.compare.repeated_answer import RepeatedAnswer
-from app.ui.compare.runner import Compared, End, Task
+from app.ui.compare.runner import End
 from app.ui.compare.tab import CompareTab
 from app.ui.compare.wording import Verdict
 from app.ui.widgets import theme, units
@@ -117,7 +118,7 @@ class OneAnswer(CompareTab):
         """Both runs of the task are there."""
         self._stage = Stage.COMPARED
         self._timer.stop()
-        self._say_result(wording.verdict(compared.comparison, compared.task.settings))
+        self._say_result(wording.verdict(compared.comparison, compared.task.command))
         self._mark(compared.comparison)
 
     @Slot(object)
@@ -248,15 +249,14 @@ def marked(run: Run, difference: Difference) -> tuple[int, int]:
 
 def settings_line(task: Task) -> str:
     """How both runs were asked, in a line."""
-    sampling = task.settings.sampling
-    length = task.settings.draft_length
-    longest = task.settings.max_tokens
+    command = task.command
+    sampling, length, longest = command.sampling, command.draft_length, command.max_tokens
     return " · ".join(
         [
             f"Seed {task.seed}",
             "greedy" if sampling.temperature == 0 else f"temperature {sampling.temperature:g}",
             "draft length Auto" if length == "auto" else f"draft length {length}",
-            f"accept rule {task.settings.accept}",
+            f"accept rule {command.accept}",
             *([f"at most {units.tokens(longest)}"] if longest else []),
         ]
     )

@@ -11,13 +11,14 @@ from PySide6.QtGui import QAction
 
 from app.chats.model import StoredMessage
 from app.compare.results import Report, Setup
+from app.compare.steps import Compared, task_of
 from app.errors import KnownError
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.session import ChatSession
 from app.ui.compare import wording
 from app.ui.compare.exports import Exporter, ask_for_path
 from app.ui.compare.repeated_answer import RepeatedAnswer, repeated_answer
-from app.ui.compare.runner import Compared, Runner, Task
+from app.ui.compare.runner import Runner
 from app.ui.compare.snapshot import Snapshot
 from app.ui.compare.tab import CompareTab
 from app.ui.compare.window import CompareWindow
@@ -25,8 +26,6 @@ from app.ui.compare.wording import Verdict
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 
-DEFAULT_SEED = 0
-"""Of a set, where the settings name none."""
 _IDLE = {
     EngineState.EMPTY: "No model is loaded.",
     EngineState.STOPPED: "The engine is not running.",
@@ -214,9 +213,9 @@ class ComparePresenter(QObject):
         choice = self.window().many.choice.choice()
         if self._why_not(of_set=True) or not choice.prompts:
             return
-        settings = self._set_settings(choice.longest)
-        first = settings.seed if settings.seed is not None else DEFAULT_SEED
-        tasks = [Task(prompt, first + turn, settings) for turn in range(choice.repeats) for prompt in choice.prompts]
+        command = self._set_settings(choice.longest).command([])
+        first = command.seed or 0
+        tasks = [task_of(prompt, command, first + turn) for turn in range(choice.repeats) for prompt in choice.prompts]
         self._begin(Snapshot(tasks[0], choice))
         self.window().many.begin(len(tasks))
         self.runner.start_set(tasks)

@@ -11,11 +11,12 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QSplitter, QVBoxLayout
 
 from app.compare.results import Comparison, Skipped, Summary, summarize
+from app.compare.steps import Compared
 from app.ui.compare import wording
 from app.ui.compare.chart_view import ChartView
 from app.ui.compare.parts import line
 from app.ui.compare.prompt_choice import PromptChoice
-from app.ui.compare.runner import Compared, End
+from app.ui.compare.runner import End
 from app.ui.compare.tab import CompareTab
 from app.ui.compare.table import ResultTable
 from app.ui.compare.wording import Verdict

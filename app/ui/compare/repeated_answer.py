@@ -9,10 +9,10 @@ import msgspec
 
 from app.chats.model import StoredMessage
 from app.compare.prompts import Prompt
+from app.compare.steps import Task
 from app.protocol.messages import PairLoaded
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.footer import figures_of
-from app.ui.compare.runner import Task
 from app.ui.engine import drafters
 from app.ui.engine.pair_names import speaker
 
@@ -47,7 +47,7 @@ def repeated_answer(
     settings = replace(settings, drafter=drafters.usable(settings.drafter, pair), max_tokens=_limit(answer, settings))
     messages = conversation(branch[:place], settings.system_prompt).messages
     seed = next((seed for seed in (answer.seed, settings.seed) if seed is not None), 0)
-    return RepeatedAnswer(Task(Prompt(kind=KIND, messages=messages), seed, settings), tuple(notes))
+    return RepeatedAnswer(Task(Prompt(kind=KIND, messages=messages), settings.command(messages, seed)), tuple(notes))
 
 
 def _settings(answer: StoredMessage, now: AnswerSettings) -> AnswerSettings:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from app.compare.results import Setup
 from app.compare.setup import setup_of
+from app.compare.steps import Task
 from app.protocol.messages import LoadSettings, PairLoaded
 from app.ui.compare.prompt_choice import SetChoice
-from app.ui.compare.runner import Task
 from app.ui.engine.interface import Engine
 from app.ui.engine.pair import PairLoader
 

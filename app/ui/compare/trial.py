@@ -15,13 +15,14 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison
+from app.compare.steps import Compared, Task
 from app.errors import KnownError
 from app.models.gguf import ModelFileError
 from app.models.trials import FileKey, Trial, Trials
 from app.protocol.messages import Message, PairLoaded
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.session import ChatSession
-from app.ui.compare.runner import Compared, End, Runner, Task
+from app.ui.compare.runner import End, Runner
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.widgets.tasks import Lane
 
@@ -155,7 +156,8 @@ def _task(pair: PairLoaded, settings: AnswerSettings) -> Task:
     """Answer with the sampler in use, as far as some seconds go."""
     tokens = MOST_TOKENS if pair.plain_pass_seconds <= 0 else int(SECONDS / pair.plain_pass_seconds)
     limited = replace(settings, max_tokens=min(max(tokens, LEAST_TOKENS), MOST_TOKENS), draft_length="auto", stop=())
-    return Task(Prompt(kind="code", messages=[Message(role="user", content=PROMPT)]), _SEED, limited)
+    prompt = Prompt(kind="code", messages=[Message(role="user", content=PROMPT)])
+    return Task(prompt, limited.command(prompt.messages, _SEED))
 
 
 def _measured(comparison: Comparison, engine: str) -> Trial | None:

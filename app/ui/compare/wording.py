@@ -8,7 +8,7 @@ from typing import Literal
 
 from app.compare.results import Comparison, Difference, Row, Skipped
 from app.models.text import shortened, visible
-from app.ui.chat.conversation import AnswerSettings
+from app.protocol.messages import Generate
 from app.ui.widgets import units
 from app.ui.widgets.units import NO_BREAK
 
@@ -40,7 +40,7 @@ class Verdict:
         return " ".join(part for part in (self.heading, self.detail) if part).replace(NO_BREAK, " ")
 
 
-def verdict(comparison: Comparison, settings: AnswerSettings) -> Verdict:
+def verdict(comparison: Comparison, command: Generate) -> Verdict:
     """What came of one comparison that ended."""
     tokens = comparison.drafted.figures.completion_tokens
     parts = [part for part in (faster(comparison.speed_up), accepted(comparison)) if part]
@@ -50,7 +50,7 @@ def verdict(comparison: Comparison, settings: AnswerSettings) -> Verdict:
     difference = comparison.difference
     assert difference is not None
     heading = " · ".join([_where(difference), *parts])
-    return Verdict(heading, _why(difference, settings), "plain" if _is_expected(difference, settings) else "warning")
+    return Verdict(heading, _why(difference, command), "plain" if _is_expected(difference, command) else "warning")
 
 
 def faster(speed_up: float | None, where: str = "this text") -> str:
@@ -82,12 +82,12 @@ def _where(difference: Difference) -> str:
     return f"Different from character {difference.character + 1:,} on"
 
 
-def _why(difference: Difference, settings: AnswerSettings) -> str:
+def _why(difference: Difference, command: Generate) -> str:
     plain, drafted = _candidate(difference, of_draft=False), _candidate(difference, of_draft=True)
     choices = f"Plain wrote {plain}, with draft {drafted}."
-    if _only_alike(settings):
+    if _only_alike(command):
         return (
-            f"{choices} That is expected: with the accept rule “{settings.accept}” both answers follow the same "
+            f"{choices} That is expected: with the accept rule “{command.accept}” both answers follow the same "
             "distribution, but not word by word. Choose “coupled” for the same words."
         )
     if difference.near_tie is None:
@@ -122,13 +122,13 @@ def _token(text: str) -> str:
     return visible(shown)
 
 
-def _only_alike(settings: AnswerSettings) -> bool:
+def _only_alike(command: Generate) -> bool:
     """Whether the two answers need not have the same words."""
-    return settings.accept != "coupled" and settings.sampling.temperature > 0
+    return command.accept != "coupled" and command.sampling.temperature > 0
 
 
-def _is_expected(difference: Difference, settings: AnswerSettings) -> bool:
-    return _only_alike(settings) or bool(difference.near_tie)
+def _is_expected(difference: Difference, command: Generate) -> bool:
+    return _only_alike(command) or bool(difference.near_tie)
 
 
 # ---------------------------------------------------------------- a set of prompts

@@ -11,17 +11,17 @@ from PySide6.QtWidgets import QBoxLayout
 from pytestqt.qtbot import QtBot
 
 from app.compare.results import Run, first_difference
-from app.protocol.messages import Piece, Round, Sampling
-from app.ui.chat.conversation import AnswerSettings
+from app.compare.steps import task_of
+from app.protocol.messages import Generate, Piece, Round, Sampling
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer, marked, settings_line
 from app.ui.compare.pane import AnswerPane, DecodeSpeed
 from app.ui.compare.repeated_answer import RepeatedAnswer
-from app.ui.compare.runner import End, Task
+from app.ui.compare.runner import End
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt
 from tests.ui.parts import WAIT_MS
 
-ASKED = RepeatedAnswer(Task(prompt(), 4, AnswerSettings()))
+ASKED = RepeatedAnswer(task_of(prompt(), Generate(request=0, messages=[]), 4))
 
 
 @pytest.fixture
@@ -198,18 +198,22 @@ def test_a_draft_that_failed_is_said_below(tab: OneAnswer) -> None:
 
 
 def test_markup_in_a_question_is_only_text(tab: OneAnswer) -> None:
-    task = Task(prompt(text="<b>bold</b> <img src=x>"), 4, AnswerSettings())
+    task = task_of(prompt(text="<b>bold</b> <img src=x>"), Generate(request=0, messages=[]), 4)
     tab.prepare(RepeatedAnswer(task, ("A <i>note</i>",)))
     assert tab._title.text() == "<b>bold</b> <img src=x>"
     assert tab._title.textFormat() is tab._notes.textFormat() is Qt.TextFormat.PlainText
 
 
 def test_the_settings_in_a_line() -> None:
-    task = Task(prompt(), 7, AnswerSettings(sampling=Sampling(temperature=0.5), draft_length=4, max_tokens=100))
+    task = task_of(
+        prompt(),
+        Generate(request=0, messages=[], sampling=Sampling(temperature=0.5), draft_length=4, max_tokens=100),
+        7,
+    )
     said = settings_line(task).replace("\u00a0", " ")
     assert said == "Seed 7 · temperature 0.5 · draft length 4 · accept rule coupled · at most 100 tokens"
     assert "greedy · draft length Auto" in settings_line(
-        Task(prompt(), 7, AnswerSettings(sampling=Sampling(temperature=0.0)))
+        task_of(prompt(), Generate(request=0, messages=[], sampling=Sampling(temperature=0.0)), 7)
     )
 
 
