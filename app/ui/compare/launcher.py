@@ -39,7 +39,7 @@ class CompareLauncher(QObject):
             from app.ui.compare.presenter import ComparePresenter
 
             self._presenter = ComparePresenter(self._engine, self._pair_loader, self._session, self)
-            self._presenter.set_show_drafted(self._shows_drafted)
+            self._presenter.window.one.set_show_drafted(self._shows_drafted)
             self._presenter.runner.waiting_changed.connect(self._on_waiting_changed)
         return self._presenter
 
@@ -67,7 +67,7 @@ class CompareLauncher(QObject):
         """Tint drafted tokens or not."""
         self._shows_drafted = shown
         if self._presenter is not None:
-            self._presenter.set_show_drafted(shown)
+            self._presenter.window.one.set_show_drafted(shown)
 
     @Slot(bool)
     def _on_waiting_changed(self, waits: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QPoint, Qt, Slot
 from PySide6.QtGui import QDesktopServices, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app.protocol.messages import Figures, Piece, Round
 from app.ui.chat.markdown.view import MarkdownView
@@ -14,6 +14,7 @@ from app.ui.chat.parts import height_of
 from app.ui.widgets import theme, units
 from app.ui.widgets.column import Column, Entry, Widths, prose_margin
 from app.ui.widgets.controls import explain, label
+from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 CLOCK_HELP = (
@@ -74,30 +75,20 @@ class _Text(QWidget):
 class AnswerPane(QFrame):
     """Shows one run, while it is written or afterwards."""
 
-    def __init__(self, title: str, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, title: str) -> None:
+        super().__init__()
         theme.set_role(self, "reading")
         self._title = title
         self._speed = DecodeSpeed()
         self._began: float | None = None
         self._shows_drafted = False
-        self._heading = label(title, "heading")
         self._figures = {"speed": label(figures=True, bold=True), "clock": label(figures=True, role="quiet")}
         explain(self._figures["speed"], SPEED_HELP)
         explain(self._figures["clock"], CLOCK_HELP)
-        row = self._row = QHBoxLayout()
-        row.setSpacing(4 * SPACING)
-        row.addWidget(self._heading)
-        row.addStretch(1)
-        for figure in self._figures.values():
-            row.addWidget(figure)
+        self._row = row(label(title, "heading"), None, *self._figures.values(), gap=4 * SPACING)
         self.column = Column()
         self.column.setAccessibleName(f"{title}: answer")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(row)
-        column.addWidget(self.column, 1)
+        column(self._row, (self.column, 1), gap=0, on=self)
         self._entry = self._fresh_entry()
         self.clear()
 
@@ -196,11 +187,8 @@ class AnswerPane(QFrame):
         return text
 
     def _show_figures(self, speed: float | None, seconds: float | None) -> None:
-        shown = (
-            ("speed", "" if seconds is None else units.speed(speed)),
-            ("clock", "" if seconds is None else units.clock(seconds)),
-        )
-        for name, text in shown:
+        shown = ("", "") if seconds is None else (units.speed(speed), units.clock(seconds))
+        for name, text in zip(self._figures, shown, strict=True):
             if self._figures[name].text() != text:
                 self._figures[name].setText(text)
                 self._figures[name].setAccessibleName(f"{self._title}, {name}: {text}")

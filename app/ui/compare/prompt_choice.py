@@ -13,11 +13,9 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QFileDialog,
     QGridLayout,
-    QHBoxLayout,
     QPushButton,
     QRadioButton,
     QSpinBox,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -25,6 +23,7 @@ from app.compare import prompts
 from app.compare.prompts import Prompt
 from app.errors import KnownError
 from app.ui.widgets.controls import ElidedLabel, explain, label
+from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 MOST_KINDS = 16
@@ -132,24 +131,10 @@ class PromptChoice(QWidget):
     # ------------------------------------------------------------ inside
 
     def _lay_out(self) -> None:
-        source = QHBoxLayout()
-        source.setSpacing(4 * SPACING)
-        for widget in (self._bundled, self._from_file, self._choose):
-            source.addWidget(widget)
-        source.addWidget(self._file, 1)
-        numbers = QHBoxLayout()
-        numbers.setSpacing(2 * SPACING)
-        for name, box in (("Repeats", self._repeats), ("Longest answer", self._longest)):
-            numbers.addWidget(label(name))
-            numbers.addWidget(box)
-            numbers.addSpacing(4 * SPACING)
-        numbers.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2 * SPACING)
-        column.addLayout(source)
-        column.addWidget(self._kinds_box)
-        column.addLayout(numbers)
+        source = row(self._bundled, self._from_file, self._choose, (self._file, 1), gap=4 * SPACING)
+        space = 4 * SPACING
+        numbers = row(label("Repeats"), self._repeats, space, label("Longest answer"), self._longest, space, None)
+        column(source, self._kinds_box, numbers, on=self)
 
     @Slot()
     def _take_bundled(self) -> None:
@@ -169,9 +154,8 @@ class PromptChoice(QWidget):
             self.kinds.removeButton(box)
             self._kinds_grid.removeWidget(box)
             box.deleteLater()
-        offered = kinds if 1 < len(kinds) <= MOST_KINDS else []
         self._boxes = {}
-        for kind in offered:
+        for kind in kinds if 1 < len(kinds) <= MOST_KINDS else ():
             box = QCheckBox(kind.replace("&", "&&"))
             box.setAccessibleName(f"Kind: {kind}")
             box.setChecked(True)
@@ -186,8 +170,8 @@ class PromptChoice(QWidget):
         a_row = max(1, min(_A_ROW, (self.width() + self._kinds_grid.horizontalSpacing()) // max(widest, 1)))
         for place, box in enumerate(boxes):
             self._kinds_grid.addWidget(box, place // a_row, place % a_row)
-        for column in range(_A_ROW):
-            self._kinds_grid.setColumnStretch(column, 1 if column < a_row else 0)
+        for place in range(_A_ROW):
+            self._kinds_grid.setColumnStretch(place, 1 if place < a_row else 0)
 
     def _show_source(self) -> None:
         is_own = self._own is not None and self._path == self._own[0]
@@ -209,9 +193,6 @@ class PromptChoice(QWidget):
 
 
 def _spin(name: str, low: int, high: int, step: int, value: int) -> QSpinBox:
-    box = QSpinBox()
-    box.setRange(low, high)
-    box.setSingleStep(step)
-    box.setValue(value)
+    box = QSpinBox(minimum=low, maximum=high, singleStep=step, value=value)
     box.setAccessibleName(name)
     return box

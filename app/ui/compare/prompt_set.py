@@ -8,19 +8,19 @@ from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, QTimer, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QSplitter, QVBoxLayout
+from PySide6.QtWidgets import QProgressBar, QSplitter
 
-from app.compare.results import Comparison, Skipped, Summary, summarize
+from app.compare.results import Comparison, Skipped, summarize
 from app.compare.steps import Compared
 from app.ui.compare import wording
-from app.ui.compare.chart_view import ChartView
-from app.ui.compare.parts import line
+from app.ui.compare.chart import ChartView
 from app.ui.compare.prompt_choice import PromptChoice
 from app.ui.compare.runner import End
-from app.ui.compare.tab import CompareTab
+from app.ui.compare.tab import CompareTab, line
 from app.ui.compare.table import ResultTable
 from app.ui.compare.wording import Verdict
 from app.ui.widgets.controls import label
+from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 TICK_MS = 1000
@@ -50,10 +50,9 @@ class PromptSet(CompareTab):
         self.choice = PromptChoice()
         self.table = ResultTable()
         self.chart = ChartView()
-        self._bar = QProgressBar()
-        self._bar.setTextVisible(False)
-        self._bar.setFixedHeight(SPACING)
+        self._bar = QProgressBar(textVisible=False)
         self._bar.setAccessibleName("Progress of the comparison")
+        self._bar.setFixedHeight(SPACING)
         self._progress = label(role="quiet", figures=True)
         self._timer = QTimer(self, interval=TICK_MS)
         self._timer.timeout.connect(self._show_progress)
@@ -104,12 +103,10 @@ class PromptSet(CompareTab):
         self._is_running = False
         summary = summarize(self.comparisons())
         verdict = wording.set_verdict(summary.total, self.skipped)
-        if end.kind == "done":
-            self._say_result(verdict)
-        else:
-            said = end.message or wording.STOPPED
+        if end.kind != "done":
             rest = verdict.text if self.results else ""
-            self._say_result(Verdict(said, rest, "bad" if end.kind == "failed" else "plain"))
+            verdict = Verdict(end.message or wording.STOPPED, rest, "bad" if end.kind == "failed" else "plain")
+        self._say_result(verdict)
 
     def comparisons(self) -> list[Comparison]:
         return [one.comparison for one in self.results]
@@ -117,38 +114,22 @@ class PromptSet(CompareTab):
     # ------------------------------------------------------------ inside
 
     def _lay_out(self) -> None:
-        above = QVBoxLayout()
-        above.setContentsMargins(_SIDE, 4 * SPACING, _SIDE, 3 * SPACING)
-        above.addWidget(self.choice)
-        results = QSplitter(Qt.Orientation.Vertical)
+        results = QSplitter(Qt.Orientation.Vertical, childrenCollapsible=False)
         results.addWidget(self.table)
         results.addWidget(self.chart)
-        results.setChildrenCollapsible(False)
         results.setStretchFactor(0, 0)
         results.setStretchFactor(1, 1)
         self.table.setMinimumHeight(120)
         results.setSizes([TABLE_HEIGHT, 2 * TABLE_HEIGHT])
-        middle = QVBoxLayout()
-        middle.setContentsMargins(_SIDE - 2 * SPACING, 2 * SPACING, _SIDE - 2 * SPACING, 2 * SPACING)
-        middle.addWidget(results)
-        progress = QHBoxLayout()
-        progress.setSpacing(4 * SPACING)
-        progress.addWidget(self._bar, 1)
-        progress.addWidget(self._progress)
+        above = column(self.choice, margins=(_SIDE, 4 * SPACING, _SIDE, 3 * SPACING))
+        middle = column(results, margins=(_SIDE - 2 * SPACING, 2 * SPACING, _SIDE - 2 * SPACING, 2 * SPACING))
         below = self._make_below()
-        below.insertLayout(0, progress)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.setSpacing(0)
-        whole.addLayout(above)
-        whole.addWidget(line())
-        whole.addLayout(middle, 1)
-        whole.addWidget(line())
-        whole.addLayout(below)
+        below.insertLayout(0, row((self._bar, 1), self._progress, gap=4 * SPACING))
+        column(above, line(), (middle, 1), line(), below, gap=0, on=self)
 
     def _show_results(self) -> None:
         comparisons = self.comparisons()
-        summary: Summary = summarize(comparisons)
+        summary = summarize(comparisons)
         self.table.show_results(comparisons, summary)
         self.chart.show_results(comparisons, summary)
 

@@ -12,8 +12,17 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.compare.results import Comparison, summarize
-from app.ui.compare.chart import SHAPES, Chart, ChartDrawing, Point, shape_path, speed_ticks
-from app.ui.compare.chart_view import ChartView, chart_of, in_words
+from app.ui.compare.chart import (
+    SHAPES,
+    Chart,
+    ChartDrawing,
+    ChartView,
+    Point,
+    chart_of,
+    in_words,
+    shape_path,
+    speed_ticks,
+)
 from app.ui.widgets import theme
 from app.ui.widgets.theme import DARK, LIGHT, Theme
 from tests.ui.compare.samples import comparison

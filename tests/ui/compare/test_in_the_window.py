@@ -32,7 +32,7 @@ class Comparing(Running):
 
     @property
     def compare(self) -> CompareWindow:
-        return self.presenter.window()
+        return self.presenter.window
 
     def compared(self) -> None:
         self.qtbot.waitUntil(lambda: not self.presenter.runner.is_running(), timeout=WAIT_MS)
@@ -195,7 +195,7 @@ def test_a_set_of_prompts_and_its_report(
 ) -> None:
     running.choose("compare_prompts")
     many = running.compare.many
-    assert running.compare.current_tab() is many
+    assert running.compare.tabs.currentWidget() is many
     for kind, box in many.choice._boxes.items():
         box.setChecked(kind in ("json", "story"))
     many.choice._longest.setValue(16)

@@ -12,6 +12,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
 
 from app.chats.store import ChatStore
 from app.ui.chat.conversation import AnswerSettings
@@ -39,7 +40,7 @@ class Comparing:
 
     @property
     def window(self) -> CompareWindow:
-        return self.presenter.window()
+        return self.presenter.window
 
     def last_answer(self) -> str:
         return self.chat.session.branch()[-1].id
@@ -69,8 +70,8 @@ def make(make_rig: MakeRig, dressed: None) -> Iterator[MakeComparing]:
 
     yield start
     for one in made:
-        one.presenter.close()
-        one.presenter.deleteLater()
+        if isValid(one.presenter):
+            one.presenter.close()
 
 
 def test_an_answer_is_compared_with_its_own_settings(make: MakeComparing) -> None:
@@ -80,7 +81,7 @@ def test_an_answer_is_compared_with_its_own_settings(make: MakeComparing) -> Non
     at.chat.session.settings = AnswerSettings()
     at.presenter.compare_answer(at.last_answer())
     assert at.window.isVisible()
-    assert at.window.current_tab() is at.window.one
+    assert at.window.tabs.currentWidget() is at.window.one
     assert at.window.one._title.text() == "What is a draft?"
     assert at.window.one._settings.text().startswith("Seed 21 ·")
     assert "draft length 3" in at.window.one._settings.text()
@@ -177,7 +178,7 @@ def test_every_way_to_stop(qtbot: QtBot, make: MakeComparing, way: str) -> None:
 def test_escape_closes_what_does_not_run(make: MakeComparing) -> None:
     at = make("compare")
     at.presenter.compare_prompts()
-    assert at.window.current_tab() is at.window.many
+    assert at.window.tabs.currentWidget() is at.window.many
     at.escape()
     assert not at.window.isVisible()
 
@@ -264,7 +265,7 @@ def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tm
     assert many.verdict.text().startswith("Same text in 0 of 6 · 2.0× faster (median) · 71 % kept")
     many.table.opened.emit(4)
     one = at.window.one
-    assert at.window.current_tab() is one
+    assert at.window.tabs.currentWidget() is one
     assert one._title.text() == "Two"
     assert one.drafted.text() == "".join(OTHER_WORDS)
     assert one.verdict.text().startswith("Different from token 5 on")
