@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from app.compare import wording
-from app.compare.results import Comparison, Curve, ModelFile, Report, Row, summarize
+from app.compare.results import Comparison, Curve, ModelFile, Report, summarize
 from app.compare.wording import UNKNOWN, number, percent, times
 from app.models.text import printable
 from app.protocol.frames import without_surrogates
@@ -61,27 +61,13 @@ def _headline(report: Report) -> str:
 
 def _kinds_table(report: Report) -> str:
     summary = summarize(report.comparisons)
-    heads = [
-        "kind",
-        "same text",
-        "kept",
-        "tokens a pass",
-        "plain tok/s",
-        "with draft tok/s",
-        "speed-up",
-        "half between",
-    ]
-    heads += ["tokens", "guesses kept by"]
-    return _table(heads, [_kind_cells(row) for row in [*summary.rows, summary.total]])
-
-
-def _kind_cells(row: Row) -> list[str]:
-    return [
-        row.kind,
-        *wording.cells(row),
-        f"{row.tokens:,}",
-        ", ".join(f"{d.name} {d.accepted:,} of {d.tested:,}" for d in row.drafters) or UNKNOWN,
-    ]
+    heads = ["kind", "same text", "kept", "tokens a pass", "plain tok/s", "with draft tok/s", "speed-up"]
+    heads += ["half between", "tokens", "guesses kept by"]
+    rows = []
+    for row in [*summary.rows, summary.total]:
+        drafters = ", ".join(f"{one.name} {one.accepted:,} of {one.tested:,}" for one in row.drafters)
+        rows.append([row.kind, *wording.cells(row), f"{row.tokens:,}", drafters or UNKNOWN])
+    return _table(heads, rows)
 
 
 def _curve_blocks(curve: Curve | None) -> list[str]:
@@ -96,9 +82,9 @@ def _difference_blocks(report: Report) -> list[str]:
     lines = []
     for comparison in report.comparisons:
         if (found := comparison.difference) is not None:
-            parts = [wording.candidates(found), wording.verdict(found, report.setup)]
-            told = _plain("; ".join(part for part in parts if part))
-            lines.append(f"- {_name(comparison)}: {told}.")
+            prompt = comparison.prompt
+            name = f"{_plain(prompt.kind)}, “{_plain(prompt.title)}”, seed {comparison.seed}"
+            lines.append(f"- {name}: {_plain(wording.difference(found, report.setup))}.")
     return ["## Where texts differ", "\n".join(lines)] if lines else []
 
 
@@ -131,10 +117,6 @@ def _repeat_note(report: Report) -> str:
     if not report.setup.prompt_set:
         note += f" `{wording.REPORT_AS_JSON}` is this comparison exported as JSON, which holds the prompts."
     return note
-
-
-def _name(comparison: Comparison) -> str:
-    return f"{_plain(comparison.prompt.kind)}, “{_plain(comparison.prompt.title)}”, seed {comparison.seed}"
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -86,15 +86,13 @@ def _curve(curve: Curve) -> str:
 
 
 def _differences(report: Report) -> str:
-    differing = [c for c in report.comparisons if c.difference is not None]
+    differing = [(one, one.difference) for one in report.comparisons if one.difference is not None]
     if not differing:
         return ""
     lines = [f"Different texts: {len(differing)} of {len(report.comparisons)}."]
-    for comparison in differing[:_DIFFERENCES]:
-        assert comparison.difference is not None
-        parts = [wording.candidates(comparison.difference), wording.verdict(comparison.difference, report.setup)]
+    for comparison, found in differing[:_DIFFERENCES]:
         name = f"{comparison.prompt.kind}, {comparison.prompt.title!r}, seed {comparison.seed}"
-        lines += _item(f"{name}: {'; '.join(part for part in parts if part)}.")
+        lines += _item(f"{name}: {wording.difference(found, report.setup)}.")
     if len(differing) > _DIFFERENCES:
         lines.append(f"  and {len(differing) - _DIFFERENCES} more; --output FILE keeps them all.")
     return "\n".join(lines)

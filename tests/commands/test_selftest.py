@@ -16,9 +16,8 @@ import psutil
 import pytest
 
 from app import paths
-from app.commands import selftest_checks
-from app.commands.selftest import report
-from app.commands.selftest_checks import CHECKS, Check, Workplace
+from app.commands import selftest
+from app.commands.selftest import CHECKS, Check, Workplace, end, failure, report
 from app.errors import KnownError
 from tests.support.command_line import ROOT, slipstream
 
@@ -98,41 +97,41 @@ def test_without_any_place_to_write_it_is_said(
 @pytest.mark.usefixtures("guide_pair")
 def test_a_damaged_guide_is_found(tmp_path: Path) -> None:
     folder = shutil.copytree(paths.resource("guide"), tmp_path / "guide")
-    assert selftest_checks._check_guide(folder) > 1e6
+    assert selftest._check_guide(folder) > 1e6
     with (folder / "guide-draft.gguf").open("r+b") as file:
         file.seek(1_000_000)
         file.write(b"\0\1\2\3")
     with pytest.raises(KnownError, match=r"guide-draft\.gguf is damaged"):
-        selftest_checks._check_guide(folder)
+        selftest._check_guide(folder)
 
 
 def test_a_service_that_hangs_is_left_behind() -> None:
     answer = threading.Event()
     with pytest.raises(KnownError, match="The keyring did not answer within"):
-        selftest_checks._within(0.05, lambda: str(answer.wait()), "The keyring")
+        selftest._within(0.05, lambda: str(answer.wait()), "The keyring")
     answer.set()
 
 
 def test_a_service_that_fails_is_no_hang() -> None:
     with pytest.raises(ZeroDivisionError):
-        selftest_checks._within(60, lambda: str(1 // 0), "The keyring")
+        selftest._within(60, lambda: str(1 // 0), "The keyring")
 
 
 @linux
 def test_a_window_that_cannot_open_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QT_QPA_PLATFORM", "nonsense")
-    with pytest.raises(KnownError, match=r"The window ended with SIGABRT\. .*nonsense"):
-        check("window").run(Workplace(tmp_path / "home"))
+    with Workplace() as work, pytest.raises(KnownError, match=r"The window ended with SIGABRT\. .*nonsense"):
+        check("window").run(work)
 
 
 @linux
 def test_a_window_that_is_not_ready_in_time_is_ended_with_all_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selftest_checks, "WINDOW_SECONDS", 0.3)
+    monkeypatch.setattr(selftest, "WINDOW_SECONDS", 0.3)
     before = psutil.Process().children(recursive=True)  # such as the helper process that tests share
-    with pytest.raises(KnownError, match="was not ready"):
-        check("window").run(Workplace(tmp_path / "home"))
+    with Workplace() as work, pytest.raises(KnownError, match="was not ready"):
+        check("window").run(work)
     assert set(psutil.Process().children(recursive=True)) <= set(before)
 
 
@@ -156,3 +155,25 @@ def _has_guide(process: psutil.Process) -> bool:
         return any(part.path.endswith("guide-target.gguf") for part in process.memory_maps())
     except psutil.Error:
         return False
+
+
+@pytest.mark.parametrize(
+    ("errors", "line"),
+    [
+        ("", ""),
+        ("qt.qpa.xcb: no display\nThis application failed to start\n", " qt.qpa.xcb: no display"),
+        ('Detected locale "C" with …\nhas switched\nfor more information.\nno display\n', " no display"),
+        ("\nTraceback (most recent call last):\n  File x\nLookupError: it\n", " LookupError: it"),
+    ],
+)
+def test_the_telling_line_of_a_failure(errors: str, line: str) -> None:
+    assert (
+        str(failure("It", 3, errors)) == f"It ended with exit status {3 if sys.platform != 'win32' else '0x3'}.{line}"
+    )
+    assert failure("It", 3, errors).__notes__ == [errors]
+
+
+def test_a_process_that_has_ended_is_left_alone() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait(60)
+        end(process)
