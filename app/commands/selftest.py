@@ -18,9 +18,9 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 import msgspec
 import psutil
@@ -72,11 +72,7 @@ class Workplace(contextlib.ExitStack):
         )
 
 
-class Check(NamedTuple):
-    """One line of the report."""
-
-    name: str
-    run: Callable[[Workplace], str]
+Check: TypeAlias = Callable[[Workplace], str]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -90,22 +86,22 @@ def run(options: argparse.Namespace) -> int:
     return report(CHECKS, verbose=options.verbose)
 
 
-def report(checks: Sequence[Check], *, verbose: bool = False) -> int:
+def report(checks: Mapping[str, Check], *, verbose: bool = False) -> int:
     """Run all checks and print a line for each; returns 0 if all went well, else 1."""
-    results = [_carry_out(check, verbose) for check in checks]
+    results = [_carry_out(name, check, verbose) for name, check in checks.items()]
     return 0 if all(results) else 1
 
 
-def _carry_out(check: Check, verbose: bool) -> bool:
+def _carry_out(name: str, check: Check, verbose: bool) -> bool:
     try:
         with Workplace() as work:
-            detail, is_well = check.run(work), True
+            detail, is_well = check(work), True
     except Exception as error:
         detail, is_well = str(error) if isinstance(error, KnownError) else f"{type(error).__name__}: {error}", False
         if verbose:
             traceback.print_exception(error)
     line = printable(detail.replace("\n", " "), _DETAIL_CHARACTERS)
-    print(f"{'ok' if is_well else 'failed':8}{check.name:11}{line}", flush=True)
+    print(f"{'ok' if is_well else 'failed':8}{name:11}{line}", flush=True)
     return is_well
 
 
@@ -350,14 +346,14 @@ def _status_text(status: int) -> str:
         return f"signal {-status}"
 
 
-CHECKS = (
-    Check("program", _program),
-    Check("engine", _engine),
-    Check("guide", _guide),
-    Check("chats", _chats),
-    Check("folders", _folders),
-    Check("resources", _resources),
-    Check("keyring", _keyring),
-    Check("TLS", _tls),
-    Check("window", _window),
-)
+CHECKS: dict[str, Check] = {
+    "program": _program,
+    "engine": _engine,
+    "guide": _guide,
+    "chats": _chats,
+    "folders": _folders,
+    "resources": _resources,
+    "keyring": _keyring,
+    "TLS": _tls,
+    "window": _window,
+}

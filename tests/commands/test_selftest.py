@@ -25,8 +25,8 @@ NAMES = ["program", "engine", "guide", "chats", "folders", "resources", "keyring
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="how processes end there")
 
 
-def check(name: str) -> Check:
-    return next(check for check in CHECKS if check.name == name)
+def only(name: str) -> dict[str, Check]:
+    return {name: CHECKS[name]}
 
 
 @pytest.mark.usefixtures("guide_pair")
@@ -51,8 +51,7 @@ def test_a_failed_check_stops_no_other(capsys: pytest.CaptureFixture[str]) -> No
     def known(_: Workplace) -> str:
         raise KnownError("The disk is full.")
 
-    checks = [Check("one", bug), Check("two", known), Check("three", lambda _: "fine")]
-    assert report(checks) == 1
+    assert report({"one": bug, "two": known, "three": lambda _: "fine"}) == 1
     out, errors = capsys.readouterr()
     assert out.splitlines() == [
         "failed  one        LookupError: nobody expected it",
@@ -60,24 +59,24 @@ def test_a_failed_check_stops_no_other(capsys: pytest.CaptureFixture[str]) -> No
         "ok      three      fine",
     ]
     assert errors == ""
-    assert report(checks[:1], verbose=True) == 1
+    assert report({"one": bug}, verbose=True) == 1
     assert "Traceback" in capsys.readouterr().err
-    assert report(checks[2:]) == 0
+    assert report({"three": lambda _: "fine"}) == 0
 
 
 def test_without_streams_the_status_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a program with a window alone, on Windows."""
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
-    assert report([check("program")]) == 0
-    assert report([Check("broken", lambda _: str(1 // 0))], verbose=True) == 1
+    assert report(only("program")) == 0
+    assert report({"broken": lambda _: str(1 // 0)}, verbose=True) == 1
 
 
 def test_without_temporary_files_the_cache_is_used(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(home / "gone"))
-    assert report([check("chats")]) == 0
+    assert report(only("chats")) == 0
     assert str(home / "cache") in capsys.readouterr().out
     assert list((home / "cache").iterdir()) == []
 
@@ -88,9 +87,9 @@ def test_without_any_place_to_write_it_is_said(
     home.write_text("a file where the folder should be", encoding="utf-8")
     monkeypatch.setattr(tempfile, "tempdir", str(home / "gone"))
     for name in ("engine", "guide", "chats", "window"):
-        assert report([check(name)]) == 1
+        assert report(only(name)) == 1
         assert "could not be tried" in capsys.readouterr().out
-    assert report([check("folders")]) == 1
+    assert report(only("folders")) == 1
     assert "cannot keep its files" in capsys.readouterr().out
 
 
@@ -121,7 +120,7 @@ def test_a_service_that_fails_is_no_hang() -> None:
 def test_a_window_that_cannot_open_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QT_QPA_PLATFORM", "nonsense")
     with Workplace() as work, pytest.raises(KnownError, match=r"The window ended with SIGABRT\. .*nonsense"):
-        check("window").run(work)
+        CHECKS["window"](work)
 
 
 @linux
@@ -131,7 +130,7 @@ def test_a_window_that_is_not_ready_in_time_is_ended_with_all_its_processes(
     monkeypatch.setattr(selftest, "WINDOW_SECONDS", 0.3)
     before = psutil.Process().children(recursive=True)  # such as the helper process that tests share
     with Workplace() as work, pytest.raises(KnownError, match="was not ready"):
-        check("window").run(work)
+        CHECKS["window"](work)
     assert set(psutil.Process().children(recursive=True)) <= set(before)
 
 

@@ -18,7 +18,7 @@ from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
 from app.models.downloads.wording import figures
 from app.models.hub.api import Hub
-from app.models.hub.catalog import CatalogPair, load_catalog, resolve
+from app.models.hub.catalog import load_catalog, resolve
 from app.models.hub.connection import HubConnection, network_settings
 from app.models.hub.drafts import DraftCandidate, find_drafts, in_order
 from app.models.hub.errors import NoAccessError
@@ -54,7 +54,13 @@ def run(options: argparse.Namespace) -> int:
 def _item(hub: Hub, wanted: str, *, with_draft: bool) -> Item:
     name, _, file = wanted.partition(":")
     if "/" not in name:
-        return resolve(hub, _pair(wanted))
+        pairs = {pair.id: pair for pair in load_catalog().pairs}
+        if wanted.casefold() not in pairs:
+            raise KnownError(
+                f"{printable(wanted)} is neither a repository, as owner/name, nor one of the recommended pairs: "
+                f"{', '.join(pairs)}."
+            )
+        return resolve(hub, pairs[wanted.casefold()])
     show_progress(f"looking {printable(name)} up")
     repository = hub.repository(name)
     target = chosen(repository, file)
@@ -63,16 +69,6 @@ def _item(hub: Hub, wanted: str, *, with_draft: bool) -> Item:
         return item_of(title, target, None, (repository.licence,))
     draft = _draft(hub, repository, target)
     return item_of(f"{title} with draft", target, draft.model, (repository.licence, draft.licence))
-
-
-def _pair(id: str) -> CatalogPair:
-    pairs = {pair.id: pair for pair in load_catalog().pairs}
-    if id.casefold() not in pairs:
-        raise KnownError(
-            f"{printable(id)} is neither a repository, as owner/name, nor one of the recommended pairs: "
-            f"{', '.join(pairs)}."
-        )
-    return pairs[id.casefold()]
 
 
 # ---------------------------------------------------------------- which of a repository's models
@@ -167,7 +163,9 @@ def _fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path |
             queue.close()
             show_progress("")
     if progress.state is not ItemState.DONE:
-        raise _failure(progress)
+        # There is no such button here.
+        message = progress.message.replace("press Resume", "run the same command again")
+        raise NoAccessError(message, progress.page) if progress.page else KnownError(message)
     return queue.paths(item.id)
 
 
@@ -190,11 +188,6 @@ def _wait(queue: DownloadQueue, changed: threading.Event) -> ItemProgress:
             _say(f"{told} It is tried again." if progress.state is ItemState.WAITING else told)
         show_progress(figures(progress))
         changed.wait(_REFRESH_SECONDS)
-
-
-def _failure(progress: ItemProgress) -> KnownError:
-    message = progress.message.replace("press Resume", "run the same command again")  # there is no such button here
-    return NoAccessError(message, progress.page) if progress.page else KnownError(message)
 
 
 # ---------------------------------------------------------------- what came

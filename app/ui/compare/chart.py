@@ -40,6 +40,8 @@ class Point:
     kind: str
     acceptance_rate: float | None
     speed_up: float
+    number: int = -1
+    """Of the comparison; a median is of none."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,9 @@ class ChartDrawing:
         return QPointF(x, self.plot.bottom() - (point.speed_up - low) / (high - low) * self.plot.height())
 
     def point_at(self, position: QPointF) -> int | None:
-        """Number of the point nearest to ``position``, if one is near."""
+        """Number of the comparison whose point is nearest to ``position``, if one is near."""
         near = [
-            (math.dist(self.place(point).toTuple(), position.toTuple()), number)
-            for number, point in enumerate(self.chart.points)
+            (math.dist(self.place(point).toTuple(), position.toTuple()), point.number) for point in self.chart.points
         ]
         distance, number = min(near, default=(math.inf, 0))
         return number if distance <= 2 * _POINT else None
@@ -168,17 +169,11 @@ class ChartDrawing:
         size = self._metrics.size(0, median.kind)
         width, height = size.width() + 2, size.height()
         beside = _MEDIAN + _LABEL_GAP
-        places = [
-            QPointF(at.x() + beside, at.y() - height / 2),
-            QPointF(at.x() - beside - width, at.y() - height / 2),
-            QPointF(at.x() - width / 2, at.y() - beside - height),
-            QPointF(at.x() - width / 2, at.y() + beside),
-            QPointF(at.x() + beside, at.y() - height - _LABEL_GAP),
-            QPointF(at.x() + beside, at.y() + _LABEL_GAP),
-            QPointF(at.x() - beside - width, at.y() - height - _LABEL_GAP),
-            QPointF(at.x() - beside - width, at.y() + _LABEL_GAP),
-        ]
-        boxes = [QRectF(place.x(), place.y(), width, height) for place in places]
+        left, center, right = at.x() - beside - width, at.x() - width / 2, at.x() + beside
+        above, middle, below = at.y() - height - _LABEL_GAP, at.y() - height / 2, at.y() + _LABEL_GAP
+        places = [(right, middle), (left, middle), (center, at.y() - beside - height), (center, at.y() + beside)]
+        places += [(right, above), (right, below), (left, above), (left, below)]
+        boxes = [QRectF(x, y, width, height) for x, y in places]
         inside = self.plot.adjusted(0, -2 * _LABEL_GAP, 3 * _LABEL_GAP, 0)
         free = [box for box in boxes if inside.contains(box) and not any(box.intersects(other) for other in taken)]
         best = (box for box in free if not any(box.intersects(point) for point in points))
@@ -192,16 +187,16 @@ def _around(center: QPointF, radius: float) -> QRectF:
 # ---------------------------------------------------------------- in the window
 
 
-def chart_of(comparisons: Sequence[Comparison], summary: Summary) -> tuple[Chart, list[int]]:
-    """The chart, and the number of the comparison behind each of its points: those too short to time have none."""
-    timed = [(number, one.speed_up) for number, one in enumerate(comparisons) if one.speed_up is not None]
+def chart_of(comparisons: Sequence[Comparison], summary: Summary) -> Chart:
+    """Comparisons too short to time have no point."""
     points = [
-        Point(comparisons[number].prompt.kind, comparisons[number].drafted.figures.draft.acceptance_rate, speed_up)
-        for number, speed_up in timed
+        Point(one.prompt.kind, one.drafted.figures.draft.acceptance_rate, one.speed_up, number)
+        for number, one in enumerate(comparisons)
+        if one.speed_up is not None
     ]
     medians = [Point(row.kind, row.acceptance_rate, row.speed_up) for row in summary.rows if row.speed_up is not None]
     kinds = tuple(row.kind for row in summary.rows)
-    return Chart(kinds, tuple(points), tuple(medians)), [number for number, _ in timed]
+    return Chart(kinds, tuple(points), tuple(medians))
 
 
 def in_words(summary: Summary) -> str:
@@ -225,7 +220,6 @@ class ChartView(QWidget):
         super().__init__()
         self._colors = colors
         self._chart = Chart()
-        self._numbers: list[int] = []
         self._comparisons: Sequence[Comparison] = ()
         self.setAccessibleName("Chart: share kept and speed-up of each prompt")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -233,18 +227,13 @@ class ChartView(QWidget):
 
     def show_results(self, comparisons: Sequence[Comparison], summary: Summary) -> None:
         self._comparisons = comparisons
-        self._chart, self._numbers = chart_of(comparisons, summary)
+        self._chart = chart_of(comparisons, summary)
         self.setAccessibleDescription(in_words(summary))
         self.update()
 
     def drawing(self) -> ChartDrawing:
         """The chart laid out in this widget."""
         return ChartDrawing(self._chart, QRectF(self.rect()).adjusted(0, _TOP, 0, 0), self.font())
-
-    def number_at(self, position: QPointF) -> int | None:
-        """The comparison whose point is here."""
-        found = self.drawing().point_at(position)
-        return None if found is None else self._numbers[found]
 
     def explanation(self, number: int) -> str:
         """What to say about a point."""
@@ -271,13 +260,13 @@ class ChartView(QWidget):
         painter.end()
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        number = self.number_at(event.position())
+        number = self.drawing().point_at(event.position())
         if number is not None:
             self.opened.emit(number)
 
     def event(self, event: QEvent) -> bool:
         if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            number = self.number_at(QPointF(event.pos()))
+            number = self.drawing().point_at(QPointF(event.pos()))
             text = "" if number is None else plain_tooltip(self.explanation(number))
             QToolTip.showText(event.globalPos(), text, self)
             return True

@@ -33,7 +33,6 @@ from app.ui.widgets.tasks import Lane
 from app.ui.widgets.theme import LIGHT
 
 _PATIENCE_SECONDS = 5.0
-_TEXTS = {".md": reports.markdown, ".csv": reports.csv, ".json": reports.json}
 SCALE = 2
 WIDTH = 960
 """In points of the picture, which is `SCALE` times as many pixels wide."""
@@ -78,7 +77,7 @@ class Exporter(QObject):
         if suffix == ".png":
             data = self._lane.run_in_window_thread(partial(_png, report))
         else:
-            data = _TEXTS[suffix](report).encode("utf-8", "replace")
+            data = reports.encoded(report, suffix)
         try:
             write_export(path, data)
         except OSError as error:

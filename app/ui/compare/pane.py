@@ -79,8 +79,6 @@ class AnswerPane(QFrame):
         super().__init__()
         theme.set_role(self, "reading")
         self._title = title
-        self._speed = DecodeSpeed()
-        self._began: float | None = None
         self._shows_drafted = False
         self._figures = {"speed": label(figures=True, bold=True), "clock": label(figures=True, role="quiet")}
         explain(self._figures["speed"], SPEED_HELP)
@@ -89,18 +87,17 @@ class AnswerPane(QFrame):
         self.column = Column()
         self.column.setAccessibleName(f"{title}: answer")
         column(self._row, (self.column, 1), gap=0, on=self)
-        self._entry = self._fresh_entry()
         self.clear()
 
     # ------------------------------------------------------------ a run as it is written
 
     def clear(self, note: str = "") -> None:
         """No text; ``note`` says what is waited for."""
-        self._began = None
+        self._began: float | None = None
         self._speed = DecodeSpeed()
         self._show_figures(None, None)
         self.column.remove(list(self.column.entries))
-        self._entry = self._fresh_entry()
+        self._entry = Entry(self._title, self._make_text, _TEXT_HEIGHT)
         self.column.add(self._entry)
         self.column.go_to_end()
         self.set_note(note)
@@ -161,17 +158,7 @@ class AnswerPane(QFrame):
         else:
             view.drawn.connect(self._go_to_mark, Qt.ConnectionType.SingleShotConnection)
 
-    def text(self) -> str:
-        return self._text().view.content
-
-    def figures(self) -> tuple[str, str]:
-        """Speed and clock as they are shown."""
-        return self._figures["speed"].text(), self._figures["clock"].text()
-
     # ------------------------------------------------------------ inside
-
-    def _fresh_entry(self) -> Entry:
-        return Entry(self._title, self._make_text, _TEXT_HEIGHT)
 
     def _make_text(self, entry: Entry) -> QWidget:
         text = _Text(f"{self._title}: answer")

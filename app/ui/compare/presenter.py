@@ -15,12 +15,11 @@ from app.compare.results import Report, Setup
 from app.compare.setup import setup_of
 from app.compare.steps import Compared, Task, task_of
 from app.errors import KnownError
-from app.protocol.messages import LoadSettings, PairLoaded
-from app.ui.chat.conversation import AnswerSettings
+from app.protocol.messages import Generate, LoadSettings, PairLoaded
 from app.ui.chat.session import ChatSession
 from app.ui.compare import wording
 from app.ui.compare.exports import Exporter, ask_for_path
-from app.ui.compare.prompt_choice import SetChoice
+from app.ui.compare.prompt_set import SetChoice
 from app.ui.compare.repeated_answer import RepeatedAnswer, repeated_answer
 from app.ui.compare.runner import Runner
 from app.ui.compare.window import CompareWindow
@@ -138,7 +137,8 @@ class ComparePresenter(QObject):
     def _connect(self) -> None:
         runner = self.runner
         self._session.engine_released.connect(runner.go_on)
-        self._engine.state_changed.connect(self._on_engine_state_changed)
+        self._engine.state_changed.connect(self._refresh)
+        self._engine.state_changed.connect(self._show_waiting)
         self._pair_loader.pair_changed.connect(self._refresh)
         runner.waiting_changed.connect(self._show_waiting)
         runner.run_begun.connect(self._on_run_begun)
@@ -207,7 +207,7 @@ class ComparePresenter(QObject):
         choice = self.window.many.choice.choice()
         if self._why_not(of_set=True) or not choice.prompts:
             return
-        command = self._set_settings(choice.longest).command([])
+        command = self._set_command(choice.longest)
         first = command.seed or 0
         tasks = [task_of(prompt, command, first + turn) for turn in range(choice.repeats) for prompt in choice.prompts]
         self._begin(tasks[0], choice)
@@ -215,12 +215,12 @@ class ComparePresenter(QObject):
         self.runner.start_set(tasks)
         self._refresh()
 
-    def _set_settings(self, longest: int) -> AnswerSettings:
+    def _set_command(self, longest: int) -> Generate:
         """As answers in the chat are written now, but with a draft in any case, and each prompt as it stands."""
         now = self._session.settings
         if now.draft_length == 0 or now.drafter == "none":
             now = replace(now, draft_length="auto", drafter="auto")
-        return replace(now, max_tokens=longest, stop=(), system_prompt="")
+        return replace(now, max_tokens=longest, stop=()).command([])
 
     @Slot(int)
     def _open(self, number: int) -> None:
@@ -279,11 +279,6 @@ class ComparePresenter(QObject):
             window.one.show_result(compared)
 
     # ------------------------------------------------------------ what may run
-
-    @Slot(EngineState)
-    def _on_engine_state_changed(self, _state: EngineState) -> None:
-        self._refresh()
-        self._show_waiting()
 
     @Slot()
     def _refresh(self) -> None:

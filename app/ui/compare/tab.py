@@ -105,9 +105,6 @@ class Footer(QWidget):
         self._status.setToolTip(plain_tooltip(text))
         theme.set_role(self._status, role)
 
-    def status(self) -> str:
-        return self._status.text()
-
     @Slot()
     def _on_export(self) -> None:
         height = self.export_menu.sizeHint().height()

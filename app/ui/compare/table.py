@@ -113,7 +113,7 @@ def _prompt_item(number: int, one: Comparison) -> QTreeWidgetItem:
         units.speed(one.drafted.figures.decode_tokens_per_second),
         units.times(one.speed_up),
         units.share(draft.acceptance_rate),
-        units.UNKNOWN if draft.mean_acceptance_length is None else f"{draft.mean_acceptance_length:.1f}",
+        wording.a_pass(draft.mean_acceptance_length),
         wording.sameness(one),
     ]
     _set_texts(item, cells)

@@ -73,7 +73,8 @@ class PairTrial(QObject):
         self._asked += 1
         if pair is not None and pair.draft is not None:
             number = self._asked
-            self._lane.submit(partial(self._keys_to_try, pair), lambda keys: self._on_looked_up(number, pair, keys))
+            find = partial(self._keys_to_try, pair.target.path, pair.draft.path)
+            self._lane.submit(find, lambda keys: self._on_looked_up(number, pair, keys))
 
     @Slot()
     def stop(self) -> None:
@@ -94,10 +95,13 @@ class PairTrial(QObject):
 
     # ------------------------------------------------------------ inside
 
-    def _keys_to_try(self, pair: PairLoaded) -> tuple[FileKey, FileKey] | None:
-        """In the lane: ``None`` where the pair was tried, or cannot be."""
-        keys = _keys(pair)
-        return None if keys is None or self._trials.get(*keys) is not None else keys
+    def _keys_to_try(self, target: str, draft: str) -> tuple[FileKey, FileKey] | None:
+        """In the lane: what the trial of these files is kept under; ``None`` where there is one, or a file is gone."""
+        try:
+            keys = FileKey.of(target), FileKey.of(draft)
+        except ModelFileError:
+            return None
+        return keys if self._trials.get(*keys) is None else None
 
     def _on_looked_up(self, number: int, pair: PairLoaded, keys: tuple[FileKey, FileKey] | None) -> None:
         if number == self._asked and keys is not None:
@@ -140,16 +144,6 @@ class PairTrial(QObject):
     def _on_ended(self, end: End) -> None:
         if end.kind != "stopped":
             self._pair = None  # tried, or it cannot be tried
-
-
-def _keys(pair: PairLoaded) -> tuple[FileKey, FileKey] | None:
-    """What the trial of a pair is kept under; ``None`` without a draft, and where a file is gone."""
-    if pair.draft is None:
-        return None
-    try:
-        return FileKey.of(pair.target.path), FileKey.of(pair.draft.path)
-    except ModelFileError:
-        return None
 
 
 def _task(pair: PairLoaded, settings: AnswerSettings) -> Task:

@@ -42,8 +42,8 @@ def rounds(words: tuple[str, ...] = WORDS, each: float = 0.1) -> list[Round]:
 
 
 def figures(pane: AnswerPane) -> tuple[str, str]:
-    speed, clock = pane.figures()
-    return speed.replace("\u00a0", " "), clock.replace("\u00a0", " ")
+    speed, clock = (one.text().replace("\u00a0", " ") for one in pane._figures.values())
+    return speed, clock
 
 
 def note(pane: AnswerPane) -> str:
@@ -86,7 +86,7 @@ def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
     tab.show_result(compared(one))
     tab.end(End("done"))
     assert tab.verdict.text().startswith("✓ Same text, 8 tokens, same seed")
-    assert (tab.plain.text(), tab.drafted.text()) == ("".join(WORDS), "".join(WORDS))
+    assert (tab.plain._text().view.content, tab.drafted._text().view.content) == ("".join(WORDS), "".join(WORDS))
     assert tab.footer.run_button.isEnabled()
     assert tab.footer.export_button.isEnabled()
     assert not tab._timer.isActive()
@@ -101,7 +101,7 @@ def test_an_early_end_keeps_what_is_there(tab: OneAnswer, end: End, said: str) -
     tab.add_rounds(rounds())
     tab.end(end)
     assert tab.verdict.text() == said
-    assert tab.plain.text() == "".join(WORDS)
+    assert tab.plain._text().view.content == "".join(WORDS)
     assert note(tab.drafted) == ""
     assert tab.footer.run_button.isEnabled()
     assert not tab.footer.export_button.isEnabled()
@@ -174,18 +174,18 @@ def test_why_nothing_can_run_is_told(tab: OneAnswer) -> None:
     assert tab.footer.run_button.isEnabled()
     tab.set_blocked("No model is loaded.")
     assert not tab.footer.run_button.isEnabled()
-    assert tab.footer.run_button.toolTip() == tab.footer.status() == "No model is loaded."
+    assert tab.footer.run_button.toolTip() == tab.footer._status.text() == "No model is loaded."
     tab.footer.set_status("Exported to x.md.")
-    assert tab.footer.status() == "Exported to x.md."
+    assert tab.footer._status.text() == "Exported to x.md."
     tab.footer.set_status("")
     tab.set_blocked("")
-    assert tab.footer.status() == ""
+    assert tab.footer._status.text() == ""
 
 
 def test_a_deleted_chat_leaves_nothing_behind(tab: OneAnswer) -> None:
     tab.show_compared(compared(comparison()))
     tab.show_nothing(wording.CHAT_DELETED)
-    assert tab.plain.text() == tab.drafted.text() == ""
+    assert tab.plain._text().view.content == tab.drafted._text().view.content == ""
     assert not tab.footer.export_button.isEnabled()
     assert tab._pages.currentIndex() == 0
 

@@ -87,7 +87,7 @@ def test_an_answer_is_compared_with_its_own_settings(make: MakeComparing) -> Non
     assert "draft length 3" in at.window.one._settings.text()
     at.idle()
     assert at.verdict() == "✓ Same text, 6 tokens, same seed · 2.0× faster · 71 % kept"
-    assert at.window.one.plain.text() == TEXT
+    assert at.window.one.plain._text().view.content == TEXT
     assert at.chat.page.texts() == ["What is a draft?", TEXT]  # nothing is added to the chat
 
 
@@ -113,7 +113,7 @@ def test_where_they_differ_both_sides_are_marked(qtbot: QtBot, make: MakeCompari
         view = pane._text().view
         qtbot.waitUntil(lambda view=view: view.mark_box() is not None, timeout=WAIT_MS)  # type: ignore[misc]
         start, end = view._marked or (0, 0)
-        assert pane.text()[start:end] == words[4]
+        assert pane._text().view.content[start:end] == words[4]
 
 
 def test_an_engine_without_tokens_and_counters(make: MakeComparing) -> None:
@@ -144,7 +144,7 @@ def test_run_again(make: MakeComparing) -> None:
     at.window.one.footer.run_button.click()
     assert at.presenter.runner.is_running()
     assert at.verdict() == ""
-    assert at.window.one.plain.text() == ""
+    assert at.window.one.plain._text().view.content == ""
     at.idle()
     assert at.verdict().startswith("✓ Same text")
 
@@ -157,7 +157,7 @@ def test_every_way_to_stop(qtbot: QtBot, make: MakeComparing, way: str) -> None:
     at.chat.session.stop()
     at.chat.settle()
     at.presenter.compare_last()
-    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
     window = at.window
     if way == "button":
         QTest.mouseClick(window.one.footer.stop_button, Qt.MouseButton.LeftButton)
@@ -194,7 +194,7 @@ def test_an_engine_that_dies(make: MakeComparing) -> None:
     assert at.verdict() == ENGINE_LOST
     assert not at.window.one.footer.run_button.isEnabled()
     assert "restarts it" in at.window.one.footer.run_button.toolTip()
-    assert at.window.one.plain.text() == TEXT  # what had arrived
+    assert at.window.one.plain._text().view.content == TEXT  # what had arrived
     at.chat.pair_loader.restart()
     at.qtbot.waitUntil(at.window.one.footer.run_button.isEnabled, timeout=WAIT_MS)
 
@@ -221,7 +221,7 @@ def test_a_reload_in_the_middle_ends_it(qtbot: QtBot, make: MakeComparing) -> No
     at.chat.session.stop()
     at.chat.settle()
     at.presenter.compare_last()
-    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
     at.chat.load()
     assert at.verdict().startswith("Another pair is loaded")
     assert at.window.one.footer.run_button.isEnabled()
@@ -236,13 +236,13 @@ def test_a_deleted_chat_leaves_the_window(qtbot: QtBot, make: MakeComparing) -> 
     chat_id = at.chat.session.chat_id()
     assert chat_id is not None
     at.presenter.compare_last()
-    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
     at.presenter.forget_chat("another")
     assert at.presenter.runner.is_running()
     at.presenter.forget_chat(chat_id)
     assert not at.presenter.runner.is_running()
     assert at.window.one._empty_text.text() == wording.CHAT_DELETED
-    assert at.window.one.plain.text() == ""
+    assert at.window.one.plain._text().view.content == ""
     at.chat.stored(ChatStore.chats)
 
 
@@ -267,7 +267,7 @@ def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tm
     one = at.window.one
     assert at.window.tabs.currentWidget() is one
     assert one._title.text() == "Two"
-    assert one.drafted.text() == "".join(OTHER_WORDS)
+    assert one.drafted._text().view.content == "".join(OTHER_WORDS)
     assert one.verdict.text().startswith("Different from token 5 on")
     assert one.footer.export_button.isEnabled()
     QTest.mouseClick(one.footer.run_button, Qt.MouseButton.LeftButton)
@@ -305,11 +305,11 @@ def test_another_answer_takes_the_place_of_the_one_that_runs(qtbot: QtBot, make:
         at.chat.settle()
     first, second = (one.id for one in at.chat.session.branch() if one.role == "assistant")
     at.presenter.compare_answer(first)
-    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
     at.presenter.compare_answer(second)
     assert at.window.one._title.text() == "Second"
     assert at.presenter.runner.is_running()
-    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
     at.presenter.runner.stop()
 
 
@@ -355,7 +355,7 @@ def test_exports_of_both_tabs(
         assert ended.args[1] == ""
         assert written.name.startswith(typed.name)
         assert written.stat().st_size > 500
-        assert tab.footer.status() == f"Exported to {written.name}."
+        assert tab.footer._status.text() == f"Exported to {written.name}."
         assert tab.footer.run_button.isEnabled()
 
 
@@ -369,7 +369,7 @@ def test_an_export_that_fails_says_so(
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(at.chat.target / "x"), ""))
     with qtbot.waitSignal(at.presenter.exporter.ended, timeout=WAIT_MS):
         export_as(at.window.one, "JSON")
-    assert at.window.one.footer.status().startswith("The comparison could not be exported to")
+    assert at.window.one.footer._status.text().startswith("The comparison could not be exported to")
 
 
 def test_every_control_has_an_accessible_name_and_is_reached_with_tab(qtbot: QtBot, make: MakeComparing) -> None:

@@ -15,8 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from app.compare import prompts
 from app.compare.results import Skipped
-from app.ui.compare.prompt_choice import MOST_KINDS
-from app.ui.compare.prompt_set import PromptSet
+from app.ui.compare.prompt_set import MOST_KINDS, PromptSet
 from app.ui.compare.runner import End
 from app.ui.compare.table import ALL, COLUMNS
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt
@@ -85,7 +84,7 @@ def drop(tab: PromptSet, path: Path) -> bool:
 
 def test_the_bundled_set_is_chosen_with_all_its_kinds(tab: PromptSet) -> None:
     choice = tab.choice.choice()
-    assert choice.is_bundled
+    assert choice.path == prompts.bundled_file()
     assert list(choice.prompts) == prompts.bundled()
     assert choice.kinds == ()
     assert shown_kinds(tab) == list(prompts.KINDS)
@@ -108,13 +107,12 @@ def test_a_file_of_the_users(qtbot: QtBot, tab: PromptSet, tmp_path: Path, monke
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(path), ""))
     QTest.mouseClick(tab.choice._from_file, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
     choice = tab.choice.choice()
-    assert not choice.is_bundled
     assert choice.path == path
     assert len(choice.prompts) == 3
     assert shown_kinds(tab) == ["mail", "code"]
     assert tab.choice._file.text() == "mine.jsonl, 3 prompts"
     QTest.mouseClick(tab.choice._bundled, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
-    assert tab.choice.choice().is_bundled
+    assert tab.choice.choice().path == prompts.bundled_file()
     assert shown_kinds(tab) == list(prompts.KINDS)
 
 
@@ -122,7 +120,7 @@ def test_a_dialog_that_is_cancelled_changes_nothing(tab: PromptSet, monkeypatch:
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: ("", ""))
     QTest.mouseClick(tab.choice._from_file, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
     assert tab.choice._bundled.isChecked()
-    assert tab.choice.choice().is_bundled
+    assert tab.choice.choice().path == prompts.bundled_file()
 
 
 def test_a_file_can_be_dropped(tab: PromptSet, tmp_path: Path) -> None:
@@ -140,7 +138,7 @@ def test_a_file_that_cannot_be_used_is_said_and_changes_nothing(tab: PromptSet, 
     path.write_text('{"kind": "a", "prompt": "fine"}\n{"kind": 3}\n', encoding="utf-8")
     tab.choice.open_file(path)
     assert "Line 2 of broken.jsonl" in tab.verdict.text()
-    assert tab.choice.choice().is_bundled
+    assert tab.choice.choice().path == prompts.bundled_file()
     tab.choice.open_file(tmp_path / "missing.txt")
     assert "missing.txt cannot be read" in tab.verdict.text()
 
