@@ -43,21 +43,6 @@ class CompareLauncher(QObject):
             self._presenter.runner.waiting_changed.connect(self._on_waiting_changed)
         return self._presenter
 
-    @Slot(str)
-    def compare_answer(self, message_id: str) -> None:
-        """Write an answer of the shown chat again, plain and with draft."""
-        self.presenter().compare_answer(message_id)
-
-    @Slot()
-    def compare_last(self) -> None:
-        """Compare the last answer of the shown chat."""
-        self.presenter().compare_last()
-
-    @Slot()
-    def compare_prompts(self) -> None:
-        """Show the tab for a set of prompts."""
-        self.presenter().compare_prompts()
-
     def forget_chat(self, chat_id: str) -> None:
         """The chat was deleted."""
         if self._presenter is not None:

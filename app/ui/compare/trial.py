@@ -73,8 +73,13 @@ class PairTrial(QObject):
         self._asked += 1
         if pair is not None and pair.draft is not None:
             number = self._asked
-            find = partial(self._keys_to_try, pair.target.path, pair.draft.path)
-            self._lane.submit(find, lambda keys: self._on_looked_up(number, pair, keys))
+
+            def looked_up(keys: tuple[FileKey, FileKey] | None) -> None:
+                if number == self._asked and keys is not None:
+                    self._pair, self._keys = pair, keys
+                    self._wait()
+
+            self._lane.submit(partial(self._keys_to_try, pair.target.path, pair.draft.path), looked_up)
 
     @Slot()
     def stop(self) -> None:
@@ -102,11 +107,6 @@ class PairTrial(QObject):
         except ModelFileError:
             return None
         return keys if self._trials.get(*keys) is None else None
-
-    def _on_looked_up(self, number: int, pair: PairLoaded, keys: tuple[FileKey, FileKey] | None) -> None:
-        if number == self._asked and keys is not None:
-            self._pair, self._keys = pair, keys
-            self._wait()
 
     @Slot()
     def _wait(self) -> None:
