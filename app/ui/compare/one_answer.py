@@ -108,8 +108,8 @@ class OneAnswer(CompareTab):
         if self._live is not None:
             self._live.add_rounds(rounds)
 
-    @Slot(bool, object)
-    def end_run(self, _drafted: bool, run: Run) -> None:
+    @Slot(object)
+    def end_run(self, run: Run) -> None:
         if self._live is not None:
             self._live.finish(run.figures)
             self._live = None

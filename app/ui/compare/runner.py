@@ -50,7 +50,7 @@ class Runner(QObject):
         run_begun: Number of the task, and whether the run has a draft.
         prompt_progressed: Tokens of the prompt done, and all of them; also before the first run.
         rounds_received: Rounds of the run.
-        run_ended: Whether the run had a draft, and the `Run`.
+        run_ended: The `Run`.
         draft_failed: Why the draft ended before the answer, in words for the user.
         compared: The `Compared` of a task.
         left_out: A prompt the engine refused, as `Skipped`.
@@ -61,7 +61,7 @@ class Runner(QObject):
     run_begun = Signal(int, bool)
     prompt_progressed = Signal(int, int)
     rounds_received = Signal(list)
-    run_ended = Signal(bool, object)
+    run_ended = Signal(object)
     draft_failed = Signal(str)
     compared = Signal(object)
     left_out = Signal(object)
@@ -234,7 +234,7 @@ class Runner(QObject):
         if finished.draft_failure:
             self.draft_failed.emit(finished.draft_failure)
         if step is not None and step.counts:
-            self.run_ended.emit(step.drafted, run)
+            self.run_ended.emit(run)
         if self._steps is running:  # not stopped by whoever heard of it
             self._next_step()
 

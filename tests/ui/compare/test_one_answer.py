@@ -75,14 +75,14 @@ def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
     tab._on_tick()
     assert figures(tab.plain)[0] == "10 tok/s"
     assert figures(tab.plain)[1].endswith(" s")
-    tab.end_run(False, one.plain)
+    tab.end_run(one.plain)
     assert figures(tab.plain) == ("40 tok/s", "0.5 s")
     tab.set_waiting("")  # as the engine's state goes to and fro between the runs
     tab.set_prompt_progress(1, 2)
     assert note(tab.plain) == ""
     tab.begin_run(0, True)
     tab.add_rounds(rounds())
-    tab.end_run(True, one.drafted)
+    tab.end_run(one.drafted)
     tab.show_result(compared(one))
     tab.end(End("done"))
     assert tab.verdict.text().startswith("✓ Same text, 8 tokens, same seed")

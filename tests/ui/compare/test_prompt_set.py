@@ -21,6 +21,7 @@ from app.ui.compare.table import ALL, COLUMNS
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt
 
 NO_BREAK = "\u00a0"
+KINDS = list(dict.fromkeys(one.kind for one in prompts.bundled()))
 
 
 class Clock:
@@ -87,15 +88,15 @@ def test_the_bundled_set_is_chosen_with_all_its_kinds(tab: PromptSet) -> None:
     assert choice.path == prompts.bundled_file()
     assert list(choice.prompts) == prompts.bundled()
     assert choice.kinds == ()
-    assert shown_kinds(tab) == list(prompts.KINDS)
+    assert shown_kinds(tab) == KINDS
     assert (choice.repeats, choice.longest) == (1, 128)
 
 
 def test_kinds_can_be_left_out(tab: PromptSet) -> None:
     QTest.keyClick(tab.choice._boxes["story"], Qt.Key.Key_Space)
     choice = tab.choice.choice()
-    assert {one.kind for one in choice.prompts} == set(prompts.KINDS) - {"story"}
-    assert choice.kinds == tuple(kind for kind in prompts.KINDS if kind != "story")
+    assert {one.kind for one in choice.prompts} == set(KINDS) - {"story"}
+    assert choice.kinds == tuple(kind for kind in KINDS if kind != "story")
     for box in tab.choice._boxes.values():
         box.setChecked(False)
     assert not tab.footer.run_button.isEnabled()
@@ -113,7 +114,7 @@ def test_a_file_of_the_users(qtbot: QtBot, tab: PromptSet, tmp_path: Path, monke
     assert tab.choice._file.text() == "mine.jsonl, 3 prompts"
     QTest.mouseClick(tab.choice._bundled, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
     assert tab.choice.choice().path == prompts.bundled_file()
-    assert shown_kinds(tab) == list(prompts.KINDS)
+    assert shown_kinds(tab) == KINDS
 
 
 def test_a_dialog_that_is_cancelled_changes_nothing(tab: PromptSet, monkeypatch: pytest.MonkeyPatch) -> None:
