@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -70,13 +71,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"slipstream {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_generate(commands.add_parser("generate", help="answer one prompt"))
-    add_command(commands, "bench", bench, "measure plain against drafted decoding")
-    add_command(commands, "compare", compare, "compare plain with drafted decoding by kind of text", as_json=None)
-    add_command(commands, "self-draft", self_draft, "experimental: cut a draft from a target's first layers")
-    of_files = Inspect("FILE", lambda words: list(map(Path, words)))
-    add_command(commands, "inspect", of_files, "say what a GGUF file is, and whether two fit as a pair", as_json="")
+    add = partial(add_command, commands)
+    add("bench", bench.add, bench.run, "measure plain against drafted decoding")
+    add("compare", compare.add, compare.run, "compare plain with drafted decoding by kind of text", as_json=None)
+    add("self-draft", self_draft.add, self_draft.run, "experimental: cut a draft from a target's first layers")
+    inspect = Inspect("FILE", lambda words: list(map(Path, words)))
+    add("inspect", inspect.add, inspect.run, "say what a GGUF file is, and whether two fit as a pair", as_json="")
     models.add(commands.add_parser("models", help="the models on this machine, and more: list, search, get, pair …"))
-    add_command(commands, "selftest", selftest, "see whether this copy works on this machine", as_json=None)
+    add("selftest", selftest.add, selftest.run, "see whether this copy works on this machine", as_json=None)
     return parser
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from app.client.process import EngineProcess
 from app.commands.options import add_model_options, add_sampling_options, whole
 from app.commands.output import show_progress, wrong_usage
 from app.commands.session import check_drafts, generate_command, load_settings, loaded
-from app.compare import prompts, report, running, setup, terminal
+from app.compare import prompts, report, running, setup
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Report, Setup, Skipped
 from app.errors import Cancelled, KnownError
@@ -22,7 +23,6 @@ from app.models.text import visible
 from app.protocol.messages import Generate, PairLoaded
 from app.storage.files import write_export
 
-_FORMATS: dict[str, Callable[[Report], str]] = {".md": report.markdown, ".csv": report.csv, ".json": report.json}
 _MAX_TOKENS = 256
 
 
@@ -84,18 +84,19 @@ def _measure(
     Raises `Cancelled` or `KnownError` when nothing could be compared.
     """
     found, skipped, curve, is_complete = list[Comparison](), list[Skipped](), None, False
-    progress, total = _Progress("comparisons"), len(asked) * options.repeat
+    begun, total = time.monotonic(), len(asked) * options.repeat
     try:
         for result in running.compare(engine, asked, command, options.repeat):
             if isinstance(result, Comparison):
                 found.append(result)
             else:
                 skipped.append(result)
-            progress.show(len(found), total - len(skipped) * options.repeat)
+            _show_done("comparisons", begun, len(found), total - len(skipped) * options.repeat)
         if options.curve and found:
             unfit = [one.prompt for one in skipped]
             fit = [prompt for prompt in asked if prompt not in unfit]
-            curve = running.curve(engine, fit, command, _Progress("runs for the curve").show)
+            show = partial(_show_done, "runs for the curve", time.monotonic())
+            curve = running.curve(engine, fit, command, show)
         is_complete = True
     except Cancelled:
         if not (found or skipped):
@@ -105,22 +106,16 @@ def _measure(
     return Report(setup=made_with, comparisons=found, planned=total, skipped=skipped, curve=curve), is_complete
 
 
-class _Progress:
-    """A line about how many of ``what`` are done, and how long the others will take."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._begun = time.monotonic()
-
-    def show(self, done: int, total: int) -> None:
-        left = (time.monotonic() - self._begun) / done * (total - done) if done else 0.0
-        show_progress(f"{done} of {total} {self._what}" + (f", about {left / 60:.0f} min left" if left > 90 else ""))
+def _show_done(what: str, begun: float, done: int, total: int) -> None:
+    """How many of ``what`` are done, and how long the others will take."""
+    left = (time.monotonic() - begun) / done * (total - done) if done else 0.0
+    show_progress(f"{done} of {total} {what}" + (f", about {left / 60:.0f} min left" if left > 90 else ""))
 
 
 def _tell(options: argparse.Namespace, found: Report, pair: PairLoaded) -> None:
     """The table first: the hashes of large models take their time."""
     if not options.json:
-        print(visible(terminal.readable(found)), flush=True)
+        print(visible(report.readable(found)), flush=True)
     if options.json or options.output:
         show_progress("hashing the models")
         found = msgspec.structs.replace(found, setup=setup.hashed(found.setup, pair))
@@ -135,7 +130,7 @@ def _tell(options: argparse.Namespace, found: Report, pair: PairLoaded) -> None:
 def _write(path: Path, found: Report) -> str:
     """Why it could not be written, if so: the other files are written all the same."""
     try:
-        write_export(path, _FORMATS[path.suffix.lower()](found).encode("utf-8", "replace"))
+        write_export(path, report.encoded(found, path.suffix.lower()))
     except OSError as error:
         return f"The report could not be written to {path} ({error.strerror or error})."
     return ""
@@ -144,7 +139,7 @@ def _write(path: Path, found: Report) -> str:
 def _check_outputs(outputs: Sequence[Path]) -> None:
     """Before the hour that the comparisons may take. Raises `KnownError`."""
     for path in outputs:
-        if path.suffix.lower() not in _FORMATS:
+        if path.suffix.lower() not in report.WRITERS:
             wrong_usage(f"--output {path}: its name must end in .md, .csv or .json")
         folder = path.absolute().parent
         if path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):

@@ -5,33 +5,29 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, get_args
+from typing import get_args
 
 from app.protocol.limits import MAX_CONTEXT_LENGTH, MAX_DRAFT_LENGTH, MAX_THREADS, KvType
 from app.protocol.messages import AcceptRule, DrafterChoice, Propose
 
 
-class Command(Protocol):
-    """A module, or an object, that is a command."""
-
-    def add(self, parser: argparse.ArgumentParser) -> None: ...
-
-    def run(self, options: argparse.Namespace) -> int: ...
-
-
 def add_command(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
-    command: Command,
+    add: Callable[[argparse.ArgumentParser], None],
+    run: Callable[[argparse.Namespace], int],
     help: str,
     as_json: str | None = "print one JSON object at the end",
 ) -> None:
-    """Register a command; ``as_json`` is the help of ``--json``, ``None`` where there is none, or its own."""
+    """Register a command: ``add`` adds its options, ``run`` carries it out and returns the exit status.
+
+    ``as_json`` is the help of ``--json``, ``None`` where there is none, or its own.
+    """
     parser = commands.add_parser(name, help=help)
-    command.add(parser)
+    add(parser)
     if as_json is not None:
         parser.add_argument("--json", action="store_true", help=as_json or None)
-    parser.set_defaults(command=command.run)
+    parser.set_defaults(command=run)
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:

@@ -170,14 +170,9 @@ def _tell(options: argparse.Namespace, output: Path, best: Trial, trials: Sequen
     print("experimental: a draft cut from the target's own first layers")
     print(f"  layers   size   kept  tokens a pass  length {DEFAULT_DRAFT_LENGTH}    auto")
     for trial in trials:
-        print(_row(trial))
+        accepted, length = trial.fixed["acceptance_rate"] or 0, trial.fixed["mean_acceptance_length"] or 1
+        layers, size = f"{trial.layers:>3} of {trial.of_layers:<3}", f"{trial.bytes / trial.target_bytes:>5.0%}"
+        speed_ups = f"{trial.fixed['speed_up']:>7.2f} × {trial.auto['speed_up']:>5.2f} ×"
+        print(f"{layers}{size} {accepted:>6.0%} {length:>14.2f} {speed_ups}")
     print(f"written       {visible(str(output))}")
     print(best.verdict())
-
-
-def _row(trial: Trial) -> str:
-    accepted, length = trial.fixed["acceptance_rate"], trial.fixed["mean_acceptance_length"]
-    return (
-        f"{trial.layers:>3} of {trial.of_layers:<3}{trial.bytes / trial.target_bytes:>5.0%} {accepted or 0:>6.0%} "
-        f"{length or 1:>14.2f} {trial.fixed['speed_up']:>7.2f} × {trial.auto['speed_up']:>5.2f} ×"
-    )

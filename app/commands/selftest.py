@@ -1,23 +1,79 @@
-"""``slipstream selftest``: whether this copy works on this machine, one line a check."""
+"""``slipstream selftest``: whether this copy works on this machine, one line a check.
+
+A check returns what it found, in a few words, or raises what is wrong.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
+import os
+import platform
+import re
 import signal
+import subprocess
 import sys
 import tempfile
+import threading
+import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
-from app import paths
-from app.commands.selftest_checks import CHECKS, Check, Workplace
+import msgspec
+import psutil
+
+from app import __version__, paths, program
+from app.client.ends import ExitCause
+from app.client.process import EngineEndedError, EngineProcess, start_process
 from app.errors import KnownError
 from app.models.text import printable
+from app.protocol.messages import (
+    Figures,
+    Generate,
+    GenerationFinished,
+    Load,
+    LoadSettings,
+    Message,
+    Round,
+    Sampling,
+)
 
-_PREFIX = "slipstream-selftest-"
+ENGINE_SECONDS = 60.0
+WINDOW_SECONDS = 60.0
+KEYRING_SECONDS = 5.0
+"""A working machine needs a tenth of these; nothing may wait for ever."""
+_QUESTION = "What is speculative decoding?"
+_SAMPLING = Sampling(temperature=0.8)
+_SEED = 1
+_DRAFT_LENGTH = 5
+_MAX_TOKENS = 96
 _DETAIL_CHARACTERS = 400
+_OF_LOCALE = re.compile(r'^Detected locale ".*?^for more information\.$', re.MULTILINE | re.DOTALL)
+
+
+class Workplace(contextlib.ExitStack):
+    """Where a check may write; gone with all that is in it when the check is over."""
+
+    def home(self) -> Path:
+        """A fresh folder among the system's temporary ones, else in our cache. Raises `KnownError` without either."""
+        parents: tuple[Callable[[], Path | None], ...] = (lambda: None, paths.cache_dir)
+        for parent in parents:
+            with contextlib.suppress(OSError, KnownError):
+                folder = tempfile.TemporaryDirectory(
+                    prefix="slipstream-selftest-", dir=parent(), ignore_cleanup_errors=True
+                )
+                return Path(self.enter_context(folder))
+        raise KnownError(
+            "Neither the folder for temporary files nor Slipstream's cache folder can be written, so this could not be "
+            "tried."
+        )
+
+
+Check: TypeAlias = Callable[[Workplace], str]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -31,39 +87,274 @@ def run(options: argparse.Namespace) -> int:
     return report(CHECKS, verbose=options.verbose)
 
 
-def report(checks: Sequence[Check], *, verbose: bool = False) -> int:
+def report(checks: Mapping[str, Check], *, verbose: bool = False) -> int:
     """Run all checks and print a line for each; returns 0 if all went well, else 1."""
-    results = [_carry_out(check, verbose) for check in checks]
+    results = [_carry_out(name, check, verbose) for name, check in checks.items()]
     return 0 if all(results) else 1
 
 
-def _carry_out(check: Check, verbose: bool) -> bool:
+def _carry_out(name: str, check: Check, verbose: bool) -> bool:
     try:
-        with _workplace() as work:
-            detail, is_well = check.run(work), True
+        with Workplace() as work:
+            detail, is_well = check(work), True
     except Exception as error:
         detail, is_well = str(error) if isinstance(error, KnownError) else f"{type(error).__name__}: {error}", False
         if verbose:
             traceback.print_exception(error)
     line = printable(detail.replace("\n", " "), _DETAIL_CHARACTERS)
-    print(f"{'ok' if is_well else 'failed':8}{check.name:11}{line}", flush=True)
+    print(f"{'ok' if is_well else 'failed':8}{name:11}{line}", flush=True)
     return is_well
 
 
+# ---------------------------------------------------------------- the program
+
+
+def _program(_: Workplace) -> str:
+    origin = "packaged" if program.is_frozen() else "from source"
+    return f"Slipstream {__version__} {origin}, Python {platform.python_version()}, {platform.platform()}"
+
+
+def _resources(_: Workplace) -> str:
+    from app.compare import prompts
+    from app.models.hub.catalog import load_catalog
+
+    icons = sorted(paths.resource("icons").glob("*.svg"))
+    if not any(icon.stem == "slipstream" for icon in icons):
+        raise KnownError("The icons are not part of this copy.")
+    for icon in icons:
+        if b"</svg>" not in icon.read_bytes():
+            raise KnownError(f"The icon {icon.name} is damaged. Install Slipstream again.")
+    pairs = len(load_catalog().pairs)
+    asked = len(prompts.bundled()) + len(prompts.read(paths.resource("bench", "prompts.txt")))
+    size = _check_guide(paths.resource("guide"))
+    if not paths.licences().is_file():
+        raise KnownError("The texts of the licences are not part of this copy.")
+    return f"{len(icons)} icons, {pairs} recommended pairs, {asked} prompts, licences, {size / 1e6:.0f} MB of the guide"
+
+
+class _GuideFile(msgspec.Struct):
+    name: str
+    sha256: str
+
+
+class _Provenance(msgspec.Struct):
+    files: dict[str, _GuideFile]
+
+
+def _check_guide(folder: Path) -> int:
+    """Compares the guide's files with the hashes it was released with; returns their bytes. Raises `KnownError`."""
+    total = 0
+    for file in msgspec.json.decode((folder / "PROVENANCE.json").read_bytes(), type=_Provenance).files.values():
+        content = (folder / file.name).read_bytes()
+        if hashlib.sha256(content).hexdigest() != file.sha256:
+            raise KnownError(f"{file.name} is damaged: it is not the file this version came with. Install it again.")
+        total += len(content)
+    return total
+
+
+# ---------------------------------------------------------------- the engine
+
+
+def _engine(work: Workplace) -> str:
+    with _engine_at(work) as engine:
+        hello = engine.hello()
+    devices = ", ".join(device.description for device in hello.devices)
+    features = " ".join(hello.processor_features)
+    return f"{hello.engine} on {devices or 'the processor'}; instruction sets: {features or 'not told'}"
+
+
+def _guide(work: Workplace) -> str:
+    """One seed must give one answer, with and without a draft."""
+    guide = paths.resource("guide")
+    files = str(guide / "guide-target.gguf"), str(guide / "guide-draft.gguf")
+    with _engine_at(work) as engine:
+        pair = engine.load(Load(request=0, target=files[0], draft=files[1], settings=LoadSettings(chat_cache_mib=0)))
+        if pair.draft_refused is not None:
+            raise KnownError(f"The draft is not used. {pair.draft_refused}")
+        plain, plain_figures = _answer(engine, 0)
+        drafted, figures = _answer(engine, _DRAFT_LENGTH)
+    if plain != drafted:
+        place = next((i for i, pair in enumerate(zip(plain, drafted, strict=False)) if pair[0] != pair[1]), len(plain))
+        raise KnownError(f"With one seed the drafted answer differs from the plain one, from token {place + 1} on.")
+    if not figures.draft.accepted:
+        raise KnownError(f"Of {figures.draft.tested} guesses of the draft none was kept.")
+    return (
+        f"{len(plain)} tokens, the same plain ({_speed(plain_figures)}) and drafted ({_speed(figures)}); "
+        f"{figures.draft.accepted} of {figures.draft.tested} guesses kept"
+    )
+
+
 @contextlib.contextmanager
-def _workplace() -> Iterator[Workplace]:
-    """A fresh folder among the system's temporary ones, else in our cache."""
-    made = _temporary_folder()
-    if made is None:
-        yield Workplace(None)
-    else:
-        with made as name:
-            yield Workplace(Path(name))
+def _engine_at(work: Workplace) -> Iterator[EngineProcess]:
+    """An engine with a home of its own. Raises `KnownError` with the most telling line where it comes to a bad end."""
+    try:
+        with EngineProcess(limit_seconds=ENGINE_SECONDS, **{paths.HOME_VARIABLE: str(work.home())}) as engine:
+            yield engine
+    except EngineEndedError as error:
+        if error.ended.cause is ExitCause.REFUSED:
+            raise KnownError(error.ended.detail) from None
+        raise _told(str(error), "\n".join(error.ended.log_lines)) from None
 
 
-def _temporary_folder() -> tempfile.TemporaryDirectory[str] | None:
-    parents: tuple[Callable[[], Path | None], ...] = (lambda: None, paths.cache_dir)
-    for parent in parents:
-        with contextlib.suppress(OSError, KnownError):
-            return tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent(), ignore_cleanup_errors=True)
-    return None
+def _answer(engine: EngineProcess, draft_length: int) -> tuple[list[int], Figures]:
+    """Token ids and figures."""
+    command = Generate(
+        request=0,
+        messages=[Message(role="user", content=_QUESTION)],
+        sampling=_SAMPLING,
+        seed=_SEED,
+        max_tokens=_MAX_TOKENS,
+        draft_length=draft_length,
+        drafter="model" if draft_length else "none",
+        accept="coupled",
+    )
+    *events, finished = engine.generate(command)
+    assert isinstance(finished, GenerationFinished)
+    if finished.draft_failure is not None:
+        raise KnownError(finished.draft_failure)
+    return [piece.id for one in events if isinstance(one, Round) for piece in one.pieces], finished.figures
+
+
+def _speed(figures: Figures) -> str:
+    return f"{figures.decode_tokens_per_second or 0.0:.0f} tok/s"
+
+
+# ---------------------------------------------------------------- files, secrets, network
+
+
+def _chats(work: Workplace) -> str:
+    from app.chats.store import ChatStore
+
+    file = work.home() / "chats.sqlite"
+    texts = ["Is this kept?", "Yes: ä, я, 字, 🙂 and all."]
+    with ChatStore(file) as store:
+        chat = store.create_chat()
+        question = store.add_user_message(chat.id, None, texts[0])
+        answer = store.begin_answer(chat.id, question.id, "selftest", {})
+        store.finish_answer(replace(answer, text=texts[1], status="complete"))
+    with ChatStore(file) as store:
+        found = [message.text for message in store.branch(chat.id)]
+    if found != texts:
+        raise KnownError("A chat that was written came back changed.")
+    return f"a chat was written, closed and read again in {file.parent}"
+
+
+def _folders(_: Workplace) -> str:
+    folders = dict.fromkeys((paths.data_dir(), paths.config_dir(), paths.cache_dir(), paths.log_dir()))
+    for folder in folders:
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(b"selftest")
+                file.flush()
+        except OSError as error:
+            raise KnownError(f"Nothing can be written in {folder}: {error.strerror or error}.") from error
+    return f"{', '.join(map(str, folders))} can be written"
+
+
+def _keyring(_: Workplace) -> str:
+    from app.models.hub.tokens import backend_name
+
+    found = _within(KEYRING_SECONDS, backend_name, "The system's keyring")
+    return found or "none here; access tokens cannot be stored"
+
+
+def _tls(_: Workplace) -> str:
+    from app.models.hub.network import trusted_authorities
+
+    return trusted_authorities()
+
+
+def _within(seconds: float, call: Callable[[], str | None], what: str) -> str | None:
+    """What ``call`` returns or raises; it is left behind when it takes longer than that."""
+    outcome: list[str | Exception | None] = []
+
+    def run() -> None:
+        try:
+            outcome.append(call())
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not outcome:
+        raise KnownError(f"{what} did not answer within {seconds:.0f} s.")
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]
+
+
+# ---------------------------------------------------------------- the window
+
+
+def _window(work: Workplace) -> str:
+    """In a process of its own: Qt ends one in which it cannot show anything."""
+    begun = time.monotonic()
+    platform_changes = {} if program.has_display(os.environ) else {"QT_QPA_PLATFORM": "offscreen"}  # in memory
+    command = program.own_command("--window", program.CLOSE_WHEN_READY)
+    process = start_process(command, {paths.HOME_VARIABLE: str(work.home()), **platform_changes})
+    try:
+        shown, errors = process.communicate(timeout=WINDOW_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise KnownError(f"The window was not ready after {WINDOW_SECONDS:.0f} s and was ended.") from None
+    finally:
+        end(process)
+        process.wait()
+    if process.returncode != 0:
+        raise failure("The window", process.returncode, errors.decode("utf-8", "replace"))
+    platform_name = shown.decode("utf-8", "replace").strip()
+    return f"opened on {platform_name}, its engine loaded the guide, closed; {time.monotonic() - begun:.1f} s in all"
+
+
+# ---------------------------------------------------------------- other processes of this program
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a process with all that it started; nothing if it has ended, when its number may be another's."""
+    if process.poll() is not None:
+        return
+    try:
+        tree = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+    except psutil.NoSuchProcess:
+        return
+    for one in tree:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+
+
+def failure(what: str, status: int, errors: str) -> KnownError:
+    """Why a process came to a bad end: a sentence about how, and the most telling line of what it wrote."""
+    return _told(f"{what} ended with {_status_text(status)}.", errors)
+
+
+def _told(sentence: str, errors: str) -> KnownError:
+    """``sentence`` with the most telling line of ``errors``, all of which is in the error's notes."""
+    # In a locale without UTF-8 Qt explains itself at length before anything else happens.
+    lines = [line.strip() for line in _OF_LOCALE.sub("", errors).splitlines() if line.strip()]
+    # A traceback says what happened at its end, everything else first.
+    line = (lines[-1] if lines[0].startswith("Traceback") else lines[0]) if lines else ""
+    error = KnownError(f"{sentence} {line}".strip())
+    error.add_note(errors)
+    return error
+
+
+def _status_text(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status if sys.platform != 'win32' else hex(status)}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+
+
+CHECKS: dict[str, Check] = {
+    "program": _program,
+    "engine": _engine,
+    "guide": _guide,
+    "chats": _chats,
+    "folders": _folders,
+    "resources": _resources,
+    "keyring": _keyring,
+    "TLS": _tls,
+    "window": _window,
+}

@@ -11,8 +11,6 @@ from app import paths
 from app.errors import KnownError
 from app.protocol.messages import Message
 
-KINDS = ("code", "json", "prose", "story", "summary", "translation", "conversation")
-"""Of the bundled prompts, in the order of tables."""
 OWN = "own"
 """The kind of a user's prompt that names none."""
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -65,7 +63,7 @@ def bundled_file() -> Path:
 
 
 def bundled() -> list[Prompt]:
-    """Three prompts of each of `KINDS`."""
+    """Three prompts of each of seven kinds of text."""
     return read(bundled_file())
 
 

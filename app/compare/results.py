@@ -19,7 +19,7 @@ from app.protocol.messages import (
     ScoreTokens,
     TokensScored,
 )
-from app.protocol.statistics import acceptance_rate, mean_acceptance_length
+from app.protocol.statistics import DrafterCounts, acceptance_rate, mean_acceptance_length
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,22 +247,14 @@ def _row(kind: str, comparisons: Sequence[Comparison]) -> Row:
 
 def _drafters(figures: Iterable[DrafterFigures]) -> list[DrafterFigures]:
     """The counters of each drafter over several answers."""
-    by_name: dict[DrafterName, list[DrafterFigures]] = {}
+    sums: dict[DrafterName, DrafterCounts] = {}
     for entry in figures:
-        by_name.setdefault(entry.name, []).append(entry)
-    return [_added(name, entries) for name, entries in by_name.items()]
-
-
-def _added(name: DrafterName, entries: Sequence[DrafterFigures]) -> DrafterFigures:
-    tested, accepted = sum(e.tested for e in entries), sum(e.accepted for e in entries)
-    return DrafterFigures(
-        name=name,
-        drafted=sum(e.drafted for e in entries),
-        tested=tested,
-        accepted=accepted,
-        acceptance_rate=acceptance_rate(accepted, tested),
-        verify_passes=sum(e.verify_passes for e in entries),
-    )
+        counts = sums.setdefault(entry.name, DrafterCounts())
+        counts.drafted += entry.drafted
+        counts.tested += entry.tested
+        counts.accepted += entry.accepted
+        counts.verify_passes += entry.verify_passes
+    return [counts.figures(name) for name, counts in sums.items()]
 
 
 def _median(values: Sequence[float | None]) -> float | None:

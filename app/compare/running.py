@@ -11,7 +11,7 @@ import msgspec
 from app.client.process import EngineEndedError
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Skipped
-from app.compare.steps import Compared, Steps, TaskT
+from app.compare.steps import Compared, Steps, task_of
 from app.errors import Cancelled, KnownError
 from app.protocol.messages import (
     DraftLength,
@@ -51,20 +51,7 @@ def compare(
     return carry_out(engine, Steps.of_set(tasks))
 
 
-@dataclass(frozen=True)
-class PromptTask:
-    """A `app.compare.steps.Task`."""
-
-    prompt: Prompt
-    command: Generate
-
-
-def task_of(prompt: Prompt, command: Generate, seed: int) -> PromptTask:
-    """``prompt`` to be answered as ``command`` says."""
-    return PromptTask(prompt, msgspec.structs.replace(command, messages=prompt.messages, seed=seed))
-
-
-def carry_out(engine: Engine, steps: Steps[TaskT]) -> Iterator[Comparison | Skipped]:
+def carry_out(engine: Engine, steps: Steps) -> Iterator[Comparison | Skipped]:
     """The results, as they come. Raises as `compare` does."""
     while (found := steps.next()) is not None:
         try:

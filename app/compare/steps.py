@@ -11,7 +11,6 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -22,24 +21,28 @@ from app.protocol.messages import Generate, GenerationFinished, Piece, Round, Sc
 _log = logging.getLogger("slipstream.compare")
 
 
-class Task(Protocol):
+@dataclass(frozen=True)
+class Task:
     """One prompt, and the command that has it answered with draft."""
 
-    @property
-    def prompt(self) -> Prompt: ...
+    prompt: Prompt
+    command: Generate
 
     @property
-    def command(self) -> Generate: ...
+    def seed(self) -> int:
+        return self.command.seed or 0
 
 
-TaskT = TypeVar("TaskT", bound=Task)
+def task_of(prompt: Prompt, command: Generate, seed: int) -> Task:
+    """``prompt`` to be answered as ``command`` says."""
+    return Task(prompt, msgspec.structs.replace(command, messages=prompt.messages, seed=seed))
 
 
 @dataclass(frozen=True)
-class Compared(Generic[TaskT]):
+class Compared:
     """What came of a task; the pieces say where each token came from."""
 
-    task: TaskT
+    task: Task
     comparison: Comparison
     plain: list[Piece]
     drafted: list[Piece]
@@ -57,7 +60,7 @@ class Step:
     """Tokens, where that is less than the task's own limit."""
 
 
-class Steps(Generic[TaskT]):
+class Steps:
     """A list of tasks being worked through.
 
     `next` says what is to be done: a command is given to an engine, and what the engine says of it to `add`, `finish`,
@@ -67,7 +70,7 @@ class Steps(Generic[TaskT]):
         step: The answer being written.
     """
 
-    def __init__(self, tasks: Sequence[TaskT], steps: Sequence[Step]) -> None:
+    def __init__(self, tasks: Sequence[Task], steps: Sequence[Step]) -> None:
         self._tasks = list(tasks)
         self._steps = deque(steps)
         self.step: Step | None = None
@@ -75,24 +78,24 @@ class Steps(Generic[TaskT]):
         """Of the answer being written."""
         self._runs: dict[bool, tuple[Run, list[Piece]]] = {}
         """Of the task being worked on, by whether they were drafted."""
-        self._results: deque[Compared[TaskT] | Skipped] = deque()
-        self._scoring: Compared[TaskT] | None = None
+        self._results: deque[Compared | Skipped] = deque()
+        self._scoring: Compared | None = None
         """What only the scores of its two tokens are missing from."""
 
     @classmethod
-    def of_one(cls, task: TaskT) -> Steps[TaskT]:
+    def of_one(cls, task: Task) -> Steps:
         """Plain, then with draft. The prompt is processed before, so that both runs begin alike."""
         return cls([task], [Step(0, True, counts=False, limit=1), Step(0, False), Step(0, True)])
 
     @classmethod
-    def of_set(cls, tasks: Sequence[TaskT], warm_up_tokens: int | None = None) -> Steps[TaskT]:
+    def of_set(cls, tasks: Sequence[Task], warm_up_tokens: int | None = None) -> Steps:
         """Prompts, all with the first seed, then all with the next; which run comes first alternates.
 
         A run of each before does not count: it pages everything in, and lets ``auto`` learn what acceptance is like.
         ``warm_up_tokens`` is its limit.
         """
         steps = [Step(0, drafted, counts=False, limit=warm_up_tokens) for drafted in (False, True)]
-        prompts = sum(task.command.seed == tasks[0].command.seed for task in tasks)
+        prompts = sum(task.seed == tasks[0].seed for task in tasks)
         for number in range(len(tasks)):
             turn, place = divmod(number, prompts)
             first = bool((turn + place) % 2)  # of a prompt that is repeated with the next seed the other run is first
@@ -104,7 +107,7 @@ class Steps(Generic[TaskT]):
     def is_done(self) -> bool:
         return not (self._steps or self._results or self._scoring or self.step)
 
-    def next(self) -> Generate | ScoreTokens | Compared[TaskT] | Skipped | None:
+    def next(self) -> Generate | ScoreTokens | Compared | Skipped | None:
         """``None`` when all is done. Not while an answer is being written."""
         if self._results:
             return self._results.popleft()
@@ -166,12 +169,12 @@ class Steps(Generic[TaskT]):
         if self._steps:
             self._steps.extendleft(replace(one, number=self._steps[0].number) for one in reversed(warm_up))
 
-    def _compare(self, task: TaskT) -> None:
+    def _compare(self, task: Task) -> None:
         (plain, plain_pieces), (drafted, drafted_pieces) = self._runs[False], self._runs[True]
         self._runs.clear()
         comparison = Comparison(
             prompt=task.prompt,
-            seed=task.command.seed or 0,
+            seed=task.seed,
             plain=plain,
             drafted=drafted,
             difference=first_difference(plain, drafted),

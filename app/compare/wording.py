@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+
+import msgspec
 
 from app.compare.results import Difference, Machine, ModelFile, Row, Setup
 from app.compare.setup import BUNDLED
@@ -50,12 +51,12 @@ def cells(row: Row) -> list[str]:
     ]
 
 
-def quoted(text: str) -> str:
-    """A piece of text so that spaces and line breaks are seen."""
-    return f'"{printable(text, 40)}"'
-
-
 # ---------------------------------------------------------------- differences
+
+
+def difference(found: Difference, setup: Setup) -> str:
+    """Where two texts part, and why as far as is known."""
+    return "; ".join(part for part in (candidates(found), verdict(found, setup)) if part)
 
 
 def candidates(difference: Difference) -> str:
@@ -68,7 +69,7 @@ def candidates(difference: Difference) -> str:
 
 def _candidate(text: str, token_id: int | None, token: int | None) -> str:
     if text:
-        return quoted(text)
+        return f'"{printable(text, 40)}"'
     if token is None or token_id is None:
         return "no more text"
     return f"token {token_id} without text of its own (the end, or a part of a character)"
@@ -96,6 +97,10 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
     """Names and values for people, in an order to print them."""
     seeds = f"{setup.seed}" if setup.repeat == 1 else f"{setup.seed} to {setup.seed + setup.repeat - 1}"
     limit = f"{setup.max_tokens:,}" if setup.max_tokens else "no"
+    rules = f"propose {setup.propose}, accept {setup.accept}"
+    prompts = printable(setup.prompt_set) if setup.prompt_set else "from a chat, in the JSON export"
+    if setup.prompt_set and setup.kinds:
+        prompts += f", only {', '.join(setup.kinds)}"
     found = [
         ("date", setup.date),
         ("Slipstream", setup.app_version),
@@ -109,8 +114,8 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
         ("sampling", sampling(setup.sampling)),
         ("seed", f"{seeds}, limit of an answer: {limit} tokens"),
         *([("stop strings", ", ".join(map(repr, setup.stop)))] if setup.stop else []),
-        ("drafting", _drafting(setup)),
-        ("prompts", _prompts(setup)),
+        ("drafting", f"draft length {setup.draft_length}, drafter {setup.drafter}, {rules}"),
+        ("prompts", prompts),
     ]
     if setup.prompt_set_sha256:
         found.append(("prompts SHA-256", setup.prompt_set_sha256))
@@ -152,16 +157,6 @@ def _loading(setup: Setup) -> str:
     return ", ".join(parts)
 
 
-def _drafting(setup: Setup) -> str:
-    return f"draft length {setup.draft_length}, drafter {setup.drafter}, propose {setup.propose}, accept {setup.accept}"
-
-
-def _prompts(setup: Setup) -> str:
-    if not setup.prompt_set:
-        return "from a chat, in the JSON export"
-    return printable(setup.prompt_set) + (f", only {', '.join(setup.kinds)}" if setup.kinds else "")
-
-
 # ---------------------------------------------------------------- how to repeat it
 
 
@@ -173,7 +168,7 @@ def command(setup: Setup) -> str:
     if setup.kinds:
         words += ["--kinds", ",".join(setup.kinds)]
     words += _options(repeat=setup.repeat, seed=setup.seed, max_tokens=setup.max_tokens or setup.context_length)
-    words += _sampling_options(setup.sampling)
+    words += _options(**msgspec.structs.asdict(setup.sampling))
     drafter = setup.drafter if setup.draft else "ngram"  # without a draft model auto is just that
     words += _options(draft_length=setup.draft_length, drafter=drafter, propose=setup.propose, accept=setup.accept)
     return shlex.join(words)
@@ -193,11 +188,6 @@ def _model_options(setup: Setup) -> list[str]:
     if setup.machine.devices:
         words += _options(gpu_layers=setup.target_gpu_layers, draft_gpu_layers=setup.draft_gpu_layers)
     return words
-
-
-def _sampling_options(sampling: Sampling) -> list[str]:
-    fields: Sequence[str] = sampling.__struct_fields__
-    return _options(**{name: getattr(sampling, name) for name in fields})
 
 
 def _options(**values: object) -> list[str]:

@@ -16,9 +16,8 @@ import psutil
 import pytest
 
 from app import paths
-from app.commands import selftest_checks
-from app.commands.selftest import report
-from app.commands.selftest_checks import CHECKS, Check, Workplace
+from app.commands import selftest
+from app.commands.selftest import CHECKS, Check, Workplace, end, failure, report
 from app.errors import KnownError
 from tests.support.command_line import ROOT, slipstream
 
@@ -26,8 +25,8 @@ NAMES = ["program", "engine", "guide", "chats", "folders", "resources", "keyring
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="how processes end there")
 
 
-def check(name: str) -> Check:
-    return next(check for check in CHECKS if check.name == name)
+def only(name: str) -> dict[str, Check]:
+    return {name: CHECKS[name]}
 
 
 @pytest.mark.usefixtures("guide_pair")
@@ -52,8 +51,7 @@ def test_a_failed_check_stops_no_other(capsys: pytest.CaptureFixture[str]) -> No
     def known(_: Workplace) -> str:
         raise KnownError("The disk is full.")
 
-    checks = [Check("one", bug), Check("two", known), Check("three", lambda _: "fine")]
-    assert report(checks) == 1
+    assert report({"one": bug, "two": known, "three": lambda _: "fine"}) == 1
     out, errors = capsys.readouterr()
     assert out.splitlines() == [
         "failed  one        LookupError: nobody expected it",
@@ -61,24 +59,24 @@ def test_a_failed_check_stops_no_other(capsys: pytest.CaptureFixture[str]) -> No
         "ok      three      fine",
     ]
     assert errors == ""
-    assert report(checks[:1], verbose=True) == 1
+    assert report({"one": bug}, verbose=True) == 1
     assert "Traceback" in capsys.readouterr().err
-    assert report(checks[2:]) == 0
+    assert report({"three": lambda _: "fine"}) == 0
 
 
 def test_without_streams_the_status_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a program with a window alone, on Windows."""
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
-    assert report([check("program")]) == 0
-    assert report([Check("broken", lambda _: str(1 // 0))], verbose=True) == 1
+    assert report(only("program")) == 0
+    assert report({"broken": lambda _: str(1 // 0)}, verbose=True) == 1
 
 
 def test_without_temporary_files_the_cache_is_used(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(home / "gone"))
-    assert report([check("chats")]) == 0
+    assert report(only("chats")) == 0
     assert str(home / "cache") in capsys.readouterr().out
     assert list((home / "cache").iterdir()) == []
 
@@ -89,50 +87,50 @@ def test_without_any_place_to_write_it_is_said(
     home.write_text("a file where the folder should be", encoding="utf-8")
     monkeypatch.setattr(tempfile, "tempdir", str(home / "gone"))
     for name in ("engine", "guide", "chats", "window"):
-        assert report([check(name)]) == 1
+        assert report(only(name)) == 1
         assert "could not be tried" in capsys.readouterr().out
-    assert report([check("folders")]) == 1
+    assert report(only("folders")) == 1
     assert "cannot keep its files" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("guide_pair")
 def test_a_damaged_guide_is_found(tmp_path: Path) -> None:
     folder = shutil.copytree(paths.resource("guide"), tmp_path / "guide")
-    assert selftest_checks._check_guide(folder) > 1e6
+    assert selftest._check_guide(folder) > 1e6
     with (folder / "guide-draft.gguf").open("r+b") as file:
         file.seek(1_000_000)
         file.write(b"\0\1\2\3")
     with pytest.raises(KnownError, match=r"guide-draft\.gguf is damaged"):
-        selftest_checks._check_guide(folder)
+        selftest._check_guide(folder)
 
 
 def test_a_service_that_hangs_is_left_behind() -> None:
     answer = threading.Event()
     with pytest.raises(KnownError, match="The keyring did not answer within"):
-        selftest_checks._within(0.05, lambda: str(answer.wait()), "The keyring")
+        selftest._within(0.05, lambda: str(answer.wait()), "The keyring")
     answer.set()
 
 
 def test_a_service_that_fails_is_no_hang() -> None:
     with pytest.raises(ZeroDivisionError):
-        selftest_checks._within(60, lambda: str(1 // 0), "The keyring")
+        selftest._within(60, lambda: str(1 // 0), "The keyring")
 
 
 @linux
 def test_a_window_that_cannot_open_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QT_QPA_PLATFORM", "nonsense")
-    with pytest.raises(KnownError, match=r"The window ended with SIGABRT\. .*nonsense"):
-        check("window").run(Workplace(tmp_path / "home"))
+    with Workplace() as work, pytest.raises(KnownError, match=r"The window ended with SIGABRT\. .*nonsense"):
+        CHECKS["window"](work)
 
 
 @linux
 def test_a_window_that_is_not_ready_in_time_is_ended_with_all_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selftest_checks, "WINDOW_SECONDS", 0.3)
+    monkeypatch.setattr(selftest, "WINDOW_SECONDS", 0.3)
     before = psutil.Process().children(recursive=True)  # such as the helper process that tests share
-    with pytest.raises(KnownError, match="was not ready"):
-        check("window").run(Workplace(tmp_path / "home"))
+    with Workplace() as work, pytest.raises(KnownError, match="was not ready"):
+        CHECKS["window"](work)
     assert set(psutil.Process().children(recursive=True)) <= set(before)
 
 
@@ -156,3 +154,25 @@ def _has_guide(process: psutil.Process) -> bool:
         return any(part.path.endswith("guide-target.gguf") for part in process.memory_maps())
     except psutil.Error:
         return False
+
+
+@pytest.mark.parametrize(
+    ("errors", "line"),
+    [
+        ("", ""),
+        ("qt.qpa.xcb: no display\nThis application failed to start\n", " qt.qpa.xcb: no display"),
+        ('Detected locale "C" with …\nhas switched\nfor more information.\nno display\n', " no display"),
+        ("\nTraceback (most recent call last):\n  File x\nLookupError: it\n", " LookupError: it"),
+    ],
+)
+def test_the_telling_line_of_a_failure(errors: str, line: str) -> None:
+    assert (
+        str(failure("It", 3, errors)) == f"It ended with exit status {3 if sys.platform != 'win32' else '0x3'}.{line}"
+    )
+    assert failure("It", 3, errors).__notes__ == [errors]
+
+
+def test_a_process_that_has_ended_is_left_alone() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait(60)
+        end(process)

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from app.compare import prompts
-from app.compare.prompts import KINDS, OWN, Prompt, bundled, read
+from app.compare.prompts import OWN, Prompt, bundled, read
 from app.errors import KnownError
 from app.protocol.messages import Message
+
+KINDS = ("code", "json", "prose", "story", "summary", "translation", "conversation")
 
 
 def file(folder: Path, name: str, content: str | bytes) -> Path:

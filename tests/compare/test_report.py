@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from app.commands import compare as command_line
-from app.compare import prompts, report, terminal, wording
+from app.compare import prompts, report, wording
 from app.compare.results import ModelFile, Report
 from app.protocol.messages import Sampling
 from tests.compare.reports import NEAR_TIE, REPORT, SETUP, with_setup
@@ -109,7 +109,7 @@ def test_json_has_everything_and_is_a_set_of_prompts(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("write", [report.markdown, report.csv, report.json, terminal.readable])
+@pytest.mark.parametrize("write", [report.markdown, report.csv, report.json, report.readable])
 def test_every_report_can_be_encoded_but_for_half_pairs(write: Callable[[Report], str]) -> None:
     for found in (REPORT, msgspec.structs.replace(REPORT, comparisons=[], skipped=[], curve=None)):
         assert write(found).encode("utf-8", "replace")
@@ -190,7 +190,7 @@ def test_the_terminal_needs_80_columns() -> None:
     found = msgspec.structs.replace(
         REPORT, comparisons=[*REPORT.comparisons, msgspec.structs.replace(REPORT.comparisons[0], prompt=long_kind)]
     )
-    text = terminal.readable(found)
+    text = report.readable(found)
     assert max(map(len, text.splitlines())) <= 80
     cells = ["code", "1 of 2", "70 %", "2.40", "45.0", "60.0", "1.40×", "1.10–1.70"]
     assert any(re.split(r" {2,}", line.strip()) == cells for line in text.splitlines())
@@ -200,7 +200,7 @@ def test_the_terminal_needs_80_columns() -> None:
 
 
 def test_bars_are_as_long_as_they_should_be() -> None:
-    text = terminal.readable(REPORT).splitlines()
+    text = report.readable(REPORT).splitlines()
     lines = [line for line in text if "│" in line]
     assert len(lines) == 1, "prose has no speed-up"
     bar = lines[0][14:55]
@@ -211,4 +211,4 @@ def test_bars_are_as_long_as_they_should_be() -> None:
 
 def test_only_some_differences_are_told_on_a_terminal() -> None:
     found = msgspec.structs.replace(REPORT, comparisons=[REPORT.comparisons[1]] * 8)
-    assert "and 3 more" in terminal.readable(found)
+    assert "and 3 more" in report.readable(found)

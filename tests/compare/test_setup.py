@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app import __version__, paths
-from app.compare import machine, prompts, setup
+from app.compare import prompts, setup
 from app.compare.results import Setup
 from app.errors import Cancelled, KnownError
 from app.protocol.messages import Generate, LoadSettings, ModelInfo, PairLoaded, Sampling
@@ -96,7 +96,7 @@ def test_a_hash_can_be_stopped_and_a_file_can_be_gone(tmp_path: Path) -> None:
 
 
 def test_this_machine_is_described_without_naming_it() -> None:
-    found = machine.this_machine(["GPU 0"])
+    found = setup._this_machine(["GPU 0"])
     assert found.processor and found.system and found.devices == ["GPU 0"]
     assert 0 < found.physical_cores <= found.logical_cores
     assert found.memory_bytes > 2**28
@@ -105,5 +105,5 @@ def test_this_machine_is_described_without_naming_it() -> None:
 
 
 def test_processors_of_linux() -> None:
-    assert machine._proc_processor("processor\t: 0\nmodel name\t: Some  CPU @ 3\n\nmodel name: x") == "Some CPU @ 3"
-    assert machine._proc_processor("processor : 0\nBogoMIPS : 50\n") == ""
+    assert setup._proc_processor("processor\t: 0\nmodel name\t: Some  CPU @ 3\n\nmodel name: x") == "Some CPU @ 3"
+    assert setup._proc_processor("processor : 0\nBogoMIPS : 50\n") == ""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from app.compare.prompts import Prompt
 from app.compare.results import Skipped
-from app.compare.running import PromptTask, task_of
-from app.compare.steps import Compared, Steps
+from app.compare.steps import Compared, Steps, Task, task_of
 from app.protocol.messages import (
     Figures,
     Generate,
@@ -18,18 +17,18 @@ from app.protocol.messages import (
 )
 
 
-def task(text: str, seed: int = 0) -> PromptTask:
+def task(text: str, seed: int = 0) -> Task:
     prompt = Prompt(kind="own", messages=[Message(role="user", content=text)])
     return task_of(prompt, Generate(request=0, messages=[], draft_length=4), seed)
 
 
-def answer(steps: Steps[PromptTask], *ids: int) -> None:
+def answer(steps: Steps, *ids: int) -> None:
     pieces = [Piece(text=f" {token}", id=token) for token in ids]
     steps.add(Round(index=0, verify_passes=0, pieces=pieces))
     steps.finish(GenerationFinished(request=0, finish_reason="end", figures=Figures()))
 
 
-def told(steps: Steps[PromptTask], refused: str = "") -> list[str]:
+def told(steps: Steps, refused: str = "") -> list[str]:
     """What is asked for and what comes of it; prompts named ``refused`` are."""
     heard = []
     while (found := steps.next()) is not None:
@@ -77,7 +76,7 @@ def test_one_answer_has_its_prompt_processed_before() -> None:
     assert told(steps) == ["a 0 seed 0", "a 4 seed 0", "a compared"]
 
 
-def differing() -> Steps[PromptTask]:
+def differing() -> Steps:
     steps = Steps.of_one(task("a"))
     for ids in [(1,), (1, 2), (1, 3)]:
         assert isinstance(steps.next(), Generate)

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
-from app.commands import inspect
-from app.commands.models import choosing, get, listing, pair, plan, remove, search, verify
-from app.commands.options import Command, add_command
+from app.commands.inspect import Inspect
+from app.commands.models import choosing, files, get, pair, plan, search
+from app.commands.options import add_command
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its commands."""
     parser.epilog = "MODEL, TARGET and DRAFT are a file, or a part of a name in the library that only one model has."
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    of_library = inspect.Inspect("MODEL", choosing.library_files)
-    table: dict[str, tuple[Command, str]] = {
-        "list": (listing, "list the models of all folders"),
-        "inspect": (of_library, "say what a model is, and whether two fit as a pair"),
-        "pair": (pair, "say which drafts fit a target, the most promising first"),
-        "plan": (plan, "say what a model or a pair takes in memory, and how it would be loaded"),
-        "search": (search, "search Hugging Face for models"),
-        "get": (get, "download a model from Hugging Face, with a draft that fits if you want"),
-        "verify": (verify, "check a model's files against their SHA-256"),
-        "remove": (remove, "delete a model's files"),
-    }
-    for name, (command, help) in table.items():
-        add_command(commands, name, command, help, as_json="")
+    add_one = partial(add_command, parser.add_subparsers(metavar="COMMAND", required=True), as_json="")
+    inspect = Inspect("MODEL", choosing.library_files)
+    add_one("list", files.add_list, files.list_models, "list the models of all folders")
+    add_one("inspect", inspect.add, inspect.run, "say what a model is, and whether two fit as a pair")
+    add_one("pair", pair.add, pair.run, "say which drafts fit a target, the most promising first")
+    add_one("plan", plan.add, plan.run, "say what a model or a pair takes in memory, and how it would be loaded")
+    add_one("search", search.add, search.run, "search Hugging Face for models")
+    add_one("get", get.add, get.run, "download a model from Hugging Face, with a draft that fits if you want")
+    add_one("verify", files.add_verify, files.verify_model, "check a model's files against their SHA-256")
+    add_one("remove", files.add_remove, files.remove_model, "delete a model's files")

@@ -1,31 +1,142 @@
-"""The download of one item for one command, and what is said meanwhile."""
+"""Finds what ``slipstream models get`` means, downloads it, and says meanwhile how that goes."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from app import paths
-from app.commands.output import show_progress
+from app.commands.models import choosing
+from app.commands.output import show_progress, show_result
 from app.errors import KnownError
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
 from app.models.downloads.wording import figures
+from app.models.hub.api import Hub
+from app.models.hub.catalog import load_catalog, resolve
+from app.models.hub.connection import HubConnection, network_settings
+from app.models.hub.drafts import DraftCandidate, find_drafts, in_order
 from app.models.hub.errors import NoAccessError
+from app.models.hub.items import item_of
 from app.models.hub.network import Network
+from app.models.hub.remote_header import read_remote_header
+from app.models.hub.repository import RemoteFile, RemoteModel, Repository
 from app.models.library.library import own_folder
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origins
-from app.models.text import visible
+from app.models.text import printable, size_text, visible
 from app.settings import Settings
 
 _ACTIVE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
 _REFRESH_SECONDS = 0.25
 
 
-def fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path | None]:
+def run(options: argparse.Namespace) -> int:
+    """Carry out ``slipstream models get``; returns the exit status. Raises `NoAccessError` where a token is needed."""
+    values = choosing.settings()
+    connection = HubConnection(network_settings(values))
+    try:
+        item = _item(connection.hub, options.wanted, with_draft=options.with_draft)
+        target, draft = _fetch(connection.network, item, values)
+    finally:
+        show_progress("")
+        connection.network.close()
+    files = [str(path) for path in (target, draft) if path is not None]
+    show_result(options, _described(item, target, draft), files)
+    return 0
+
+
+def _item(hub: Hub, wanted: str, *, with_draft: bool) -> Item:
+    name, _, file = wanted.partition(":")
+    if "/" not in name:
+        pairs = {pair.id: pair for pair in load_catalog().pairs}
+        if wanted.casefold() not in pairs:
+            raise KnownError(
+                f"{printable(wanted)} is neither a repository, as owner/name, nor one of the recommended pairs: "
+                f"{', '.join(pairs)}."
+            )
+        return resolve(hub, pairs[wanted.casefold()])
+    show_progress(f"looking {printable(name)} up")
+    repository = hub.repository(name)
+    target = chosen(repository, file)
+    title = f"{name.rpartition('/')[2]} {target.quantization}".strip()
+    if not with_draft:
+        return item_of(title, target, None, (repository.licence,))
+    draft = _draft(hub, repository, target)
+    return item_of(f"{title} with draft", target, draft.model, (repository.licence, draft.licence))
+
+
+# ---------------------------------------------------------------- which of a repository's models
+
+
+def chosen(repository: Repository, word: str) -> RemoteModel:
+    """The only model, or the only one ``word`` names: a quantization, a file's name or its path, in any case.
+
+    Raises `KnownError` that lists what there is.
+    """
+    found = [model for model in repository.models if not word or word.casefold() in _names(model)]
+    if len(found) == 1:
+        return found[0]
+    if not repository.models:
+        raise KnownError(f"{repository.id} has no GGUF models that can be downloaded.")
+    if not found:
+        problem = f"{repository.id} has no model {printable(word)}, but these"
+    else:
+        problem = f"{repository.id} has {len(found)} models" + (f" {printable(word)}" if word else "")
+    offered = found or repository.models
+    lines = [f"  {_shortest_name(model, offered)} ({size_text(model.size)})" for model in offered]
+    example = f"{repository.id}:{_shortest_name(offered[0], offered)}"
+    raise KnownError("\n".join([f'{problem}. Choose one, as in "slipstream models get {example}":', *lines]))
+
+
+def _names(model: RemoteModel) -> set[str]:
+    names = {model.quantization}
+    for file in model.files:
+        names |= {file.path, file.path.rpartition("/")[2]}
+    return {name.casefold() for name in names}
+
+
+def _shortest_name(model: RemoteModel, others: Sequence[RemoteModel]) -> str:
+    """That no other of ``others`` has."""
+    for name in (model.quantization, model.name):
+        if name and sum(name.casefold() in _names(other) for other in others) == 1:
+            return printable(name, 200)
+    return printable(model.files[0].path, 500)
+
+
+# ---------------------------------------------------------------- its draft
+
+
+def _draft(hub: Hub, repository: Repository, target: RemoteModel) -> DraftCandidate:
+    """The best that fits, after saying which and why. Raises `KnownError` when there is none."""
+    show_progress("looking for a draft")
+    header = read_remote_header(hub.network, target)
+    candidates = []
+    for candidate in find_drafts(hub, header, repository.base_models):
+        candidates.append(candidate)
+        show_progress(f"looking for a draft: {candidate.repository}")
+    best = next((candidate for candidate in in_order(candidates) if candidate.verdict.fits), None)
+    if best is None:
+        reasons = [f"  {one.repository}: {one.verdict.reason}" for one in candidates]
+        raise KnownError(
+            "\n".join(["No draft was found that fits. Without --with-draft the target is downloaded alone.", *reasons])
+        )
+    _say(
+        f"The draft is {best.model.name} of {best.repository} ({size_text(best.model.size)}, {best.share:.0%} of the "
+        f"target). {best.verdict.reason}" + (f" {best.verdict.warning}" if best.verdict.warning else "")
+    )
+    return best
+
+
+# ---------------------------------------------------------------- the download
+
+
+def _fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path | None]:
     """Download ``item`` into the models folder; returns where its target and draft are.
 
     The queue is the command's own: nothing the window left in its queue goes on, and the window may be open. A file
@@ -46,17 +157,19 @@ def fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path | 
             queue.add(item)
             progress = _wait(queue, changed)
         except KeyboardInterrupt:
-            say("Stopped. What has arrived is kept: the same command goes on from there.")
+            _say("Stopped. What has arrived is kept: the same command goes on from there.")
             raise
         finally:
             queue.close()
             show_progress("")
     if progress.state is not ItemState.DONE:
-        raise _failure(progress)
+        # There is no such button here.
+        message = progress.message.replace("press Resume", "run the same command again")
+        raise NoAccessError(message, progress.page) if progress.page else KnownError(message)
     return queue.paths(item.id)
 
 
-def say(text: str) -> None:
+def _say(text: str) -> None:
     """A line that stays, beside the one of the progress."""
     show_progress("")
     print(f"slipstream: {visible(text)}", file=sys.stderr, flush=True)
@@ -72,11 +185,28 @@ def _wait(queue: DownloadQueue, changed: threading.Event) -> ItemProgress:
             return progress
         if progress.message not in ("", told):
             told = progress.message
-            say(f"{told} It is tried again." if progress.state is ItemState.WAITING else told)
+            _say(f"{told} It is tried again." if progress.state is ItemState.WAITING else told)
         show_progress(figures(progress))
         changed.wait(_REFRESH_SECONDS)
 
 
-def _failure(progress: ItemProgress) -> KnownError:
-    message = progress.message.replace("press Resume", "run the same command again")  # there is no such button here
-    return NoAccessError(message, progress.page) if progress.page else KnownError(message)
+# ---------------------------------------------------------------- what came
+
+
+def _described(item: Item, target: Path, draft: Path | None) -> dict[str, Any]:
+    return {
+        "title": item.title,
+        "size": item.size,
+        "licence": item.licence or None,
+        "target": _model(item.target, target),
+        "draft": _model(item.draft, draft) if draft is not None else None,
+    }
+
+
+def _model(files: Sequence[RemoteFile], path: Path) -> dict[str, Any]:
+    return {
+        "path": str(path),
+        "repository": files[0].repository,
+        "commit": files[0].commit,
+        "files": [{"path": file.path, "size": file.size, "sha256": file.sha256} for file in files],
+    }

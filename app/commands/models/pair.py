@@ -15,7 +15,7 @@ from app.commands.output import show_result
 from app.models.library.entry import LibraryEntry
 from app.models.ranking import Judge, RankedDraft, rank_drafts
 from app.models.text import printable, size_text
-from app.models.trials import FILE_NAME, Trials
+from app.models.trials import FILE_NAME, Trial, Trials
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -60,20 +60,15 @@ def _described(position: int, draft: RankedDraft) -> dict[str, Any]:
 def _lines(target: LibraryEntry, ranked: Sequence[RankedDraft]) -> list[str]:
     lines = [f"Drafts for {printable(target.where)} ({size_text(target.size)}):"]
     for position, draft in enumerate(ranked, 1):
-        lines.append(f"{position:>3}. {printable(draft.entry.where)} ({_size(draft)})")
-        measured = _measured(draft)
+        share = f", {draft.share:.0%} of the target" if draft.share < math.inf else ""
+        lines.append(f"{position:>3}. {printable(draft.entry.where)} ({size_text(draft.entry.size)}{share})")
         verdict = draft.verdict
-        lines += [f"     {line}" for line in (verdict.reason, measured, verdict.warning, verdict.note) if line]
+        told = (verdict.reason, _measured(draft.trial), verdict.warning, verdict.note)
+        lines += [f"     {line}" for line in told if line]
     return lines if ranked else ["There are no other models in the library."]
 
 
-def _size(draft: RankedDraft) -> str:
-    share = f", {draft.share:.0%} of the target" if draft.share < math.inf else ""
-    return size_text(draft.entry.size) + share
-
-
-def _measured(draft: RankedDraft) -> str:
-    trial = draft.trial
+def _measured(trial: Trial | None) -> str:
     if trial is None:
         return ""
     accepted = "" if trial.acceptance_rate is None else f", {trial.acceptance_rate:.0%} kept"

@@ -16,6 +16,8 @@ from app.models.text import count_text, printable
 
 _LIMIT = 30
 _TITLES = ("repository", "downloads", "likes", "changed", "gated", "licence")
+_SIDES = "<>><<<"
+"""Numbers to the right."""
 _GATED = {"no": "", "automatic": "gated", "manual": "gated, by hand"}
 
 
@@ -44,7 +46,8 @@ def run(options: argparse.Namespace) -> int:
 def _table(results: Sequence[SearchResult]) -> list[str]:
     rows = [_TITLES, *map(_row, results)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [_aligned(row, widths) for row in rows]
+    cells = [[f"{cell:{side}{width}}" for cell, side, width in zip(row, _SIDES, widths, strict=True)] for row in rows]
+    return ["  ".join(row).rstrip() for row in cells]
 
 
 def _row(found: SearchResult) -> tuple[str, ...]:
@@ -56,12 +59,3 @@ def _row(found: SearchResult) -> tuple[str, ...]:
         _GATED[found.gated],
         printable(found.licence),
     )
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    """Numbers to the right."""
-    cells = [
-        f"{cell:>{width}}" if column in (1, 2) else f"{cell:<{width}}"
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  ".join(cells).rstrip()

@@ -1,4 +1,4 @@
-"""The chart of a prompt set: acceptance rate against speed-up, one point a prompt, for a QPainter."""
+"""The chart of a prompt set: acceptance rate against speed-up, one point a prompt; also in words, for tool tips."""
 
 from __future__ import annotations
 
@@ -6,13 +6,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QPainterPath, QPen
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QFont, QFontMetricsF, QHelpEvent, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
+from app.compare.results import Comparison, Summary, summarize
 from app.ui.widgets import theme as themes
 from app.ui.widgets import units
+from app.ui.widgets.controls import plain_tooltip
 from app.ui.widgets.theme import Theme
+from app.ui.widgets.units import NO_BREAK
 
+EMPTY = (
+    "Each prompt is answered twice with the same seed, plain and with draft, one run after the other.\n"
+    "The table and this chart fill as it goes."
+)
+
+_TOP = 8.0
+"""Free space below the table."""
 _POINT = 5.0
 _MEDIAN = 7.5
 _LABEL_GAP = 6.0
@@ -29,6 +40,8 @@ class Point:
     kind: str
     acceptance_rate: float | None
     speed_up: float
+    number: int = -1
+    """Of the comparison; a median is of none."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +103,9 @@ class ChartDrawing:
         return QPointF(x, self.plot.bottom() - (point.speed_up - low) / (high - low) * self.plot.height())
 
     def point_at(self, position: QPointF) -> int | None:
-        """Number of the point nearest to ``position``, if one is near."""
+        """Number of the comparison whose point is nearest to ``position``, if one is near."""
         near = [
-            (math.dist(self.place(point).toTuple(), position.toTuple()), number)
-            for number, point in enumerate(self.chart.points)
+            (math.dist(self.place(point).toTuple(), position.toTuple()), point.number) for point in self.chart.points
         ]
         distance, number = min(near, default=(math.inf, 0))
         return number if distance <= 2 * _POINT else None
@@ -134,16 +146,13 @@ class ChartDrawing:
         painter.drawText(above, Qt.AlignmentFlag.AlignLeft, "speed-up; dashed: as fast as plain")
 
     def _paint_mark(self, painter: QPainter, theme: Theme, point: Point, radius: float, strength: float) -> None:
-        number = self._number(point)
+        number = self.chart.kinds.index(point.kind)
         color = theme.series[number % len(theme.series)]
         painter.setPen(QPen(color, 1.4))
         painter.setBrush(
             themes.mix(theme.surface, color, strength) if point.acceptance_rate is not None else theme.surface
         )
         painter.drawPath(shape_path(number, self.place(point), radius))
-
-    def _number(self, point: Point) -> int:
-        return self.chart.kinds.index(point.kind)
 
     def _paint_labels(self, painter: QPainter, theme: Theme) -> None:
         painter.setPen(theme.text)
@@ -160,17 +169,11 @@ class ChartDrawing:
         size = self._metrics.size(0, median.kind)
         width, height = size.width() + 2, size.height()
         beside = _MEDIAN + _LABEL_GAP
-        places = [
-            QPointF(at.x() + beside, at.y() - height / 2),
-            QPointF(at.x() - beside - width, at.y() - height / 2),
-            QPointF(at.x() - width / 2, at.y() - beside - height),
-            QPointF(at.x() - width / 2, at.y() + beside),
-            QPointF(at.x() + beside, at.y() - height - _LABEL_GAP),
-            QPointF(at.x() + beside, at.y() + _LABEL_GAP),
-            QPointF(at.x() - beside - width, at.y() - height - _LABEL_GAP),
-            QPointF(at.x() - beside - width, at.y() + _LABEL_GAP),
-        ]
-        boxes = [QRectF(place.x(), place.y(), width, height) for place in places]
+        left, center, right = at.x() - beside - width, at.x() - width / 2, at.x() + beside
+        above, middle, below = at.y() - height - _LABEL_GAP, at.y() - height / 2, at.y() + _LABEL_GAP
+        places = [(right, middle), (left, middle), (center, at.y() - beside - height), (center, at.y() + beside)]
+        places += [(right, above), (right, below), (left, above), (left, below)]
+        boxes = [QRectF(x, y, width, height) for x, y in places]
         inside = self.plot.adjusted(0, -2 * _LABEL_GAP, 3 * _LABEL_GAP, 0)
         free = [box for box in boxes if inside.contains(box) and not any(box.intersects(other) for other in taken)]
         best = (box for box in free if not any(box.intersects(point) for point in points))
@@ -179,3 +182,92 @@ class ChartDrawing:
 
 def _around(center: QPointF, radius: float) -> QRectF:
     return QRectF(center.x() - radius - 1, center.y() - radius - 1, 2 * radius + 2, 2 * radius + 2)
+
+
+# ---------------------------------------------------------------- in the window
+
+
+def chart_of(comparisons: Sequence[Comparison], summary: Summary) -> Chart:
+    """Comparisons too short to time have no point."""
+    points = [
+        Point(one.prompt.kind, one.drafted.figures.draft.acceptance_rate, one.speed_up, number)
+        for number, one in enumerate(comparisons)
+        if one.speed_up is not None
+    ]
+    medians = [Point(row.kind, row.acceptance_rate, row.speed_up) for row in summary.rows if row.speed_up is not None]
+    kinds = tuple(row.kind for row in summary.rows)
+    return Chart(kinds, tuple(points), tuple(medians))
+
+
+def in_words(summary: Summary) -> str:
+    """``code: 81 % kept, 2.1× plain; …``, for those who do not see the chart."""
+    parts = [
+        f"{row.kind}: {units.share(row.acceptance_rate)} kept, {units.factor(row.speed_up)}"
+        for row in summary.rows
+        if row.speed_up is not None
+    ]
+    return "; ".join(parts).replace(NO_BREAK, " ") or EMPTY
+
+
+class ChartView(QWidget):
+    """Shows the chart of a set."""
+
+    opened = Signal(int)
+    """Number of the comparison whose point was double-clicked."""
+
+    def __init__(self, colors: Theme | None = None) -> None:
+        """``colors``: those of the application if ``None``."""
+        super().__init__()
+        self._colors = colors
+        self._chart = Chart()
+        self._comparisons: Sequence[Comparison] = ()
+        self.setAccessibleName("Chart: share kept and speed-up of each prompt")
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.show_results((), summarize(()))
+
+    def show_results(self, comparisons: Sequence[Comparison], summary: Summary) -> None:
+        self._comparisons = comparisons
+        self._chart = chart_of(comparisons, summary)
+        self.setAccessibleDescription(in_words(summary))
+        self.update()
+
+    def drawing(self) -> ChartDrawing:
+        """The chart laid out in this widget."""
+        return ChartDrawing(self._chart, QRectF(self.rect()).adjusted(0, _TOP, 0, 0), self.font())
+
+    def explanation(self, number: int) -> str:
+        """What to say about a point."""
+        one = self._comparisons[number]
+        share = units.share(one.drafted.figures.draft.acceptance_rate)
+        return f"{one.prompt.title}\n{one.prompt.kind} · {share} kept · {units.factor(one.speed_up)}"
+
+    # ------------------------------------------------------------ Qt
+
+    def sizeHint(self) -> QSize:
+        return QSize(640, 280)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(320, 180)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        colors = self._colors or themes.current()
+        if self._chart.points:
+            self.drawing().paint(painter, colors)
+        else:
+            painter.setPen(colors.quiet)
+            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap, EMPTY)
+        painter.end()
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        number = self.drawing().point_at(event.position())
+        if number is not None:
+            self.opened.emit(number)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            number = self.drawing().point_at(QPointF(event.pos()))
+            text = "" if number is None else plain_tooltip(self.explanation(number))
+            QToolTip.showText(event.globalPos(), text, self)
+            return True
+        return super().event(event)

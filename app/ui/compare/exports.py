@@ -1,4 +1,7 @@
-"""Writes a report to a file of the user's; what takes time happens in a thread of its own."""
+"""Writes a report to a file of the user's, as text or as a picture; what takes time happens in a thread of its own.
+
+The picture is for documents: chart, table and how it was measured, in light colors, at twice the size.
+"""
 
 from __future__ import annotations
 
@@ -7,84 +10,78 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-from PySide6.QtCore import QDate, QObject, QStandardPaths, Qt, Signal
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QBuffer, QByteArray, QDate, QIODevice, QObject, QStandardPaths, Qt, Signal
+from PySide6.QtGui import QFont, QGuiApplication, QImage, QImageWriter
+from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from app.compare import report as reports
-from app.compare.results import Report
+from app.compare.results import Report, Summary, summarize
 from app.compare.setup import hashed
+from app.compare.wording import facts
 from app.errors import KnownError
 from app.protocol.messages import PairLoaded
 from app.storage.files import write_export
-from app.ui.compare.parts import FORMATS
-from app.ui.compare.picture import png
+from app.ui.compare import wording
+from app.ui.compare.chart import ChartView
+from app.ui.compare.tab import FORMATS, line
+from app.ui.compare.table import ALL, COLUMNS
+from app.ui.widgets import stylesheet, theme
+from app.ui.widgets.controls import label
+from app.ui.widgets.layouts import column
 from app.ui.widgets.questions import ask_where_to_save
-from app.ui.widgets.tasks import BUG, Lane
+from app.ui.widgets.tasks import Lane
+from app.ui.widgets.theme import LIGHT
 
 _PATIENCE_SECONDS = 5.0
+SCALE = 2
+WIDTH = 960
+"""In points of the picture, which is `SCALE` times as many pixels wide."""
+CHART_HEIGHT = 428
+_MARGIN = 32
+_ROW_MARGIN = 4
+_FIRST_COLUMN = 150
 
 
 class Exporter(QObject):
     """One export at a time.
 
     Signals:
-        busy_changed: Whether an export is under way.
         ended: The path, and why it failed, in words for the user (empty if it did not).
     """
 
-    busy_changed = Signal(bool)
     ended = Signal(object, str)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._lane = Lane(self, "export")
-        self._is_busy = False
 
     def is_busy(self) -> bool:
-        return self._is_busy
+        return not self._lane.is_idle()
 
     def export(self, report: Report, pair: PairLoaded, path: Path) -> None:
         """Write ``report``, with the hashes of the pair's files, in the format that the suffix of ``path`` names."""
-        self._set_busy(True)
-
-        def with_hashes(complete: Report) -> None:
-            # Here, not in the thread: a picture needs the fonts of the application.
-            try:
-                data = encoded(complete, path.suffix.lower())
-            except Exception:
-                self._end(path, BUG)
-                raise
-            self._lane.submit(partial(_write, path, data), lambda _: self._end(path, ""), failed)
-
-        def failed(error: KnownError) -> None:
-            self._end(path, str(error))
-
-        self._lane.submit(partial(self._with_hashes, report, pair), with_hashes, failed)
+        self._lane.submit(
+            partial(self._write, report, pair, path),
+            lambda _: self.ended.emit(path, ""),
+            lambda error: self.ended.emit(path, str(error)),
+        )
 
     def shut_down(self) -> None:
         """Give up what is under way; a file that is being written is finished, if that takes no longer than this."""
         self._lane.close(_PATIENCE_SECONDS)
 
-    # ------------------------------------------------------------ inside
-
-    def _end(self, path: Path, failure: str) -> None:
-        self._set_busy(False)
-        self.ended.emit(path, failure)
-
-    def _set_busy(self, busy: bool) -> None:
-        self._is_busy = busy
-        self.busy_changed.emit(busy)
-
-    def _with_hashes(self, report: Report, pair: PairLoaded) -> Report:
-        return msgspec.structs.replace(report, setup=hashed(report.setup, pair, self._lane.is_closed))
-
-
-def encoded(report: Report, suffix: str) -> bytes:
-    """The report as the bytes of a file with this suffix."""
-    if suffix == ".png":
-        return png(report)
-    texts = {".md": reports.markdown, ".csv": reports.csv, ".json": reports.json}
-    return texts[suffix](report).encode("utf-8", "replace")
+    def _write(self, report: Report, pair: PairLoaded, path: Path) -> None:
+        """In the lane."""
+        report = msgspec.structs.replace(report, setup=hashed(report.setup, pair, self._lane.is_closed))
+        suffix = path.suffix.lower()
+        if suffix == ".png":
+            data = self._lane.run_in_window_thread(partial(_png, report))
+        else:
+            data = reports.encoded(report, suffix)
+        try:
+            write_export(path, data)
+        except OSError as error:
+            raise KnownError(f"The comparison could not be exported to {path}: {error.strerror or error}.") from error
 
 
 def ask_for_path(parent: QWidget, name: str, export: Callable[[Path], object]) -> None:
@@ -95,8 +92,70 @@ def ask_for_path(parent: QWidget, name: str, export: Callable[[Path], object]) -
     ask_where_to_save(parent, f"Export as {name}", Path(folder) / proposal, name, export)
 
 
-def _write(path: Path, data: bytes) -> None:
-    try:
-        write_export(path, data)
-    except OSError as error:
-        raise KnownError(f"The comparison could not be exported to {path}: {error.strerror or error}.") from error
+# ---------------------------------------------------------------- the picture
+
+
+def _png(report: Report) -> bytes:
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    QImageWriter(buffer, QByteArray(b"PNG")).write(draw(report))
+    return bytes(buffer.data().data())
+
+
+def draw(report: Report) -> QImage:
+    """Needs a QApplication, for its widgets; so only in the window's thread."""
+    page = _page(report)
+    page.resize(WIDTH, page.heightForWidth(WIDTH))
+    picture = QImage(page.size() * SCALE, QImage.Format.Format_RGB32)
+    picture.fill(LIGHT.surface)
+    picture.setText("Title", "Slipstream comparison")
+    picture.setDevicePixelRatio(SCALE)
+    page.render(picture)
+    return picture
+
+
+def _page(report: Report) -> QWidget:
+    page = QWidget()
+    theme.set_role(page, "reading")
+    page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+    page.setStyleSheet(stylesheet.build(LIGHT))
+    summary = summarize(report.comparisons)
+    heading = _text(wording.set_verdict(summary.total, report.skipped).heading, bold=True)
+    chart = ChartView(LIGHT)
+    chart.setFont(_text("").font())
+    chart.setFixedHeight(CHART_HEIGHT)
+    chart.show_results(report.comparisons, summary)
+    lines = [f"{name}: {value}" for name, value in facts(report.setup)]
+    measured = _text("\n".join(lines), role="quiet", pixels=12)
+    column(heading, chart, _table(summary), measured, gap=_MARGIN // 2, margins=_MARGIN, on=page)
+    return page
+
+
+def _table(summary: Summary) -> QGridLayout:
+    kinds = [[row.kind, *wording.row_cells(row)] for row in summary.rows]
+    rows = [list(COLUMNS), *kinds, [ALL, *wording.row_cells(summary.total)]]
+    grid = QGridLayout()
+    grid.setSpacing(0)
+    grid.setColumnMinimumWidth(0, _FIRST_COLUMN)
+    for place in range(1, len(COLUMNS)):
+        grid.setColumnStretch(place, 1)
+    for number, cells in enumerate(rows):
+        is_edge = number in (0, len(rows) - 1)
+        if number:
+            grid.addWidget(line(), 2 * number - 1, 0, 1, len(cells))
+        for place, text in enumerate(cells):
+            cell = _text(text, bold=is_edge, wraps=False)
+            cell.setContentsMargins(0, _ROW_MARGIN, 0, _ROW_MARGIN)
+            side = Qt.AlignmentFlag.AlignRight if place else Qt.AlignmentFlag.AlignLeft
+            grid.addWidget(cell, 2 * number, place, side)
+    return grid
+
+
+def _text(text: str, *, role: str | None = None, pixels: int = 14, bold: bool = False, wraps: bool = True) -> QLabel:
+    """The same on every screen: a size in points would depend on its resolution."""
+    result = label(text, role, wraps=wraps)
+    font = theme.tabular(QGuiApplication.font())
+    font.setPixelSize(pixels)
+    font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
+    result.setFont(font)
+    return result

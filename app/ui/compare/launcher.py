@@ -39,24 +39,9 @@ class CompareLauncher(QObject):
             from app.ui.compare.presenter import ComparePresenter
 
             self._presenter = ComparePresenter(self._engine, self._pair_loader, self._session, self)
-            self._presenter.set_show_drafted(self._shows_drafted)
+            self._presenter.window.one.set_show_drafted(self._shows_drafted)
             self._presenter.runner.waiting_changed.connect(self._on_waiting_changed)
         return self._presenter
-
-    @Slot(str)
-    def compare_answer(self, message_id: str) -> None:
-        """Write an answer of the shown chat again, plain and with draft."""
-        self.presenter().compare_answer(message_id)
-
-    @Slot()
-    def compare_last(self) -> None:
-        """Compare the last answer of the shown chat."""
-        self.presenter().compare_last()
-
-    @Slot()
-    def compare_prompts(self) -> None:
-        """Show the tab for a set of prompts."""
-        self.presenter().compare_prompts()
 
     def forget_chat(self, chat_id: str) -> None:
         """The chat was deleted."""
@@ -67,7 +52,7 @@ class CompareLauncher(QObject):
         """Tint drafted tokens or not."""
         self._shows_drafted = shown
         if self._presenter is not None:
-            self._presenter.set_show_drafted(shown)
+            self._presenter.window.one.set_show_drafted(shown)
 
     @Slot(bool)
     def _on_waiting_changed(self, waits: bool) -> None:

@@ -7,19 +7,20 @@ from enum import Enum, auto
 
 from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QFrame, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QFrame, QPushButton, QStackedWidget, QWidget
 
-from app.compare.results import Comparison, Difference, Run
+from app.compare.results import Difference, Run
+from app.compare.steps import Compared, Task
 from app.protocol.messages import Round
 from app.ui.compare import wording
 from app.ui.compare.pane import AnswerPane
-from app.ui.compare.parts import line
 from app.ui.compare.repeated_answer import RepeatedAnswer
-from app.ui.compare.runner import Compared, End, Task
-from app.ui.compare.tab import CompareTab
+from app.ui.compare.runner import End
+from app.ui.compare.tab import CompareTab, line
 from app.ui.compare.wording import Verdict
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import label
+from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 TICK_MS = 100
@@ -107,18 +108,21 @@ class OneAnswer(CompareTab):
         if self._live is not None:
             self._live.add_rounds(rounds)
 
-    @Slot(bool, object)
-    def end_run(self, _drafted: bool, run: Run) -> None:
+    @Slot(object)
+    def end_run(self, run: Run) -> None:
         if self._live is not None:
             self._live.finish(run.figures)
             self._live = None
 
     def show_result(self, compared: Compared) -> None:
-        """Both runs of the task are there."""
+        """Both runs of the task are there. Both sides go to the first token in which they differ."""
         self._stage = Stage.COMPARED
         self._timer.stop()
-        self._say_result(wording.verdict(compared.comparison, compared.task.settings))
-        self._mark(compared.comparison)
+        comparison = compared.comparison
+        self._say_result(wording.verdict(comparison, compared.task.command))
+        if comparison.difference is not None:
+            self.plain.set_mark(marked(comparison.plain, comparison.difference))
+            self.drafted.set_mark(marked(comparison.drafted, comparison.difference))
 
     @Slot(object)
     def end(self, end: End) -> None:
@@ -154,43 +158,21 @@ class OneAnswer(CompareTab):
         self._empty_text = label(wording.NOTHING_YET, "quiet", wraps=True)
         self._empty_text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self.last_button = QPushButton("Compare last answer")
-        empty = QWidget()
-        column = QVBoxLayout(empty)
-        column.setContentsMargins(12 * SPACING, 0, 12 * SPACING, 0)
-        column.setSpacing(4 * SPACING)
-        column.addStretch(1)
-        column.addWidget(self._empty_text)
-        column.addWidget(self.last_button, 0, Qt.AlignmentFlag.AlignHCenter)
-        column.addStretch(2)
+        button = self.last_button, Qt.AlignmentFlag.AlignHCenter
+        empty, margins = QWidget(), (12 * SPACING, 0, 12 * SPACING, 0)
+        column(None, self._empty_text, button, None, None, gap=4 * SPACING, margins=margins, on=empty)
         self._pages = QStackedWidget()
         self._pages.addWidget(empty)
         self._pages.addWidget(self._make_answers())
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.setSpacing(0)
-        whole.addWidget(self._pages, 1)
-        whole.addWidget(line())
-        whole.addLayout(self._make_below())
+        column((self._pages, 1), line(), self._make_below(), gap=0, on=self)
 
     def _make_answers(self) -> QWidget:
-        about = QVBoxLayout()
-        about.setContentsMargins(6 * SPACING, 4 * SPACING, 6 * SPACING, 3 * SPACING)
-        about.setSpacing(SPACING)
-        for part in (self._title, self._settings, self._notes):
-            about.addWidget(part)
-        self._panes = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        self._panes.setSpacing(0)
+        margins = (6 * SPACING, 4 * SPACING, 6 * SPACING, 3 * SPACING)
+        about = column(self._title, self._settings, self._notes, gap=SPACING, margins=margins)
         self._between = QFrame()
-        self._panes.addWidget(self.plain, 1)
-        self._panes.addWidget(self._between)
-        self._panes.addWidget(self.drafted, 1)
+        self._panes = row((self.plain, 1), self._between, (self.drafted, 1), gap=0)
         answers = QWidget()
-        column = QVBoxLayout(answers)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(about)
-        column.addWidget(line())
-        column.addLayout(self._panes, 1)
+        column(about, line(), (self._panes, 1), gap=0, on=answers)
         theme.follow(self._between, self._dress_line)
         return answers
 
@@ -216,14 +198,6 @@ class OneAnswer(CompareTab):
         self.last_button.setEnabled(not self._blocked)
         self.verdict.setVisible(bool(self.verdict.text()))
 
-    def _mark(self, comparison: Comparison) -> None:
-        """Both sides go to the first token in which they differ."""
-        difference = comparison.difference
-        if difference is None:
-            return
-        for pane, run in ((self.plain, comparison.plain), (self.drafted, comparison.drafted)):
-            pane.set_mark(marked(run, difference))
-
     @Slot()
     def _on_tick(self) -> None:
         if self._live is not None:
@@ -248,15 +222,14 @@ def marked(run: Run, difference: Difference) -> tuple[int, int]:
 
 def settings_line(task: Task) -> str:
     """How both runs were asked, in a line."""
-    sampling = task.settings.sampling
-    length = task.settings.draft_length
-    longest = task.settings.max_tokens
+    command = task.command
+    sampling, length, longest = command.sampling, command.draft_length, command.max_tokens
     return " · ".join(
         [
             f"Seed {task.seed}",
             "greedy" if sampling.temperature == 0 else f"temperature {sampling.temperature:g}",
             "draft length Auto" if length == "auto" else f"draft length {length}",
-            f"accept rule {task.settings.accept}",
+            f"accept rule {command.accept}",
             *([f"at most {units.tokens(longest)}"] if longest else []),
         ]
     )

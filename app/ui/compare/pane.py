@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QPoint, Qt, Slot
 from PySide6.QtGui import QDesktopServices, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app.protocol.messages import Figures, Piece, Round
 from app.ui.chat.markdown.view import MarkdownView
@@ -14,6 +14,7 @@ from app.ui.chat.parts import height_of
 from app.ui.widgets import theme, units
 from app.ui.widgets.column import Column, Entry, Widths, prose_margin
 from app.ui.widgets.controls import explain, label
+from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 CLOCK_HELP = (
@@ -74,42 +75,29 @@ class _Text(QWidget):
 class AnswerPane(QFrame):
     """Shows one run, while it is written or afterwards."""
 
-    def __init__(self, title: str, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, title: str) -> None:
+        super().__init__()
         theme.set_role(self, "reading")
         self._title = title
-        self._speed = DecodeSpeed()
-        self._began: float | None = None
         self._shows_drafted = False
-        self._heading = label(title, "heading")
         self._figures = {"speed": label(figures=True, bold=True), "clock": label(figures=True, role="quiet")}
         explain(self._figures["speed"], SPEED_HELP)
         explain(self._figures["clock"], CLOCK_HELP)
-        row = self._row = QHBoxLayout()
-        row.setSpacing(4 * SPACING)
-        row.addWidget(self._heading)
-        row.addStretch(1)
-        for figure in self._figures.values():
-            row.addWidget(figure)
+        self._row = row(label(title, "heading"), None, *self._figures.values(), gap=4 * SPACING)
         self.column = Column()
         self.column.setAccessibleName(f"{title}: answer")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(row)
-        column.addWidget(self.column, 1)
-        self._entry = self._fresh_entry()
+        column(self._row, (self.column, 1), gap=0, on=self)
         self.clear()
 
     # ------------------------------------------------------------ a run as it is written
 
     def clear(self, note: str = "") -> None:
         """No text; ``note`` says what is waited for."""
-        self._began = None
+        self._began: float | None = None
         self._speed = DecodeSpeed()
         self._show_figures(None, None)
         self.column.remove(list(self.column.entries))
-        self._entry = self._fresh_entry()
+        self._entry = Entry(self._title, self._make_text, _TEXT_HEIGHT)
         self.column.add(self._entry)
         self.column.go_to_end()
         self.set_note(note)
@@ -170,17 +158,7 @@ class AnswerPane(QFrame):
         else:
             view.drawn.connect(self._go_to_mark, Qt.ConnectionType.SingleShotConnection)
 
-    def text(self) -> str:
-        return self._text().view.content
-
-    def figures(self) -> tuple[str, str]:
-        """Speed and clock as they are shown."""
-        return self._figures["speed"].text(), self._figures["clock"].text()
-
     # ------------------------------------------------------------ inside
-
-    def _fresh_entry(self) -> Entry:
-        return Entry(self._title, self._make_text, _TEXT_HEIGHT)
 
     def _make_text(self, entry: Entry) -> QWidget:
         text = _Text(f"{self._title}: answer")
@@ -196,11 +174,8 @@ class AnswerPane(QFrame):
         return text
 
     def _show_figures(self, speed: float | None, seconds: float | None) -> None:
-        shown = (
-            ("speed", "" if seconds is None else units.speed(speed)),
-            ("clock", "" if seconds is None else units.clock(seconds)),
-        )
-        for name, text in shown:
+        shown = ("", "") if seconds is None else (units.speed(speed), units.clock(seconds))
+        for name, text in zip(self._figures, shown, strict=True):
             if self._figures[name].text() != text:
                 self._figures[name].setText(text)
                 self._figures[name].setAccessibleName(f"{self._title}, {name}: {text}")

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtGui import QAction
 
 from app.chats.model import StoredMessage
 from app.compare.results import Report, Setup
+from app.compare.setup import setup_of
+from app.compare.steps import Compared, Task, task_of
 from app.errors import KnownError
-from app.ui.chat.conversation import AnswerSettings
+from app.protocol.messages import Generate, LoadSettings, PairLoaded
 from app.ui.chat.session import ChatSession
 from app.ui.compare import wording
 from app.ui.compare.exports import Exporter, ask_for_path
+from app.ui.compare.prompt_set import SetChoice
 from app.ui.compare.repeated_answer import RepeatedAnswer, repeated_answer
-from app.ui.compare.runner import Compared, Runner, Task
-from app.ui.compare.snapshot import Snapshot
-from app.ui.compare.tab import CompareTab
+from app.ui.compare.runner import Runner
 from app.ui.compare.window import CompareWindow
 from app.ui.compare.wording import Verdict
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 
-DEFAULT_SEED = 0
-"""Of a set, where the settings name none."""
 _IDLE = {
     EngineState.EMPTY: "No model is loaded.",
     EngineState.STOPPED: "The engine is not running.",
@@ -49,11 +49,20 @@ class _Subject:
     """How it is asked with the pair loaded now."""
 
 
+class _Snapshot(NamedTuple):
+    """What a comparison or a set was made with, put down when it ran: another pair may be loaded at its export."""
+
+    setup: Setup
+    """Without the hashes of the models, which take time."""
+    pair: PairLoaded
+
+
 class ComparePresenter(QObject):
-    """Makes the window when it is first wanted; one for a main window.
+    """One for a main window.
 
     Attributes:
-        runner, exporter: Do the work; tests look at them.
+        window: The Compare window.
+        runner, exporter: Do the work.
     """
 
     def __init__(
@@ -63,32 +72,23 @@ class ComparePresenter(QObject):
         self._engine = engine
         self._pair_loader = pair_loader
         self._session = session
-        self._made: CompareWindow | None = None
         self._subject: _Subject | None = None
-        self._result: tuple[Compared, Snapshot] | None = None
+        self._result: tuple[Compared, _Snapshot] | None = None
         """What the tab "One answer" shows."""
-        self._snapshot: Snapshot | None = None
-        """Of what runs, or ran last."""
-        self._set_snapshot: Snapshot | None = None
-        self._shows_drafted = False
+        self._begun: tuple[Task, SetChoice | None] | None = None
+        """What runs, or ran last: its first task, and the set it is of."""
+        self._snapshot: _Snapshot | None = None
+        """Of that; ``None`` before its first run."""
+        self._set_snapshot: _Snapshot | None = None
         self.runner = Runner(engine, session.wants_engine, self)
         self.exporter = Exporter(self)
+        self.window = CompareWindow()
+        self._tabs = self.window.one, self.window.many
         self._connect()
+        self._connect_window()
+        self._refresh()
 
     # ------------------------------------------------------------ what the main window asks for
-
-    def window(self) -> CompareWindow:
-        """The window, made now if there is none yet."""
-        if self._made is None:
-            self._made = CompareWindow()
-            self._connect_window(self._made)
-            self._made.one.set_show_drafted(self._shows_drafted)
-            self._refresh()
-        return self._made
-
-    def _tabs(self) -> list[CompareTab]:
-        """None before there is a window."""
-        return [] if self._made is None else [self._made.one, self._made.many]
 
     @Slot()
     def compare_last(self) -> None:
@@ -97,9 +97,9 @@ class ComparePresenter(QObject):
         if answers:
             self.compare_answer(answers[-1].id)
         else:
-            self.window().show_tab(self.window().one)
+            self.window.show_tab(self.window.one)
             if self._subject is None:
-                self.window().one.show_nothing(wording.NO_ANSWER)
+                self.window.one.show_nothing(wording.NO_ANSWER)
 
     @Slot(str)
     def compare_answer(self, message_id: str) -> None:
@@ -112,49 +112,42 @@ class ComparePresenter(QObject):
     @Slot()
     def compare_prompts(self) -> None:
         """Show the tab for a set of prompts; the user starts it."""
-        self.window().show_tab(self.window().many)
+        self.window.show_tab(self.window.many)
 
     def forget_chat(self, chat_id: str) -> None:
         """The chat was deleted: nothing of it stays in the window."""
         if self._subject is None or self._subject.chat_id != chat_id:
             return
-        if self.window().one.is_running():
+        if self.window.one.is_running():
             self.runner.stop()
         self._subject = self._result = None
-        self.window().one.show_nothing(wording.CHAT_DELETED)
-
-    def set_show_drafted(self, shown: bool) -> None:
-        self._shows_drafted = shown
-        if self._made is not None:
-            self._made.one.set_show_drafted(shown)
+        self.window.one.show_nothing(wording.CHAT_DELETED)
 
     @Slot()
     def close(self) -> None:
         """The main window is closed."""
         self.runner.stop()
         self.exporter.shut_down()
-        if self._made is not None:
-            self._made.close()
-            self._made.deleteLater()
-            self._made = None
+        self.window.close()
+        self.window.deleteLater()
+        self.deleteLater()
 
     # ------------------------------------------------------------ wiring
 
     def _connect(self) -> None:
         runner = self.runner
         self._session.engine_released.connect(runner.go_on)
-        self._engine.state_changed.connect(self._on_engine_state_changed)
+        self._engine.state_changed.connect(self._refresh)
+        self._engine.state_changed.connect(self._show_waiting)
         self._pair_loader.pair_changed.connect(self._refresh)
         runner.waiting_changed.connect(self._show_waiting)
         runner.run_begun.connect(self._on_run_begun)
         runner.compared.connect(self._on_compared)
-        self.exporter.busy_changed.connect(self._refresh)
         self.exporter.ended.connect(self._on_export_ended)
 
-    def _connect_window(self, window: CompareWindow) -> None:
-        one, many, runner = window.one, window.many, self.runner
-        window.escape.activated.connect(self._on_escaped)
-        window.closed.connect(runner.stop)
+    def _connect_window(self) -> None:
+        one, many, runner = self.window.one, self.window.many, self.runner
+        self.window.closed.connect(runner.stop)
         one.last_button.clicked.connect(self.compare_last)
         one.footer.run_button.clicked.connect(self._start_one)
         one.footer.export_menu.triggered.connect(self._export_one)
@@ -167,7 +160,7 @@ class ComparePresenter(QObject):
         runner.rounds_received.connect(one.add_rounds)
         runner.run_ended.connect(one.end_run)
         runner.left_out.connect(many.add_skipped)
-        for tab in self._tabs():
+        for tab in self._tabs:
             tab.footer.stop_button.clicked.connect(runner.stop)
             runner.draft_failed.connect(tab.note_draft_failure)
             runner.ended.connect(tab.end)
@@ -180,7 +173,7 @@ class ComparePresenter(QObject):
 
     def _take(self, subject: _Subject) -> None:
         """Make something else the subject of the tab, and compare it unless a set is running."""
-        window = self.window()
+        window = self.window
         window.show_tab(window.one)
         found = subject.read()
         if window.one.is_running():
@@ -202,8 +195,8 @@ class ComparePresenter(QObject):
         if found is None or self._why_not(of_set=False):
             return
         self._result = None
-        self._begin(Snapshot(found.task))
-        self.window().one.begin(found)
+        self._begin(found.task)
+        self.window.one.begin(found)
         self.runner.start_one(found.task)
         self._refresh()
 
@@ -211,28 +204,28 @@ class ComparePresenter(QObject):
 
     @Slot()
     def _start_set(self) -> None:
-        choice = self.window().many.choice.choice()
+        choice = self.window.many.choice.choice()
         if self._why_not(of_set=True) or not choice.prompts:
             return
-        settings = self._set_settings(choice.longest)
-        first = settings.seed if settings.seed is not None else DEFAULT_SEED
-        tasks = [Task(prompt, first + turn, settings) for turn in range(choice.repeats) for prompt in choice.prompts]
-        self._begin(Snapshot(tasks[0], choice))
-        self.window().many.begin(len(tasks))
+        command = self._set_command(choice.longest)
+        first = command.seed or 0
+        tasks = [task_of(prompt, command, first + turn) for turn in range(choice.repeats) for prompt in choice.prompts]
+        self._begin(tasks[0], choice)
+        self.window.many.begin(len(tasks))
         self.runner.start_set(tasks)
         self._refresh()
 
-    def _set_settings(self, longest: int) -> AnswerSettings:
+    def _set_command(self, longest: int) -> Generate:
         """As answers in the chat are written now, but with a draft in any case, and each prompt as it stands."""
         now = self._session.settings
         if now.draft_length == 0 or now.drafter == "none":
             now = replace(now, draft_length="auto", drafter="auto")
-        return replace(now, max_tokens=longest, stop=(), system_prompt="")
+        return replace(now, max_tokens=longest, stop=()).command([])
 
     @Slot(int)
     def _open(self, number: int) -> None:
         """Show one comparison of the set in full."""
-        snapshot, window = self._set_snapshot, self.window()
+        snapshot, window = self._set_snapshot, self.window
         if window.one.is_running():
             window.many.footer.set_status("An answer is being compared; open this one after it.")
             return
@@ -245,22 +238,39 @@ class ComparePresenter(QObject):
 
     # ------------------------------------------------------------ what the runner says
 
-    def _begin(self, snapshot: Snapshot) -> None:
+    def _begin(self, first: Task, choice: SetChoice | None = None) -> None:
         self._show_export_status("")
-        self._snapshot = snapshot
+        self._begun, self._snapshot = (first, choice), None
 
     @Slot()
     def _on_run_begun(self) -> None:
-        assert self._snapshot is not None
-        try:
-            self._snapshot.take(self._engine, self._pair_loader)
-        except KnownError as error:
-            self.runner.give_up(str(error))
+        if self._snapshot is None:
+            try:
+                self._snapshot = self._taken()
+            except KnownError as error:
+                self.runner.give_up(str(error))
+
+    def _taken(self) -> _Snapshot:
+        """How things stand now. Raises `KnownError` where the file of prompts is gone."""
+        pair, files = self._pair_loader.pair(), self._pair_loader.files()
+        assert pair is not None and self._begun is not None
+        first, choice = self._begun
+        setup = setup_of(
+            engine=self._engine.description(),
+            devices=self._engine.devices(),
+            pair=pair,
+            settings=files.settings if files else LoadSettings(),
+            command=first.command,
+            repeat=choice.repeats if choice else 1,
+            prompt_file=choice.path if choice else None,
+            kinds=choice.kinds if choice else (),
+        )
+        return _Snapshot(setup, pair)
 
     @Slot(object)
     def _on_compared(self, compared: Compared) -> None:
         assert self._snapshot is not None
-        window = self.window()
+        window = self.window
         if window.many.is_running():
             self._set_snapshot = self._snapshot
             window.many.add_compared(compared)
@@ -270,21 +280,15 @@ class ComparePresenter(QObject):
 
     # ------------------------------------------------------------ what may run
 
-    @Slot(EngineState)
-    def _on_engine_state_changed(self, _state: EngineState) -> None:
-        self._refresh()
-        self._show_waiting()
-
     @Slot()
     def _refresh(self) -> None:
-        if self._made is not None:
-            self._made.one.set_blocked(self._why_not(of_set=False))
-            self._made.many.set_blocked(self._why_not(of_set=True))
+        self.window.one.set_blocked(self._why_not(of_set=False))
+        self.window.many.set_blocked(self._why_not(of_set=True))
 
     def _why_not(self, *, of_set: bool) -> str:
         """Why a comparison cannot be started now; empty: it can."""
         if self.runner.is_running():
-            if self.window().many.is_running() is of_set:
+            if self.window.many.is_running() is of_set:
                 return ""
             return "An answer is being compared." if of_set else "A prompt set is running: Run again works after it."
         if self.exporter.is_busy():
@@ -299,15 +303,8 @@ class ComparePresenter(QObject):
         waits = ""
         if self.runner.is_waiting():
             waits = _WAITS.get(self._engine.state(), "Begins when the answer in the chat has ended.")
-        for tab in self._tabs():
+        for tab in self._tabs:
             tab.set_waiting(waits)
-
-    @Slot()
-    def _on_escaped(self) -> None:
-        if self.runner.is_running():
-            self.runner.stop()
-        else:
-            self.window().close()
 
     # ------------------------------------------------------------ exports
 
@@ -315,36 +312,32 @@ class ComparePresenter(QObject):
     def _export_one(self, action: QAction) -> None:
         if self._result is not None:
             compared, snapshot = self._result
-            report = Report(setup=_setup(snapshot), comparisons=[compared.comparison], planned=1)
+            report = Report(setup=snapshot.setup, comparisons=[compared.comparison], planned=1)
             self._export(action.data(), snapshot, report)
 
     @Slot(QAction)
     def _export_set(self, action: QAction) -> None:
-        many, snapshot = self.window().many, self._set_snapshot
+        many, snapshot = self.window.many, self._set_snapshot
         if snapshot is not None:
             report = Report(
-                setup=_setup(snapshot), comparisons=many.comparisons(), planned=many.planned, skipped=many.skipped
+                setup=snapshot.setup, comparisons=many.comparisons(), planned=many.planned, skipped=many.skipped
             )
             self._export(action.data(), snapshot, report)
 
-    def _export(self, name: str, snapshot: Snapshot, report: Report) -> None:
+    def _export(self, name: str, snapshot: _Snapshot, report: Report) -> None:
         def export(path: Path) -> None:
-            if not self.exporter.is_busy() and snapshot.pair is not None:
+            if not self.exporter.is_busy():
                 self._show_export_status("Reading the model files for their hashes …")
                 self.exporter.export(report, snapshot.pair, path)
+                self._refresh()
 
-        ask_for_path(self.window(), name, export)
+        ask_for_path(self.window, name, export)
 
     @Slot(object, str)
     def _on_export_ended(self, path: Path, failure: str) -> None:
+        self._refresh()
         self._show_export_status(failure or f"Exported to {path.name}.", "bad" if failure else "quiet")
 
     def _show_export_status(self, text: str, role: str = "quiet") -> None:
-        for tab in self._tabs():
+        for tab in self._tabs:
             tab.footer.set_status(text, role)
-
-
-def _setup(snapshot: Snapshot) -> Setup:
-    """That of a comparison that ran."""
-    assert snapshot.setup is not None
-    return snapshot.setup

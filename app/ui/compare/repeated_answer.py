@@ -9,10 +9,10 @@ import msgspec
 
 from app.chats.model import StoredMessage
 from app.compare.prompts import Prompt
+from app.compare.steps import Task
 from app.protocol.messages import PairLoaded
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.footer import figures_of
-from app.ui.compare.runner import Task
 from app.ui.engine import drafters
 from app.ui.engine.pair_names import speaker
 
@@ -38,32 +38,21 @@ def repeated_answer(
     answer = branch[place]
     if answer.role != "assistant" or not any(message.role == "user" for message in branch[:place]):
         return None
-    settings, notes = _settings(answer, now), []
-    if pair is not None and not _is_by(answer, pair):
-        notes.append(f"Written with another pair ({_writer(answer)}). Both runs are by the pair loaded now.")
+    try:
+        settings = msgspec.convert(answer.settings, AnswerSettings)
+    except msgspec.ValidationError:
+        settings = now
+    notes, draft = [], answer.settings.get("draft")
+    if pair is not None and (answer.pair, draft) != (speaker(pair), pair.draft.name if pair.draft else None):
+        writer = f"{answer.author}, draft {draft}" if isinstance(draft, str) else f"{answer.author}, no draft"
+        notes.append(f"Written with another pair ({writer}). Both runs are by the pair loaded now.")
     if settings.draft_length == 0 or settings.drafter == "none":
         settings = replace(settings, draft_length="auto", drafter="auto")
         notes.append("Written with drafting off. The run with draft uses draft length Auto.")
     settings = replace(settings, drafter=drafters.usable(settings.drafter, pair), max_tokens=_limit(answer, settings))
     messages = conversation(branch[:place], settings.system_prompt).messages
     seed = next((seed for seed in (answer.seed, settings.seed) if seed is not None), 0)
-    return RepeatedAnswer(Task(Prompt(kind=KIND, messages=messages), seed, settings), tuple(notes))
-
-
-def _settings(answer: StoredMessage, now: AnswerSettings) -> AnswerSettings:
-    try:
-        return msgspec.convert(answer.settings, AnswerSettings)
-    except msgspec.ValidationError:
-        return now
-
-
-def _is_by(answer: StoredMessage, pair: PairLoaded) -> bool:
-    return (answer.pair, answer.settings.get("draft")) == (speaker(pair), pair.draft.name if pair.draft else None)
-
-
-def _writer(answer: StoredMessage) -> str:
-    draft = answer.settings.get("draft")
-    return f"{answer.author}, draft {draft}" if isinstance(draft, str) else f"{answer.author}, no draft"
+    return RepeatedAnswer(Task(Prompt(kind=KIND, messages=messages), settings.command(messages, seed)), tuple(notes))
 
 
 def _limit(answer: StoredMessage, settings: AnswerSettings) -> int | None:

@@ -12,10 +12,8 @@ from typing import Literal
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.compare import steps
-from app.compare.prompts import Prompt
 from app.compare.results import Skipped
-from app.compare.steps import Steps
+from app.compare.steps import Compared, Steps, Task
 from app.protocol.messages import (
     Generate,
     GenerationFailed,
@@ -25,7 +23,6 @@ from app.protocol.messages import (
     ScoreTokens,
     TokensScored,
 )
-from app.ui.chat.conversation import AnswerSettings
 from app.ui.engine.interface import Engine, EngineState
 
 WARM_UP_TOKENS = 32
@@ -35,24 +32,6 @@ NO_PAIR = "No model is loaded."
 DIED = "The engine is not running."
 
 _CANNOT_START = {EngineState.EMPTY: NO_PAIR, EngineState.STOPPED: DIED, EngineState.DIED: DIED}
-
-
-@dataclass(frozen=True)
-class Task:
-    """One prompt and how it is answered."""
-
-    prompt: Prompt
-    seed: int
-    settings: AnswerSettings
-    """Its draft length is that of the run with draft."""
-
-    @property
-    def command(self) -> Generate:
-        """What the engine is asked for the run with draft."""
-        return self.settings.command(self.prompt.messages, self.seed)
-
-
-Compared = steps.Compared[Task]
 
 
 @dataclass(frozen=True)
@@ -71,7 +50,7 @@ class Runner(QObject):
         run_begun: Number of the task, and whether the run has a draft.
         prompt_progressed: Tokens of the prompt done, and all of them; also before the first run.
         rounds_received: Rounds of the run.
-        run_ended: Whether the run had a draft, and the `Run`.
+        run_ended: The `Run`.
         draft_failed: Why the draft ended before the answer, in words for the user.
         compared: The `Compared` of a task.
         left_out: A prompt the engine refused, as `Skipped`.
@@ -82,7 +61,7 @@ class Runner(QObject):
     run_begun = Signal(int, bool)
     prompt_progressed = Signal(int, int)
     rounds_received = Signal(list)
-    run_ended = Signal(bool, object)
+    run_ended = Signal(object)
     draft_failed = Signal(str)
     compared = Signal(object)
     left_out = Signal(object)
@@ -93,7 +72,7 @@ class Runner(QObject):
         super().__init__(parent)
         self._engine = engine
         self._is_wanted = is_wanted
-        self._steps: Steps[Task] | None = None
+        self._steps: Steps | None = None
         """While it runs."""
         self._request = 0
         self._is_waiting = False
@@ -145,7 +124,7 @@ class Runner(QObject):
 
     # ------------------------------------------------------------ steps
 
-    def _start(self, plan: Steps[Task]) -> None:
+    def _start(self, plan: Steps) -> None:
         if self.is_running():
             raise RuntimeError("a comparison is running")
         self._steps = plan
@@ -176,7 +155,7 @@ class Runner(QObject):
                 if not self._request:
                     self._steps.fail("this engine cannot tell")
                     self._next_step()
-            case steps.Compared():
+            case Compared():
                 self._has_result = True
                 self.compared.emit(found)
                 self._task_over()
@@ -255,7 +234,7 @@ class Runner(QObject):
         if finished.draft_failure:
             self.draft_failed.emit(finished.draft_failure)
         if step is not None and step.counts:
-            self.run_ended.emit(step.drafted, run)
+            self.run_ended.emit(run)
         if self._steps is running:  # not stopped by whoever heard of it
             self._next_step()
 

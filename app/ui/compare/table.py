@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
+from PySide6.QtWidgets import QTreeWidget, QTreeWidgetItem
 
 from app.compare.results import Comparison, Row, Summary
 from app.ui.compare import wording
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import plain_tooltip
+from app.ui.widgets.table import LEFT, RIGHT, hide_columns, set_up_table
 
 COLUMNS = ("Kind", "Prompts", "Plain", "With draft", "Speed-up", "Kept", "A pass", "Same text")
 HELP = (
@@ -36,37 +37,20 @@ class ResultTable(QTreeWidget):
     opened = Signal(int)
     """Number of the comparison that shall be shown."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._kinds: dict[str, QTreeWidgetItem] = {}
         self._total: QTreeWidgetItem | None = None
         self._shown = 0
-        self.setAccessibleName("Results by kind of text")
-        self.setColumnCount(len(COLUMNS))
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setFont(theme.tabular(self.font()))
-        self.setUniformRowHeights(True)
-        self.setAllColumnsShowFocus(True)
+        self.setHeaderLabels(COLUMNS)
+        set_up_table(self, "Results by kind of text")
         self.setExpandsOnDoubleClick(False)
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.setTextElideMode(Qt.TextElideMode.ElideRight)
-        self._set_up_header()
+        self.header().setSectionsMovable(False)
+        self.header().setMinimumSectionSize(48)
+        for column, text in enumerate(HELP):
+            self.headerItem().setToolTip(column, text)
+            self.headerItem().setTextAlignment(column, _alignment(column))
         self.itemActivated.connect(self._on_activated)
-
-    def _set_up_header(self) -> None:
-        heading = self.headerItem()
-        for column, (name, text) in enumerate(zip(COLUMNS, HELP, strict=True)):
-            heading.setText(column, name)
-            heading.setToolTip(column, text)
-            heading.setTextAlignment(column, _alignment(column))
-        header = self.header()
-        header.setSectionsMovable(False)
-        header.setStretchLastSection(False)
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
-        header.setMinimumSectionSize(48)
-        for column in range(1, len(COLUMNS)):
-            header.setSectionResizeMode(column, QHeaderView.ResizeMode.ResizeToContents)
 
     def clear_results(self) -> None:
         self._kinds.clear()
@@ -77,7 +61,7 @@ class ResultTable(QTreeWidget):
     def show_results(self, comparisons: Sequence[Comparison], summary: Summary) -> None:
         """``comparisons`` only ever grow until `clear_results`."""
         for row in summary.rows:
-            self._fill(self._kind_item(row.kind), row)
+            _set_texts(self._kind_item(row.kind), [row.kind, *wording.row_cells(row)])
         for number in range(self._shown, len(comparisons)):
             one = comparisons[number]
             self._kinds[one.prompt.kind].addChild(_prompt_item(number, one))
@@ -87,8 +71,7 @@ class ResultTable(QTreeWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        for column, least in _LEAST_WIDTHS.items():
-            self.setColumnHidden(column, event.size().width() < least)
+        hide_columns(self, _LEAST_WIDTHS)
 
     # ------------------------------------------------------------ inside
 
@@ -108,11 +91,7 @@ class ResultTable(QTreeWidget):
             bold.setBold(True)
             for column in range(len(COLUMNS)):
                 self._total.setFont(column, bold)
-        self._fill(self._total, row)
-
-    def _fill(self, item: QTreeWidgetItem, row: Row) -> None:
-        name = ALL if item is self._total else row.kind
-        _set_texts(item, [name, *wording.row_cells(row)])
+        _set_texts(self._total, [ALL, *wording.row_cells(row)])
 
     @Slot(QTreeWidgetItem, int)
     def _on_activated(self, item: QTreeWidgetItem, _column: int) -> None:
@@ -134,7 +113,7 @@ def _prompt_item(number: int, one: Comparison) -> QTreeWidgetItem:
         units.speed(one.drafted.figures.decode_tokens_per_second),
         units.times(one.speed_up),
         units.share(draft.acceptance_rate),
-        units.UNKNOWN if draft.mean_acceptance_length is None else f"{draft.mean_acceptance_length:.1f}",
+        wording.a_pass(draft.mean_acceptance_length),
         wording.sameness(one),
     ]
     _set_texts(item, cells)
@@ -150,5 +129,4 @@ def _set_texts(item: QTreeWidgetItem, texts: Sequence[str]) -> None:
 
 
 def _alignment(column: int) -> Qt.AlignmentFlag:
-    side = Qt.AlignmentFlag.AlignRight if column else Qt.AlignmentFlag.AlignLeft
-    return side | Qt.AlignmentFlag.AlignVCenter
+    return RIGHT if column else LEFT

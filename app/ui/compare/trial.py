@@ -15,13 +15,14 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison
+from app.compare.steps import Compared, Task
 from app.errors import KnownError
 from app.models.gguf import ModelFileError
 from app.models.trials import FileKey, Trial, Trials
 from app.protocol.messages import Message, PairLoaded
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.session import ChatSession
-from app.ui.compare.runner import Compared, End, Runner, Task
+from app.ui.compare.runner import End, Runner
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.widgets.tasks import Lane
 
@@ -72,7 +73,13 @@ class PairTrial(QObject):
         self._asked += 1
         if pair is not None and pair.draft is not None:
             number = self._asked
-            self._lane.submit(partial(self._keys_to_try, pair), lambda keys: self._on_looked_up(number, pair, keys))
+
+            def looked_up(keys: tuple[FileKey, FileKey] | None) -> None:
+                if number == self._asked and keys is not None:
+                    self._pair, self._keys = pair, keys
+                    self._wait()
+
+            self._lane.submit(partial(self._keys_to_try, pair.target.path, pair.draft.path), looked_up)
 
     @Slot()
     def stop(self) -> None:
@@ -93,15 +100,13 @@ class PairTrial(QObject):
 
     # ------------------------------------------------------------ inside
 
-    def _keys_to_try(self, pair: PairLoaded) -> tuple[FileKey, FileKey] | None:
-        """In the lane: ``None`` where the pair was tried, or cannot be."""
-        keys = _keys(pair)
-        return None if keys is None or self._trials.get(*keys) is not None else keys
-
-    def _on_looked_up(self, number: int, pair: PairLoaded, keys: tuple[FileKey, FileKey] | None) -> None:
-        if number == self._asked and keys is not None:
-            self._pair, self._keys = pair, keys
-            self._wait()
+    def _keys_to_try(self, target: str, draft: str) -> tuple[FileKey, FileKey] | None:
+        """In the lane: what the trial of these files is kept under; ``None`` where there is one, or a file is gone."""
+        try:
+            keys = FileKey.of(target), FileKey.of(draft)
+        except ModelFileError:
+            return None
+        return keys if self._trials.get(*keys) is None else None
 
     @Slot()
     def _wait(self) -> None:
@@ -141,21 +146,12 @@ class PairTrial(QObject):
             self._pair = None  # tried, or it cannot be tried
 
 
-def _keys(pair: PairLoaded) -> tuple[FileKey, FileKey] | None:
-    """What the trial of a pair is kept under; ``None`` without a draft, and where a file is gone."""
-    if pair.draft is None:
-        return None
-    try:
-        return FileKey.of(pair.target.path), FileKey.of(pair.draft.path)
-    except ModelFileError:
-        return None
-
-
 def _task(pair: PairLoaded, settings: AnswerSettings) -> Task:
     """Answer with the sampler in use, as far as some seconds go."""
     tokens = MOST_TOKENS if pair.plain_pass_seconds <= 0 else int(SECONDS / pair.plain_pass_seconds)
     limited = replace(settings, max_tokens=min(max(tokens, LEAST_TOKENS), MOST_TOKENS), draft_length="auto", stop=())
-    return Task(Prompt(kind="code", messages=[Message(role="user", content=PROMPT)]), _SEED, limited)
+    prompt = Prompt(kind="code", messages=[Message(role="user", content=PROMPT)])
+    return Task(prompt, limited.command(prompt.messages, _SEED))
 
 
 def _measured(comparison: Comparison, engine: str) -> Trial | None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from app.compare.results import Comparison, Difference, Row, Skipped
 from app.models.text import shortened, visible
-from app.ui.chat.conversation import AnswerSettings
+from app.protocol.messages import Generate
 from app.ui.widgets import units
 from app.ui.widgets.units import NO_BREAK
 
@@ -40,17 +40,21 @@ class Verdict:
         return " ".join(part for part in (self.heading, self.detail) if part).replace(NO_BREAK, " ")
 
 
-def verdict(comparison: Comparison, settings: AnswerSettings) -> Verdict:
+def verdict(comparison: Comparison, command: Generate) -> Verdict:
     """What came of one comparison that ended."""
     tokens = comparison.drafted.figures.completion_tokens
-    parts = [part for part in (faster(comparison.speed_up), accepted(comparison)) if part]
+    rate = comparison.drafted.figures.draft.acceptance_rate
+    parts = [faster(comparison.speed_up), *([units.accepted(rate)] if rate is not None else [])]
     if comparison.same:
         same = ["✓ Same text", *([units.tokens(tokens)] if tokens else []), "same seed"]
         return Verdict(" · ".join([", ".join(same), *parts]), mood="good")
     difference = comparison.difference
     assert difference is not None
-    heading = " · ".join([_where(difference), *parts])
-    return Verdict(heading, _why(difference, settings), "plain" if _is_expected(difference, settings) else "warning")
+    token = difference.token
+    place = f"character {difference.character + 1:,}" if token is None else f"token {token + 1:,}"
+    heading = " · ".join([f"Different from {place} on", *parts])
+    is_expected = _only_alike(command) or difference.near_tie
+    return Verdict(heading, _why(difference, command), "plain" if is_expected else "warning")
 
 
 def faster(speed_up: float | None, where: str = "this text") -> str:
@@ -67,27 +71,16 @@ def faster(speed_up: float | None, where: str = "this text") -> str:
     )
 
 
-def accepted(comparison: Comparison) -> str:
-    """``71 % kept``; empty where nothing was drafted or the engine does not tell."""
-    rate = comparison.drafted.figures.draft.acceptance_rate
-    return units.accepted(rate) if rate is not None else ""
-
-
 # ---------------------------------------------------------------- a difference
 
 
-def _where(difference: Difference) -> str:
-    if difference.token is not None:
-        return f"Different from token {difference.token + 1:,} on"
-    return f"Different from character {difference.character + 1:,} on"
-
-
-def _why(difference: Difference, settings: AnswerSettings) -> str:
-    plain, drafted = _candidate(difference, of_draft=False), _candidate(difference, of_draft=True)
+def _why(difference: Difference, command: Generate) -> str:
+    plain = _candidate(difference.plain, difference.plain_id, difference.plain_logit)
+    drafted = _candidate(difference.drafted, difference.drafted_id, difference.drafted_logit)
     choices = f"Plain wrote {plain}, with draft {drafted}."
-    if _only_alike(settings):
+    if _only_alike(command):
         return (
-            f"{choices} That is expected: with the accept rule “{settings.accept}” both answers follow the same "
+            f"{choices} That is expected: with the accept rule “{command.accept}” both answers follow the same "
             "distribution, but not word by word. Choose “coupled” for the same words."
         )
     if difference.near_tie is None:
@@ -100,10 +93,7 @@ def _why(difference: Difference, settings: AnswerSettings) -> str:
     )
 
 
-def _candidate(difference: Difference, *, of_draft: bool) -> str:
-    text = difference.drafted if of_draft else difference.plain
-    token = difference.drafted_id if of_draft else difference.plain_id
-    logit = difference.drafted_logit if of_draft else difference.plain_logit
+def _candidate(text: str, token: int | None, logit: float | None) -> str:
     shown = f"“{_token(text)}”" if text else "nothing more" if token is None else "the end of the answer"
     return f"{shown} (logit{NO_BREAK}{logit:.3f})" if logit is not None else shown
 
@@ -122,13 +112,9 @@ def _token(text: str) -> str:
     return visible(shown)
 
 
-def _only_alike(settings: AnswerSettings) -> bool:
+def _only_alike(command: Generate) -> bool:
     """Whether the two answers need not have the same words."""
-    return settings.accept != "coupled" and settings.sampling.temperature > 0
-
-
-def _is_expected(difference: Difference, settings: AnswerSettings) -> bool:
-    return _only_alike(settings) or bool(difference.near_tie)
+    return command.accept != "coupled" and command.sampling.temperature > 0
 
 
 # ---------------------------------------------------------------- a set of prompts
@@ -142,9 +128,14 @@ def row_cells(row: Row) -> list[str]:
         units.speed(row.drafted_speed),
         units.times(row.speed_up),
         units.share(row.acceptance_rate),
-        units.UNKNOWN if row.mean_acceptance_length is None else f"{row.mean_acceptance_length:.1f}",
+        a_pass(row.mean_acceptance_length),
         f"{row.same:,} of {row.runs:,}",
     ]
+
+
+def a_pass(mean_acceptance_length: float | None) -> str:
+    """``2.4``, in tokens."""
+    return units.UNKNOWN if mean_acceptance_length is None else f"{mean_acceptance_length:.1f}"
 
 
 def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:

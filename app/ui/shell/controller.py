@@ -191,7 +191,7 @@ class Controller(QObject):
         chat_commands = window.transcript.commands
         chat_commands.regenerate = session.regenerate
         chat_commands.edit = session.edit
-        chat_commands.compare = self.compare.compare_answer
+        chat_commands.compare = lambda message_id: self.compare.presenter().compare_answer(message_id)
         chat_commands.choose_version = session.choose_version
         chat_commands.ask = session.send
         chat_commands.open_models = commands.open_models

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Difference, Machine, ModelFile, Report, Run, Setup, first_difference
+from app.compare.steps import Compared, task_of
 from app.protocol.messages import DraftFigures, Figures, Message, Piece
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.compare.runner import Compared, Task
 
 WORDS = ("One", " small", " draft", " and", " a", " large", " target", ".")
 
@@ -50,7 +50,7 @@ def comparison(
 
 def compared(one: Comparison, settings: AnswerSettings | None = None) -> Compared:
     """The same with what the runner adds."""
-    task = Task(one.prompt, one.seed, settings or AnswerSettings())
+    task = task_of(one.prompt, (settings or AnswerSettings()).command([]), one.seed)
     plain = [Piece(text=text, id=token) for text, token in zip(one.plain.pieces, one.plain.token_ids, strict=True)]
     drafted = [
         Piece(text=text, id=token, drafter="model" if index % 2 else None, round=index // 2)

@@ -12,8 +12,17 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.compare.results import Comparison, summarize
-from app.ui.compare.chart import SHAPES, Chart, ChartDrawing, Point, shape_path, speed_ticks
-from app.ui.compare.chart_view import ChartView, chart_of, in_words
+from app.ui.compare.chart import (
+    SHAPES,
+    Chart,
+    ChartDrawing,
+    ChartView,
+    Point,
+    chart_of,
+    in_words,
+    shape_path,
+    speed_ticks,
+)
 from app.ui.widgets import theme
 from app.ui.widgets.theme import DARK, LIGHT, Theme
 from tests.ui.compare.samples import comparison
@@ -32,7 +41,7 @@ def set_of() -> list[Comparison]:
 
 
 def drawing(qapp: QApplication, comparisons: list[Comparison]) -> ChartDrawing:
-    chart, _ = chart_of(comparisons, summarize(comparisons))
+    chart = chart_of(comparisons, summarize(comparisons))
     return ChartDrawing(chart, AREA, qapp.font())
 
 
@@ -59,8 +68,8 @@ def test_points_stand_where_their_figures_say(qapp: QApplication) -> None:
 
 
 def test_what_is_too_short_to_time_has_no_point(qapp: QApplication) -> None:
-    chart, numbers = chart_of(set_of(), summarize(set_of()))
-    assert numbers == [0, 1, 2, 4]
+    chart = chart_of(set_of(), summarize(set_of()))
+    assert [point.number for point in chart.points] == [0, 1, 2, 4]
     assert [point.kind for point in chart.medians] == ["code", "story", "prose"]
 
 
@@ -136,5 +145,5 @@ def test_an_empty_chart_says_what_will_be_there(qtbot: QtBot) -> None:
     view.resize(400, 200)
     view.show()
     assert "twice with the same seed" in view.accessibleDescription()
-    assert view.number_at(QPointF(100, 100)) is None
+    assert view.drawing().point_at(QPointF(100, 100)) is None
     theme.override(None)

@@ -22,9 +22,8 @@ from app.compare.results import Report, Setup
 from app.errors import Cancelled
 from app.protocol.messages import ModelInfo, PairLoaded
 from app.storage.files import with_suffix
-from app.ui.compare.exports import Exporter
-from app.ui.compare.parts import FORMATS
-from app.ui.compare.picture import SCALE, WIDTH, draw
+from app.ui.compare.exports import SCALE, WIDTH, Exporter, draw
+from app.ui.compare.tab import FORMATS
 from app.ui.widgets.theme import LIGHT
 from tests.ui.compare.samples import comparison, report
 from tests.ui.parts import WAIT_MS

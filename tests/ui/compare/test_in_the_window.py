@@ -32,7 +32,7 @@ class Comparing(Running):
 
     @property
     def compare(self) -> CompareWindow:
-        return self.presenter.window()
+        return self.presenter.window
 
     def compared(self) -> None:
         self.qtbot.waitUntil(lambda: not self.presenter.runner.is_running(), timeout=WAIT_MS)
@@ -89,12 +89,12 @@ def test_an_answer_is_compared_from_its_menu(running: Comparing) -> None:
     assert one._settings.text().startswith("Seed 5 · ")
     assert not one._notes.isVisible()
     assert one.verdict.text().startswith("✓ Same text, 24 tokens, same seed")
-    assert one.plain.text() == one.drafted.text() == answer.text
+    assert one.plain._text().view.content == one.drafted._text().view.content == answer.text
     assert "comparing" in states
     assert running.window.top_bar._label.text() == "ready"
     assert [message.id for message in running.session.branch()][-1] == answer.id
     for pane in (one.plain, one.drafted):
-        assert all(figure.endswith(("tok/s", "s")) for figure in pane.figures())
+        assert all(figure.text().endswith(("tok/s", "s")) for figure in pane._figures.values())
 
 
 def test_the_shortcut_compares_the_last_answer_and_needs_one(running: Comparing) -> None:
@@ -153,10 +153,10 @@ def test_deleting_the_chat_takes_the_comparison_away(qtbot: QtBot, running: Comp
     running.ask("Hello")
     running.choose("compare_last")
     running.compared()
-    assert running.compare.one.plain.text()
+    assert running.compare.one.plain._text().view.content
     with qtbot.waitSignal(running.controller.operations.chat_deleted, timeout=WAIT_MS):
         running.choose("delete_chat")
-    assert running.compare.one.plain.text() == ""
+    assert running.compare.one.plain._text().view.content == ""
     assert "was deleted" in running.compare.one._empty_text.text()
 
 
@@ -195,7 +195,7 @@ def test_a_set_of_prompts_and_its_report(
 ) -> None:
     running.choose("compare_prompts")
     many = running.compare.many
-    assert running.compare.current_tab() is many
+    assert running.compare.tabs.currentWidget() is many
     for kind, box in many.choice._boxes.items():
         box.setChecked(kind in ("json", "story"))
     many.choice._longest.setValue(16)

@@ -11,17 +11,17 @@ from PySide6.QtWidgets import QBoxLayout
 from pytestqt.qtbot import QtBot
 
 from app.compare.results import Run, first_difference
-from app.protocol.messages import Piece, Round, Sampling
-from app.ui.chat.conversation import AnswerSettings
+from app.compare.steps import task_of
+from app.protocol.messages import Generate, Piece, Round, Sampling
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer, marked, settings_line
 from app.ui.compare.pane import AnswerPane, DecodeSpeed
 from app.ui.compare.repeated_answer import RepeatedAnswer
-from app.ui.compare.runner import End, Task
+from app.ui.compare.runner import End
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt
 from tests.ui.parts import WAIT_MS
 
-ASKED = RepeatedAnswer(Task(prompt(), 4, AnswerSettings()))
+ASKED = RepeatedAnswer(task_of(prompt(), Generate(request=0, messages=[]), 4))
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def rounds(words: tuple[str, ...] = WORDS, each: float = 0.1) -> list[Round]:
 
 
 def figures(pane: AnswerPane) -> tuple[str, str]:
-    speed, clock = pane.figures()
-    return speed.replace("\u00a0", " "), clock.replace("\u00a0", " ")
+    speed, clock = (one.text().replace("\u00a0", " ") for one in pane._figures.values())
+    return speed, clock
 
 
 def note(pane: AnswerPane) -> str:
@@ -75,18 +75,18 @@ def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
     tab._on_tick()
     assert figures(tab.plain)[0] == "10 tok/s"
     assert figures(tab.plain)[1].endswith(" s")
-    tab.end_run(False, one.plain)
+    tab.end_run(one.plain)
     assert figures(tab.plain) == ("40 tok/s", "0.5 s")
     tab.set_waiting("")  # as the engine's state goes to and fro between the runs
     tab.set_prompt_progress(1, 2)
     assert note(tab.plain) == ""
     tab.begin_run(0, True)
     tab.add_rounds(rounds())
-    tab.end_run(True, one.drafted)
+    tab.end_run(one.drafted)
     tab.show_result(compared(one))
     tab.end(End("done"))
     assert tab.verdict.text().startswith("✓ Same text, 8 tokens, same seed")
-    assert (tab.plain.text(), tab.drafted.text()) == ("".join(WORDS), "".join(WORDS))
+    assert (tab.plain._text().view.content, tab.drafted._text().view.content) == ("".join(WORDS), "".join(WORDS))
     assert tab.footer.run_button.isEnabled()
     assert tab.footer.export_button.isEnabled()
     assert not tab._timer.isActive()
@@ -101,7 +101,7 @@ def test_an_early_end_keeps_what_is_there(tab: OneAnswer, end: End, said: str) -
     tab.add_rounds(rounds())
     tab.end(end)
     assert tab.verdict.text() == said
-    assert tab.plain.text() == "".join(WORDS)
+    assert tab.plain._text().view.content == "".join(WORDS)
     assert note(tab.drafted) == ""
     assert tab.footer.run_button.isEnabled()
     assert not tab.footer.export_button.isEnabled()
@@ -174,18 +174,18 @@ def test_why_nothing_can_run_is_told(tab: OneAnswer) -> None:
     assert tab.footer.run_button.isEnabled()
     tab.set_blocked("No model is loaded.")
     assert not tab.footer.run_button.isEnabled()
-    assert tab.footer.run_button.toolTip() == tab.footer.status() == "No model is loaded."
+    assert tab.footer.run_button.toolTip() == tab.footer._status.text() == "No model is loaded."
     tab.footer.set_status("Exported to x.md.")
-    assert tab.footer.status() == "Exported to x.md."
+    assert tab.footer._status.text() == "Exported to x.md."
     tab.footer.set_status("")
     tab.set_blocked("")
-    assert tab.footer.status() == ""
+    assert tab.footer._status.text() == ""
 
 
 def test_a_deleted_chat_leaves_nothing_behind(tab: OneAnswer) -> None:
     tab.show_compared(compared(comparison()))
     tab.show_nothing(wording.CHAT_DELETED)
-    assert tab.plain.text() == tab.drafted.text() == ""
+    assert tab.plain._text().view.content == tab.drafted._text().view.content == ""
     assert not tab.footer.export_button.isEnabled()
     assert tab._pages.currentIndex() == 0
 
@@ -198,18 +198,22 @@ def test_a_draft_that_failed_is_said_below(tab: OneAnswer) -> None:
 
 
 def test_markup_in_a_question_is_only_text(tab: OneAnswer) -> None:
-    task = Task(prompt(text="<b>bold</b> <img src=x>"), 4, AnswerSettings())
+    task = task_of(prompt(text="<b>bold</b> <img src=x>"), Generate(request=0, messages=[]), 4)
     tab.prepare(RepeatedAnswer(task, ("A <i>note</i>",)))
     assert tab._title.text() == "<b>bold</b> <img src=x>"
     assert tab._title.textFormat() is tab._notes.textFormat() is Qt.TextFormat.PlainText
 
 
 def test_the_settings_in_a_line() -> None:
-    task = Task(prompt(), 7, AnswerSettings(sampling=Sampling(temperature=0.5), draft_length=4, max_tokens=100))
+    task = task_of(
+        prompt(),
+        Generate(request=0, messages=[], sampling=Sampling(temperature=0.5), draft_length=4, max_tokens=100),
+        7,
+    )
     said = settings_line(task).replace("\u00a0", " ")
     assert said == "Seed 7 · temperature 0.5 · draft length 4 · accept rule coupled · at most 100 tokens"
     assert "greedy · draft length Auto" in settings_line(
-        Task(prompt(), 7, AnswerSettings(sampling=Sampling(temperature=0.0)))
+        task_of(prompt(), Generate(request=0, messages=[], sampling=Sampling(temperature=0.0)), 7)
     )
 
 

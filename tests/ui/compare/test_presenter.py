@@ -12,6 +12,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
 
 from app.chats.store import ChatStore
 from app.ui.chat.conversation import AnswerSettings
@@ -39,7 +40,7 @@ class Comparing:
 
     @property
     def window(self) -> CompareWindow:
-        return self.presenter.window()
+        return self.presenter.window
 
     def last_answer(self) -> str:
         return self.chat.session.branch()[-1].id
@@ -69,8 +70,8 @@ def make(make_rig: MakeRig, dressed: None) -> Iterator[MakeComparing]:
 
     yield start
     for one in made:
-        one.presenter.close()
-        one.presenter.deleteLater()
+        if isValid(one.presenter):
+            one.presenter.close()
 
 
 def test_an_answer_is_compared_with_its_own_settings(make: MakeComparing) -> None:
@@ -80,13 +81,13 @@ def test_an_answer_is_compared_with_its_own_settings(make: MakeComparing) -> Non
     at.chat.session.settings = AnswerSettings()
     at.presenter.compare_answer(at.last_answer())
     assert at.window.isVisible()
-    assert at.window.current_tab() is at.window.one
+    assert at.window.tabs.currentWidget() is at.window.one
     assert at.window.one._title.text() == "What is a draft?"
     assert at.window.one._settings.text().startswith("Seed 21 ·")
     assert "draft length 3" in at.window.one._settings.text()
     at.idle()
     assert at.verdict() == "✓ Same text, 6 tokens, same seed · 2.0× faster · 71 % kept"
-    assert at.window.one.plain.text() == TEXT
+    assert at.window.one.plain._text().view.content == TEXT
     assert at.chat.page.texts() == ["What is a draft?", TEXT]  # nothing is added to the chat
 
 
@@ -112,7 +113,7 @@ def test_where_they_differ_both_sides_are_marked(qtbot: QtBot, make: MakeCompari
         view = pane._text().view
         qtbot.waitUntil(lambda view=view: view.mark_box() is not None, timeout=WAIT_MS)  # type: ignore[misc]
         start, end = view._marked or (0, 0)
-        assert pane.text()[start:end] == words[4]
+        assert pane._text().view.content[start:end] == words[4]
 
 
 def test_an_engine_without_tokens_and_counters(make: MakeComparing) -> None:
@@ -143,7 +144,7 @@ def test_run_again(make: MakeComparing) -> None:
     at.window.one.footer.run_button.click()
     assert at.presenter.runner.is_running()
     assert at.verdict() == ""
-    assert at.window.one.plain.text() == ""
+    assert at.window.one.plain._text().view.content == ""
     at.idle()
     assert at.verdict().startswith("✓ Same text")
 
@@ -156,7 +157,7 @@ def test_every_way_to_stop(qtbot: QtBot, make: MakeComparing, way: str) -> None:
     at.chat.session.stop()
     at.chat.settle()
     at.presenter.compare_last()
-    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
     window = at.window
     if way == "button":
         QTest.mouseClick(window.one.footer.stop_button, Qt.MouseButton.LeftButton)
@@ -177,7 +178,7 @@ def test_every_way_to_stop(qtbot: QtBot, make: MakeComparing, way: str) -> None:
 def test_escape_closes_what_does_not_run(make: MakeComparing) -> None:
     at = make("compare")
     at.presenter.compare_prompts()
-    assert at.window.current_tab() is at.window.many
+    assert at.window.tabs.currentWidget() is at.window.many
     at.escape()
     assert not at.window.isVisible()
 
@@ -193,7 +194,7 @@ def test_an_engine_that_dies(make: MakeComparing) -> None:
     assert at.verdict() == ENGINE_LOST
     assert not at.window.one.footer.run_button.isEnabled()
     assert "restarts it" in at.window.one.footer.run_button.toolTip()
-    assert at.window.one.plain.text() == TEXT  # what had arrived
+    assert at.window.one.plain._text().view.content == TEXT  # what had arrived
     at.chat.pair_loader.restart()
     at.qtbot.waitUntil(at.window.one.footer.run_button.isEnabled, timeout=WAIT_MS)
 
@@ -220,7 +221,7 @@ def test_a_reload_in_the_middle_ends_it(qtbot: QtBot, make: MakeComparing) -> No
     at.chat.session.stop()
     at.chat.settle()
     at.presenter.compare_last()
-    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
     at.chat.load()
     assert at.verdict().startswith("Another pair is loaded")
     assert at.window.one.footer.run_button.isEnabled()
@@ -235,13 +236,13 @@ def test_a_deleted_chat_leaves_the_window(qtbot: QtBot, make: MakeComparing) -> 
     chat_id = at.chat.session.chat_id()
     assert chat_id is not None
     at.presenter.compare_last()
-    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
     at.presenter.forget_chat("another")
     assert at.presenter.runner.is_running()
     at.presenter.forget_chat(chat_id)
     assert not at.presenter.runner.is_running()
     assert at.window.one._empty_text.text() == wording.CHAT_DELETED
-    assert at.window.one.plain.text() == ""
+    assert at.window.one.plain._text().view.content == ""
     at.chat.stored(ChatStore.chats)
 
 
@@ -258,15 +259,15 @@ def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tm
     assert not at.window.one.last_button.isEnabled()
     at.idle()
     assert [one.comparison.seed for one in many.results] == [3, 3, 3, 4, 4, 4]
-    settings = many.results[0].task.settings
-    assert (settings.draft_length, settings.system_prompt, settings.stop) == ("auto", "", ())
-    assert settings.max_tokens == 128
+    command = many.results[0].task.command
+    assert (command.draft_length, command.stop, command.max_tokens) == ("auto", [], 128)
+    assert [message.content for message in command.messages] == ["One"]
     assert many.verdict.text().startswith("Same text in 0 of 6 · 2.0× faster (median) · 71 % kept")
     many.table.opened.emit(4)
     one = at.window.one
-    assert at.window.current_tab() is one
+    assert at.window.tabs.currentWidget() is one
     assert one._title.text() == "Two"
-    assert one.drafted.text() == "".join(OTHER_WORDS)
+    assert one.drafted._text().view.content == "".join(OTHER_WORDS)
     assert one.verdict.text().startswith("Different from token 5 on")
     assert one.footer.export_button.isEnabled()
     QTest.mouseClick(one.footer.run_button, Qt.MouseButton.LeftButton)
@@ -304,11 +305,11 @@ def test_another_answer_takes_the_place_of_the_one_that_runs(qtbot: QtBot, make:
         at.chat.settle()
     first, second = (one.id for one in at.chat.session.branch() if one.role == "assistant")
     at.presenter.compare_answer(first)
-    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
     at.presenter.compare_answer(second)
     assert at.window.one._title.text() == "Second"
     assert at.presenter.runner.is_running()
-    qtbot.waitUntil(lambda: at.window.one.plain.text() != "", timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
     at.presenter.runner.stop()
 
 
@@ -354,7 +355,7 @@ def test_exports_of_both_tabs(
         assert ended.args[1] == ""
         assert written.name.startswith(typed.name)
         assert written.stat().st_size > 500
-        assert tab.footer.status() == f"Exported to {written.name}."
+        assert tab.footer._status.text() == f"Exported to {written.name}."
         assert tab.footer.run_button.isEnabled()
 
 
@@ -368,7 +369,7 @@ def test_an_export_that_fails_says_so(
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(at.chat.target / "x"), ""))
     with qtbot.waitSignal(at.presenter.exporter.ended, timeout=WAIT_MS):
         export_as(at.window.one, "JSON")
-    assert at.window.one.footer.status().startswith("The comparison could not be exported to")
+    assert at.window.one.footer._status.text().startswith("The comparison could not be exported to")
 
 
 def test_every_control_has_an_accessible_name_and_is_reached_with_tab(qtbot: QtBot, make: MakeComparing) -> None:

@@ -15,13 +15,13 @@ from pytestqt.qtbot import QtBot
 
 from app.compare import prompts
 from app.compare.results import Skipped
-from app.ui.compare.prompt_choice import MOST_KINDS
-from app.ui.compare.prompt_set import PromptSet
+from app.ui.compare.prompt_set import MOST_KINDS, PromptSet
 from app.ui.compare.runner import End
 from app.ui.compare.table import ALL, COLUMNS
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt
 
 NO_BREAK = "\u00a0"
+KINDS = list(dict.fromkeys(one.kind for one in prompts.bundled()))
 
 
 class Clock:
@@ -85,18 +85,18 @@ def drop(tab: PromptSet, path: Path) -> bool:
 
 def test_the_bundled_set_is_chosen_with_all_its_kinds(tab: PromptSet) -> None:
     choice = tab.choice.choice()
-    assert choice.is_bundled
+    assert choice.path == prompts.bundled_file()
     assert list(choice.prompts) == prompts.bundled()
     assert choice.kinds == ()
-    assert shown_kinds(tab) == list(prompts.KINDS)
+    assert shown_kinds(tab) == KINDS
     assert (choice.repeats, choice.longest) == (1, 128)
 
 
 def test_kinds_can_be_left_out(tab: PromptSet) -> None:
     QTest.keyClick(tab.choice._boxes["story"], Qt.Key.Key_Space)
     choice = tab.choice.choice()
-    assert {one.kind for one in choice.prompts} == set(prompts.KINDS) - {"story"}
-    assert choice.kinds == tuple(kind for kind in prompts.KINDS if kind != "story")
+    assert {one.kind for one in choice.prompts} == set(KINDS) - {"story"}
+    assert choice.kinds == tuple(kind for kind in KINDS if kind != "story")
     for box in tab.choice._boxes.values():
         box.setChecked(False)
     assert not tab.footer.run_button.isEnabled()
@@ -108,21 +108,20 @@ def test_a_file_of_the_users(qtbot: QtBot, tab: PromptSet, tmp_path: Path, monke
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(path), ""))
     QTest.mouseClick(tab.choice._from_file, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
     choice = tab.choice.choice()
-    assert not choice.is_bundled
     assert choice.path == path
     assert len(choice.prompts) == 3
     assert shown_kinds(tab) == ["mail", "code"]
     assert tab.choice._file.text() == "mine.jsonl, 3 prompts"
     QTest.mouseClick(tab.choice._bundled, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
-    assert tab.choice.choice().is_bundled
-    assert shown_kinds(tab) == list(prompts.KINDS)
+    assert tab.choice.choice().path == prompts.bundled_file()
+    assert shown_kinds(tab) == KINDS
 
 
 def test_a_dialog_that_is_cancelled_changes_nothing(tab: PromptSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: ("", ""))
     QTest.mouseClick(tab.choice._from_file, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
     assert tab.choice._bundled.isChecked()
-    assert tab.choice.choice().is_bundled
+    assert tab.choice.choice().path == prompts.bundled_file()
 
 
 def test_a_file_can_be_dropped(tab: PromptSet, tmp_path: Path) -> None:
@@ -140,7 +139,7 @@ def test_a_file_that_cannot_be_used_is_said_and_changes_nothing(tab: PromptSet, 
     path.write_text('{"kind": "a", "prompt": "fine"}\n{"kind": 3}\n', encoding="utf-8")
     tab.choice.open_file(path)
     assert "Line 2 of broken.jsonl" in tab.verdict.text()
-    assert tab.choice.choice().is_bundled
+    assert tab.choice.choice().path == prompts.bundled_file()
     tab.choice.open_file(tmp_path / "missing.txt")
     assert "missing.txt cannot be read" in tab.verdict.text()
 

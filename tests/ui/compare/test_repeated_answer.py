@@ -44,7 +44,7 @@ def test_the_answer_is_asked_as_it_was() -> None:
         ("user", "Two"),
     ]
     assert found.task.seed == 11
-    assert found.task.settings == SETTINGS
+    assert found.task.command == SETTINGS.command(found.task.prompt.messages, 11)
     assert found.notes == ()
 
 
@@ -70,7 +70,7 @@ def test_another_pair_is_told(pair: PairLoaded) -> None:
 def test_an_answer_without_a_draft_is_drafted_automatically(way: AnswerSettings) -> None:
     found = repeated_answer([message("user", "One"), answer(settings=way)], 1, AnswerSettings(), PAIR)
     assert found is not None
-    assert (found.task.settings.draft_length, found.task.settings.drafter) == ("auto", "auto")
+    assert (found.task.command.draft_length, found.task.command.drafter) == ("auto", "auto")
     assert "drafting off" in found.notes[0]
 
 
@@ -79,7 +79,7 @@ def test_a_drafter_the_pair_does_not_have_is_not_asked_for() -> None:
     pair = msgspec.structs.replace(PAIR, draft=None)
     found = repeated_answer([message("user", "One"), answer(settings=settings)], 1, AnswerSettings(), pair)
     assert found is not None
-    assert found.task.settings.drafter == "auto"
+    assert found.task.command.drafter == "auto"
 
 
 def test_a_stopped_answer_is_written_as_far_as_it_came() -> None:
@@ -88,7 +88,7 @@ def test_a_stopped_answer_is_written_as_far_as_it_came() -> None:
     for one, tokens in ((stopped, 9), (interrupted, 5), (answer(status="failed"), 64)):
         found = repeated_answer([message("user", "One"), one], 1, AnswerSettings(), PAIR)
         assert found is not None
-        assert found.task.settings.max_tokens == tokens
+        assert found.task.command.max_tokens == tokens
 
 
 def test_settings_that_cannot_be_read_are_those_of_now() -> None:
@@ -98,5 +98,5 @@ def test_settings_that_cannot_be_read_are_those_of_now() -> None:
         [message("user", "One"), replace(broken, settings={"sampling": 3}, seed=None)], 1, now, PAIR
     )
     assert found is not None
-    assert found.task.settings.max_tokens == 7
+    assert found.task.command.max_tokens == 7
     assert found.task.seed == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -13,9 +13,10 @@ from pytestqt.qtbot import QtBot
 
 from app.compare.prompts import Prompt
 from app.compare.results import Skipped
+from app.compare.steps import Compared, Task, task_of
 from app.protocol.messages import Message
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.compare.runner import DIED, ENGINE_LOST, NO_PAIR, PAIR_GIVEN_UP, Compared, End, Runner, Task
+from app.ui.compare.runner import DIED, ENGINE_LOST, NO_PAIR, PAIR_GIVEN_UP, End, Runner
 from app.ui.engine.interface import EngineState
 from tests.ui.compare.conftest import MakeRig
 from tests.ui.parts import WAIT_MS, Rig
@@ -74,7 +75,8 @@ def bench(rig: Rig, owner: QObject) -> Bench:
 
 
 def task(text: str = "Hi", seed: int = 1, kind: str = "prose") -> Task:
-    return Task(Prompt(kind=kind, messages=[Message(role="user", content=text)]), seed, AnswerSettings())
+    prompt = Prompt(kind=kind, messages=[Message(role="user", content=text)])
+    return Task(prompt, AnswerSettings().command(prompt.messages, seed))
 
 
 def test_one_answer_is_written_plain_and_then_with_draft(make_rig: MakeRig, owner: QObject) -> None:
@@ -230,7 +232,7 @@ def test_waiting_for_a_pair_that_cannot_be_loaded_ends(qtbot: QtBot, make_rig: M
 def test_a_prompt_the_engine_refuses_is_left_out(make_rig: MakeRig, owner: QObject) -> None:
     at = bench(make_rig("compare picky"), owner)
     tasks = [task("This is too long"), task("Short"), task("Also too long")]
-    at.runner.start_set([*tasks, *(replace(one, seed=2) for one in tasks)])
+    at.runner.start_set([*tasks, *(task_of(one.prompt, one.command, 2) for one in tasks)])
     assert at.wait() == End("done")
     assert [one.comparison.prompt.title for one in at.heard.compared] == ["Short", "Short"]
     assert [one.prompt.title for one in at.heard.left_out] == ["This is too long", "Also too long"]

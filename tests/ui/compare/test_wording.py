@@ -6,18 +6,17 @@ import pytest
 from msgspec.structs import replace
 
 from app.compare.results import Comparison, Skipped, summarize
-from app.protocol.messages import AcceptRule, Sampling
-from app.ui.chat.conversation import AnswerSettings
+from app.protocol.messages import AcceptRule, Generate, Sampling
 from app.ui.compare import wording
 from tests.ui.compare.samples import WORDS, comparison, prompt
 
 NO_BREAK = "\u00a0"
 OTHER = (*WORDS[:4], " the", *WORDS[5:])
-SETTINGS = AnswerSettings()
+COMMAND = Generate(request=0, messages=[])
 
 
-def said(one: Comparison, settings: AnswerSettings = SETTINGS) -> str:
-    return wording.verdict(one, settings).text
+def said(one: Comparison, command: Generate = COMMAND) -> str:
+    return wording.verdict(one, command).text
 
 
 def differing(**fields: object) -> Comparison:
@@ -29,7 +28,7 @@ def differing(**fields: object) -> Comparison:
 
 def test_the_same_text_in_one_line() -> None:
     assert said(comparison()) == "✓ Same text, 8 tokens, same seed · 1.9× faster · 71 % kept"
-    assert wording.verdict(comparison(), SETTINGS).mood == "good"
+    assert wording.verdict(comparison(), COMMAND).mood == "good"
 
 
 def test_slower_is_said_as_plainly_as_faster() -> None:
@@ -50,14 +49,14 @@ def test_a_near_tie_names_both_candidates_and_their_logits() -> None:
     assert "Plain wrote “ a” (logit 17.321), with draft “ the” (logit 17.318)." in text
     assert "A near-tie: for the target the two are 0.0031 apart" in text
     assert "rounding moves a logit by up to 0.02 here" in text
-    assert wording.verdict(differing(), SETTINGS).mood == "plain"
+    assert wording.verdict(differing(), COMMAND).mood == "plain"
 
 
 def test_what_is_no_near_tie_is_a_bug_to_report() -> None:
     found = differing(near_tie=False, score_gap=2.1)
     assert "No near-tie: for the target the two are 2.1 apart" in said(found)
     assert "Please report it" in said(found)
-    assert wording.verdict(found, SETTINGS).mood == "warning"
+    assert wording.verdict(found, COMMAND).mood == "warning"
 
 
 def test_a_token_at_the_edge_of_the_sampler() -> None:
@@ -66,11 +65,11 @@ def test_a_token_at_the_edge_of_the_sampler() -> None:
 
 @pytest.mark.parametrize("rule", ["rejection", "block"])
 def test_the_other_rules_promise_no_words(rule: AcceptRule) -> None:
-    settings = AnswerSettings(accept=rule, sampling=Sampling(temperature=0.8))
-    assert f"“{rule}” both" in said(differing(near_tie=False), settings)
-    assert "That is expected" in said(differing(near_tie=False), settings)
-    assert wording.verdict(differing(near_tie=False), settings).mood == "plain"
-    greedy = AnswerSettings(accept=rule, sampling=Sampling(temperature=0.0))
+    command = replace(COMMAND, accept=rule, sampling=Sampling(temperature=0.8))
+    assert f"“{rule}” both" in said(differing(near_tie=False), command)
+    assert "That is expected" in said(differing(near_tie=False), command)
+    assert wording.verdict(differing(near_tie=False), command).mood == "plain"
+    greedy = replace(COMMAND, accept=rule, sampling=Sampling(temperature=0.0))
     assert "Please report it" in said(differing(near_tie=False), greedy)
 
 

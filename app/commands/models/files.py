@@ -1,27 +1,39 @@
-"""``slipstream models list``: what there is, where, and what cannot be used and why."""
+"""``slipstream models list``, ``verify`` and ``remove``: the files of the models on this machine."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from typing import get_args
 
 from app.commands.models import choosing
-from app.commands.output import show_result
+from app.commands.output import show_progress, show_result
+from app.errors import Cancelled, KnownError
 from app.models.library.entry import LibraryEntry
 from app.models.library.folders import ModelFolder, found_folders
+from app.models.library.verifying import verify
 from app.models.library.view import SortKey, in_order, matching
 from app.models.text import count_text, printable, size_text
 
+_SENTENCES = {
+    True: "is what was downloaded: the SHA-256 is the same.",
+    False: "has changed or is damaged: the SHA-256 is another one. Download it again.",
+    None: "cannot be checked: its SHA-256 is not known.",
+}
 
-def add(parser: argparse.ArgumentParser) -> None:
+
+# ---------------------------------------------------------------- list
+
+
+def add_list(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     parser.add_argument("words", nargs="*", metavar="WORD", help="only models with all of these in their names")
     parser.add_argument("--sort", choices=get_args(SortKey), default="name", help="default: name")
 
 
-def run(options: argparse.Namespace) -> int:
+def list_models(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status."""
     library = choosing.library()
     entries = in_order(matching(library.scan(), " ".join(options.words)), options.sort)
@@ -74,3 +86,54 @@ def _reason(entry: LibraryEntry) -> str:
 
 def _offer(folder: ModelFolder) -> str:
     return f"Models of another app ({folder.kind.label}) are in {printable(str(folder.path), 200)}: add it in Settings."
+
+
+# ---------------------------------------------------------------- verify
+
+
+def add_verify(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.add_argument("model", metavar="MODEL")
+
+
+def verify_model(options: argparse.Namespace) -> int:
+    """Carry it out; returns the exit status: 0 only where the files are what they were."""
+    library = choosing.library()
+    entry = choosing.model(library, options.model)
+    same = verify(entry, library.origins, lambda done, total: show_progress(f"verifying {done / total:.0%}"))
+    show_progress("")
+    show_result(options, {"path": str(entry.path), "same": same}, f"{printable(entry.where)} {_SENTENCES[same]}")
+    return 0 if same else 1
+
+
+# ---------------------------------------------------------------- remove
+
+
+def add_remove(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def remove_model(options: argparse.Namespace) -> int:
+    """Carry it out; returns the exit status."""
+    library = choosing.library()
+    entry = choosing.model(library, options.model)
+    library.check_deletable(entry)
+    if not options.yes:
+        _ask(entry, library.would_free(entry))
+    freed = library.delete(entry)
+    described = {"deleted": [str(part) for part in entry.parts], "freed": freed}
+    show_result(options, described, f"{printable(entry.where)} is deleted: {size_text(freed)} are free again.")
+    return 0
+
+
+def _ask(entry: LibraryEntry, freed: int) -> None:
+    """Raises `Cancelled` unless the user says yes."""
+    if not sys.stdin.isatty():
+        raise KnownError("Deleting asks first, and nobody can answer here. Add --yes to delete without asking.")
+    for part in entry.parts:
+        print(printable(str(part), 500), file=sys.stderr)
+    print(f"Delete {printable(entry.where)} and free {size_text(freed)}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Cancelled
