@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QLabel, QSlider, QWidget
 
-from app.models.load_plan import LEAST_CONTEXT, LoadPlan
 from app.models.machine_memory import MachineMemory
 from app.models.memory_estimate import Parts
 from app.models.memory_shape import ModelShape
+from app.models.planner import LEAST_CONTEXT, LoadPlan
 from app.models.text import printable, size_text
 from app.ui.models.memory_bar import MemoryBar, Segment
 from app.ui.widgets import theme

@@ -18,8 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.models.load_plan import LoadPlan
-from app.models.planner import alternatives, make_plan
+from app.models.planner import LoadPlan, alternatives, make_plan
 from app.models.ranking import RankedDraft
 from app.models.text import visible
 from app.protocol.messages import Sampling
