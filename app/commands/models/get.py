@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from app.commands.models import choosing
 from app.commands.output import show_progress, show_result
 from app.errors import KnownError
+from app.models.downloads.item import Item
 from app.models.hub.errors import NoAccessError
 from app.models.hub.repository import RemoteFile, RemoteModel, Repository
 from app.models.text import printable, size_text
 
 if TYPE_CHECKING:
-    from app.models.downloads.item import Item
     from app.models.hub.api import Hub
     from app.models.hub.catalog import CatalogPair
     from app.models.hub.drafts import DraftCandidate
@@ -60,7 +60,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _item(hub: Hub, wanted: str, *, with_draft: bool) -> Item:
     from app.models.hub.catalog import resolve
-    from app.models.hub.items import item_of
 
     name, _, file = wanted.partition(":")
     if "/" not in name:
@@ -70,9 +69,9 @@ def _item(hub: Hub, wanted: str, *, with_draft: bool) -> Item:
     target = chosen(repository, file)
     title = f"{name.rpartition('/')[2]} {target.quantization}".strip()
     if not with_draft:
-        return item_of(title, target, None, (repository.licence,))
+        return Item.of(title, target, None, (repository.licence,))
     draft = _draft(hub, repository, target)
-    return item_of(f"{title} with draft", target, draft.model, (repository.licence, draft.licence))
+    return Item.of(f"{title} with draft", target, draft.model, (repository.licence, draft.licence))
 
 
 def _pair(id: str) -> CatalogPair:

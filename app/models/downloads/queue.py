@@ -10,13 +10,12 @@ from pathlib import Path
 
 from app.errors import Cancelled, KnownError
 from app.models.downloads import part
-from app.models.downloads.disk import RESERVE_BYTES, check_space, destination
-from app.models.downloads.failures import Backoff, DiskFullError
+from app.models.downloads.disk import RESERVE_BYTES, DiskFullError, check_space, destination
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue_file import QueueFile
 from app.models.downloads.queued_item import QueuedItem
 from app.models.downloads.rate import RateLimiter
-from app.models.downloads.transfer import Transfer
+from app.models.downloads.transfer import Backoff, Transfer
 from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
 from app.models.origins import FILE_NAME as ORIGINS_FILE
@@ -63,7 +62,7 @@ class DownloadQueue:
         self._parallel = parallel
         self._limiter = RateLimiter(limit)
         self._reserve = reserve
-        self._backoff = backoff
+        self._backoff = backoff or Backoff()
         self._on_change = on_change
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
@@ -122,7 +121,7 @@ class DownloadQueue:
             entry = self._entries[id]
             if entry.state is ItemState.DONE:
                 return
-            entry.cancel_waiting()
+            entry.cancel(only_waiting=True)
             entry.set(ItemState.QUEUED)
             self._look_after(id)
 
@@ -335,21 +334,20 @@ class DownloadQueue:
         self._threads.append(thread)
 
     def _run(self, entry: QueuedItem, index: int, transfer: Transfer) -> None:
-        outcome, message, page = ItemState.DONE, "", ""
+        outcome, message, page = ItemState.FAILED, "A bug of Slipstream's ended this download.", ""
         try:
             transfer.run()
+            outcome = ItemState.DONE
         except Cancelled:
             outcome = ItemState.CANCELLED
-        except DiskFullError as error:
-            outcome, message = ItemState.PAUSED, str(error)
-        except NoAccessError as error:
-            outcome, message, page = ItemState.FAILED, str(error), error.page
         except KnownError as error:
-            outcome, message = ItemState.FAILED, str(error)
-        except BaseException:
-            self._ended(entry, index, transfer, ItemState.FAILED, "A bug of Slipstream's ended this download.", "")
-            raise
-        self._ended(entry, index, transfer, outcome, message, page)
+            message = str(error)
+            if isinstance(error, DiskFullError):
+                outcome = ItemState.PAUSED
+            elif isinstance(error, NoAccessError):
+                page = error.page
+        finally:
+            self._ended(entry, index, transfer, outcome, message, page)
 
     def _ended(
         self, entry: QueuedItem, index: int, transfer: Transfer, outcome: ItemState, message: str, page: str
@@ -361,7 +359,7 @@ class DownloadQueue:
                 entry.finished.add(index)
                 if len(entry.finished) == len(entry.item.files):
                     entry.set(ItemState.DONE)
-            elif entry.is_wanted and not transfer.is_cancelled:
+            elif entry.is_wanted and not transfer.cancelled.is_set():
                 entry.set(outcome, message, page)
                 entry.cancel()
             if entry in self._leaving and not entry.transfers:

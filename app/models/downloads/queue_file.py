@@ -37,7 +37,8 @@ class QueueFile:
 
     def __init__(self, folder: Path) -> None:
         """Raises `KnownError` if another process has the queue."""
-        self._file = _file(folder / FILE_NAME)
+        path, empty = folder / FILE_NAME, _File(version=_VERSION, items=[])
+        self._file = JsonFile(path, empty, version=_VERSION, what="The list of downloads", log_level=logging.INFO)
         try:
             self._file.lock.acquire()
         except BusyError:
@@ -60,12 +61,11 @@ class QueueFile:
             ) from None
         except OSError as error:
             raise KnownError(f"The list of downloads cannot be used: {error.strerror or error}.") from error
-        aside = self._file.aside
         notice: str | None = None
-        if aside is not None:
+        if self._file.aside is not None:
             notice = (
-                f"The list of downloads could not be read. It is kept as {aside.name}; what was downloaded so far is "
-                "kept too. Add the downloads again, and they go on where they were."
+                f"The list of downloads could not be read. It is kept as {self._file.aside.name}; what was downloaded "
+                "so far is kept too. Add the downloads again, and they go on where they were."
             )
         return [_as_queued(saved) for saved in items], notice
 
@@ -87,11 +87,6 @@ def has_work(path: Path) -> bool:
     except (OSError, *NOT_UNDERSTOOD):
         return True
     return content.version != _VERSION or any(saved.state not in _STOPPED for saved in content.items)
-
-
-def _file(path: Path) -> JsonFile[_File]:
-    empty = _File(version=_VERSION, items=[])
-    return JsonFile(path, empty, version=_VERSION, what="The list of downloads", log_level=logging.INFO)
 
 
 def _as_queued(saved: SavedItem) -> SavedItem:

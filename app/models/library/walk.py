@@ -14,6 +14,7 @@ from typing import Any
 from app.errors import Cancelled
 from app.models.gguf import PART_NAME
 from app.models.library.folders import FolderKind, ModelFolder
+from app.models.text import is_sha256
 
 MAX_DEPTH = 8
 MAX_FILES = 10_000
@@ -25,7 +26,6 @@ _OLLAMA_MODEL = "application/vnd.ollama.image.model"
 _OLLAMA_REGISTRY = "registry.ollama.ai"
 _OLLAMA_LIBRARY = "library"
 _DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _hugging_face_file(entry: os.DirEntry[str]) -> FoundFile:
         blob = Path(os.readlink(entry.path)).name if entry.is_symlink() else ""  # noqa: PTH115 - the same
     except OSError:
         blob = ""
-    return FoundFile(Path(entry.path), sha256=blob if _SHA256.fullmatch(blob) else "")
+    return FoundFile(Path(entry.path), sha256=blob if is_sha256(blob) else "")
 
 
 def _model_digests(manifest: Path) -> list[str]:

@@ -12,10 +12,9 @@ from app.errors import Cancelled, KnownError
 from app.models.gguf import GgufHeader, ModelFileError, read_header
 from app.models.hub import remote_header
 from app.models.hub.errors import GatedError, NotFoundError, RefusedError, UnreachableError
-from app.models.hub.grouping import group
 from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.remote_header import FIRST_PIECE, LARGEST_PIECE, read_remote_header
-from app.models.hub.repository import RemoteFile, RemoteModel
+from app.models.hub.repository import RemoteFile, RemoteModel, group
 from app.models.pairing import compare
 from tests.support.gguf_files import make_model, make_vocabulary_file
 from tests.support.hub_faults import Fault
