@@ -21,7 +21,7 @@ import msgspec
 
 from app.errors import KnownError
 from app.models.architectures import refusal, running_state
-from app.models.gguf_parser import Allowance, Array, HeaderError, RawHeader, Reader, Tensor, Value, parse
+from app.models.gguf_parser import Allowance, Array, HeaderError, RawHeader, Reader, Tensor, Value, parse, text_of
 from app.models.gguf_types import FILE_TYPES, VALUE_FLOAT32, VALUE_INT32, VALUE_STRING
 from app.models.text import printable
 from app.models.tokenizer import MODEL_KEY, SCORES_KEY, TOKENS_KEY, TYPES_KEY, Tokenizer, TokenizerFacts, read_tokenizer
@@ -42,7 +42,7 @@ _SHAPE_KEYS = (
     ".attention.value_length",
     ".rope.dimension_count",
 )
-_MAX_TEXT = 4096
+_MAX_TEXT, _MAX_NAME = 4096, 64
 PART_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
 """How llama.cpp names the files of a split model, and finds them."""
 
@@ -251,7 +251,7 @@ def _check_together(path: Path, values: Mapping[str, Value], tensors: list[Tenso
 
 def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split: Split | None) -> GgufHeader:
     values = raw.values
-    architecture = _text(values, "general.architecture")[:64]
+    architecture = text_of(values, "general.architecture", _MAX_NAME)
 
     def own(key: str) -> str:
         return f"{architecture}.{key}"
@@ -261,8 +261,8 @@ def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split:
         file_size=size,
         version=raw.version,
         architecture=architecture,
-        general_type=_text(values, "general.type")[:64],
-        name=_text(values, "general.name") or path.stem,
+        general_type=text_of(values, "general.type", _MAX_NAME),
+        name=text_of(values, "general.name", _MAX_TEXT) or path.stem,
         quantization=_quantization(values, tensors),
         parameters=sum(tensor.elements for tensor in tensors),
         tensor_bytes=sum(tensor.size for tensor in tensors),
@@ -274,14 +274,14 @@ def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split:
         rope=Rope(
             dimensions=_whole(values, own("rope.dimension_count")),
             base=_real(values, own("rope.freq_base")),
-            scaling=_text(values, own("rope.scaling.type"))[:64],
+            scaling=text_of(values, own("rope.scaling.type"), _MAX_NAME),
             factor=_real(values, own("rope.scaling.factor")),
             original_context=_whole(values, own("rope.scaling.original_context_length")),
         ),
         experts=_whole(values, own("expert_count")),
         experts_used=_whole(values, own("expert_used_count")),
         mtp_layers=_whole(values, own("nextn_predict_layers")),
-        chat_template=_text(values, "tokenizer.chat_template", MAX_CHAT_TEMPLATE_BYTES + 1) or None,
+        chat_template=text_of(values, "tokenizer.chat_template", MAX_CHAT_TEMPLATE_BYTES + 1) or None,
         tokenizer=read_tokenizer(values),
         split=split,
         tensors=tuple(tensors),
@@ -306,11 +306,6 @@ def _whole(values: Mapping[str, Value], key: str) -> int:
 def _real(values: Mapping[str, Value], key: str) -> float:
     value = values.get(key)
     return float(value) if isinstance(value, int | float) and abs(value) < math.inf else 0.0
-
-
-def _text(values: Mapping[str, Value], key: str, limit: int = _MAX_TEXT) -> str:
-    value = values.get(key)
-    return value[:limit].decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
 
 def _quantization(values: Mapping[str, Value], tensors: list[Tensor]) -> str:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from app.models.gguf import GgufHeader, check_loadable, read_header
+from app.models.library.index import summary_of
 from app.models.library.library import Library
-from app.models.library.summary import summary_of
 from app.models.pairing import compare
 from app.models.ranking import rank_drafts
 from tests.support.gguf_files import bpe_vocabulary, make_model, make_vocabulary_file

@@ -9,9 +9,8 @@ from typing import get_args
 
 from app.commands.models import choosing
 from app.commands.output import show_result
-from app.models.library.entry import LibraryEntry
+from app.models.library.entry import LibraryEntry, SortKey, in_order, matching
 from app.models.library.folders import ModelFolder, found_folders
-from app.models.library.view import SortKey, in_order, matching
 from app.models.text import count_text, printable, size_text
 
 

@@ -6,7 +6,6 @@ import argparse
 
 from app.commands.models import choosing
 from app.commands.output import show_progress, show_result
-from app.models.library.verifying import verify
 from app.models.text import printable
 
 _SENTENCES = {
@@ -25,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status: 0 only where the files are what they were."""
     library = choosing.library()
     entry = choosing.model(library, options.model)
-    same = verify(entry, library.origins, lambda done, total: show_progress(f"verifying {done / total:.0%}"))
+    same = library.verify(entry, lambda done, total: show_progress(f"verifying {done / total:.0%}"))
     show_progress("")
     show_result(options, {"path": str(entry.path), "same": same}, f"{printable(entry.where)} {_SENTENCES[same]}")
     return 0 if same else 1

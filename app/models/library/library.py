@@ -27,10 +27,11 @@ from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origins
 from app.models.pairing import Difference
 from app.models.text import printable
+from app.storage.hashing import Progress, sha256_of
 
 
 class Library:
-    """Looks for models and deletes them. May be used from several threads: one thing happens at a time."""
+    """Looks for models, checks and deletes them. Safe from several threads: but for checks, one thing at a time."""
 
     def __init__(
         self,
@@ -129,11 +130,45 @@ class Library:
             self.check_deletable(entry)
             freed = 0
             for part in reversed(entry.parts):
-                freed += self._delete_file(part)
+                size = _freed_by(part)
+                try:
+                    part.unlink(missing_ok=True)
+                except OSError as error:
+                    raise KnownError(
+                        f"{printable(part.name)} could not be deleted: {error.strerror or error}. "
+                        "If a model is loaded from it, open another one first."
+                    ) from error
+                if self.origins:
+                    self.origins.remove(part)
+                freed += size
             self._index.records.pop(str(entry.path), None)
             self._index.save()
             _remove_emptied(entry.path.parent, entry.folder.path.resolve())
             return freed
+
+    def verify(
+        self,
+        entry: LibraryEntry,
+        progress: Callable[[int, int], None] = lambda _done, _total: None,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> bool | None:
+        """Whether the SHA-256 of all files is what it was; ``None`` where that is not known of all of them.
+
+        ``progress`` is told the bytes that are done, and all. Raises `KnownError` for a file that cannot be read, and
+        `Cancelled`.
+        """
+        known = {part: digest for part, digest in zip(entry.parts, entry.sha256, strict=False) if digest}
+        for part in entry.parts:
+            if self.origins and (origin := self.origins.get(part)):
+                known[part] = origin.sha256
+        try:
+            told = Progress(sum(part.stat().st_size for part in known), progress)
+            if any(sha256_of(part, is_cancelled, told) != digest for part, digest in known.items()):
+                return False
+        except OSError as error:
+            reason = error.strerror or error
+            raise KnownError(f"The files of {printable(entry.title)} cannot be read: {reason}.") from error
+        return True if len(known) == len(entry.parts) else None
 
     def forget(self, entry: LibraryEntry) -> None:
         """No longer list an entry whose folder is not there; it comes back with its folder."""
@@ -157,19 +192,6 @@ class Library:
 
     def _used(self) -> dict[str, int]:
         return self._usage.all() if self._usage else {}
-
-    def _delete_file(self, part: Path) -> int:
-        freed = _freed_by(part)
-        try:
-            part.unlink(missing_ok=True)
-        except OSError as error:
-            raise KnownError(
-                f"{printable(part.name)} could not be deleted: {error.strerror or error}. "
-                "If a model is loaded from it, open another one first."
-            ) from error
-        if self.origins:
-            self.origins.remove(part)
-        return freed
 
 
 def open_library(models_folder: str, extra_folders: Iterable[str]) -> Library:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.errors import Cancelled
@@ -10,41 +11,34 @@ from app.models.architectures import is_part_of_model
 from app.models.gguf import ModelFileError, check_loadable, read_header
 from app.models.library.entry import LibraryEntry, entry_of
 from app.models.library.folders import ModelFolder
-from app.models.library.index import READER, LibraryIndex, Record, Stamp
-from app.models.library.summary import summary_of
+from app.models.library.index import READER, LibraryIndex, Record, Stamp, summary_of
 from app.models.library.walk import FoundFile, split_name, walk
 from app.models.origins import Origin
 from app.models.text import printable
 
 
+@dataclass(eq=False)
 class Scan:
     """Looks through folders once."""
 
-    def __init__(
-        self,
-        index: LibraryIndex,
-        origins: Mapping[Path, Origin],
-        used: Mapping[str, float],
-        is_cancelled: Callable[[], bool],
-    ) -> None:
-        """``used``: when models were used, by path."""
-        self._index = index
-        self._origins = origins
-        self._used = used
-        self._is_cancelled = is_cancelled
-        self._seen: set[tuple[int, int]] = set()
-        self._records: dict[str, Record] = {}
-        self.notices: list[str] = []
-        """What the user should know, a sentence each."""
+    index: LibraryIndex
+    origins: Mapping[Path, Origin]
+    used: Mapping[str, float]
+    """When models were used, by path."""
+    is_cancelled: Callable[[], bool]
+    notices: list[str] = field(default_factory=list)
+    """What the user should know, a sentence each."""
+    _seen: set[tuple[int, int]] = field(default_factory=set)
+    _records: dict[str, Record] = field(default_factory=dict)
 
     def entries(self, folders: Iterable[ModelFolder]) -> list[LibraryEntry]:
         """All models in ``folders``; the index holds exactly these afterwards. Raises `Cancelled`."""
         entries = [entry for folder in folders for entry in self._in_folder(folder)]
-        self._index.records = self._records
+        self.index.records = self._records
         return entries
 
     def _in_folder(self, folder: ModelFolder) -> list[LibraryEntry]:
-        found = walk(folder, self._is_cancelled)
+        found = walk(folder, self.is_cancelled)
         if not found.is_complete:
             self.notices.append(
                 f"{printable(str(folder.path), 200)} holds more files than are looked through; not all are listed."
@@ -58,14 +52,14 @@ class Scan:
         return entries
 
     def _listed(self, record: Record, available: bool = True) -> LibraryEntry:
-        origin, used = self._origins.get(Path(record.path)), self._used.get(record.path)
+        origin, used = self.origins.get(Path(record.path)), self.used.get(record.path)
         return entry_of(record, origin, available=available, last_used=used)
 
     def _missing(self, folder: ModelFolder, unreadable: Sequence[Path]) -> list[Record]:
         """What is known from earlier of places that cannot be looked into now."""
         return [
             record
-            for record in self._index.records.values()
+            for record in self.index.records.values()
             if record.folder == str(folder.path)
             and record.path not in self._records
             and any(Path(record.path).is_relative_to(place) for place in unreadable)
@@ -73,7 +67,7 @@ class Scan:
 
     def _record(self, folder: ModelFolder, group: list[FoundFile]) -> Record | None:
         """What is known of a model; ``None`` for a file that was listed already or has gone."""
-        if self._is_cancelled():
+        if self.is_cancelled():
             raise Cancelled
         try:
             if self._was_seen(group[0].path):
@@ -82,12 +76,12 @@ class Scan:
         except OSError:
             return None
         path = str(group[0].path)
-        known = self._index.records.get(path)
+        known = self.index.records.get(path)
         if known is None or not _is_valid(known, folder, group, stamps):
             known = read_record(folder, group, stamps)
             if known.summary is None or not _is_unchanged(group, stamps) or not _is_text(path):
                 return known  # for now: next time it may be readable, complete, or called otherwise
-            self._index.records[path] = known
+            self.index.records[path] = known
         self._records[path] = known
         return known
 

@@ -21,7 +21,6 @@ from app.models.library.index import FILE_NAME as INDEX_FILE
 from app.models.library.library import Library, own_folder
 from app.models.library.moving import move_folder
 from app.models.library.usage import Usage
-from app.models.library.verifying import verify
 from app.models.machine_memory import MachineMemory
 from app.models.origins import FILE_NAME as ORIGINS_FILE
 from app.models.origins import Origins
@@ -154,7 +153,7 @@ class LibraryService(QObject):
     def verify(self, entry: LibraryEntry, done: Callable[[bool | None], None], failed: Failed) -> None:
         """Whether its files are what was downloaded; `progressed` tells how far it is."""
         tell, stopped = self._begin(str(entry.path))
-        self._slow_lane.submit(lambda: verify(entry, self.origins, tell, stopped), done, failed)
+        self._slow_lane.submit(partial(self._library.verify, entry, tell, stopped), done, failed)
 
     def delete(self, entry: LibraryEntry, done: Callable[[int], None], failed: Failed) -> None:
         """``done`` gets the bytes freed."""
