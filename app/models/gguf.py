@@ -148,7 +148,9 @@ def read_header_from(source: Source, path: Path) -> GgufHeader:
     if split is not None and split.files and split.number == 1 and not split.missing:
         for number, part in enumerate(split.files[1:], 2):
             part_raw, part_size = _read_raw(source, part, allowance)
-            _check_part(part, part_raw.values, number)
+            said = _whole(part_raw.values, "split.no") + 1
+            if said != number:  # the files of two models may have been mixed up
+                raise ModelFileError(part, f"is called part {number} of a model, but says that it is part {said}.")
             tensors += part_raw.tensors
             size += part_size
         _check_together(path, raw.values, tensors)
@@ -189,24 +191,16 @@ def _read_raw(source: Source, path: Path, allowance: Allowance) -> tuple[RawHead
 class _Disk:
     @contextmanager
     def opened(self, path: Path) -> Iterator[tuple[BinaryIO, int]]:
-        with _opened(path) as file:
-            yield file, os.fstat(file.fileno()).st_size
+        """The file, if it is one: opening a pipe or a device could block or have an effect."""
+        _check_regular(path, path.stat().st_mode)
+        flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+        with os.fdopen(os.open(path, flags), "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            _check_regular(path, status.st_mode)
+            yield file, status.st_size
 
     def has(self, path: Path) -> bool:
         return os.path.isfile(path)  # noqa: PTH113 - Path's raises for a link to where it lacks the right
-
-
-def _opened(path: Path) -> BinaryIO:
-    """The file, if it is one: opening a pipe or a device could block or have an effect."""
-    _check_regular(path, path.stat().st_mode)
-    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-    file = os.fdopen(os.open(path, flags), "rb", buffering=0)
-    try:
-        _check_regular(path, os.fstat(file.fileno()).st_mode)
-    except BaseException:
-        file.close()
-        raise
-    return file
 
 
 def _check_regular(path: Path, mode: int) -> None:
@@ -228,13 +222,6 @@ def _split(source: Source, path: Path, values: Mapping[str, Value]) -> Split | N
         return Split(number, count, (), ())
     files = tuple(path.with_name(f"{match['stem']}-{part:05d}-of-{count:05d}.gguf") for part in range(1, count + 1))
     return Split(number, count, files, tuple(file for file in files if not source.has(file)))
-
-
-def _check_part(part: Path, values: Mapping[str, Value], number: int) -> None:
-    """The files of two models may have been mixed up."""
-    said = _whole(values, "split.no") + 1
-    if said != number:
-        raise ModelFileError(part, f"is called part {number} of a model, but says that it is part {said}.")
 
 
 def _check_together(path: Path, values: Mapping[str, Value], tensors: list[Tensor]) -> None:

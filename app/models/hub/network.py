@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -313,27 +314,25 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
+@dataclass(eq=False)
 class _Counted(httpx2.SyncByteStream):
     """A response's content, counted, and ended when it is too long or Slipstream goes offline."""
 
-    def __init__(
-        self, stream: httpx2.SyncByteStream, entry: Traffic, limit: float, check_online: Callable[[], None]
-    ) -> None:
-        self._stream = stream
-        self._entry = entry
-        self._limit = limit
-        self._check_online = check_online
+    stream: httpx2.SyncByteStream
+    entry: Traffic
+    limit: float
+    check_online: Callable[[], None]
 
     def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._stream:
-            self._check_online()
-            self._entry.received += len(chunk)
-            if self._entry.received > self._limit:
-                raise RefusedError(f"{printable(self._entry.host)} gave an answer that is too long to be one.")
+        for chunk in self.stream:
+            self.check_online()
+            self.entry.received += len(chunk)
+            if self.entry.received > self.limit:
+                raise RefusedError(f"{printable(self.entry.host)} gave an answer that is too long to be one.")
             yield chunk
 
     def close(self) -> None:
-        self._stream.close()
+        self.stream.close()
 
 
 class _HubClient(httpx2.Client):

@@ -61,22 +61,18 @@ def walk(folder: ModelFolder, is_cancelled: Callable[[], bool] = lambda: False) 
                 walker.look(Path(repository.path) / "snapshots", _hugging_face_file)
     else:
         walker.look(folder.path, lambda entry: FoundFile(Path(entry.path)))
-    if walker.has_seen_nothing:  # an empty folder may be where a drive is mounted that is not there now
+    if not walker.entries_seen:  # an empty folder may be where a drive is mounted that is not there now
         walker.found.unreadable.append(folder.path)
     walker.found.files.sort(key=lambda file: str(file.path))
     return walker.found
 
 
+@dataclass
 class _Walker:
-    def __init__(self, is_cancelled: Callable[[], bool]) -> None:
-        self._is_cancelled = is_cancelled
-        self._seen: set[tuple[int, int]] = set()
-        self._entries = 0
-        self.found = Walk()
-
-    @property
-    def has_seen_nothing(self) -> bool:
-        return self._entries == 0
+    is_cancelled: Callable[[], bool]
+    found: Walk = field(default_factory=Walk)
+    entries_seen: int = 0
+    _folders_seen: set[tuple[int, int]] = field(default_factory=set)
 
     def look(self, top: Path, make: Callable[[os.DirEntry[str]], FoundFile], suffix: str = ".gguf") -> None:
         """Add what ``make`` makes of the files with ``suffix`` below ``top``."""
@@ -101,19 +97,20 @@ class _Walker:
             for digest in _model_digests(manifest):
                 named.setdefault(digest, manifest)
         for digest, manifest in named.items():
-            blob = next(filter(os.path.isfile, _blobs(top, digest)), None)  # Path's raises where it lacks the right
+            blobs = top / "blobs" / f"sha256-{digest}", top / "blobs" / f"sha256:{digest}"  # today, in early versions
+            blob = next(filter(os.path.isfile, blobs), None)  # Path's raises where it lacks the right
             if blob is not None:
                 self._add(FoundFile(blob, _ollama_name(manifest.relative_to(top / "manifests")), digest))
 
     def entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
         """What is in ``folder``, unless it was seen before; names with a dot in front are left out."""
-        if self._is_cancelled():
+        if self.is_cancelled():
             raise Cancelled
         try:
             status = folder.stat()
-            if (status.st_dev, status.st_ino) in self._seen:
+            if (status.st_dev, status.st_ino) in self._folders_seen:
                 return
-            self._seen.add((status.st_dev, status.st_ino))
+            self._folders_seen.add((status.st_dev, status.st_ino))
             with os.scandir(folder) as scanned:
                 listed = list(self._bounded(scanned))
         except (OSError, ValueError):
@@ -123,8 +120,8 @@ class _Walker:
 
     def _bounded(self, scanned: Iterator[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
         for entry in scanned:
-            self._entries += 1
-            if self._entries > MAX_ENTRIES:
+            self.entries_seen += 1
+            if self.entries_seen > MAX_ENTRIES:
                 self.found.is_complete = False
                 return
             yield entry
@@ -174,11 +171,6 @@ def _model_digests(manifest: Path) -> list[str]:
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return []
     return [match[1] for match in matches if match]
-
-
-def _blobs(top: Path, digest: str) -> tuple[Path, Path]:
-    """Where a blob is, today and in early versions."""
-    return top / "blobs" / f"sha256-{digest}", top / "blobs" / f"sha256:{digest}"
 
 
 def _ollama_name(manifest: Path) -> str:
