@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status."""
     from app.commands.models.fetching import fetch
-    from app.models.hub.connection import HubConnection, network_settings
+    from app.models.hub.api import HubConnection, network_settings
 
     values = choosing.settings()
     connection = HubConnection(network_settings(values))

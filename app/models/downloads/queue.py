@@ -75,9 +75,7 @@ class DownloadQueue:
             self._file.release()
             raise
         self._leaving: list[QueuedItem] = []
-        """Off the queue, but some of their transfers have not stopped yet."""
-        self._discarded: list[QueuedItem] = []
-        """Off the queue; what is not complete of them is to be deleted."""
+        """Off the queue, but some of their transfers have not stopped yet, or what came of them is to be deleted."""
         self._changed = set(self._entries)
         """Items that the thread has to look after."""
         self._is_busy = False
@@ -131,8 +129,6 @@ class DownloadQueue:
             entry = self._take_off(id)
             entry.set(ItemState.CANCELLED)
             entry.discarded = True
-            if not entry.transfers:
-                self._discarded.append(entry)
             self._look_after(id)
 
     def remove(self, id: str) -> None:
@@ -228,8 +224,7 @@ class DownloadQueue:
     def _take_off(self, id: str) -> QueuedItem:
         entry = self._entries.pop(id)
         entry.cancel()
-        if entry.transfers:
-            self._leaving.append(entry)
+        self._leaving.append(entry)
         return entry
 
     def _transferring(self) -> list[Path]:
@@ -362,19 +357,16 @@ class DownloadQueue:
             elif entry.is_wanted and not transfer.cancelled.is_set():
                 entry.set(outcome, message, page)
                 entry.cancel()
-            if entry in self._leaving and not entry.transfers:
-                self._leaving.remove(entry)
-                if entry.discarded:
-                    self._discarded.append(entry)
             self._look_after(entry.item.id)
 
     def _delete_discarded(self) -> None:
         """What is not complete, and what no other item needs. What is still being stopped is deleted when it has."""
         with self._lock:
-            discarded, self._discarded = self._discarded, []
+            left = [entry for entry in self._leaving if not entry.transfers]
+            self._leaving = [entry for entry in self._leaving if entry.transfers]
             wanted = {path for other in self._entries.values() for path in other.destinations}
             wanted.update(self._transferring())
-        for path in {path for entry in discarded for path in entry.destinations} - wanted:
+        for path in {path for entry in left if entry.discarded for path in entry.destinations} - wanted:
             try:
                 part.discard(path)
             except KnownError as error:

@@ -9,11 +9,10 @@ import msgspec
 
 from app.errors import KnownError
 from app.models.downloads.item import Item, ItemState
-from app.storage.json_file import NOT_UNDERSTOOD, JsonFile, NewerFileError, Versioned, decode
+from app.storage.json_file import NOT_UNDERSTOOD, JsonFile, NewerFileError, Versioned, decode, version_of
 from app.storage.lock import BusyError
 
 FILE_NAME = "downloads.json"
-_VERSION = 1
 _STOPPED = (ItemState.PAUSED, ItemState.CANCELLED, ItemState.FAILED, ItemState.DONE)
 
 
@@ -37,8 +36,8 @@ class QueueFile:
 
     def __init__(self, folder: Path) -> None:
         """Raises `KnownError` if another process has the queue."""
-        path, empty = folder / FILE_NAME, _File(version=_VERSION, items=[])
-        self._file = JsonFile(path, empty, version=_VERSION, what="The list of downloads", log_level=logging.INFO)
+        path = folder / FILE_NAME
+        self._file = JsonFile(path, _File(items=[]), what="The list of downloads", log_level=logging.INFO)
         try:
             self._file.lock.acquire()
         except BusyError:
@@ -71,7 +70,7 @@ class QueueFile:
 
     def write(self, items: list[SavedItem]) -> None:
         """Keep the items. Raises `NotSavedError`."""
-        self._file.update(lambda _: _File(version=_VERSION, items=items))
+        self._file.update(lambda _: _File(items=items))
 
     def release(self) -> None:
         """Let other processes have it."""
@@ -81,12 +80,13 @@ class QueueFile:
 def has_work(path: Path) -> bool:
     """Whether anything of a queue goes on at the next start; also true of a file that cannot be used, to say so."""
     try:
-        content = decode(path.read_bytes(), _File)
+        data = path.read_bytes()
+        items = decode(data, _File).items
+        return version_of(data) != 1 or any(saved.state not in _STOPPED for saved in items)
     except FileNotFoundError:
         return False
     except (OSError, *NOT_UNDERSTOOD):
         return True
-    return content.version != _VERSION or any(saved.state not in _STOPPED for saved in content.items)
 
 
 def _as_queued(saved: SavedItem) -> SavedItem:

@@ -16,14 +16,17 @@ from urllib.parse import urlsplit
 from app.errors import KnownError
 from app.models.hub.errors import RefusedError
 from app.models.hub.names import is_commit, is_repository_id, is_safe_path
-from app.models.hub.network import Network
+from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.refusals import refused
 from app.models.hub.repository import MAX_RESULTS, RemoteFile, Repository, SearchResult, Sort, group
+from app.models.hub.tokens import TokenStore
 from app.models.text import is_sha256, printable
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
     from huggingface_hub.hf_api import ModelInfo, ModelSort_T, RepoSibling
+
+    from app.settings import Settings
 
 _SORTS: dict[Sort, ModelSort_T] = {
     "trending": "trending_score",
@@ -86,6 +89,28 @@ class Hub:
                 raise
             except Exception as error:
                 raise _known(error, endpoint, repository) from None
+
+
+class HubConnection:
+    """Hugging Face as the settings want it: the network, the hub through it, and the access token that goes along.
+
+    One for each process. ``network.settings`` may change while it is used.
+    """
+
+    def __init__(self, settings: NetworkSettings) -> None:
+        self.tokens = TokenStore()
+        self.network = Network(settings, lambda: self.tokens.get(self.host))
+        self.hub = Hub(self.network)
+
+    @property
+    def host(self) -> str:
+        """Whose token it is. Raises `KnownError` for an address that is not safe."""
+        return urlsplit(self.network.endpoint).hostname or ""
+
+
+def network_settings(values: Settings) -> NetworkSettings:
+    """What the settings say about the network."""
+    return NetworkSettings(endpoint=values.hub_endpoint, offline=values.offline, token_to_mirror=values.token_to_mirror)
 
 
 def _known(error: Exception, endpoint: str, repository: str) -> KnownError:

@@ -24,7 +24,6 @@ READER = 1
 
 Fields that a summary or a shape gets later need defaults, or the file of an older version is not understood.
 """
-_VERSION = 1
 _MAX_DIFFERENCES = 2000
 _MAX_LICENCE = 100
 
@@ -91,8 +90,7 @@ class LibraryIndex:
 
     def __init__(self, path: Path) -> None:
         """A file that cannot be read costs the time to read all headers again."""
-        empty = _File(version=_VERSION, records=[], compared=[])
-        self._file = JsonFile(path, empty, version=_VERSION, what="The library's index")
+        self._file = JsonFile(path, _File(records=[], compared=[]), what="The library's index")
         content = self._file.read()
         self.records = _records(content)
         self.differences = _differences(content)
@@ -110,7 +108,7 @@ class LibraryIndex:
             all_records = _merged(_records(file), records_before, records)
             latest = list(_merged(_differences(file), differences_before, differences).items())[-_MAX_DIFFERENCES:]
             compared = [_Compared(target, draft, difference) for (target, draft), difference in latest]
-            return _File(version=_VERSION, records=list(all_records.values()), compared=compared)
+            return _File(records=list(all_records.values()), compared=compared)
 
         try:
             self._file.update(merged)

@@ -13,8 +13,8 @@ from PySide6.QtCore import QObject, Signal
 from app.errors import Cancelled, KnownError
 from app.models.downloads.item import Item
 from app.models.gguf import GgufHeader, read_header
+from app.models.hub.api import HubConnection, network_settings
 from app.models.hub.catalog import CatalogPair, resolve
-from app.models.hub.connection import HubConnection, network_settings
 from app.models.hub.drafts import DraftCandidate, find_drafts
 from app.models.hub.network import Traffic
 from app.models.hub.remote_header import read_remote_header
