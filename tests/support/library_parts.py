@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.models.gguf import GgufHeader, read_header
-from app.models.library import scan as library_scan
+from app.models.library import library as library_module
 from app.models.library.entry import LibraryEntry
 from app.models.library.library import Library
 from tests.support.gguf_files import make_model
@@ -52,5 +52,5 @@ def headers_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return read_header(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(library_scan, "read_header", read)
+        patch.setattr(library_module, "read_header", read)
         yield names

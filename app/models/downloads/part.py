@@ -70,7 +70,7 @@ def discard(destination: Path) -> None:
     except OSError as error:
         raise KnownError(f"{printable(destination.name)} cannot be deleted: {error.strerror or error}.") from error
     finally:
-        _unlock(destination, lock)
+        _unlock(lock)
 
 
 class Part:
@@ -101,14 +101,14 @@ class Part:
             self._open()
         except BaseException:
             self._close()
-            _unlock(self.destination, self._lock, keep=True)
+            _unlock(self._lock, keep=True)
             raise
         self._hasher, self._syncer = ThreadPoolExecutor(1, "hash"), ThreadPoolExecutor(1, "sync")
         return self
 
     def __exit__(self, *_error: object) -> None:
         with contextlib.ExitStack() as ending:  # from the last to the first, whatever fails
-            ending.callback(lambda: _unlock(self.destination, self._lock, keep=self.path.exists()))
+            ending.callback(lambda: _unlock(self._lock, keep=self.path.exists()))
             ending.callback(self._close)
             ending.callback(self._syncer.shutdown)
             ending.callback(self._hasher.shutdown, cancel_futures=True)
@@ -262,13 +262,10 @@ def _info_path(destination: Path) -> Path:
     return destination.with_name(f"{destination.name}.part.json")
 
 
-def _lock_path(destination: Path) -> Path:
-    return destination.with_name(f"{destination.name}.part.lock")
-
-
 def _locked(destination: Path) -> filelock.BaseFileLock:
-    lock = filelock.FileLock(_lock_path(destination), blocking=False, thread_local=False)
-    with writing(_lock_path(destination), 0):
+    path = destination.with_name(f"{destination.name}.part.lock")
+    lock = filelock.FileLock(path, blocking=False, thread_local=False)
+    with writing(path, 0):
         try:
             lock.acquire()
         except (filelock.Timeout, RuntimeError):
@@ -277,11 +274,12 @@ def _locked(destination: Path) -> filelock.BaseFileLock:
     return lock
 
 
-def _unlock(destination: Path, lock: filelock.BaseFileLock, *, keep: bool = False) -> None:
+def _unlock(lock: filelock.BaseFileLock, *, keep: bool = False) -> None:
     # On Windows it cannot be deleted while it is open; elsewhere it must be, or somebody else may hold it already.
+    path = Path(lock.lock_file)
     if not keep and os.name != "nt":
-        _lock_path(destination).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     lock.release()
     if not keep and os.name == "nt":
         with contextlib.suppress(OSError):
-            _lock_path(destination).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)

@@ -278,7 +278,11 @@ class DownloadQueue:
             if not entry.is_wanted:
                 continue
             needed[entry.folder] = needed.get(entry.folder, 0) + entry.item.size - entry.done
-            problem = self._lack_of_space(entry.folder, needed[entry.folder])
+            problem = ""
+            try:
+                check_space(entry.folder, needed[entry.folder], self._reserve)
+            except KnownError as error:  # all up to this item do not fit on the disk
+                problem = str(error)
             with self._lock:
                 if self._closed or not entry.is_wanted or self._entries.get(id) is not entry:
                     continue
@@ -289,14 +293,6 @@ class DownloadQueue:
                 else:
                     self._start_files(entry)
         return paused
-
-    def _lack_of_space(self, folder: Path, needed: int) -> str:
-        """Why all up to an item do not fit on the disk, if they do not."""
-        try:
-            check_space(folder, needed, self._reserve)
-        except KnownError as error:
-            return str(error)
-        return ""
 
     def _start_files(self, entry: QueuedItem) -> None:
         running = self._transferring()

@@ -110,8 +110,13 @@ class Transfer:
         began_again = False
         while True:
             try:
-                self._finish(part)
-                return
+                if part.size < self.file.size:
+                    self._request(part)
+                if part.sha256() == self.file.sha256:
+                    return
+                raise WrongContentError(
+                    f"{self._name} did not arrive as it is on the hub (its SHA-256 is another), and is not kept."
+                )
             except (OfflineError, UnreachableError) as error:
                 self._wait(RetryLaterError(str(error)))
             except RetryLaterError as error:
@@ -124,14 +129,6 @@ class Transfer:
                     raise
                 began_again = True
                 self._tell(f"{error} It is fetched again from the start.")
-
-    def _finish(self, part: Part) -> None:
-        if part.size < self.file.size:
-            self._request(part)
-        if part.sha256() != self.file.sha256:
-            raise WrongContentError(
-                f"{self._name} did not arrive as it is on the hub (its SHA-256 is another), and is not kept."
-            )
 
     def _request(self, part: Part) -> None:
         """Ask for what is missing and write what comes. Comes back when all of it is there."""

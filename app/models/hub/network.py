@@ -96,9 +96,7 @@ class Network:
         return _endpoint_of(self.settings)
 
     @contextlib.contextmanager
-    def stream(
-        self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None, method: str = "GET"
-    ) -> Iterator[httpx2.Response]:
+    def stream(self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None) -> Iterator[httpx2.Response]:
         """Ask for ``url``; the content is read from the response, as it comes, inside the ``with``.
 
         Redirects are followed. Statuses are the caller's to judge, and how much is read is the caller's to bound.
@@ -109,7 +107,7 @@ class Network:
         with (
             self.purpose(purpose),
             translated(httpx2.URL(url).host),
-            client.stream(method, url, headers=headers) as response,
+            client.stream("GET", url, headers=headers) as response,
         ):
             yield response
 
