@@ -35,9 +35,9 @@ class RankedDraft:
 class Judge:
     """Decides on pairs of entries: from their summaries, and from the tokens themselves only where it must."""
 
-    def __init__(self, known: MutableMapping[tuple[str, str], Difference | None] | None = None) -> None:
+    def __init__(self, known: MutableMapping[tuple[str, str], Difference | None]) -> None:
         """``known`` is what comparing tokens brought before, by fingerprints; it is added to."""
-        self._known = {} if known is None else known
+        self._known = known
         self._target: tuple[Path, Tokenizer] | None = None
 
     def verdict(self, target: LibraryEntry, draft: LibraryEntry) -> Verdict:
@@ -64,7 +64,7 @@ class Judge:
 
 
 def rank_drafts(
-    target: LibraryEntry, candidates: Iterable[LibraryEntry], trials: Trials | None = None, judge: Judge | None = None
+    target: LibraryEntry, candidates: Iterable[LibraryEntry], trials: Trials, judge: Judge
 ) -> list[RankedDraft]:
     """All ``candidates`` but the target itself, best first.
 
@@ -72,9 +72,8 @@ def rank_drafts(
     was not tried. Guesses go by size (`SMALL_DRAFT_SHARE`, `LARGE_DRAFT_SHARE`), then by family, then by how near the
     size is to that of usual pairs. What does not fit comes last, with its reason.
     """
-    judge = judge or Judge()
-    key = _file_key(target) if trials and target.available else None
-    measured: dict[FileKey | None, Trial] = dict(reversed(trials.history(key))) if trials and key else {}
+    key = _file_key(target) if target.available else None
+    measured: dict[FileKey | None, Trial] = dict(reversed(trials.history(key))) if key else {}
     whole = _weights(target)
     drafts = [
         RankedDraft(

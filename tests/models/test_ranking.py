@@ -23,7 +23,7 @@ def target(tmp_path: Path) -> LibraryEntry:
 
 
 def rank(tmp_path: Path, target: LibraryEntry, trials: Trials | None = None) -> list[RankedDraft]:
-    return rank_drafts(target, library(tmp_path).scan(), trials)
+    return rank_drafts(target, library(tmp_path).scan(), trials or Trials(tmp_path / FILE_NAME), Judge({}))
 
 
 def order(ranked: list[RankedDraft]) -> list[str]:
@@ -76,7 +76,7 @@ def test_a_measured_pair_whose_file_has_changed_is_a_guess(tmp_path: Path, targe
 def test_a_target_is_not_its_own_draft(tmp_path: Path) -> None:
     small_model(tmp_path / "models/one.gguf")
     (entry,) = library(tmp_path).scan()
-    assert rank_drafts(entry, [entry]) == []
+    assert rank_drafts(entry, [entry], Trials(tmp_path / FILE_NAME), Judge({})) == []
 
 
 def test_a_draft_whose_folder_is_missing_does_not_fit_now(tmp_path: Path, target: LibraryEntry) -> None:
@@ -129,7 +129,7 @@ def test_a_file_that_went_meanwhile_is_said(tmp_path: Path, target: LibraryEntry
     path = small_model(tmp_path / "models/one.gguf", vocab_size=400)
     (entry,) = library(tmp_path).scan()
     path.unlink()
-    assert "is not there any more" in Judge().verdict(target, entry).reason
+    assert "is not there any more" in Judge({}).verdict(target, entry).reason
 
 
 # ---------------------------------------------------------------- searching and sorting

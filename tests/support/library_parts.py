@@ -24,7 +24,7 @@ def small_model(path: Path, **options: object) -> Path:
 
 def library(folder: Path, *extra: Path) -> Library:
     """With our own folder ``folder/models`` and its index beside it."""
-    return Library(folder / "models", extra, folder / "library.json")
+    return Library(folder / "models", extra, folder)
 
 
 def titles(entries: list[LibraryEntry]) -> list[str]:

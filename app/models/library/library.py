@@ -34,22 +34,15 @@ from app.storage.hashing import Progress, sha256_of
 class Library:
     """Looks for models, checks and deletes them. Safe from several threads: but for checks, one thing at a time."""
 
-    def __init__(
-        self,
-        models_folder: Path,
-        extra_folders: Iterable[Path],
-        index_file: Path,
-        *,
-        origins: Origins | None = None,
-        usage: Usage | None = None,
-    ) -> None:
+    def __init__(self, models_folder: Path, extra_folders: Iterable[Path], data_folder: Path) -> None:
+        """What is known of the files is kept in ``data_folder``."""
         self.notices: list[str] = []
         """What the user should know about the last scan, a sentence each."""
-        self.origins = origins
+        self.origins = Origins(data_folder / ORIGINS_NAME)
+        self.usage = Usage(data_folder / USAGE_NAME)
         self._own = models_folder.expanduser().absolute()
         self._extra = [path.expanduser().absolute() for path in extra_folders]
-        self._index = LibraryIndex(index_file)
-        self._usage = usage
+        self._index = LibraryIndex(data_folder / INDEX_NAME)
         self._lock = threading.Lock()
 
     def folders(self) -> list[ModelFolder]:
@@ -69,14 +62,13 @@ class Library:
     def scan(self, is_cancelled: Callable[[], bool] = lambda: False) -> list[LibraryEntry]:
         """All models, by title. Raises `Cancelled` when told to stop; headers that were read by then are kept."""
         with self._lock:
-            origins = self.origins.all() if self.origins else {}
-            scan = _Scan(self._index, origins, self._used(), is_cancelled)
+            scan = _Scan(self._index, self.origins.all(), self.usage.all(), is_cancelled)
             try:
                 entries = scan.entries(self.folders())
             finally:
                 self._index.save()
             self.notices = scan.notices
-            if self.origins and self.origins.problem:
+            if self.origins.problem:
                 self.notices.append(
                     f"Where models were downloaded from is not known at the moment: {self.origins.problem}."
                 )
@@ -100,8 +92,7 @@ class Library:
         if record is None or record.stamps != stamps:
             folders = [one for one in self.folders() if path.is_relative_to(one.path)]
             record = _read_record(folders[0] if folders else extra_folder(path.parent), group, stamps)
-        origin = self.origins.get(path) if self.origins else None
-        return entry_of(record, origin, last_used=self._used().get(str(path)))
+        return entry_of(record, self.origins.get(path), last_used=self.usage.all().get(str(path)))
 
     def check_deletable(self, entry: LibraryEntry) -> None:
         """Raise `KnownError` for what is not in our own folder, or not there now."""
@@ -139,8 +130,7 @@ class Library:
                         f"{printable(part.name)} could not be deleted: {error.strerror or error}. "
                         "If a model is loaded from it, open another one first."
                     ) from error
-                if self.origins:
-                    self.origins.remove(part)
+                self.origins.remove(part)
                 freed += size
             self._index.records.pop(str(entry.path), None)
             self._index.save()
@@ -160,7 +150,7 @@ class Library:
         """
         known = {part: digest for part, digest in zip(entry.parts, entry.sha256, strict=False) if digest}
         for part in entry.parts:
-            if self.origins and (origin := self.origins.get(part)):
+            if origin := self.origins.get(part):
                 known[part] = origin.sha256
         try:
             told = Progress(sum(part.stat().st_size for part in known), progress)
@@ -185,25 +175,14 @@ class Library:
         with self._lock:
             self._index.moved(old, new)
             self._index.save()
-            if self.origins:
-                self.origins.moved(old, new)
-            if self._usage:
-                self._usage.moved(old, new)
+            self.origins.moved(old, new)
+            self.usage.moved(old, new)
             self._own = new if self._own == old else self._own
-
-    def _used(self) -> dict[str, int]:
-        return self._usage.all() if self._usage else {}
 
 
 def open_library(models_folder: str, extra_folders: Iterable[str]) -> Library:
     """The library with its files in their places; the arguments are the settings of these names."""
-    return Library(
-        own_folder(models_folder),
-        map(Path, extra_folders),
-        paths.data_dir() / INDEX_NAME,
-        origins=Origins(paths.data_dir() / ORIGINS_NAME),
-        usage=Usage(paths.data_dir() / USAGE_NAME),
-    )
+    return Library(own_folder(models_folder), map(Path, extra_folders), paths.data_dir())
 
 
 def own_folder(models_folder: str) -> Path:

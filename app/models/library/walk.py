@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,11 +79,17 @@ class _Walker:
         while waiting:
             folder, depth = waiting.pop()
             for entry in self.entries(folder):
-                kind = self._kind(entry)
-                if kind == stat.S_IFDIR and depth < MAX_DEPTH:
-                    waiting.append((Path(entry.path), depth + 1))
-                elif kind == stat.S_IFREG and entry.name.lower().endswith(suffix):
-                    self._add(make(entry))
+                try:
+                    if entry.is_dir():
+                        if depth < MAX_DEPTH:
+                            waiting.append((Path(entry.path), depth + 1))
+                    elif entry.is_file():
+                        if entry.name.lower().endswith(suffix):
+                            self._add(make(entry))
+                    elif entry.is_symlink():  # it leads nowhere now
+                        self.found.unreadable.append(Path(entry.path))
+                except OSError:  # a loop of links, or rights
+                    self.found.unreadable.append(Path(entry.path))
 
     def look_for_manifests(self, top: Path) -> None:
         """Add the models that Ollama's manifests name."""
@@ -125,19 +130,6 @@ class _Walker:
                 self.found.is_complete = False
                 return
             yield entry
-
-    def _kind(self, entry: os.DirEntry[str]) -> int:
-        """The kind of what ``entry`` leads to; 0 where that is nothing."""
-        try:
-            if entry.is_dir():
-                return stat.S_IFDIR
-            if entry.is_file():
-                return stat.S_IFREG
-            if entry.is_symlink():
-                self.found.unreadable.append(Path(entry.path))
-        except OSError:  # a loop of links, or rights
-            self.found.unreadable.append(Path(entry.path))
-        return 0
 
     def _add(self, file: FoundFile) -> None:
         if len(self.found.files) < MAX_FILES:
