@@ -125,7 +125,7 @@ class Network:
         """
         entry: Traffic = response.extensions["entry"]
         left = _plain_length(response)
-        pieces = response.iter_raw()  # lives to the end: with it the connection would be closed
+        pieces = response.iter_raw()  # has to live to the end: with it the connection would be closed
         for piece in pieces:
             check(len(piece))
             yield piece

@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from app.models.gguf import GgufHeader, ModelFacts
+from app.models.gguf_parser import text_of
 from app.models.library.folders import FolderKind
 from app.models.memory_shape import ModelShape, shape_of
 from app.models.origins import moved_path
@@ -128,11 +129,10 @@ def summary_of(header: GgufHeader) -> ModelSummary:
     """The part of ``header`` that the index holds."""
     facts = msgspec.convert(header, ModelFacts, from_attributes=True)
     template = header.chat_template
-    licence = header.metadata.get("general.license")
     return ModelSummary(
         **msgspec.structs.asdict(facts),
         template_sha256=hashlib.sha256(template.encode()).hexdigest() if template is not None else None,
-        licence=licence[:_MAX_LICENCE].decode("utf-8", "replace") if isinstance(licence, bytes) else "",
+        licence=text_of(header.metadata, "general.license", _MAX_LICENCE),
         split_count=header.split.count if header.split else 1,
         shape=shape_of(header),
     )
