@@ -38,11 +38,11 @@ def test_a_file_with_a_rule_of_its_own_is_a_part_of_its_own() -> None:
 def test_a_part_may_have_what_it_stands_in_without_the_parts_beside_it() -> None:
     rules = parsed(["app.models ->", "app.models.hub -> app.models", "app.models.library ->", "app.cli -> app.models"])
     used = {
-        "app.models.hub.api": {"app.models.text", "app.models.library.scan"},
-        "app.cli": {"app.models.text", "app.models.library.scan"},
+        "app.models.hub.api": {"app.models.text", "app.models.library.walk"},
+        "app.cli": {"app.models.text", "app.models.library.walk"},
     }
     assert list(problems(used, rules)) == [
-        "app.models.hub.api must not import app.models.library.scan: app.models.hub may not"
+        "app.models.hub.api must not import app.models.library.walk: app.models.hub may not"
     ]
 
 

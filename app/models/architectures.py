@@ -8,64 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-RECURRENT = frozenset({"mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"})
+RECURRENT = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
 """Models without a KV cache: their running state cannot be cut at a token."""
 
-HYBRID = frozenset(
-    {
-        "bailingmoe3",
-        "deepseek4",
-        "falcon-h1",
-        "glm5-next",
-        "granitehybrid",
-        "jamba",
-        "kimi-k3",
-        "kimi-linear",
-        "lfm2",
-        "lfm2moe",
-        "minimax-01",
-        "nemotron_h",
-        "nemotron_h_moe",
-        "plamo2",
-        "qwen35",
-        "qwen35moe",
-        "qwen3next",
-        "qwen4exp",
-    }
+KEEPS_STATES = (
+    "bailingmoe3",
+    "deepseek4",
+    "glm5-next",
+    "kimi-k3",
+    "lfm2",
+    "lfm2moe",
+    "nemotron_h",
+    "nemotron_h_moe",
+    "qwen35",
+    "qwen35moe",
+    "qwen4exp",
 )
+"""Hybrids of which llama.cpp can keep snapshots of the running state (``llm_arch_supports_rs_rollback``)."""
+
+HYBRID = (*KEEPS_STATES, "falcon-h1", "granitehybrid", "jamba", "kimi-linear", "minimax-01", "plamo2", "qwen3next")
 """Models of which some layers keep a recurrent state instead of a KV cache."""
 
-KEEPS_STATES = frozenset(
-    {
-        "bailingmoe3",
-        "deepseek4",
-        "glm5-next",
-        "kimi-k3",
-        "lfm2",
-        "lfm2moe",
-        "nemotron_h",
-        "nemotron_h_moe",
-        "qwen35",
-        "qwen35moe",
-        "qwen4exp",
-    }
-)
-"""Architectures of which llama.cpp can keep snapshots of the running state (``llm_arch_supports_rs_rollback``)."""
-
-LARGE_GRAPHS = frozenset(
-    {
-        "bailingmoe3",
-        "deepseek4",
-        "hy_v4",
-        "kimi-linear",
-        "minimax-01",
-        "minimax-m3",
-        "nanbeige",
-        "qwen35",
-        "qwen35moe",
-        "qwen3next",
-        "qwen4exp",
-    }
+LARGE_GRAPHS = (
+    "bailingmoe3",
+    "deepseek4",
+    "hy_v4",
+    "kimi-linear",
+    "minimax-01",
+    "minimax-m3",
+    "nanbeige",
+    "qwen35",
+    "qwen35moe",
+    "qwen3next",
+    "qwen4exp",
 )
 """Architectures whose graphs grow with the batch (``llama_context::graph_max_nodes``)."""
 

@@ -21,7 +21,7 @@ import msgspec
 
 from app.errors import KnownError
 from app.models.architectures import refusal, running_state
-from app.models.gguf_parser import Allowance, Array, HeaderError, RawHeader, Reader, Tensor, Value, parse
+from app.models.gguf_parser import Allowance, Array, HeaderError, RawHeader, Reader, Tensor, Value, parse, text_of
 from app.models.gguf_types import FILE_TYPES, VALUE_FLOAT32, VALUE_INT32, VALUE_STRING
 from app.models.text import printable
 from app.models.tokenizer import MODEL_KEY, SCORES_KEY, TOKENS_KEY, TYPES_KEY, Tokenizer, TokenizerFacts, read_tokenizer
@@ -42,7 +42,7 @@ _SHAPE_KEYS = (
     ".attention.value_length",
     ".rope.dimension_count",
 )
-_MAX_TEXT = 4096
+_MAX_TEXT, _MAX_NAME = 4096, 64
 PART_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
 """How llama.cpp names the files of a split model, and finds them."""
 
@@ -148,7 +148,9 @@ def read_header_from(source: Source, path: Path) -> GgufHeader:
     if split is not None and split.files and split.number == 1 and not split.missing:
         for number, part in enumerate(split.files[1:], 2):
             part_raw, part_size = _read_raw(source, part, allowance)
-            _check_part(part, part_raw.values, number)
+            said = _whole(part_raw.values, "split.no") + 1
+            if said != number:  # the files of two models may have been mixed up
+                raise ModelFileError(part, f"is called part {number} of a model, but says that it is part {said}.")
             tensors += part_raw.tensors
             size += part_size
         _check_together(path, raw.values, tensors)
@@ -189,24 +191,16 @@ def _read_raw(source: Source, path: Path, allowance: Allowance) -> tuple[RawHead
 class _Disk:
     @contextmanager
     def opened(self, path: Path) -> Iterator[tuple[BinaryIO, int]]:
-        with _opened(path) as file:
-            yield file, os.fstat(file.fileno()).st_size
+        """The file, if it is one: opening a pipe or a device could block or have an effect."""
+        _check_regular(path, path.stat().st_mode)
+        flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+        with os.fdopen(os.open(path, flags), "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            _check_regular(path, status.st_mode)
+            yield file, status.st_size
 
     def has(self, path: Path) -> bool:
         return os.path.isfile(path)  # noqa: PTH113 - Path's raises for a link to where it lacks the right
-
-
-def _opened(path: Path) -> BinaryIO:
-    """The file, if it is one: opening a pipe or a device could block or have an effect."""
-    _check_regular(path, path.stat().st_mode)
-    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-    file = os.fdopen(os.open(path, flags), "rb", buffering=0)
-    try:
-        _check_regular(path, os.fstat(file.fileno()).st_mode)
-    except BaseException:
-        file.close()
-        raise
-    return file
 
 
 def _check_regular(path: Path, mode: int) -> None:
@@ -230,13 +224,6 @@ def _split(source: Source, path: Path, values: Mapping[str, Value]) -> Split | N
     return Split(number, count, files, tuple(file for file in files if not source.has(file)))
 
 
-def _check_part(part: Path, values: Mapping[str, Value], number: int) -> None:
-    """The files of two models may have been mixed up."""
-    said = _whole(values, "split.no") + 1
-    if said != number:
-        raise ModelFileError(part, f"is called part {number} of a model, but says that it is part {said}.")
-
-
 def _check_together(path: Path, values: Mapping[str, Value], tensors: list[Tensor]) -> None:
     claimed = _whole(values, "split.tensors.count") or len(tensors)
     if claimed != len(tensors) or len({tensor.name for tensor in tensors}) != len(tensors):
@@ -251,7 +238,7 @@ def _check_together(path: Path, values: Mapping[str, Value], tensors: list[Tenso
 
 def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split: Split | None) -> GgufHeader:
     values = raw.values
-    architecture = _text(values, "general.architecture")[:64]
+    architecture = text_of(values, "general.architecture", _MAX_NAME)
 
     def own(key: str) -> str:
         return f"{architecture}.{key}"
@@ -261,8 +248,8 @@ def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split:
         file_size=size,
         version=raw.version,
         architecture=architecture,
-        general_type=_text(values, "general.type")[:64],
-        name=_text(values, "general.name") or path.stem,
+        general_type=text_of(values, "general.type", _MAX_NAME),
+        name=text_of(values, "general.name", _MAX_TEXT) or path.stem,
         quantization=_quantization(values, tensors),
         parameters=sum(tensor.elements for tensor in tensors),
         tensor_bytes=sum(tensor.size for tensor in tensors),
@@ -274,14 +261,14 @@ def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split:
         rope=Rope(
             dimensions=_whole(values, own("rope.dimension_count")),
             base=_real(values, own("rope.freq_base")),
-            scaling=_text(values, own("rope.scaling.type"))[:64],
+            scaling=text_of(values, own("rope.scaling.type"), _MAX_NAME),
             factor=_real(values, own("rope.scaling.factor")),
             original_context=_whole(values, own("rope.scaling.original_context_length")),
         ),
         experts=_whole(values, own("expert_count")),
         experts_used=_whole(values, own("expert_used_count")),
         mtp_layers=_whole(values, own("nextn_predict_layers")),
-        chat_template=_text(values, "tokenizer.chat_template", MAX_CHAT_TEMPLATE_BYTES + 1) or None,
+        chat_template=text_of(values, "tokenizer.chat_template", MAX_CHAT_TEMPLATE_BYTES + 1) or None,
         tokenizer=read_tokenizer(values),
         split=split,
         tensors=tuple(tensors),
@@ -306,11 +293,6 @@ def _whole(values: Mapping[str, Value], key: str) -> int:
 def _real(values: Mapping[str, Value], key: str) -> float:
     value = values.get(key)
     return float(value) if isinstance(value, int | float) and abs(value) < math.inf else 0.0
-
-
-def _text(values: Mapping[str, Value], key: str, limit: int = _MAX_TEXT) -> str:
-    value = values.get(key)
-    return value[:limit].decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
 
 def _quantization(values: Mapping[str, Value], tensors: list[Tensor]) -> str:

@@ -9,8 +9,9 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 an
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -89,10 +90,7 @@ class Tensor(NamedTuple):
 
     @property
     def elements(self) -> int:
-        product = 1
-        for length in self.shape:
-            product *= length
-        return product
+        return math.prod(self.shape)
 
 
 class RawHeader(NamedTuple):
@@ -117,19 +115,19 @@ def parse(file: Reader, size: int, keep_texts: Container[str] = (), allowance: A
     return _Parser(file, size, keep_texts, allowance or Allowance()).parse()
 
 
+@dataclass
 class _Parser:
-    def __init__(self, file: Reader, size: int, keep_texts: Container[str], allowance: Allowance) -> None:
-        self._file = file
-        self._size = size
-        self._keep_texts = keep_texts
-        self._allowance = allowance
-        self._data = b""
-        self._position = 0
+    file: Reader
+    size: int
+    keep_texts: Container[str]
+    allowance: Allowance
+    _data: bytes = b""
+    _position: int = 0
 
     def parse(self) -> RawHeader:
         version = self._check_start()
         self._position = 8
-        allowed = self._allowance.tensors
+        allowed = self.allowance.tensors
         beside = "" if allowed == MAX_TENSORS else " besides those of the parts before it"
         tensor_count = self._count(f"tensors{beside}", allowed, 24)
         pair_count = self._count("entries", MAX_PAIRS, 13)
@@ -141,16 +139,16 @@ class _Parser:
             values[key] = self._value(key)
         alignment = _alignment(values)
         listed = [self._tensor() for _ in range(tensor_count)]
-        self._allowance.header_bytes -= self._position
-        self._allowance.tensors -= tensor_count
+        self.allowance.header_bytes -= self._position
+        self.allowance.tensors -= tensor_count
         data_start = _padded(self._position, alignment)
         tensors = _placed(listed, data_start, alignment)
         if tensors:
             needed = max(tensor.offset + tensor.size for tensor in tensors)
-            if needed > self._size:
+            if needed > self.size:
+                there, wanted = _two_sizes(self.size, needed)
                 raise CutOffError(
-                    f"is cut off: it is {_two_sizes(self._size, needed)[0]} but its header needs "
-                    f"{_two_sizes(self._size, needed)[1]}. Download or copy it again."
+                    f"is cut off: it is {there} but its header needs {wanted}. Download or copy it again."
                 )
         return RawHeader(version, values, tensors)
 
@@ -160,14 +158,14 @@ class _Parser:
         """The file's bytes up to at least ``end``."""
         if end <= len(self._data):
             return self._data
-        if end > self._size:
-            raise CutOffError(f"is cut off: it ends inside its header, after {size_text(self._size)}.")
-        allowed = self._allowance.header_bytes
+        if end > self.size:
+            raise CutOffError(f"is cut off: it ends inside its header, after {size_text(self.size)}.")
+        allowed = self.allowance.header_bytes
         if end > allowed:
             with_others = "" if allowed == MAX_HEADER_BYTES else " (with those of the parts before it)"
             raise HeaderError(f"is damaged: its header is larger than {size_text(MAX_HEADER_BYTES)}{with_others}.")
-        wanted = min(self._size, allowed, max(end, 2 * len(self._data), _FIRST_READ))
-        while len(self._data) < end and (more := self._file.read(wanted - len(self._data))):
+        wanted = min(self.size, allowed, max(end, 2 * len(self._data), _FIRST_READ))
+        while len(self._data) < end and (more := self.file.read(wanted - len(self._data))):
             self._data += more
         if len(self._data) < end:
             raise CutOffError("became shorter while it was read.")
@@ -200,17 +198,17 @@ class _Parser:
         count = self._uint64()
         if count > limit:
             raise HeaderError(f"is damaged: its header claims {count:,} {what}, more than any model has.")
-        if count * smallest > self._size - self._position:
-            raise CutOffError(f"is cut off or damaged: {count:,} {what} do not fit into its {size_text(self._size)}.")
+        if count * smallest > self.size - self._position:
+            raise CutOffError(f"is cut off or damaged: {count:,} {what} do not fit into its {size_text(self.size)}.")
         return count
 
     # ------------------------------------------------------------ parts of the header
 
     def _check_start(self) -> int:
         """The version, if this is a GGUF file that llama.cpp reads."""
-        if self._size == 0:
+        if self.size == 0:
             raise HeaderError("is empty.")
-        start = self._need(min(self._size, 64))[:64]
+        start = self._need(min(self.size, 64))[:64]
         if not start.startswith(MAGIC[: len(start)]):
             raise HeaderError(_what_it_is(start))
         (version,) = _U32.unpack_from(self._need(24), 4)
@@ -253,7 +251,7 @@ class _Parser:
         return Array(kind, count, self._bytes(count * width))
 
     def _text_array(self, key: str) -> Array:
-        keep = key in self._keep_texts
+        keep = key in self.keep_texts
         count = self._count(f"texts in {printable(key)}", MAX_VOCABULARY if keep else MAX_ARRAY_COUNT, 8)
         if not keep:
             self._texts(count, keep=False)
@@ -294,6 +292,12 @@ class _Parser:
             raise HeaderError(f"is damaged: its tensor {printable(name)} has {dimensions:,} dimensions.")
         *shape, kind, offset = map(int, self._unpack(_TENSOR_TAILS[dimensions]))
         return name, tuple(shape), kind, offset
+
+
+def text_of(values: Mapping[str, Value], key: str, limit: int | None = None) -> str:
+    """The text under ``key``, of at most ``limit`` bytes; empty where there is none."""
+    value = values.get(key)
+    return value[:limit].decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
 
 def _alignment(values: dict[str, Value]) -> int:

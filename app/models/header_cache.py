@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from functools import lru_cache
 from pathlib import Path
 
 from app.models.gguf import GgufHeader, check_loadable, read_header
@@ -17,24 +17,18 @@ class Headers:
     """Reads files and remembers what was in the last few as long as they do not change. For any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: dict[str, tuple[tuple[int, int], GgufHeader]] = {}
+        self._header = lru_cache(_MOST)(_loadable_header)
 
     def read(self, path: str) -> GgufHeader:
         """The header of a model that can be loaded. Raises `KnownError`."""
         try:
             status = Path(path).stat()
-            state = status.st_mtime_ns, status.st_size
         except (OSError, ValueError):
-            state = 0, 0  # the reader says what is wrong with it
-        with self._lock:
-            known = self._known.pop(path, None)
-        if known is None or known[0] != state:
-            header = read_header(path)
-            check_loadable(header)
-            known = state, header
-        with self._lock:
-            self._known[path] = known
-            while len(self._known) > _MOST:
-                del self._known[next(iter(self._known))]
-        return known[1]
+            return _loadable_header(path)  # says what is wrong with it
+        return self._header(path, status.st_mtime_ns, status.st_size)
+
+
+def _loadable_header(path: str, *_state: int) -> GgufHeader:
+    header = read_header(path)
+    check_loadable(header)
+    return header

@@ -56,6 +56,7 @@ def describe_pair(target: GgufHeader, draft: GgufHeader, verdict: Verdict) -> di
 
 def readable(header: GgufHeader) -> str:
     """A model file for a terminal: one line a fact, without a last line break, safe to print."""
+    template, state = header.chat_template, header.running_state
     rows = [
         ("File", f"{printable(str(header.path), 500)} ({size_text(header.file_size)}, GGUF version {header.version})"),
         ("Name", printable(header.name)),
@@ -68,10 +69,10 @@ def readable(header: GgufHeader) -> str:
         ("MTP layers", f"{header.mtp_layers:,}" if header.mtp_layers else ""),
         ("Tokenizer", _tokenizer_row(header.tokenizer)),
         ("Special", _special_row(header.tokenizer)),
-        ("Template", _template_row(header)),
+        ("Template", f"its own, {len(template):,} characters" if template is not None else "none (ChatML is used)"),
         ("Parts", _split_row(header.split)),
-        ("Drafting", _drafting_row(header)),
-        ("Loadable", _loadable_row(header)),
+        ("Drafting", f"a {state} model: taking back rejected guesses is tried out when it is loaded" if state else ""),
+        ("Loadable", _problem(header) or "yes"),
     ]
     return "\n".join(f"{label + ':':<14}{text}" for label, text in rows if text)
 
@@ -148,24 +149,8 @@ def _special_row(tokenizer: Tokenizer | None) -> str:
     return ", ".join([*named, f"adds {' and '.join(added)}" if added else "adds none"])
 
 
-def _template_row(header: GgufHeader) -> str:
-    if header.chat_template is None:
-        return "none (ChatML is used)"
-    return f"its own, {len(header.chat_template):,} characters"
-
-
 def _split_row(split: Split | None) -> str:
     if split is None:
         return ""
     missing = f", {len(split.missing)} missing" if split.missing else ""
     return f"file {split.number} of {split.count}{missing}"
-
-
-def _drafting_row(header: GgufHeader) -> str:
-    if header.running_state is None:
-        return ""
-    return f"a {header.running_state} model: taking back rejected guesses is tried out when it is loaded"
-
-
-def _loadable_row(header: GgufHeader) -> str:
-    return _problem(header) or "yes"

@@ -64,11 +64,7 @@ def _with_released(devices: Sequence[Device], released: int) -> list[Device]:
 
 def _container_limits(root: Path = _CONTROL_GROUPS, own: Path = _OWN_CONTROL_GROUP) -> Iterator[tuple[int, int]]:
     """The limit of each control group (v2) this process is in, and what is left of it. Bytes."""
-    try:
-        lines = own.read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return
-    path = next((line[3:] for line in lines if line.startswith("0::/")), None)
+    path = next((line[3:] for line in _text(own).splitlines() if line.startswith("0::/")), None)
     if path is None:
         return
     group = root / path.strip("/")
@@ -80,18 +76,18 @@ def _container_limits(root: Path = _CONTROL_GROUPS, own: Path = _OWN_CONTROL_GRO
 
 
 def _number(path: Path) -> int | None:
-    try:
-        text = path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return None
+    text = _text(path).strip()
     return int(text) if text.isdigit() else None  # "max" is no limit
 
 
 def _file_pages(group: Path) -> int:
     """Bytes the group has in its page cache, which the system gives up first."""
-    try:
-        lines = (group / "memory.stat").read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return 0
-    pairs = (line.split() for line in lines)
+    pairs = (line.split() for line in _text(group / "memory.stat").splitlines())
     return sum(int(words[1]) for words in pairs if len(words) == 2 and words[0] in ("inactive_file", "active_file"))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

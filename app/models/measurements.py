@@ -16,7 +16,6 @@ from app.storage.json_file import PATIENCE_SECONDS, JsonFile, Versioned
 
 FILE_NAME = "measurements.json"
 MAX_ENTRIES = 200
-_VERSION = 1
 
 
 class PlainKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,8 +55,7 @@ class Measurements:
     """The speeds in one file. A missing file is an empty one; a broken one is moved aside, not overwritten."""
 
     def __init__(self, path: Path) -> None:
-        empty = _File(version=_VERSION, plain=[])
-        self._file = JsonFile(path, empty, version=_VERSION, what="The measured speed", patience=PATIENCE_SECONDS)
+        self._file = JsonFile(path, _File(plain=[]), what="The measured speed", patience=PATIENCE_SECONDS)
 
     def plain_speed(self, key: PlainKey) -> float | None:
         """The measured plain decode speed in tokens per second, or ``None`` when it was not measured yet."""
@@ -75,7 +73,7 @@ class Measurements:
 
         def recorded(file: _File) -> _File:
             others = [one for one in file.plain if one.key != key and _is_sound(one.tokens_per_second)]
-            return _File(version=_VERSION, plain=[*others, entry][-MAX_ENTRIES:])
+            return _File(plain=[*others, entry][-MAX_ENTRIES:])
 
         self._file.update(recorded)
 

@@ -7,6 +7,7 @@ follows the same rules; its context is as long as the target's.
 from __future__ import annotations
 
 import platform
+from dataclasses import dataclass
 
 import msgspec
 
@@ -121,33 +122,27 @@ def _parts(target: _Place, draft: _Place) -> Parts:
     )
 
 
+@dataclass
 class _Model:
     """One model of the pair as it would be loaded."""
 
-    def __init__(
-        self,
-        shape: ModelShape,
-        cells: int,
-        batch: int,
-        kv_type: KvType,
-        outputs: int,
-        gpu_layers: int,
-        snapshots: int = 0,
-    ) -> None:
-        self._shape = shape
-        self._cells = cells
-        self._batch = batch
-        self._block = _KV_BLOCKS[kv_type]
-        self._outputs = outputs
-        self._states = 1 + snapshots
-        slots = shape.gpu_slots
-        self._on_gpu = slots if gpu_layers < 0 else min(gpu_layers, slots)
+    shape: ModelShape
+    cells: int
+    batch: int
+    kv_type: KvType
+    outputs: int
+    gpu_layers: int
+    snapshots: int = 0
+
+    def __post_init__(self) -> None:
+        slots = self.shape.gpu_slots
+        self._on_gpu = slots if self.gpu_layers < 0 else min(self.gpu_layers, slots)
         first = slots - self._on_gpu
-        self._system_layers, self._gpu_layers = shape.layers[:first], shape.layers[first:]
+        self._system_layers, self._gpu_layers = self.shape.layers[:first], self.shape.layers[first:]
 
     def system(self) -> _Place:
         """What it takes in system memory."""
-        shape = self._shape
+        shape = self.shape
         output = 0 if self._on_gpu else shape.output_weights
         weights = shape.input_weights + output + sum(layer.weights for layer in self._system_layers)
         return _Place(weights, self._kv(self._system_layers), self._buffers() + self._tables())
@@ -156,53 +151,53 @@ class _Model:
         """What it takes on GPUs."""
         if not self._on_gpu:
             return _Place()
-        output = self._shape.output_weights + self._shape.tied_weights
+        output = self.shape.output_weights + self.shape.tied_weights
         weights = output + sum(layer.weights for layer in self._gpu_layers)
         return _Place(weights, self._kv(self._gpu_layers), self._graph())
 
     def repacked(self) -> int:
         """Bytes of weights that are rearranged for the processor; the file's pages of them stay mapped."""
         kinds = _REPACKED_X86 if platform.machine().lower() in ("x86_64", "amd64") else _REPACKED_ARM
-        found = sum(size for kind, size in self._shape.by_type.items() if kind in kinds)
-        return found * len(self._system_layers) // max(len(self._shape.layers), 1)
+        found = sum(size for kind, size in self.shape.by_type.items() if kind in kinds)
+        return found * len(self._system_layers) // max(len(self.shape.layers), 1)
 
     def _kv(self, layers: list[Layer]) -> int:
-        numbers, size = self._block
+        numbers, size = _KV_BLOCKS[self.kv_type]
         cached = sum(self._cells_of(layer) * (layer.keys + layer.values) * size // numbers for layer in layers)
-        return cached + self._states * sum(layer.state for layer in layers)
+        return cached + (1 + self.snapshots) * sum(layer.state for layer in layers)
 
     def _cells_of(self, layer: Layer) -> int:
         """Tokens kept. Beside a running state windows are kept whole, or it could not be gone back to."""
-        if not layer.window or self._shape.running_state:
-            return self._cells
-        return _rounded(min(self._cells, layer.window + self._batch))
+        if not layer.window or self.shape.running_state:
+            return self.cells
+        return _rounded(min(self.cells, layer.window + self.batch))
 
     def _buffers(self) -> int:
         """Compute buffers in system memory: the whole graph where layers are there, else what is handed to the GPU."""
         if self._system_layers:
-            return self._graph() + self._logits() + self._batch * self._shape.feed_forward * _HALF
-        return self._masks() + self._batch * self._shape.width * _FLOAT + self._logits()
+            return self._graph() + self._logits() + self.batch * self.shape.feed_forward * _HALF
+        return self._masks() + self.batch * self.shape.width * _FLOAT + self._logits()
 
     def _graph(self) -> int:
         """llama.cpp's buffer for a graph over a whole batch: its widest point and the attention masks."""
-        shape = self._shape
+        shape = self.shape
         width, hidden = shape.width, shape.feed_forward
         beside = (4 if hidden >= 3 * width else 3) * width
         routed = max(2 * shape.experts_used - 1, 0) * width if shape.experts else 0
         widest = max(3 * hidden + beside + routed, 6 * width, 15 * shape.inner // 2)
-        return max(widest * self._batch * _FLOAT + self._masks(), self._logits())
+        return max(widest * self.batch * _FLOAT + self._masks(), self._logits())
 
     def _masks(self) -> int:
-        sizes = {self._cells_of(layer) for layer in self._shape.layers if layer.keys}
-        return sum(sizes) * self._batch * _HALF
+        sizes = {self._cells_of(layer) for layer in self.shape.layers if layer.keys}
+        return sum(sizes) * self.batch * _HALF
 
     def _logits(self) -> int:
-        return self._outputs * self._shape.vocabulary * _FLOAT
+        return self.outputs * self.shape.vocabulary * _FLOAT
 
     def _tables(self) -> int:
-        shape = self._shape
+        shape = self.shape
         if shape.architecture in LARGE_GRAPHS:
-            nodes = max(self._batch * _MORE_NODES_PER_TOKEN, shape.tensors * _MORE_NODES_PER_TENSOR)
+            nodes = max(self.batch * _MORE_NODES_PER_TOKEN, shape.tensors * _MORE_NODES_PER_TENSOR)
         else:
             nodes = max(_LEAST_NODES, shape.tensors * _NODES_PER_TENSOR)
         return nodes * _BYTES_PER_NODE + shape.vocabulary * _BYTES_PER_TOKEN + shape.merges * _BYTES_PER_MERGE

@@ -141,6 +141,7 @@ def shape_of(header: GgufHeader) -> ModelShape:
     embeddings = sum(tensor.size for tensor in outside if tensor.name.startswith("token_embd."))
     inputs = sum(tensor.size for tensor in outside if tensor.name.startswith(_INPUT_TENSORS))
     tied = not any(tensor.name == "output.weight" for tensor in outside)
+    merges = header.metadata.get("tokenizer.ggml.merges")
     loaded = [tensor for number in range(facts.trunk) for tensor in names.get(number, [])]
     return ModelShape(
         architecture=header.architecture,
@@ -152,7 +153,7 @@ def shape_of(header: GgufHeader) -> ModelShape:
         skipped=sum(tensor.size for number in range(facts.trunk, facts.layers) for tensor in names.get(number, [])),
         tensors=len(header.tensors),
         vocabulary=_vocabulary(header, outside),
-        merges=_count(header.metadata.get("tokenizer.ggml.merges")),
+        merges=merges.count if isinstance(merges, Array) else 0,
         training_context=header.training_context,
         width=min(header.width, MAX_DIMENSION),
         heads=max(map(facts.heads, range(facts.layers)), default=0),
@@ -180,7 +181,10 @@ class _Facts:
         self._kv_head_counts = self.per_layer("attention.head_count_kv") or self._head_counts
         self.head_size = self.width // max(self.heads(0), 1)
         self.window, self._windowed = self._windows()
-        self.own_kv = self._layers_with_own_kv()
+        if self.architecture == "gemma3n":
+            self.own_kv = min(_GEMMA3N_OWN_KV, self.trunk)
+        else:
+            self.own_kv = max(self.trunk - self.number("attention.shared_kv_layers"), 0)
 
     def number(self, key: str, default: int = 0) -> int:
         """A dimension; of a list the largest."""
@@ -251,11 +255,6 @@ class _Facts:
         whole = 0 if rule.first else every - 1
         return size, [every == 0 or layer % every != whole for layer in range(self.trunk)]
 
-    def _layers_with_own_kv(self) -> int:
-        if self.architecture == "gemma3n":
-            return min(_GEMMA3N_OWN_KV, self.trunk)
-        return max(self.trunk - self.number("attention.shared_kv_layers"), 0)
-
 
 def _layer(facts: _Facts, number: int, tensors: Sequence[Tensor]) -> Layer:
     if number >= facts.trunk:
@@ -292,7 +291,3 @@ def _vocabulary(header: GgufHeader, outside: Iterable[Tensor]) -> int:
         return header.tokenizer.size
     rows = (tensor.shape[1] for tensor in outside if tensor.name == "token_embd.weight" and len(tensor.shape) == 2)
     return next(rows, 0)
-
-
-def _count(value: Value | None) -> int:
-    return value.count if isinstance(value, Array) else 0

@@ -11,7 +11,6 @@ import msgspec
 from app.storage.json_file import JsonFile, Versioned
 
 FILE_NAME = "origins.json"
-_VERSION = 1
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +39,7 @@ class Origins:
     """
 
     def __init__(self, file: Path) -> None:
-        empty = _File(version=_VERSION, origins={})
-        self._file = JsonFile(file, empty, version=_VERSION, what="Where a file came from")
+        self._file = JsonFile(file, _File(origins={}), what="Where a file came from")
 
     @property
     def problem(self) -> str:
@@ -70,7 +68,7 @@ class Origins:
         self._update(lambda origins: {moved_path(key, old, new): origin for key, origin in origins.items()})
 
     def _update(self, change: Callable[[dict[str, Origin]], dict[str, Origin]]) -> None:
-        self._file.update(lambda file: _File(version=_VERSION, origins=change(file.origins)))
+        self._file.update(lambda file: _File(origins=change(file.origins)))
 
 
 def moved_path(path: str, old: Path, new: Path) -> str:

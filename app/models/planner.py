@@ -9,31 +9,103 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple
 
 import msgspec
 
-from app.models.load_plan import LEAST_CONTEXT, LoadPlan, Options, Wishes
 from app.models.machine_memory import MachineMemory
 from app.models.memory_estimate import MemoryEstimate, ModelShape, estimate, takes_kv_type
-from app.models.memory_limits import MemoryLimits
-from app.models.plan_wording import PlanWording
 from app.models.text import size_text
-from app.protocol.limits import ALL_LAYERS, KvType
+from app.protocol.devices import Device
+from app.protocol.limits import ALL_LAYERS, DEFAULT_BATCH_SIZE, KvType
+
+LEAST_CONTEXT = 1024
+"""Tokens; no plan of its own accord goes below."""
+SYSTEM_MARGIN_SHARE, MOST_SYSTEM_MARGIN = 10, 2 * 1024**3
+"""Left free of the system's memory: a tenth of it, at most two GiB. The window, other programs and the caches of
+chats live there."""
+GPU_MARGIN_SHARE, LEAST_GPU_MARGIN = 20, 512 * 1024**2
+"""Left free of each GPU: a twentieth, at least half a GiB. The driver takes some of it, and so does the desktop."""
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asks for; what is not set is chosen."""
+
+    context_length: int | None = None
+    """Tokens."""
+    kv_type: KvType | None = None
+    target_gpu_layers: int | None = None
+    """As llama.cpp counts them; `ALL_LAYERS` is all."""
+    draft_gpu_layers: int | None = None
+    keep_draft: bool = False
+    """Rather no plan than one without the draft."""
+    batch_size: int = DEFAULT_BATCH_SIZE
+    """`LoadSettings.micro_batch_size`."""
+
+
+class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to load a pair. The first fields are those of `app.protocol.messages.LoadSettings`."""
+
+    context_length: int
+    """Tokens."""
+    kv_type: KvType
+    target_gpu_layers: int
+    draft_gpu_layers: int
+    with_draft: bool
+    estimate: MemoryEstimate
+    fits: bool
+    system_space: int = msgspec.field(name="system_room")
+    """Bytes of system memory a pair may take on this machine, the margin left out."""
+    gpu_space: int = msgspec.field(name="gpu_room")
+    """The same for all GPUs together."""
+    sentence: str
+    """Why it is so, or how it differs from what was asked for."""
+
+    @property
+    def needed(self) -> int:
+        """Bytes, system and GPUs together."""
+        return self.estimate.system.total + self.estimate.gpu.total
+
+
+class MemoryLimits:
+    """How much memory of a machine a pair may take, and whether an estimate keeps to that.
+
+    Attributes:
+        gpus: Those in use, which llama.cpp spreads its layers over: integrated ones only where there are no others.
+        is_shared: Whether the GPU's memory is the system's.
+        system_bytes, gpu_bytes: What a pair may take, of all GPUs together.
+    """
+
+    def __init__(self, machine: MachineMemory) -> None:
+        self.gpus = [device for device in machine.devices if device.kind == "gpu"] or machine.devices[:1]
+        self.is_shared = any(device.kind == "integrated" for device in self.gpus)
+        margin = min(machine.memory_total // SYSTEM_MARGIN_SHARE, MOST_SYSTEM_MARGIN)
+        self.system_bytes = max(machine.memory_free - margin, 0)
+        self.gpu_bytes = sum(map(_usable_bytes, self.gpus))
+
+    def fit(self, estimate: MemoryEstimate) -> bool:
+        """Whether everything has its place."""
+        return self.in_system(estimate) <= self.system_bytes and self.fit_gpus(estimate)
+
+    def fit_gpus(self, estimate: MemoryEstimate) -> bool:
+        """Whether there is space for what goes on the GPUs."""
+        return not estimate.gpu.total or self.on_gpus(estimate) <= self.gpu_bytes
+
+    def in_system(self, estimate: MemoryEstimate) -> int:
+        """Bytes of system memory."""
+        return estimate.system.total + (estimate.gpu.total if self.is_shared else 0)
+
+    def on_gpus(self, estimate: MemoryEstimate) -> int:
+        """Bytes; each GPU has compute buffers of its own."""
+        return estimate.gpu.total + estimate.gpu.compute * max(len(self.gpus) - 1, 0)
 
 
 def make_plan(
     target: ModelShape, draft: ModelShape | None, machine: MachineMemory, wishes: Wishes | None = None
 ) -> LoadPlan:
     """The best plan that fits; where none does, what was wished for, with ``fits`` False and the numbers."""
-    planner = _Planner(target, draft, machine, wishes or Wishes())
-    first: LoadPlan | None = None
-    for options in planner.candidates():
-        plan = planner.placed(options)
-        if plan.fits:
-            return msgspec.structs.replace(plan, sentence=planner.wording.reason(plan, first))
-        first = first or plan
-    assert first is not None
-    return msgspec.structs.replace(first, sentence=planner.wording.refusal(first))
+    return _Planner(target, draft, machine, wishes or Wishes()).best()
 
 
 def alternatives(
@@ -43,66 +115,74 @@ def alternatives(
     return _Planner(target, draft, machine, wishes or Wishes()).alternatives()
 
 
+class _Options(NamedTuple):
+    """What a plan can give up."""
+
+    draft: bool
+    kv_type: KvType
+    context: int
+    """Tokens."""
+    target_layers: int | None
+    """``None``: as many as fit."""
+
+
 class _Planner:
     def __init__(self, target: ModelShape, draft: ModelShape | None, machine: MachineMemory, wishes: Wishes) -> None:
         self._target = target
         self._draft = draft
         self._wishes = wishes
         self._limits = MemoryLimits(machine)
-        self._wished = Options(
+        self._wished = _Options(
             draft is not None,
             wishes.kv_type or "f16",
             wishes.context_length or target.default_context,
             wishes.target_gpu_layers,
         )
-        self.wording = PlanWording(target, draft, self._limits, self._wished)
 
-    # ------------------------------------------------------------ what to try
+    def best(self) -> LoadPlan:
+        plans = map(self._placed, self._candidates())
+        wished = next(plans)
+        if wished.fits:
+            return msgspec.structs.replace(wished, sentence=self._how_it_fits(wished))
+        numbers = self._numbers(wished)
+        for plan in plans:
+            if plan.fits:
+                return msgspec.structs.replace(plan, sentence=f"{self._given_up(plan)}: {numbers}.")
+        return msgspec.structs.replace(wished, sentence=f"{_sentence(numbers)}.")
 
-    def candidates(self) -> Iterator[Options]:
-        """Best first."""
+    def _candidates(self) -> Iterator[_Options]:
+        """What was wished for, then what comes nearest to it."""
         wished = self._wished
-        if wished.draft:
-            yield wished
-        if wished.draft and self._wishes.keep_draft:
-            alone = wished
-        else:
-            alone = wished._replace(draft=False)
+        yield wished
+        alone = wished if self._wishes.keep_draft else wished._replace(draft=False)
+        if alone != wished:
             yield alone
-        for context in self._contexts():
-            for kv_type in self._kv_types(alone):
-                if (context, kv_type) != (wished.context, wished.kv_type):
-                    yield alone._replace(context=context, kv_type=kv_type)
+        contexts, kv_types = [wished.context], [wished.kv_type]
+        while self._wishes.context_length is None and contexts[-1] // 2 >= LEAST_CONTEXT:
+            contexts.append(contexts[-1] // 2)
+        if self._wishes.kv_type is None and self._takes(alone._replace(kv_type="q8_0")):
+            kv_types.append("q8_0")
+        for context, kv_type in product(contexts, kv_types):
+            if (context, kv_type) != (wished.context, wished.kv_type):
+                yield alone._replace(context=context, kv_type=kv_type)
 
-    def _contexts(self) -> list[int]:
-        found = [self._wished.context]
-        while self._wishes.context_length is None and found[-1] // 2 >= LEAST_CONTEXT:
-            found.append(found[-1] // 2)
-        return found
-
-    def _kv_types(self, options: Options) -> list[KvType]:
-        if self._wishes.kv_type is None and self._takes(options._replace(kv_type="q8_0")):
-            return ["f16", "q8_0"]
-        return [self._wished.kv_type]
-
-    def _takes(self, options: Options) -> bool:
+    def _takes(self, options: _Options) -> bool:
         """Whether the models can have such a KV cache at all."""
         drafted = self._draft if options.draft else None
         return all(takes_kv_type(shape, options.kv_type) for shape in (self._target, drafted) if shape)
 
     # ------------------------------------------------------------ what goes where
 
-    def placed(self, options: Options) -> LoadPlan:
+    def _placed(self, options: _Options) -> LoadPlan:
         """The best place for everything: the draft on the GPU if it can be, then as much of the target as fits."""
-        plans = [self._with_most_layers(options, layers) for layers in self._draft_places(options)]
+        if self._wishes.draft_gpu_layers is not None:
+            draft_places = [self._wishes.draft_gpu_layers]
+        else:
+            draft_places = [ALL_LAYERS, 0] if self._limits.gpus and options.draft else [ALL_LAYERS]
+        plans = [self._with_most_layers(options, layers) for layers in draft_places]
         return next((plan for plan in plans if plan.fits), plans[0])
 
-    def _draft_places(self, options: Options) -> list[int]:
-        if self._wishes.draft_gpu_layers is not None:
-            return [self._wishes.draft_gpu_layers]
-        return [ALL_LAYERS, 0] if self._limits.gpus and options.draft else [ALL_LAYERS]
-
-    def _with_most_layers(self, options: Options, draft_layers: int) -> LoadPlan:
+    def _with_most_layers(self, options: _Options, draft_layers: int) -> LoadPlan:
         if options.target_layers is not None:
             return self._plan(options, options.target_layers, draft_layers)
         whole = self._plan(options, ALL_LAYERS, draft_layers)
@@ -119,7 +199,7 @@ class _Planner:
         """Whether so many layers can be on the GPU. Where its memory is the system's, all of it has to fit there."""
         return self._limits.fit(found) if self._limits.is_shared else self._limits.fit_gpus(found)
 
-    def _plan(self, options: Options, target_layers: int, draft_layers: int) -> LoadPlan:
+    def _plan(self, options: _Options, target_layers: int, draft_layers: int) -> LoadPlan:
         found = self._estimate(options, target_layers, draft_layers)
         return LoadPlan(
             context_length=options.context,
@@ -134,7 +214,7 @@ class _Planner:
             sentence="",
         )
 
-    def _estimate(self, options: Options, target_layers: int, draft_layers: int) -> MemoryEstimate:
+    def _estimate(self, options: _Options, target_layers: int, draft_layers: int) -> MemoryEstimate:
         return estimate(
             self._target,
             self._draft if options.draft else None,
@@ -149,27 +229,28 @@ class _Planner:
 
     def alternatives(self) -> list[LoadPlan]:
         wished = self._wished
-        if self.placed(wished).fits:
+        if self._placed(wished).fits:
             return []
-        lesser = self._without_one_thing()
-        smallest = wished._replace(draft=False, kv_type="q8_0" if self._can_quantize() else wished.kv_type)
-        plans = [plan for plan in map(self.placed, lesser) if plan.fits]
+        can_quantize = wished.kv_type == "f16" and self._takes(wished._replace(kv_type="q8_0"))
+        lesser = self._without_one_thing(can_quantize=can_quantize)
+        smallest = wished._replace(draft=False, kv_type="q8_0" if can_quantize else wished.kv_type)
+        plans = [plan for plan in map(self._placed, lesser) if plan.fits]
         if not plans and smallest not in lesser:
-            plans = [plan for plan in [self.placed(smallest)] if plan.fits]
+            plans = [plan for plan in [self._placed(smallest)] if plan.fits]
         if shorter := self._longest(wished):
             plans.append(shorter)
         if not plans and (last := self._longest(smallest._replace(target_layers=None))):
             plans = [last]
         return [
-            msgspec.structs.replace(plan, sentence=f"{self.wording.given_up(plan)}: {size_text(plan.needed)}")
+            msgspec.structs.replace(plan, sentence=f"{self._given_up(plan)}: {size_text(plan.needed)}")
             for plan in plans
         ]
 
-    def _without_one_thing(self) -> list[Options]:
+    def _without_one_thing(self, *, can_quantize: bool) -> list[_Options]:
         """All that can be given up beside the length of the context."""
         wished = self._wished
         lesser = [wished._replace(draft=False)] if wished.draft else []
-        if self._can_quantize():
+        if can_quantize:
             lesser.append(wished._replace(kv_type="q8_0"))
         if not self._takes(wished):
             lesser.append(wished._replace(kv_type="f16"))
@@ -177,16 +258,74 @@ class _Planner:
             lesser.append(wished._replace(target_layers=None))
         return lesser
 
-    def _can_quantize(self) -> bool:
-        return self._wished.kv_type == "f16" and self._takes(self._wished._replace(kv_type="q8_0"))
-
-    def _longest(self, options: Options) -> LoadPlan | None:
+    def _longest(self, options: _Options) -> LoadPlan | None:
         """With the longest context below that of ``options`` that fits, a multiple of `LEAST_CONTEXT`."""
 
         def at(steps: int) -> LoadPlan:
-            return self.placed(options._replace(context=steps * LEAST_CONTEXT))
+            return self._placed(options._replace(context=steps * LEAST_CONTEXT))
 
         steps = bisect(
             range(1, (options.context - 1) // LEAST_CONTEXT + 1), False, key=lambda count: not at(count).fits
         )
         return at(steps) if steps else None
+
+    # ------------------------------------------------------------ in words
+
+    def _how_it_fits(self, plan: LoadPlan) -> str:
+        limits, found = self._limits, plan.estimate
+        if limits.gpus and not limits.is_shared:
+            on_gpu = f"{size_text(limits.on_gpus(found))} of {size_text(limits.gpu_bytes)} there"
+            takes = f"{on_gpu} and {size_text(found.system.total)} of {size_text(limits.system_bytes)} beside it"
+        else:
+            takes = f"{size_text(plan.needed)} of {size_text(limits.system_bytes)}"
+        if not limits.gpus:
+            return f"Runs on the processor: takes {takes}."
+        slots = self._target.gpu_slots
+        layers = slots if plan.target_gpu_layers < 0 else min(plan.target_gpu_layers, slots)
+        if layers == slots:
+            elsewhere = plan.with_draft and 0 <= plan.draft_gpu_layers < (self._draft.gpu_slots if self._draft else 0)
+            return f"{'All of the target' if elsewhere else 'Everything'} fits on the GPU: takes {takes}."
+        return f"{layers} of {slots} layers of the target fit on the GPU: takes {takes}."
+
+    def _numbers(self, plan: LoadPlan) -> str:
+        """Why ``plan`` does not fit."""
+        if not takes_kv_type(self._target, plan.kv_type):
+            return f"the KV cache of the target cannot be in {plan.kv_type}"
+        if plan.with_draft and self._draft and not takes_kv_type(self._draft, plan.kv_type):
+            return f"the KV cache of the draft cannot be in {plan.kv_type}"
+        subject = "the pair" if plan.with_draft else "the target"
+        found = plan.estimate
+        if not self._limits.fit_gpus(found):
+            where, needs, free = " on the GPU", self._limits.on_gpus(found), self._limits.gpu_bytes
+        else:
+            where, needs, free = "", self._limits.in_system(found), self._limits.system_bytes
+        return f"{subject} needs {size_text(needs)}{where}, {size_text(free)} are free"
+
+    def _given_up(self, plan: LoadPlan) -> str:
+        """What is other than wished for."""
+        wished = self._wished
+        parts = []
+        if wished.draft and not plan.with_draft:
+            parts.append("without the draft")
+        if plan.kv_type != wished.kv_type:
+            parts.append(f"KV cache in {plan.kv_type} instead of {wished.kv_type}")
+        if plan.context_length != wished.context:
+            parts.append(f"context {plan.context_length:,} instead of {wished.context:,}")
+        if wished.target_layers is not None and plan.target_gpu_layers != wished.target_layers:
+            now, before = map(layers_text, (plan.target_gpu_layers, wished.target_layers))
+            parts.append(f"{now} layers on the GPU instead of {before}")
+        return _sentence(", ".join(parts))
+
+
+def layers_text(layers: int) -> str:
+    """A number of layers on the GPU for people."""
+    return "all" if layers == ALL_LAYERS else str(layers)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _usable_bytes(device: Device) -> int:
+    margin = max(device.total_bytes // GPU_MARGIN_SHARE, LEAST_GPU_MARGIN)
+    return max(device.free_bytes - margin, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,9 +35,9 @@ class RankedDraft:
 class Judge:
     """Decides on pairs of entries: from their summaries, and from the tokens themselves only where it must."""
 
-    def __init__(self, known: MutableMapping[tuple[str, str], Difference | None] | None = None) -> None:
+    def __init__(self, known: MutableMapping[tuple[str, str], Difference | None]) -> None:
         """``known`` is what comparing tokens brought before, by fingerprints; it is added to."""
-        self._known = {} if known is None else known
+        self._known = known
         self._target: tuple[Path, Tokenizer] | None = None
 
     def verdict(self, target: LibraryEntry, draft: LibraryEntry) -> Verdict:
@@ -64,7 +64,7 @@ class Judge:
 
 
 def rank_drafts(
-    target: LibraryEntry, candidates: Iterable[LibraryEntry], trials: Trials | None = None, judge: Judge | None = None
+    target: LibraryEntry, candidates: Iterable[LibraryEntry], trials: Trials, judge: Judge
 ) -> list[RankedDraft]:
     """All ``candidates`` but the target itself, best first.
 
@@ -72,8 +72,8 @@ def rank_drafts(
     was not tried. Guesses go by size (`SMALL_DRAFT_SHARE`, `LARGE_DRAFT_SHARE`), then by family, then by how near the
     size is to that of usual pairs. What does not fit comes last, with its reason.
     """
-    judge = judge or Judge()
-    measured = _latest_trials(target, trials)
+    key = _file_key(target) if target.available else None
+    measured: dict[FileKey | None, Trial] = dict(reversed(trials.history(key))) if key else {}
     whole = _weights(target)
     drafts = [
         RankedDraft(
@@ -81,7 +81,7 @@ def rank_drafts(
             verdict=judge.verdict(target, entry),
             share=_weights(entry) / whole if whole else math.inf,
             same_family=_family(target) == _family(entry),
-            trial=_trial_of(entry, measured),
+            trial=measured.get(_file_key(entry)) if measured else None,
         )
         for entry in candidates
         if entry.path != target.path
@@ -93,28 +93,13 @@ def _rank(draft: RankedDraft) -> tuple[int, float, int, bool, float, str]:
     gain = draft.trial.speed_up if draft.trial else 0.0
     distance = abs(math.log(draft.share / _USUAL_SHARE)) if 0 < draft.share < math.inf else math.inf
     group = 3 if not draft.verdict.fits else 1 if draft.trial is None else 0 if gain > 1 else 2
-    return group, -gain, _size_band(draft.share), not draft.same_family, distance, draft.entry.title.casefold()
+    size_band = 0 if draft.share <= SMALL_DRAFT_SHARE else 1 if draft.share <= LARGE_DRAFT_SHARE else 2
+    return group, -gain, size_band, not draft.same_family, distance, draft.entry.title.casefold()
 
 
-def _size_band(share: float) -> int:
-    return 0 if share <= SMALL_DRAFT_SHARE else 1 if share <= LARGE_DRAFT_SHARE else 2
-
-
-def _latest_trials(target: LibraryEntry, trials: Trials | None) -> dict[FileKey, Trial]:
-    if trials is None or not target.available:
-        return {}
+def _file_key(entry: LibraryEntry) -> FileKey | None:
     try:
-        history = trials.history(FileKey.of(target.path))
-    except ModelFileError:
-        return {}
-    return dict(reversed(history))
-
-
-def _trial_of(entry: LibraryEntry, measured: Mapping[FileKey, Trial]) -> Trial | None:
-    if not measured:
-        return None
-    try:
-        return measured.get(FileKey.of(entry.path))
+        return FileKey.of(entry.path)
     except ModelFileError:
         return None
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 
 _MAX_DIGITS = 18
 _CONTROLS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Unicode's categories of what is obeyed and not drawn: controls, directions, zero width, breaks of lines."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _JOINERS = "\u200c\u200d"
 
 
@@ -63,6 +65,11 @@ def _is_harmless(text: str, place: int) -> bool:
 def whole_number(text: str) -> int | None:
     """The number a server sent; ``None`` where it is none, or none that means anything."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else None
+
+
+def is_sha256(text: str) -> bool:
+    """Whether this can be such a checksum, in hexadecimal."""
+    return _SHA256.fullmatch(text) is not None
 
 
 def size_text(size: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from app.models.gguf_parser import Array, Value
+from app.models.gguf_parser import Array, Value, text_of
 from app.models.gguf_types import VALUE_STRING
 
 TOKENS_KEY = "tokenizer.ggml.tokens"
@@ -27,22 +27,20 @@ _KINDS = {
 }
 _DEFAULT_BOS = {"llama": 1, "bert": 101, "gpt2": 11, "hybriddna": 11, "whitespace": 11, "plamo2": 1}
 _DEFAULT_EOS = {"llama": 2, "t5": 1, "gpt2": 11, "hybriddna": 11, "whitespace": 11, "plamo2": 2}
-_PRE_WITHOUT_BOS = frozenset({"chatglm-bpe", "glm4", "glm5"})
-_PRE_THAT_ADD_BOS = frozenset(
-    {
-        "chameleon",
-        "falcon-h1",
-        "falcon3",
-        "gemma4",
-        "jina-v5-nano",
-        "lfm2",
-        "llama-bpe",
-        "llama-v3",
-        "llama3",
-        "midm-2.0",
-        "pixtral",
-        "tekken",
-    }
+_PRE_WITHOUT_BOS = ("chatglm-bpe", "glm4", "glm5")
+_PRE_THAT_ADD_BOS = (
+    "chameleon",
+    "falcon-h1",
+    "falcon3",
+    "gemma4",
+    "jina-v5-nano",
+    "lfm2",
+    "llama-bpe",
+    "llama-v3",
+    "llama3",
+    "midm-2.0",
+    "pixtral",
+    "tekken",
 )
 
 
@@ -78,10 +76,10 @@ class Tokenizer(TokenizerFacts, frozen=True, kw_only=True, eq=False):
 def read_tokenizer(values: Mapping[str, Value]) -> Tokenizer | None:
     """The tokenizer among a file's metadata, or ``None`` when it has none."""
     tokens = values.get(TOKENS_KEY)
-    model = _text(values, MODEL_KEY)
+    model = text_of(values, MODEL_KEY)
     if not model or not isinstance(tokens, Array) or tokens.kind != VALUE_STRING or tokens.texts is None:
         return None
-    pre = "gemma4" if model == "gemma4" else _text(values, "tokenizer.ggml.pre")
+    pre = "gemma4" if model == "gemma4" else text_of(values, "tokenizer.ggml.pre")
     is_bpe = _KINDS.get(model) == "BPE"
     bos = None if is_bpe and pre in _PRE_WITHOUT_BOS else _DEFAULT_BOS.get(model)
     adds_bos = model in ("llama", "bert") or (is_bpe and pre in _PRE_THAT_ADD_BOS)
@@ -99,11 +97,6 @@ def read_tokenizer(values: Mapping[str, Value]) -> Tokenizer | None:
         add_eos=_flag(values, "tokenizer.ggml.add_eos_token", model == "t5"),
         fingerprint=tokens.digest,
     )
-
-
-def _text(values: Mapping[str, Value], key: str) -> str:
-    value = values.get(key)
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
 
 def _flag(values: Mapping[str, Value], key: str, default: bool) -> bool:

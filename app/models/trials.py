@@ -13,7 +13,6 @@ from app.storage.json_file import PATIENCE_SECONDS, JsonFile, Versioned
 FILE_NAME = "trials.json"
 _MAX_TRIALS = 500
 _MAX_OF_PAIR = 20
-_VERSION = 1
 
 
 class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,8 +75,7 @@ class Trials:
     """The trials in one file. A missing file is an empty one; a broken one is moved aside, not overwritten."""
 
     def __init__(self, path: Path) -> None:
-        empty = _File(version=_VERSION, trials=[])
-        self._file = JsonFile(path, empty, version=_VERSION, what="The trial of the pair", patience=PATIENCE_SECONDS)
+        self._file = JsonFile(path, _File(trials=[]), what="The trial of the pair", patience=PATIENCE_SECONDS)
 
     def get(self, target: FileKey, draft: FileKey) -> Trial | None:
         """The latest trial of a pair."""
@@ -96,6 +94,6 @@ class Trials:
         def added(file: _File) -> _File:
             entries = [*(one for one in file.trials if one.trial.is_sound), _PairTrial(target, draft, trial)]
             too_old = [one for one in entries if (one.target, one.draft) == (target, draft)][:-_MAX_OF_PAIR]
-            return _File(version=_VERSION, trials=[one for one in entries if one not in too_old][-_MAX_TRIALS:])
+            return _File(trials=[one for one in entries if one not in too_old][-_MAX_TRIALS:])
 
         self._file.update(added)

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 class Versioned(msgspec.Struct, kw_only=True):
     """What such a file holds. Contents are never changed, but replaced by others."""
 
-    version: int
+    version: int = 1
 
 
 class NotSavedError(KnownError):
@@ -72,8 +72,8 @@ class JsonFile(Generic[T]):
         path: Path,
         empty: T,
         *,
-        version: int,
         what: str,
+        version: int = 1,
         upgrade: Callable[[int, bytes], T] | None = None,
         patience: float = _BACKGROUND_SECONDS,
         is_cache: bool = False,

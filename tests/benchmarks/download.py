@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from app.models.downloads.disk import destination
-from app.models.downloads.failures import Backoff
-from app.models.downloads.transfer import Transfer
+from app.models.downloads.transfer import Backoff, Transfer
 from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.repository import RemoteFile
 from app.models.origins import Origins

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from app.models.gguf import GgufHeader, check_loadable, read_header
+from app.models.library.index import summary_of
 from app.models.library.library import Library
-from app.models.library.summary import summary_of
 from app.models.pairing import compare
-from app.models.ranking import rank_drafts
+from app.models.ranking import Judge, rank_drafts
+from app.models.trials import Trials
 from tests.support.gguf_files import bpe_vocabulary, make_model, make_vocabulary_file
 
 FILES, TOKENS = 300, 150_000
@@ -68,7 +69,7 @@ def measure_scans(folder: Path, files: int, repeat: int) -> dict[str, list[float
     index = folder / "library.json"
 
     def library() -> Library:
-        return Library(folder / "models", [], index)
+        return Library(folder / "models", [], folder)
 
     def cold() -> None:
         index.unlink(missing_ok=True)
@@ -80,7 +81,7 @@ def measure_scans(folder: Path, files: int, repeat: int) -> dict[str, list[float
     assert len(entries) == files
     found["warm_scan_s"] = timed(warm.scan, repeat)
     found["warm_start_s"] = timed(lambda: library().scan(), repeat)
-    found["rank_s"] = timed(lambda: rank_drafts(entries[0], entries), repeat)
+    found["rank_s"] = timed(lambda: rank_drafts(entries[0], entries, Trials(folder / "trials.json"), Judge({})), repeat)
     return found
 
 

@@ -20,7 +20,7 @@ from app.errors import KnownError
 from app.models import gguf_parser
 from app.models.gguf import GgufHeader, ModelFileError, check_loadable, read_header
 from app.models.gguf_parser import RawHeader, parse
-from app.models.library.summary import summary_of
+from app.models.library.index import summary_of
 from tests.support.gguf_files import make_model, make_vocabulary_file
 from tests.support.header_probe import peak_memory, probe
 from tests.support.raw_gguf import ARRAY, STRING, U8, U32, U64, array, header, mutations, pair, string, tensor, uint32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gguf
 import msgspec
@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.engine.host.engine import Engine
 from app.models.gguf import read_header
 from app.models.memory_estimate import ModelShape, estimate, shape_of, takes_kv_type
 from app.models.memory_shape import Layer
 from app.protocol.limits import ALL_LAYERS, KvType
-from app.protocol.messages import LoadSettings
+from app.protocol.messages import Load, LoadSettings
 from tests.benchmarks.memory_estimate import Pair, measured
 from tests.support.architectures import WINDOW, Architecture, make
 from tests.support.gguf_files import RandomWeights, Shape, Tensors, llama_weights, make_model
@@ -262,3 +263,31 @@ def test_within_a_tenth_of_what_loading_takes(tmp_path: Path, guide_pair: tuple[
     settings = LoadSettings(context_length=1024, kv_type="q8_0", chat_cache_mib=0)
     found = estimate(target, draft, context_length=1024, kv_type="q8_0").resident
     assert found == pytest.approx(measured(pair, settings), rel=0.1)
+
+
+def planned_snapshots(kv_bytes: int, shape: ModelShape) -> int:
+    """How many the estimate reckons with: what is not cells of the KV cache is the running state and its snapshots."""
+    states = sum(layer.state for layer in shape.layers)
+    cells = 512 * sum(layer.keys + layer.values for layer in shape.layers) * 2
+    return (kv_bytes - cells) // states - 1 if states else 0
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("guide", 0), ("qwen35", 3), ("lfm2", 8), ("granitehybrid", 0)])
+def test_as_many_snapshots_as_the_engine_makes(
+    tmp_path: Path, guide_pair: tuple[Path, Path], kind: Architecture | Literal["guide"], expected: int
+) -> None:
+    """``expected`` is far from where rounding would make one more or less of it."""
+    if kind == "guide":
+        pair = guide_pair
+    else:
+        pair = make(tmp_path / "target.gguf", kind), make(tmp_path / "draft.gguf", kind, noise=0.05)
+    target, draft = (shape_of(read_header(path)) for path in pair)
+    plan = estimate(target, draft, context_length=512, target_gpu_layers=ALL_LAYERS, draft_gpu_layers=ALL_LAYERS).gpu
+    planned = planned_snapshots(plan.target_kv, target), planned_snapshots(plan.draft_kv, draft)
+    engine = Engine()
+    settings = LoadSettings(context_length=512, micro_batch_size=32, threads=1)
+    engine.load(Load(request=1, target=str(pair[0]), draft=str(pair[1]), settings=settings), lambda _: None)
+    assert engine._target is not None and engine._draft is not None
+    made = tuple(loaded.context.checkpoints.snapshots for loaded in (engine._target, engine._draft))
+    engine.unload()
+    assert planned == made == (expected, 0)

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.models.load_plan import LoadPlan, Wishes
 from app.models.machine_memory import MachineMemory
 from app.models.memory_estimate import ModelShape, estimate
-from app.models.memory_limits import MemoryLimits
 from app.models.memory_shape import Layer
-from app.models.planner import alternatives, make_plan
+from app.models.planner import LoadPlan, MemoryLimits, Wishes, alternatives, make_plan
 from app.models.text import size_text
 from app.protocol.devices import Device
 from app.protocol.limits import ALL_LAYERS

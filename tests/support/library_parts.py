@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.models.gguf import GgufHeader, read_header
-from app.models.library import scan as library_scan
+from app.models.library import library as library_module
 from app.models.library.entry import LibraryEntry
 from app.models.library.library import Library
 from tests.support.gguf_files import make_model
@@ -24,7 +24,7 @@ def small_model(path: Path, **options: object) -> Path:
 
 def library(folder: Path, *extra: Path) -> Library:
     """With our own folder ``folder/models`` and its index beside it."""
-    return Library(folder / "models", extra, folder / "library.json")
+    return Library(folder / "models", extra, folder)
 
 
 def titles(entries: list[LibraryEntry]) -> list[str]:
@@ -52,5 +52,5 @@ def headers_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return read_header(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(library_scan, "read_header", read)
+        patch.setattr(library_module, "read_header", read)
         yield names

@@ -17,12 +17,10 @@ from app.errors import KnownError
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
 from app.models.downloads.wording import figures
-from app.models.hub.api import Hub
+from app.models.hub.api import Hub, HubConnection, network_settings
 from app.models.hub.catalog import load_catalog, resolve
-from app.models.hub.connection import HubConnection, network_settings
 from app.models.hub.drafts import DraftCandidate, find_drafts, in_order
 from app.models.hub.errors import NoAccessError
-from app.models.hub.items import item_of
 from app.models.hub.network import Network
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteFile, RemoteModel, Repository
@@ -66,9 +64,9 @@ def _item(hub: Hub, wanted: str, *, with_draft: bool) -> Item:
     target = chosen(repository, file)
     title = f"{name.rpartition('/')[2]} {target.quantization}".strip()
     if not with_draft:
-        return item_of(title, target, None, (repository.licence,))
+        return Item.of(title, target, None, (repository.licence,))
     draft = _draft(hub, repository, target)
-    return item_of(f"{title} with draft", target, draft.model, (repository.licence, draft.licence))
+    return Item.of(f"{title} with draft", target, draft.model, (repository.licence, draft.licence))
 
 
 # ---------------------------------------------------------------- which of a repository's models

@@ -11,10 +11,8 @@ from typing import get_args
 from app.commands.models import choosing
 from app.commands.output import show_progress, show_result
 from app.errors import Cancelled, KnownError
-from app.models.library.entry import LibraryEntry
+from app.models.library.entry import LibraryEntry, SortKey, in_order, matching
 from app.models.library.folders import ModelFolder, found_folders
-from app.models.library.verifying import verify
-from app.models.library.view import SortKey, in_order, matching
 from app.models.text import count_text, printable, size_text
 
 _SENTENCES = {
@@ -100,7 +98,7 @@ def verify_model(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status: 0 only where the files are what they were."""
     library = choosing.library()
     entry = choosing.model(library, options.model)
-    same = verify(entry, library.origins, lambda done, total: show_progress(f"verifying {done / total:.0%}"))
+    same = library.verify(entry, lambda done, total: show_progress(f"verifying {done / total:.0%}"))
     show_progress("")
     show_result(options, {"path": str(entry.path), "same": same}, f"{printable(entry.where)} {_SENTENCES[same]}")
     return 0 if same else 1

@@ -14,13 +14,12 @@ from app.commands.options import whole
 from app.commands.output import show_result
 from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
-from app.models.load_plan import LoadPlan, Wishes
 from app.models.machine_memory import MachineMemory, machine_now
 from app.models.memory_estimate import ModelShape
-from app.models.planner import alternatives, make_plan
+from app.models.planner import LoadPlan, Wishes, alternatives, layers_text, make_plan
 from app.models.ranking import Judge
 from app.models.text import size_text
-from app.protocol.limits import ALL_LAYERS, MAX_CONTEXT_LENGTH, KvType
+from app.protocol.limits import MAX_CONTEXT_LENGTH, KvType
 
 _PARTS = {
     "target_weights": "target",
@@ -102,7 +101,5 @@ def _lines(plan: LoadPlan, others: Sequence[LoadPlan], machine: MachineMemory) -
 def _layers(plan: LoadPlan, machine: MachineMemory) -> str:
     if not machine.devices:
         return ""
-    target, draft = (
-        "all" if layers == ALL_LAYERS else str(layers) for layers in (plan.target_gpu_layers, plan.draft_gpu_layers)
-    )
+    target, draft = map(layers_text, (plan.target_gpu_layers, plan.draft_gpu_layers))
     return f", layers on the GPU: {target} of the target" + (f", {draft} of the draft" if plan.with_draft else "")

@@ -33,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status."""
-    from app.models.hub.connection import HubConnection, network_settings
+    from app.models.hub.api import HubConnection, network_settings
 
     words = " ".join(options.words)
     hub = HubConnection(network_settings(choosing.settings())).hub

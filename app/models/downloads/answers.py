@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from app.errors import KnownError
-from app.models.downloads.failures import RetryLaterError, retry_after
 from app.models.hub.refusals import refused
 from app.models.hub.repository import RemoteFile
-from app.models.text import printable, whole_number
+from app.models.text import is_sha256, printable, whole_number
 
 if TYPE_CHECKING:
     import httpx2
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII)
 _HOPELESS_TRIES = 6
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class RetryLaterError(KnownError):
+    """It may work later."""
+
+    def __init__(self, message: str, *, after: float | None = None, tries: int | None = None) -> None:
+        """``after``: seconds the server asks for; ``tries``: failures in a row after which it is hopeless."""
+        super().__init__(message)
+        self.after = after
+        self.tries = tries
 
 
 class NoRangesError(RetryLaterError):
@@ -36,7 +46,12 @@ def check_answer(response: httpx2.Response, file: RemoteFile, endpoint: str, sta
     """
     _check_linked(response, file)
     if response.status_code == 206:
-        return _check_range(response, file, start)
+        match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        if match is None or int(match[1]) != start:
+            raise NoRangesError(f"{_host(response)} sent another part of {_name(file)} than it was asked for.", tries=3)
+        if match[3] != "*" and int(match[3]) != file.size:
+            raise _wrong_size(file, int(match[3]))
+        return start
     if response.status_code == 200:
         length = whole_number(response.headers.get("Content-Length", ""))
         if length is not None and length != file.size:
@@ -62,7 +77,7 @@ def _check_linked(response: httpx2.Response, file: RemoteFile) -> None:
     size, digest = whole_number(_linked(response, "X-Linked-Size")), _linked(response, "X-Linked-ETag")
     if size is not None and size != file.size:
         raise _wrong_size(file, size)
-    if _SHA256.fullmatch(digest) and digest != file.sha256:
+    if is_sha256(digest) and digest != file.sha256:
         raise KnownError(
             f"{_name(file)} is not the file any more that was chosen: the hub has another checksum for it. "
             "Look for the model again."
@@ -74,26 +89,28 @@ def _linked(response: httpx2.Response, header: str) -> str:
     return str(values[-1]).strip('"') if values else ""
 
 
-def _check_range(response: httpx2.Response, file: RemoteFile, start: int) -> int:
-    match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-    if match is None or int(match[1]) != start:
-        raise NoRangesError(f"{_host(response)} sent another part of {_name(file)} than it was asked for.", tries=3)
-    if match[3] != "*" and int(match[3]) != file.size:
-        raise _wrong_size(file, int(match[3]))
-    return start
-
-
 def _failure(response: httpx2.Response, file: RemoteFile, endpoint: str) -> KnownError:
     status, host = response.status_code, _host(response)
     if status == 416:
         return NoRangesError(f"{host} does not have the part of {_name(file)} that is missing.", tries=3)
     if status in (408, 429) or status >= 500:
         reason = "asks to come back later" if status == 429 else f"has trouble (status {status})"
-        return RetryLaterError(f"{host} {reason}.", after=retry_after(response.headers.get("Retry-After")))
+        return RetryLaterError(f"{host} {reason}.", after=_retry_after(response.headers.get("Retry-After", "")))
     if response.history and not str(response.url).startswith(f"{endpoint}/"):
         # The address came from the hub and is good for some time only; the next attempt gets a fresh one.
         return RetryLaterError(f"{host} does not give out {_name(file)} (status {status}).", tries=_HOPELESS_TRIES)
     return refused(response, endpoint, file.repository)
+
+
+def _retry_after(value: str) -> float | None:
+    """The header Retry-After in seconds: it is a number or a date."""
+    if (seconds := whole_number(value.strip())) is not None:
+        return float(seconds)
+    try:
+        at = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, (at - datetime.now(UTC)).total_seconds()) if at.tzinfo is not None else None
 
 
 def _wrong_size(file: RemoteFile, size: int) -> RetryLaterError:
@@ -102,7 +119,7 @@ def _wrong_size(file: RemoteFile, size: int) -> RetryLaterError:
 
 
 def _name(file: RemoteFile) -> str:
-    return printable(file.path.rsplit("/", 1)[-1])
+    return printable(file.name)
 
 
 def _host(response: httpx2.Response) -> str:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import errno
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from app.errors import KnownError
-from app.models.downloads.failures import DiskFullError
 from app.models.hub.names import is_safe_name
 from app.models.hub.repository import RemoteFile
 from app.models.text import printable, size_text
 
 RESERVE_BYTES = 1024**3
 """What downloads leave free."""
+
+
+class DiskFullError(KnownError):
+    """There is no room; it can go on when the user has made some."""
 
 
 def destination(models_folder: Path, file: RemoteFile) -> Path:
@@ -52,8 +57,16 @@ def check_space(folder: Path, needed: int, reserve: int) -> None:
         )
 
 
-def write_failure(error: OSError, path: Path, size: int) -> KnownError:
-    """What to tell the user when a file of ``size`` bytes could not be written."""
+@contextmanager
+def writing(path: Path, size: int) -> Iterator[None]:
+    """Where a file of ``size`` bytes is written: what the system does not let us is a `KnownError`."""
+    try:
+        yield
+    except OSError as error:
+        raise _failure(error, path, size) from error
+
+
+def _failure(error: OSError, path: Path, size: int) -> KnownError:
     name = printable(path.name)
     if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
         free = free_bytes(path.parent)

@@ -6,7 +6,7 @@ from enum import Enum
 
 import msgspec
 
-from app.models.hub.repository import RemoteFile
+from app.models.hub.repository import RemoteFile, RemoteModel
 
 
 class ItemState(Enum):
@@ -34,6 +34,20 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     target: tuple[RemoteFile, ...]
     draft: tuple[RemoteFile, ...] = ()
     licence: str = ""
+
+    @classmethod
+    def of(
+        cls, title: str, target: RemoteModel, draft: RemoteModel | None = None, licences: tuple[str, ...] = ()
+    ) -> Item:
+        """A model, or a target with its draft. The same content of a repository always gives the same id."""
+        models = (target,) if draft is None else (target, draft)
+        return cls(
+            id=" ".join(f"{model.files[0].repository}:{model.files[0].sha256[:16]}" for model in models),
+            title=title,
+            target=target.files,
+            draft=draft.files if draft is not None else (),
+            licence=", ".join(dict.fromkeys(licence for licence in licences if licence)),
+        )
 
     @property
     def files(self) -> tuple[RemoteFile, ...]:

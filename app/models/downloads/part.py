@@ -14,13 +14,14 @@ import stat
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import filelock
 import msgspec
 
 from app.errors import KnownError
-from app.models.downloads.disk import write_failure
+from app.models.downloads.disk import writing
 from app.models.hub.repository import RemoteFile
 from app.models.text import printable
 from app.storage.files import remove_strays, sync_folder, write_whole
@@ -69,7 +70,7 @@ def discard(destination: Path) -> None:
     except OSError as error:
         raise KnownError(f"{printable(destination.name)} cannot be deleted: {error.strerror or error}.") from error
     finally:
-        _unlock(destination, lock)
+        _unlock(lock)
 
 
 class Part:
@@ -93,23 +94,21 @@ class Part:
         """Bytes: not given to the disk yet, being written to it, and written."""
 
     def __enter__(self) -> Part:
-        try:
+        with writing(self.destination, self.file.size):
             self.destination.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise write_failure(error, self.destination, self.file.size) from error
         self._lock = _locked(self.destination)
         try:
             self._open()
         except BaseException:
             self._close()
-            _unlock(self.destination, self._lock, keep=True)
+            _unlock(self._lock, keep=True)
             raise
         self._hasher, self._syncer = ThreadPoolExecutor(1, "hash"), ThreadPoolExecutor(1, "sync")
         return self
 
     def __exit__(self, *_error: object) -> None:
         with contextlib.ExitStack() as ending:  # from the last to the first, whatever fails
-            ending.callback(lambda: _unlock(self.destination, self._lock, keep=self.path.exists()))
+            ending.callback(lambda: _unlock(self._lock, keep=self.path.exists()))
             ending.callback(self._close)
             ending.callback(self._syncer.shutdown)
             ending.callback(self._hasher.shutdown, cancel_futures=True)
@@ -117,12 +116,10 @@ class Part:
     def _open(self) -> None:
         remove_strays(_info_path(self.destination))
         info = self._read_info()
-        try:
+        with self._writing():
             self._descriptor = _opened(self.path)
-        except OSError as error:
-            raise write_failure(error, self.path, self.file.size) from error
         size = os.fstat(self._descriptor).st_size
-        if info is not None and _same_content(info.file, self.file) and size <= self.file.size:
+        if info is not None and info.file.sha256 == self.file.sha256 and size <= info.file.size == self.file.size:
             self.size, self.etag = size, info.etag
             self._write_info()
         else:
@@ -149,10 +146,8 @@ class Part:
         self.size, self.etag, self._unsynced, self._safe = 0, "", 0, 0
         self._syncing = None
         self._hash = hashlib.sha256()
-        try:
+        with self._writing():
             os.ftruncate(self._descriptor, 0)
-        except OSError as error:
-            raise write_failure(error, self.path, self.file.size) from error
         self._write_info()
 
     def remember_etag(self, etag: str) -> None:
@@ -164,17 +159,13 @@ class Part:
     def write(self, data: bytes) -> None:
         """Add bytes at the end."""
         self._hashing.append(self._hasher.submit(self._hash.update, data))
-        try:
+        with self._writing():
             os.lseek(self._descriptor, self.size, os.SEEK_SET)
             view = memoryview(data)
             while view:
                 written = os.write(self._descriptor, view)
                 view = view[written:]
                 self.size += written
-        except OSError as error:
-            # The checksum may be ahead of the file now.
-            self._settle()
-            raise write_failure(error, self.path, self.file.size) from error
         if len(self._hashing) > _PENDING:
             self._hashing.popleft().result()
         self._unsynced += len(data)
@@ -191,14 +182,15 @@ class Part:
     def complete(self) -> None:
         """Make it the file at the destination, safe against a power cut."""
         self._check_synced()
-        try:
+        with writing(self.destination, self.file.size):
             _sync(self._descriptor)
             self._close()  # Windows does not rename what is open
             self.path.replace(self.destination)
             sync_folder(self.destination.parent)
             _info_path(self.destination).unlink(missing_ok=True)
-        except OSError as error:
-            raise write_failure(error, self.destination, self.file.size) from error
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return writing(self.path, self.file.size)
 
     def _close(self) -> None:
         if self._descriptor >= 0:
@@ -214,14 +206,15 @@ class Part:
         syncing, self._syncing = self._syncing, None
         if syncing is None:
             return
-        try:
-            syncing.result()
+        with self._writing():
+            try:
+                syncing.result()
+            except OSError:
+                self.size = self._safe
+                with contextlib.suppress(OSError):  # the checksum decides
+                    os.ftruncate(self._descriptor, self.size)
+                raise
             self._safe = self._syncing_to
-        except OSError as error:
-            self.size = self._safe
-            with contextlib.suppress(OSError):  # the checksum decides
-                os.ftruncate(self._descriptor, self.size)
-            raise write_failure(error, self.path, self.file.size) from error
 
     def _read_info(self) -> PartInfo | None:
         try:
@@ -237,10 +230,8 @@ class Part:
         )
 
     def _write_info(self) -> None:
-        try:
+        with self._writing():
             write_whole(_info_path(self.destination), encode(PartInfo(file=self.file, etag=self.etag)))
-        except OSError as error:
-            raise write_failure(error, self.path, self.file.size) from error
 
 
 def _opened(path: Path) -> int:
@@ -267,35 +258,28 @@ def _opened(path: Path) -> int:
     )
 
 
-def _same_content(one: RemoteFile, other: RemoteFile) -> bool:
-    return (one.sha256, one.size) == (other.sha256, other.size)
-
-
 def _info_path(destination: Path) -> Path:
     return destination.with_name(f"{destination.name}.part.json")
 
 
-def _lock_path(destination: Path) -> Path:
-    return destination.with_name(f"{destination.name}.part.lock")
-
-
 def _locked(destination: Path) -> filelock.BaseFileLock:
-    lock = filelock.FileLock(_lock_path(destination), blocking=False, thread_local=False)
-    try:
-        lock.acquire()
-    except (filelock.Timeout, RuntimeError):
-        text = f"{printable(destination.name)} is being downloaded already, perhaps by another Slipstream."
-        raise KnownError(text) from None
-    except OSError as error:
-        raise write_failure(error, _lock_path(destination), 0) from error
+    path = destination.with_name(f"{destination.name}.part.lock")
+    lock = filelock.FileLock(path, blocking=False, thread_local=False)
+    with writing(path, 0):
+        try:
+            lock.acquire()
+        except (filelock.Timeout, RuntimeError):
+            text = f"{printable(destination.name)} is being downloaded already, perhaps by another Slipstream."
+            raise KnownError(text) from None
     return lock
 
 
-def _unlock(destination: Path, lock: filelock.BaseFileLock, *, keep: bool = False) -> None:
+def _unlock(lock: filelock.BaseFileLock, *, keep: bool = False) -> None:
     # On Windows it cannot be deleted while it is open; elsewhere it must be, or somebody else may hold it already.
+    path = Path(lock.lock_file)
     if not keep and os.name != "nt":
-        _lock_path(destination).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     lock.release()
     if not keep and os.name == "nt":
         with contextlib.suppress(OSError):
-            _lock_path(destination).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from app.errors import Cancelled, KnownError
 from app.models.downloads import part
-from app.models.downloads.disk import RESERVE_BYTES, check_space, destination
-from app.models.downloads.failures import Backoff, DiskFullError
+from app.models.downloads.disk import RESERVE_BYTES, DiskFullError, check_space, destination
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue_file import QueueFile
 from app.models.downloads.queued_item import QueuedItem
 from app.models.downloads.rate import RateLimiter
-from app.models.downloads.transfer import Transfer
+from app.models.downloads.transfer import Backoff, Transfer
 from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
 from app.models.origins import FILE_NAME as ORIGINS_FILE
@@ -63,7 +62,7 @@ class DownloadQueue:
         self._parallel = parallel
         self._limiter = RateLimiter(limit)
         self._reserve = reserve
-        self._backoff = backoff
+        self._backoff = backoff or Backoff()
         self._on_change = on_change
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
@@ -76,9 +75,7 @@ class DownloadQueue:
             self._file.release()
             raise
         self._leaving: list[QueuedItem] = []
-        """Off the queue, but some of their transfers have not stopped yet."""
-        self._discarded: list[QueuedItem] = []
-        """Off the queue; what is not complete of them is to be deleted."""
+        """Off the queue, but some of their transfers have not stopped yet, or what came of them is to be deleted."""
         self._changed = set(self._entries)
         """Items that the thread has to look after."""
         self._is_busy = False
@@ -122,7 +119,7 @@ class DownloadQueue:
             entry = self._entries[id]
             if entry.state is ItemState.DONE:
                 return
-            entry.cancel_waiting()
+            entry.cancel(only_waiting=True)
             entry.set(ItemState.QUEUED)
             self._look_after(id)
 
@@ -132,8 +129,6 @@ class DownloadQueue:
             entry = self._take_off(id)
             entry.set(ItemState.CANCELLED)
             entry.discarded = True
-            if not entry.transfers:
-                self._discarded.append(entry)
             self._look_after(id)
 
     def remove(self, id: str) -> None:
@@ -229,8 +224,7 @@ class DownloadQueue:
     def _take_off(self, id: str) -> QueuedItem:
         entry = self._entries.pop(id)
         entry.cancel()
-        if entry.transfers:
-            self._leaving.append(entry)
+        self._leaving.append(entry)
         return entry
 
     def _transferring(self) -> list[Path]:
@@ -284,7 +278,11 @@ class DownloadQueue:
             if not entry.is_wanted:
                 continue
             needed[entry.folder] = needed.get(entry.folder, 0) + entry.item.size - entry.done
-            problem = self._lack_of_space(entry.folder, needed[entry.folder])
+            problem = ""
+            try:
+                check_space(entry.folder, needed[entry.folder], self._reserve)
+            except KnownError as error:  # all up to this item do not fit on the disk
+                problem = str(error)
             with self._lock:
                 if self._closed or not entry.is_wanted or self._entries.get(id) is not entry:
                     continue
@@ -295,14 +293,6 @@ class DownloadQueue:
                 else:
                     self._start_files(entry)
         return paused
-
-    def _lack_of_space(self, folder: Path, needed: int) -> str:
-        """Why all up to an item do not fit on the disk, if they do not."""
-        try:
-            check_space(folder, needed, self._reserve)
-        except KnownError as error:
-            return str(error)
-        return ""
 
     def _start_files(self, entry: QueuedItem) -> None:
         running = self._transferring()
@@ -335,21 +325,20 @@ class DownloadQueue:
         self._threads.append(thread)
 
     def _run(self, entry: QueuedItem, index: int, transfer: Transfer) -> None:
-        outcome, message, page = ItemState.DONE, "", ""
+        outcome, message, page = ItemState.FAILED, "A bug of Slipstream's ended this download.", ""
         try:
             transfer.run()
+            outcome = ItemState.DONE
         except Cancelled:
             outcome = ItemState.CANCELLED
-        except DiskFullError as error:
-            outcome, message = ItemState.PAUSED, str(error)
-        except NoAccessError as error:
-            outcome, message, page = ItemState.FAILED, str(error), error.page
         except KnownError as error:
-            outcome, message = ItemState.FAILED, str(error)
-        except BaseException:
-            self._ended(entry, index, transfer, ItemState.FAILED, "A bug of Slipstream's ended this download.", "")
-            raise
-        self._ended(entry, index, transfer, outcome, message, page)
+            message = str(error)
+            if isinstance(error, DiskFullError):
+                outcome = ItemState.PAUSED
+            elif isinstance(error, NoAccessError):
+                page = error.page
+        finally:
+            self._ended(entry, index, transfer, outcome, message, page)
 
     def _ended(
         self, entry: QueuedItem, index: int, transfer: Transfer, outcome: ItemState, message: str, page: str
@@ -361,22 +350,19 @@ class DownloadQueue:
                 entry.finished.add(index)
                 if len(entry.finished) == len(entry.item.files):
                     entry.set(ItemState.DONE)
-            elif entry.is_wanted and not transfer.is_cancelled:
+            elif entry.is_wanted and not transfer.cancelled.is_set():
                 entry.set(outcome, message, page)
                 entry.cancel()
-            if entry in self._leaving and not entry.transfers:
-                self._leaving.remove(entry)
-                if entry.discarded:
-                    self._discarded.append(entry)
             self._look_after(entry.item.id)
 
     def _delete_discarded(self) -> None:
         """What is not complete, and what no other item needs. What is still being stopped is deleted when it has."""
         with self._lock:
-            discarded, self._discarded = self._discarded, []
+            left = [entry for entry in self._leaving if not entry.transfers]
+            self._leaving = [entry for entry in self._leaving if entry.transfers]
             wanted = {path for other in self._entries.values() for path in other.destinations}
             wanted.update(self._transferring())
-        for path in {path for entry in discarded for path in entry.destinations} - wanted:
+        for path in {path for entry in left if entry.discarded for path in entry.destinations} - wanted:
             try:
                 part.discard(path)
             except KnownError as error:

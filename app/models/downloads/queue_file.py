@@ -9,11 +9,10 @@ import msgspec
 
 from app.errors import KnownError
 from app.models.downloads.item import Item, ItemState
-from app.storage.json_file import NOT_UNDERSTOOD, JsonFile, NewerFileError, Versioned, decode
+from app.storage.json_file import NOT_UNDERSTOOD, JsonFile, NewerFileError, Versioned, decode, version_of
 from app.storage.lock import BusyError
 
 FILE_NAME = "downloads.json"
-_VERSION = 1
 _STOPPED = (ItemState.PAUSED, ItemState.CANCELLED, ItemState.FAILED, ItemState.DONE)
 
 
@@ -37,7 +36,8 @@ class QueueFile:
 
     def __init__(self, folder: Path) -> None:
         """Raises `KnownError` if another process has the queue."""
-        self._file = _file(folder / FILE_NAME)
+        path = folder / FILE_NAME
+        self._file = JsonFile(path, _File(items=[]), what="The list of downloads", log_level=logging.INFO)
         try:
             self._file.lock.acquire()
         except BusyError:
@@ -60,18 +60,17 @@ class QueueFile:
             ) from None
         except OSError as error:
             raise KnownError(f"The list of downloads cannot be used: {error.strerror or error}.") from error
-        aside = self._file.aside
         notice: str | None = None
-        if aside is not None:
+        if self._file.aside is not None:
             notice = (
-                f"The list of downloads could not be read. It is kept as {aside.name}; what was downloaded so far is "
-                "kept too. Add the downloads again, and they go on where they were."
+                f"The list of downloads could not be read. It is kept as {self._file.aside.name}; what was downloaded "
+                "so far is kept too. Add the downloads again, and they go on where they were."
             )
         return [_as_queued(saved) for saved in items], notice
 
     def write(self, items: list[SavedItem]) -> None:
         """Keep the items. Raises `NotSavedError`."""
-        self._file.update(lambda _: _File(version=_VERSION, items=items))
+        self._file.update(lambda _: _File(items=items))
 
     def release(self) -> None:
         """Let other processes have it."""
@@ -81,17 +80,13 @@ class QueueFile:
 def has_work(path: Path) -> bool:
     """Whether anything of a queue goes on at the next start; also true of a file that cannot be used, to say so."""
     try:
-        content = decode(path.read_bytes(), _File)
+        data = path.read_bytes()
+        items = decode(data, _File).items
+        return version_of(data) != 1 or any(saved.state not in _STOPPED for saved in items)
     except FileNotFoundError:
         return False
     except (OSError, *NOT_UNDERSTOOD):
         return True
-    return content.version != _VERSION or any(saved.state not in _STOPPED for saved in content.items)
-
-
-def _file(path: Path) -> JsonFile[_File]:
-    empty = _File(version=_VERSION, items=[])
-    return JsonFile(path, empty, version=_VERSION, what="The list of downloads", log_level=logging.INFO)
 
 
 def _as_queued(saved: SavedItem) -> SavedItem:

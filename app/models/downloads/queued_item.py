@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.models.downloads.disk import destination
@@ -15,33 +16,38 @@ from app.models.downloads.transfer import Transfer
 _WANTED = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
 
 
+@dataclass(eq=False)
 class QueuedItem:
-    """The queue's lock protects it, but for what `progress` reads of the transfers."""
+    """The queue's lock protects it, but for what `progress` reads of the transfers.
 
-    def __init__(self, item: Item, folder: Path) -> None:
-        """``folder`` is the models folder the item goes to. Raises `KnownError` for names that are not safe."""
-        self.item = item
-        self.folder = folder
-        self.state = ItemState.QUEUED
-        self.message = ""
-        self.page = ""
-        self.transfers: dict[int, Transfer] = {}
-        """Those that run, by the place of their files in the item, as in ``finished``."""
-        self.finished: set[int] = set()
-        """The files that are complete."""
+    Raises `KnownError` for names of files that are not safe.
+    """
+
+    item: Item
+    folder: Path
+    """The models folder the item goes to."""
+    state: ItemState = ItemState.QUEUED
+    message: str = ""
+    page: str = ""
+    transfers: dict[int, Transfer] = field(default_factory=dict)
+    """Those that run, by the place of their files in the item, as in ``finished``."""
+    finished: set[int] = field(default_factory=set)
+    """The files that are complete."""
+    file_done: list[int] = field(init=False)
+    """Bytes on disk of each, once `look` was called."""
+    has_looked: bool = False
+    discarded: bool = False
+    meter: SpeedMeter = field(default_factory=SpeedMeter)
+    notified_at: float = 0.0
+    _shown: object = None
+
+    def __post_init__(self) -> None:
         self.file_done = [0] * len(self.destinations)
-        """Bytes on disk of each, once `look` was called."""
-        self.has_looked = False
-        self.discarded = False
-        self.meter = SpeedMeter()
-        self.notified_at = 0.0
-        self._shown: object = None
 
     @classmethod
     def restored(cls, saved: SavedItem) -> QueuedItem:
         """As it was when it was saved."""
-        entry = cls(saved.item, Path(saved.folder))
-        entry.set(saved.state, saved.message, saved.page)
+        entry = cls(saved.item, Path(saved.folder), saved.state, saved.message, saved.page)
         if saved.state is ItemState.DONE:
             entry.finished = set(range(len(saved.item.files)))
             entry.file_done = [file.size for file in saved.item.files]
@@ -74,16 +80,11 @@ class QueuedItem:
         """Another state, and why."""
         self.state, self.message, self.page = state, message, page
 
-    def cancel(self) -> None:
-        """End all transfers soon."""
+    def cancel(self, *, only_waiting: bool = False) -> None:
+        """End all transfers soon, or those that wait: the queue starts them anew."""
         for transfer in list(self.transfers.values()):
-            transfer.cancel()
-
-    def cancel_waiting(self) -> None:
-        """End the transfers that wait; the queue starts them anew."""
-        for transfer in list(self.transfers.values()):
-            if transfer.retry_at is not None:
-                transfer.cancel()
+            if transfer.retry_at is not None or not only_waiting:
+                transfer.cancelled.set()
 
     def waiting_files(self) -> list[int]:
         """The files that are not complete and that nobody works at."""
@@ -93,8 +94,7 @@ class QueuedItem:
         """Whether anything but the number of bytes is different from the last time this was asked."""
         before = self._shown
         self._shown = [
-            (transfer.message, transfer.notice, transfer.retry_at, transfer.checking)
-            for transfer in list(self.transfers.values())
+            (transfer.message, transfer.notice, transfer.retry_at) for transfer in list(self.transfers.values())
         ]
         return before != self._shown
 
@@ -106,15 +106,19 @@ class QueuedItem:
 
     def progress(self) -> ItemProgress:
         """How far it is."""
+        state = self.state
         transfers = list(self.transfers.values()) if self.is_wanted else []
         waiting = [transfer for transfer in transfers if transfer.retry_at is not None]
-        moving = len(waiting) < len(transfers)
-        speed = self.meter.speed() if moving else None
+        if transfers:
+            state = ItemState.RUNNING if len(waiting) < len(transfers) else ItemState.WAITING
+        elif self.is_wanted:
+            state = ItemState.QUEUED
+        speed = self.meter.speed() if state is ItemState.RUNNING else None
         messages = [transfer.message for transfer in waiting] + [transfer.notice for transfer in transfers]
         now = time.monotonic()
         return ItemProgress(
             item=self.item,
-            state=self._state_with(moving=moving, waiting=bool(waiting)),
+            state=state,
             done=self.done,
             speed=speed,
             seconds_left=(self.item.size - self.done) / speed if speed else None,
@@ -123,10 +127,3 @@ class QueuedItem:
             message=self.message or next(filter(None, messages), ""),
             page=self.page,
         )
-
-    def _state_with(self, *, moving: bool, waiting: bool) -> ItemState:
-        if not self.is_wanted:
-            return self.state
-        if moving:
-            return ItemState.RUNNING
-        return ItemState.WAITING if waiting else ItemState.QUEUED

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
-from app.errors import KnownError
-from app.models.downloads.answers import NoRangesError, check_answer, etag, file_url, is_known_content
-from app.models.downloads.cancellation import Cancellation
-from app.models.downloads.disk import RESERVE_BYTES, check_space, free_bytes, write_failure
-from app.models.downloads.failures import Backoff, DiskFullError, RetryLaterError, WrongContentError
+import msgspec
+
+from app.errors import Cancelled, KnownError
+from app.models.downloads.answers import NoRangesError, RetryLaterError, check_answer, etag, file_url, is_known_content
+from app.models.downloads.disk import RESERVE_BYTES, DiskFullError, check_space, free_bytes, writing
 from app.models.downloads.part import Part, discard
 from app.models.downloads.rate import RateLimiter
 from app.models.gguf import ModelFileError, read_header
@@ -27,70 +30,66 @@ from app.models.text import printable, size_text
 from app.storage.hashing import sha256_of
 
 _CHECK_SPACE_EVERY = 16 * 1024 * 1024
+_LONGEST_WAIT_SECONDS = 3600.0
 _log = logging.getLogger(__name__)
 
 
+class WrongContentError(KnownError):
+    """What came is not the file; what is on disk of it is worth nothing."""
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """How long to wait after failures: doubling, a minute at most, and never all clients at the same moment."""
+
+    first_seconds: float = 1.0
+    cap_seconds: float = 60.0
+
+    def seconds(self, failures: int, asked_for: float | None = None) -> float:
+        """After so many failures in a row, from 1; not sooner than the server asked for."""
+        doubled: float = min(self.cap_seconds, self.first_seconds * 2.0 ** min(failures - 1, 30))
+        return max(doubled * random.uniform(0.5, 1.0), min(asked_for or 0.0, _LONGEST_WAIT_SECONDS))
+
+
+@dataclass(eq=False)
 class Transfer:
-    """The download of one file. `run` blocks; the other attributes can be read from any thread meanwhile."""
+    """The download of one file. `run` blocks; the rest can be read from any thread meanwhile."""
 
-    def __init__(
-        self,
-        network: Network,
-        file: RemoteFile,
-        destination: Path,
-        *,
-        origins: Origins,
-        licence: str = "",
-        cancellation: Cancellation | None = None,
-        limiter: RateLimiter | None = None,
-        backoff: Backoff | None = None,
-        reserve: int = RESERVE_BYTES,
-        on_bytes: Callable[[int], None] = lambda _: None,
-        on_change: Callable[[], None] = lambda: None,
-    ) -> None:
-        """``on_bytes`` gets what came from the network, ``on_change`` is called when anything below changed."""
-        self.file = file
-        self.destination = destination
-        self.done = 0
-        """Bytes on disk."""
-        self.failures = 0
-        """In a row, without a byte between them."""
-        self.retry_at: float | None = None
-        """When it is tried again, by `time.monotonic`."""
-        self.message = ""
-        """Why it waits."""
-        self.notice = ""
-        """Why it began again, if it did."""
-        self.checking = False
-        """Whether it is complete and its content is being checked."""
-        self._network = network
-        self._origins = origins
-        self._licence = licence
-        self._cancellation = cancellation or Cancellation()
-        self._limiter = limiter or RateLimiter()
-        self._backoff = backoff or Backoff()
-        self._reserve = reserve
-        self._on_bytes = on_bytes
-        self._on_change = on_change
-        self._ranges = True
-        self._refusals = 0
-
-    def cancel(self) -> None:
-        """End it soon; what came stays for the next time."""
-        self._cancellation.cancel()
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether it was cancelled, so that how it ended says nothing."""
-        return self._cancellation.is_cancelled()
+    network: Network
+    file: RemoteFile
+    destination: Path
+    _: KW_ONLY
+    origins: Origins
+    licence: str = ""
+    limiter: RateLimiter = field(default_factory=RateLimiter)
+    backoff: Backoff = Backoff()
+    reserve: int = RESERVE_BYTES
+    on_bytes: Callable[[int], None] = lambda _: None
+    """Gets what came from the network."""
+    on_change: Callable[[], None] = lambda: None
+    """Called when anything below changed."""
+    done: int = 0
+    """Bytes on disk."""
+    failures: int = 0
+    """In a row, without a byte between them."""
+    retry_at: float | None = None
+    """When it is tried again, by `time.monotonic`."""
+    message: str = ""
+    """Why it waits."""
+    notice: str = ""
+    """Why it began again, if it did."""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    """Set to end it soon; what came stays for the next time, and how it ended says nothing."""
+    _ranges: bool = True
+    _refusals: int = 0
 
     def run(self) -> None:
         """Come back when the file is at its destination.
 
-        Waits for the network as long as it takes. Raises `Cancelled` after `cancel`; `DiskFullError`,
+        Waits for the network as long as it takes. Raises `Cancelled` when told to; `DiskFullError`,
         `NoAccessError` or another `KnownError` when waiting does not help. What came stays for the next time.
         """
-        try:
+        with writing(self.destination, self.file.size):
             if self.destination.exists():
                 self._check_existing()
                 with contextlib.suppress(KnownError):  # another process works at it
@@ -100,8 +99,6 @@ class Transfer:
                     self._fill(part)
                     self._check_model(part)
                     part.complete()
-        except OSError as error:
-            raise write_failure(error, self.destination, self.file.size) from error
         self._save_origin()
         self._changed(done=self.file.size)
 
@@ -109,12 +106,17 @@ class Transfer:
 
     def _fill(self, part: Part) -> None:
         self._changed(done=part.size)
-        part.hash_what_is_there(self._cancellation.check)
+        part.hash_what_is_there(self._check_cancelled)
         began_again = False
         while True:
             try:
-                self._finish(part)
-                return
+                if part.size < self.file.size:
+                    self._request(part)
+                if part.sha256() == self.file.sha256:
+                    return
+                raise WrongContentError(
+                    f"{self._name} did not arrive as it is on the hub (its SHA-256 is another), and is not kept."
+                )
             except (OfflineError, UnreachableError) as error:
                 self._wait(RetryLaterError(str(error)))
             except RetryLaterError as error:
@@ -128,34 +130,20 @@ class Transfer:
                 began_again = True
                 self._tell(f"{error} It is fetched again from the start.")
 
-    def _finish(self, part: Part) -> None:
-        if part.size < self.file.size:
-            self._request(part)
-        self.checking = True
-        self._on_change()
-        try:
-            digest = part.sha256()
-        finally:
-            self.checking = False
-        if digest != self.file.sha256:
-            raise WrongContentError(
-                f"{self._name} did not arrive as it is on the hub (its SHA-256 is another), and is not kept."
-            )
-
     def _request(self, part: Part) -> None:
         """Ask for what is missing and write what comes. Comes back when all of it is there."""
-        self._cancellation.check()
-        endpoint = self._network.endpoint
+        self._check_cancelled()
+        endpoint = self.network.endpoint
         start = part.size if self._ranges else 0
-        check_space(part.path.parent, self.file.size - part.size, self._reserve)
+        check_space(part.path.parent, self.file.size - part.size, self.reserve)
         headers = {"Range": f"bytes={start}-"} if start else {}
-        with self._network.stream(file_url(endpoint, self.file), purpose="download", headers=headers) as response:
+        with self.network.stream(file_url(endpoint, self.file), purpose="download", headers=headers) as response:
             begins = check_answer(response, self.file, endpoint, start)
             self._compare_etag(part, etag(response), known=is_known_content(response, self.file))
             skip = part.size - begins
             if skip < 0:
                 raise RetryLaterError(self.notice)
-            for data in self._network.read_body(response, self._received, self._limiter.piece):
+            for data in self.network.read_body(response, self._received, self.limiter.piece):
                 skip = self._add(part, data, skip)
         if part.size < self.file.size:
             raise RetryLaterError(f"The connection ended before {self._name} did.")
@@ -171,20 +159,26 @@ class Transfer:
             part.write(fresh)
             self.failures = self._refusals = 0
             self._ranges = True
-            self._changed(done=part.size, clear=True)
-        self._limiter.take(len(data), self._pause)
+            self.message = ""
+            self._changed(done=part.size)
+        self.limiter.take(len(data), self._pause)
         return max(0, skip - len(data))
 
     def _received(self, count: int) -> None:
-        self._cancellation.check()
+        self._check_cancelled()
         if count:
-            self._on_bytes(count)
+            self.on_bytes(count)
         else:
-            self._on_change()
+            self.on_change()
+
+    def _check_cancelled(self) -> None:
+        if self.cancelled.is_set():
+            raise Cancelled
 
     def _pause(self, seconds: float) -> None:
-        self._cancellation.wait(seconds)
-        self._on_change()
+        if self.cancelled.wait(seconds):
+            raise Cancelled
+        self.on_change()
 
     def _compare_etag(self, part: Part, name: str, *, known: bool) -> None:
         """Whether what comes can be put behind what is there: the same content at the server, or our checksum."""
@@ -197,7 +191,7 @@ class Transfer:
 
     def _check_space(self, part: Part) -> None:
         free, left = free_bytes(part.path.parent), self.file.size - part.size
-        if free < self._reserve:
+        if free < self.reserve:
             raise DiskFullError(
                 f"The disk is almost full: {size_text(free)} are free, and {size_text(left)} of {self._name} are "
                 "still to come. Make room, then press Resume."
@@ -206,48 +200,39 @@ class Transfer:
     # --- when it does not go on
 
     def _wait(self, error: RetryLaterError) -> None:
-        self._cancellation.check()
+        self._check_cancelled()
         self.failures += 1
         self._refusals += error.tries is not None
         if error.tries is not None and self._refusals >= error.tries:
             raise KnownError(str(error)) from error
-        seconds = self._backoff.seconds(self.failures, error.after)
+        seconds = self.backoff.seconds(self.failures, error.after)
         self.retry_at = time.monotonic() + seconds
         self.message = str(error)
         _log.info("%s: %s", self._name, self.message)
-        self._on_change()
-        self._cancellation.wait(seconds)
+        self.on_change()
+        self._pause(seconds)
         self.retry_at = None
-        self._on_change()
+        self.on_change()
 
     def _tell(self, notice: str) -> None:
         _log.info("%s: %s", self._name, notice)
         self.notice = notice
-        self._on_change()
+        self.on_change()
 
-    def _changed(self, *, done: int, clear: bool = False) -> None:
+    def _changed(self, *, done: int) -> None:
         self.done = done
-        if clear:
-            self.message = ""
-        self._on_change()
+        self.on_change()
 
     # --- when it is there
 
     def _check_existing(self) -> None:
         """A file of this name is there: it is this one, or it stays as it is."""
-        self.checking = True
-        self._on_change()
-        try:
-            if self.destination.stat().st_size == self.file.size:
-                digest = sha256_of(self.destination, self._cancellation.is_cancelled)
-                if digest == self.file.sha256:
-                    return
-        finally:
-            self.checking = False
-        raise KnownError(
-            f"{printable(str(self.destination), 300)} is there already and is another file. "
-            "Move or delete it, then press Resume."
-        )
+        is_other = self.destination.stat().st_size != self.file.size
+        if is_other or sha256_of(self.destination, self.cancelled.is_set) != self.file.sha256:
+            raise KnownError(
+                f"{printable(str(self.destination), 300)} is there already and is another file. "
+                "Move or delete it, then press Resume."
+            )
 
     def _check_model(self, part: Part) -> None:
         if not self.file.path.lower().endswith(".gguf"):
@@ -260,21 +245,13 @@ class Transfer:
             ) from error
 
     def _save_origin(self) -> None:
-        file = self.file
-        origin = Origin(
-            repository=file.repository,
-            commit=file.commit,
-            path=file.path,
-            sha256=file.sha256,
-            size=file.size,
-            licence=self._licence,
-            downloaded_at=int(time.time()),
-        )
+        where = msgspec.structs.asdict(self.file)
+        origin = Origin(**where, licence=self.licence, downloaded_at=int(time.time()))
         try:
-            self._origins.put(self.destination, origin)
+            self.origins.put(self.destination, origin)
         except KnownError as error:
             _log.warning("%s", error)  # the file itself is there and sound
 
     @property
     def _name(self) -> str:
-        return printable(self.file.path.rsplit("/", 1)[-1])
+        return printable(self.file.name)

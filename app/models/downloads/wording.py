@@ -10,8 +10,6 @@ from app.models.text import size_text
 _NO_BREAK = "\u00a0"
 _STATES = {
     ItemState.QUEUED: "waits for its turn",
-    ItemState.RUNNING: "",
-    ItemState.WAITING: "",
     ItemState.PAUSED: "paused",
     ItemState.CANCELLED: "cancelled; what has arrived is kept",
     ItemState.FAILED: "stopped",
@@ -29,7 +27,8 @@ def figures(progress: ItemProgress) -> str:
         if progress.seconds_left is not None:
             parts.append(f"{duration(progress.seconds_left)} left")
     elif progress.state is ItemState.WAITING:
-        parts.append(_waiting(progress))
+        when = "" if progress.retry_in is None else f" in {duration(progress.retry_in)}"
+        parts.append(f"tries again{when} (attempt {progress.attempt + 1})")
     else:
         parts.append(_STATES[progress.state])
     return " · ".join(parts)
@@ -61,8 +60,3 @@ def duration(seconds: float) -> str:
         return f"{minutes}{_NO_BREAK}min"
     hours, minutes = divmod(round(minutes, -1) if minutes >= 600 else minutes, 60)
     return f"{hours}{_NO_BREAK}h" + (f" {minutes}{_NO_BREAK}min" if minutes and hours < 10 else "")
-
-
-def _waiting(progress: ItemProgress) -> str:
-    again = "tries again" if progress.retry_in is None else f"tries again in {duration(progress.retry_in)}"
-    return f"{again} (attempt {progress.attempt + 1})"

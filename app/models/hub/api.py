@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from app.errors import KnownError
 from app.models.hub.errors import RefusedError
-from app.models.hub.grouping import group
-from app.models.hub.names import is_commit, is_repository_id, is_safe_path, is_sha256
-from app.models.hub.network import Network
+from app.models.hub.names import is_commit, is_repository_id, is_safe_path
+from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.refusals import refused
-from app.models.hub.repository import MAX_RESULTS, RemoteFile, Repository, SearchResult, Sort
-from app.models.text import printable
+from app.models.hub.repository import MAX_RESULTS, RemoteFile, Repository, SearchResult, Sort, group
+from app.models.hub.tokens import TokenStore
+from app.models.text import is_sha256, printable
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
     from huggingface_hub.hf_api import ModelInfo, ModelSort_T, RepoSibling
+
+    from app.settings import Settings
 
 _SORTS: dict[Sort, ModelSort_T] = {
     "trending": "trending_score",
@@ -78,17 +80,37 @@ class Hub:
         self.network.check_online()
         with self.network.purpose(purpose):
             try:
-                return question(self._hub_api(endpoint))
+                with self._lock:
+                    if self._api is None or self._api.endpoint != endpoint:
+                        self._api = self.network.hub_api()
+                    api = self._api
+                return question(api)
             except KnownError:
                 raise
             except Exception as error:
                 raise _known(error, endpoint, repository) from None
 
-    def _hub_api(self, endpoint: str) -> HfApi:
-        with self._lock:
-            if self._api is None or self._api.endpoint != endpoint:
-                self._api = self.network.hub_api()
-            return self._api
+
+class HubConnection:
+    """Hugging Face as the settings want it: the network, the hub through it, and the access token that goes along.
+
+    One for each process. ``network.settings`` may change while it is used.
+    """
+
+    def __init__(self, settings: NetworkSettings) -> None:
+        self.tokens = TokenStore()
+        self.network = Network(settings, lambda: self.tokens.get(self.host))
+        self.hub = Hub(self.network)
+
+    @property
+    def host(self) -> str:
+        """Whose token it is. Raises `KnownError` for an address that is not safe."""
+        return urlsplit(self.network.endpoint).hostname or ""
+
+
+def network_settings(values: Settings) -> NetworkSettings:
+    """What the settings say about the network."""
+    return NetworkSettings(endpoint=values.hub_endpoint, offline=values.offline, token_to_mirror=values.token_to_mirror)
 
 
 def _known(error: Exception, endpoint: str, repository: str) -> KnownError:
@@ -115,13 +137,16 @@ def _repository(id: str, info: ModelInfo) -> Repository:
 
 def _facts(info: ModelInfo) -> dict[str, Any]:
     tags = [tag for tag in info.tags or [] if isinstance(tag, str)]
+    # From tags like ``base_model:Qwen/Qwen3-8B`` and ``base_model:quantized:Qwen/Qwen3-8B``.
+    bases = (tag.rpartition(":")[2] for tag in tags if tag.startswith("base_model:"))
+    modified = info.last_modified
     return {
         "licence": _licence(info, tags),
-        "gated": _gated(info.gated),
+        "gated": "manual" if info.gated == "manual" else "automatic" if info.gated else "no",
         "downloads": _number(info.downloads),
         "likes": _number(info.likes),
-        "modified": _moment(info.last_modified),
-        "base_models": _base_models(tags),
+        "modified": f"{modified.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if isinstance(modified, datetime) else "",
+        "base_models": tuple(dict.fromkeys(id for id in bases if is_repository_id(id))),
     }
 
 
@@ -144,21 +169,5 @@ def _licence(info: ModelInfo, tags: list[str]) -> str:
     return printable(named, _MAX_TEXT_CHARS) if isinstance(named, str) else ""
 
 
-def _gated(value: object) -> Literal["no", "automatic", "manual"]:
-    if value == "manual":
-        return "manual"
-    return "automatic" if value else "no"
-
-
 def _number(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_NUMBER else 0
-
-
-def _moment(value: object) -> str:
-    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if isinstance(value, datetime) else ""
-
-
-def _base_models(tags: Iterable[str]) -> tuple[str, ...]:
-    """From tags like ``base_model:Qwen/Qwen3-8B`` and ``base_model:quantized:Qwen/Qwen3-8B``."""
-    named = (tag.rpartition(":")[2] for tag in tags if tag.startswith("base_model:"))
-    return tuple(dict.fromkeys(id for id in named if is_repository_id(id)))

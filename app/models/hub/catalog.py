@@ -14,7 +14,6 @@ from msgspec import Meta
 from app import paths
 from app.errors import KnownError
 from app.models.downloads.item import Item
-from app.models.hub.items import item_of
 from app.models.hub.repository import RemoteModel, Repository
 from app.models.machine_memory import MachineMemory
 from app.protocol.devices import Device
@@ -111,7 +110,7 @@ def resolve(hub: Hub, pair: CatalogPair) -> Item:
     target, draft = map(_chosen, repositories, (pair.target, pair.draft))
     # What the repositories say now counts; the catalogue's word is for those that say nothing.
     licences = (repositories[0].licence or pair.target.licence, repositories[1].licence or pair.draft.licence)
-    return item_of(pair.title, target, draft, licences)
+    return Item.of(pair.title, target, draft, licences)
 
 
 def _chosen(repository: Repository, wanted: CatalogModel) -> RemoteModel:

@@ -14,9 +14,8 @@ from app.errors import Cancelled
 from app.models.gguf import GgufHeader, ModelFileError
 from app.models.hub.api import Hub
 from app.models.hub.errors import GatedError, NotFoundError
-from app.models.hub.grouping import quantization
 from app.models.hub.remote_header import read_remote_header
-from app.models.hub.repository import RemoteModel, Repository, SearchResult
+from app.models.hub.repository import RemoteModel, Repository, SearchResult, quantization
 from app.models.pairing import LARGE_DRAFT_SHARE, Verdict, compare
 
 BEST_SHARE = 1 / 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from app.errors import KnownError
-from app.models.text import printable
 
 
 class RefusedError(KnownError):
@@ -37,15 +36,3 @@ class TokenError(NoAccessError):
 
 class GatedError(NoAccessError):
     """A repository's terms must be accepted first, on its page."""
-
-    def __init__(self, repository: str, page: str, *, token_sent: bool) -> None:
-        super().__init__(
-            f"{printable(repository)} is gated, and your access token does not open it. Accept its terms on its page; "
-            "some owners then decide by hand."
-            if token_sent
-            else f"{printable(repository)} is gated: accept its terms on its page first, then give Slipstream an "
-            "access token.",
-            page,
-        )
-        self.repository = repository
-        self.token_sent = token_sent

@@ -1,4 +1,4 @@
-"""What names, commits and checksums from a repository may look like. A mirror may answer anything."""
+"""What names and commits from a repository may look like. A mirror may answer anything."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _MAX_PATH_CHARS = 512
 _MAX_NAME_BYTES = 200
 """Short of what file systems take, for the endings of unfinished downloads."""
@@ -25,10 +24,6 @@ def is_repository_id(text: str) -> bool:
 
 def is_commit(text: str) -> bool:
     return _COMMIT.fullmatch(text) is not None
-
-
-def is_sha256(text: str) -> bool:
-    return _SHA256.fullmatch(text) is not None
 
 
 def is_safe_path(path: str) -> bool:

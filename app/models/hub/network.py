@@ -20,16 +20,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import httpcore2
 import httpx2
 import msgspec
 
 from app import __version__
-from app.models.hub.body import READ_BYTES, read_body
 from app.models.hub.errors import OfflineError, RefusedError
-from app.models.hub.refusals import translated
+from app.models.hub.refusals import refused, translated
 from app.models.text import printable
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ MAX_API_ANSWER = 16_000_000
 """Bytes; the longest real ones, of repositories with thousands of files, have one million."""
 _MAX_REDIRECT = 1_000_000
 _CONNECT_SECONDS = 15.0
+_POLL_SECONDS = 0.2
+_READ_BYTES = 512 * 1024
 _HASHED_NAME = re.compile(r"[0-9a-f]{8}\.\d+")
 
 # httpx2 logs addresses, and those of a CDN are signed.
@@ -93,36 +96,68 @@ class Network:
         return _endpoint_of(self.settings)
 
     @contextlib.contextmanager
-    def stream(
-        self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None, method: str = "GET"
-    ) -> Iterator[httpx2.Response]:
+    def stream(self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None) -> Iterator[httpx2.Response]:
         """Ask for ``url``; the content is read from the response, as it comes, inside the ``with``.
 
         Redirects are followed. Statuses are the caller's to judge, and how much is read is the caller's to bound.
         Raises `RefusedError` and `UnreachableError`, also while reading.
         """
+        with self._lock:
+            client = self._client = self._client or self._new_client()
         with (
             self.purpose(purpose),
             translated(httpx2.URL(url).host),
-            self._own_client().stream(method, url, headers=headers) as response,
+            client.stream("GET", url, headers=headers) as response,
         ):
             yield response
 
     def read_body(
-        self, response: httpx2.Response, check: Callable[[int], None], most: Callable[[], int] = lambda: READ_BYTES
+        self, response: httpx2.Response, check: Callable[[int], None], most: Callable[[], int] = lambda: _READ_BYTES
     ) -> Iterator[bytes]:
-        """The content of a response of `stream`'s, fast; ``check`` and ``most`` as in `hub.body.read_body`."""
+        """The content of a response of `stream`'s, as fast as the line brings it, at most ``most()`` bytes each time.
+
+        ``check`` gets the bytes of each piece, 0 every so often while none comes, and ends everything by raising. A
+        line that brings nothing for `NetworkSettings.stall_seconds` is given up.
+
+        httpx2 reads 64 KiB at a time through a parser, which is half as fast as the line and the disk. So only the
+        first piece comes from there: with it the parser has given out everything it held, and the rest is read from
+        its stream.
+        """
         entry: Traffic = response.extensions["entry"]
-        received = 0
+        left = _plain_length(response)
+        pieces = response.iter_raw()  # has to live to the end: with it the connection would be closed
+        for piece in pieces:
+            check(len(piece))
+            yield piece
+            if left is not None:
+                left -= len(piece)
+                break
+        if left is None:
+            return
+        while left > 0:
+            piece = self._read(response.extensions["network_stream"], min(most(), left), check)
+            if not piece:
+                raise httpx2.RemoteProtocolError("the connection ended before the content did")
+            left -= len(piece)
+            entry.received += len(piece)
+            check(len(piece))
+            yield piece
 
-        def counted(count: int) -> None:
-            nonlocal received
+    def _read(self, stream: Any, count: int, check: Callable[[int], None]) -> bytes:
+        stall_seconds = self.settings.stall_seconds
+        deadline = time.monotonic() + stall_seconds
+        while True:
             self.check_online()
-            received += count
-            entry.received = received
-            check(count)
-
-        return read_body(response, counted, most, self.settings.stall_seconds)
+            try:
+                data: bytes = stream.read(count, timeout=min(_POLL_SECONDS, stall_seconds))
+            except httpcore2.ReadTimeout as error:
+                check(0)
+                if time.monotonic() >= deadline:
+                    raise httpx2.ReadTimeout("no content came") from error
+            except httpcore2.ReadError as error:
+                raise httpx2.ReadError(str(error)) from error
+            else:
+                return data
 
     @contextlib.contextmanager
     def purpose(self, purpose: str) -> Iterator[None]:
@@ -142,10 +177,8 @@ class Network:
         os.environ["HF_HUB_DISABLE_TELEMETRY"] = os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
         from huggingface_hub import HfApi, set_client_factory
 
-        from app.models.hub.hub_client import HubClient
-
         self._has_api = True
-        set_client_factory(lambda: self._new_client(HubClient, MAX_API_ANSWER))
+        set_client_factory(lambda: self._new_client(_HubClient, MAX_API_ANSWER))
         return HfApi(endpoint=self.endpoint, token=False)
 
     def traffic(self) -> list[Traffic]:
@@ -163,12 +196,6 @@ class Network:
             from huggingface_hub import close_session
 
             close_session()
-
-    def _own_client(self) -> httpx2.Client:
-        with self._lock:
-            if self._client is None:
-                self._client = self._new_client()
-            return self._client
 
     def _new_client(self, kind: type[httpx2.Client] = httpx2.Client, limit: float = math.inf) -> httpx2.Client:
         # The hooks see each request of a chain of redirects.
@@ -285,24 +312,43 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
+@dataclass(eq=False)
 class _Counted(httpx2.SyncByteStream):
     """A response's content, counted, and ended when it is too long or Slipstream goes offline."""
 
-    def __init__(
-        self, stream: httpx2.SyncByteStream, entry: Traffic, limit: float, check_online: Callable[[], None]
-    ) -> None:
-        self._stream = stream
-        self._entry = entry
-        self._limit = limit
-        self._check_online = check_online
+    stream: httpx2.SyncByteStream
+    entry: Traffic
+    limit: float
+    check_online: Callable[[], None]
 
     def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._stream:
-            self._check_online()
-            self._entry.received += len(chunk)
-            if self._entry.received > self._limit:
-                raise RefusedError(f"{printable(self._entry.host)} gave an answer that is too long to be one.")
+        for chunk in self.stream:
+            self.check_online()
+            self.entry.received += len(chunk)
+            if self.entry.received > self.limit:
+                raise RefusedError(f"{printable(self.entry.host)} gave an answer that is too long to be one.")
             yield chunk
 
     def close(self) -> None:
-        self._stream.close()
+        self.stream.close()
+
+
+class _HubClient(httpx2.Client):
+    """Raises our own errors where ``huggingface_hub`` would try again for minutes: the user is waiting."""
+
+    def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        with translated(request.url.host):
+            response = super().send(request, **options)
+        if response.status_code == 429 or response.status_code >= 500:
+            raise refused(response, str(request.url))
+        # A mirror could lead from page to page without an end, and what it warns of would go into the log.
+        for name in ("Link", "X-HF-Warning"):
+            response.headers.pop(name, None)
+        return response
+
+
+def _plain_length(response: httpx2.Response) -> int | None:
+    """Bytes of a content that comes as it is, right behind the headers; ``None`` where it does not."""
+    length = response.headers.get("Content-Length", "")
+    plain = response.http_version == "HTTP/1.1" and "Transfer-Encoding" not in response.headers
+    return int(length) if plain and length.isdigit() and "network_stream" in response.extensions else None

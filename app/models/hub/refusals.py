@@ -21,7 +21,12 @@ def refused(response: httpx2.Response, endpoint: str, repository: str = "") -> K
     host = printable(httpx2.URL(endpoint).host)
     page = f"{endpoint}/{repository}"
     if code == "GatedRepo":
-        return GatedError(repository, page, token_sent=token_sent)
+        advice = (
+            ", and your access token does not open it. Accept its terms on its page; some owners then decide by hand."
+            if token_sent
+            else ": accept its terms on its page first, then give Slipstream an access token."
+        )
+        return GatedError(f"{printable(repository)} is gated{advice}", page)
     if response.status_code == 401 and token_sent:
         return TokenError(f"{host} does not know the access token. Enter it again or remove it in Settings.", page)
     if response.status_code in (401, 404):

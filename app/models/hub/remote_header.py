@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
@@ -32,61 +33,63 @@ def read_remote_header(
     Raises `ModelFileError` for a file that is no model, `KnownError` when the network or the hub fails, and
     `Cancelled` soon after ``is_cancelled()`` is true.
     """
-    header = read_header_from(_Remote(network, model, is_cancelled), Path(model.files[0].path))
+    files = {file.path: file for file in model.files}
+    header = read_header_from(_Remote(network, files, is_cancelled), Path(model.files[0].path))
     check_loadable(header)
     return header
 
 
+@dataclass
 class _Remote:
     """The files of one model, as a `Source`."""
 
-    def __init__(self, network: Network, model: RemoteModel, is_cancelled: Callable[[], bool]) -> None:
-        self._network = network
-        self._files = {file.path: file for file in model.files}
-        self._is_cancelled = is_cancelled
-        self._fetched = 0
+    network: Network
+    files: Mapping[str, RemoteFile]
+    """By path."""
+    is_cancelled: Callable[[], bool]
+    fetched: int = 0
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[tuple[_Pieces, int]]:
-        file = self._files[path.as_posix()]
-        if self._fetched > MAX_FETCHED:
+        file = self.files[path.as_posix()]
+        if self.fetched > MAX_FETCHED:
             raise ModelFileError(path, "is damaged: the headers of its parts are too large.")
-        pieces = _Pieces(self._network, file, self._is_cancelled)
+        pieces = _Pieces(self.network, file, self.is_cancelled)
         yield pieces, file.size
-        self._fetched += pieces.position
+        self.fetched += pieces.position
 
     def has(self, path: Path) -> bool:
-        return path.as_posix() in self._files
+        return path.as_posix() in self.files
 
 
+@dataclass
 class _Pieces:
     """A file from its start on, fetched piece by piece."""
 
-    def __init__(self, network: Network, file: RemoteFile, is_cancelled: Callable[[], bool]) -> None:
-        self._network = network
-        self._file = file
-        self._is_cancelled = is_cancelled
-        self.position = 0
-        """Bytes that were fetched."""
+    network: Network
+    file: RemoteFile
+    is_cancelled: Callable[[], bool]
+    position: int = 0
+    """Bytes that were fetched."""
 
     def read(self, size: int) -> bytes:
         # No more than there is already, so that at most twice the header is fetched.
         piece = min(max(FIRST_PIECE, self.position), LARGEST_PIECE)
-        data = self._fetch(min(size, piece, self._file.size - self.position))
+        data = self._fetch(min(size, piece, self.file.size - self.position))
         self.position += len(data)
         return data
 
     def _fetch(self, size: int) -> bytes:
         if size <= 0:
             return b""
-        endpoint = self._network.endpoint
+        endpoint = self.network.endpoint
         headers = {"Range": f"bytes={self.position}-{self.position + size - 1}"}
-        url = file_url(endpoint, self._file)
-        with self._network.stream(url, purpose="model header", headers=headers) as response:
+        url = file_url(endpoint, self.file)
+        with self.network.stream(url, purpose="model header", headers=headers) as response:
             self._check(response, endpoint)
             data = b""
             for chunk in response.iter_raw():
-                if self._is_cancelled():
+                if self.is_cancelled():
                     raise Cancelled
                 data += chunk
                 if len(data) > size:  # else to the end, and the connection serves the next piece
@@ -94,20 +97,20 @@ class _Pieces:
         return data[:size]
 
     def _check(self, response: httpx2.Response, endpoint: str) -> None:
-        if self._is_cancelled():
+        if self.is_cancelled():
             raise Cancelled
         if response.status_code == 416:
             raise self._other_size()
         if response.status_code >= 400:
-            raise refused(response, endpoint, self._file.repository)
+            raise refused(response, endpoint, self.file.repository)
         if response.status_code != 206:
             host = printable(response.url.host)
             raise KnownError(
                 f"{host} does not send parts of files, so models cannot be checked before they are downloaded."
             )
         start, _, total = response.headers.get("Content-Range", "").partition("/")
-        if not start.startswith(f"bytes {self.position}-") or total != str(self._file.size):
+        if not start.startswith(f"bytes {self.position}-") or total != str(self.file.size):
             raise self._other_size()
 
     def _other_size(self) -> ModelFileError:
-        return ModelFileError(Path(self._file.path), "is not as large as its page says. Look the repository up again.")
+        return ModelFileError(Path(self.file.path), "is not as large as its page says. Look the repository up again.")

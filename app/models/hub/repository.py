@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
+
+from app.models.gguf import MAX_PARTS, PART_NAME
 
 Sort = Literal["trending", "downloads", "likes", "newest"]
 """Of what a search finds."""
 MAX_RESULTS = 200
 """Of a search."""
+_QUANTIZATION = re.compile(
+    r"""(?<![A-Za-z0-9])(
+        (?:UD-)?
+        (?: I?Q\d_K(?:_(?:XXL|XL|S|M|L))?
+          | I?Q\d_(?:XXS|XS|S|M|L|XL|NL(?:_XL)?|KS|KSS|KT|KL)
+          | Q\d_0(?:_\d_\d)? | Q\d_1
+          | TQ\d_\d | MXFP4(?:_MOE)? | NVFP4
+          | BF16 | FP?16 | FP?32 )
+    )(?![A-Za-z0-9])""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_PART_ENDING = re.compile(r"-\d{5}-of-\d{5}$")
+_NO_MODEL = re.compile(
+    r"(?<![a-z0-9])(mmproj|imatrix|i-matrix|lora|qlora|adapter|control-?vector|vocab|eagle-?3|dflash2?|dspark)(?![a-z0-9])"
+)
+_HEADS = re.compile(r"(mtp|nextn|assistant)[-_.]|.*[-_.](mtp|nextn)[-_](heads?|only)(?![a-z0-9])")
 
 
 class RemoteFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +47,11 @@ class RemoteFile(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     """64 hexadecimal digits."""
 
+    @property
+    def name(self) -> str:
+        """Without folders."""
+        return self.path.rsplit("/", 1)[-1]
+
 
 class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):
     """One model of a repository: one file, or all parts of a split one in order."""
@@ -41,8 +67,8 @@ class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The first file's name without folders."""
-        return self.files[0].path.rsplit("/", 1)[-1]
+        """The first file's."""
+        return self.files[0].name
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,3 +92,32 @@ class Repository(SearchResult, frozen=True, kw_only=True):
 
     commit: str
     models: tuple[RemoteModel, ...] = ()
+
+
+def group(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:
+    """The models among the files, smallest first. Split models that are not complete are left out."""
+    whole: list[tuple[RemoteFile, ...]] = []
+    parts: defaultdict[tuple[str, int], dict[int, RemoteFile]] = defaultdict(dict)
+    for file in files:
+        name = file.name.lower()
+        if not name.endswith(".gguf") or _NO_MODEL.search(name) or _HEADS.match(name):
+            continue
+        part = PART_NAME.match(file.path)
+        if part is None:
+            whole.append((file,))
+        else:
+            parts[part["stem"], int(part["count"])][int(part["number"])] = file
+    for (_, count), numbered in parts.items():
+        if count <= MAX_PARTS and set(numbered) == set(range(1, count + 1)):
+            whole.append(tuple(numbered[number] for number in range(1, count + 1)))
+    models = (RemoteModel(files=files, quantization=quantization(files[0].path)) for files in whole)
+    return tuple(sorted(models, key=lambda model: (model.size, model.files[0].path)))
+
+
+def quantization(path: str) -> str:
+    """The quantization a path names, as model pages spell it: ``Q4_K_M``; empty where it names none."""
+    for name in reversed(path.split("/")):  # some repositories have a folder for each
+        found = _QUANTIZATION.findall(_PART_ENDING.sub("", name.removesuffix(".gguf")))
+        if found:
+            return str(found[-1]).upper().replace("FP16", "F16").replace("FP32", "F32")
+    return ""

@@ -32,20 +32,18 @@ class TokenStore:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tokens: dict[str, str | None] = {}
-        self._in_keyring: set[str] = set()
+        self._tokens: dict[str, tuple[str | None, TokenPlace]] = {}
 
     def get(self, host: str) -> str | None:
         """The token for a hub, as ``huggingface.co``; the keyring is asked once."""
         with self._lock:
-            return self._own(host) or _from_environment()
+            return self._own(host)[0] or _from_environment()
 
     def place(self, host: str) -> TokenPlace:
         """Where the token `get` gives comes from."""
         with self._lock:
-            if self._own(host) is not None:
-                return "keyring" if host in self._in_keyring else "memory"
-            return "environment" if _from_environment() else "nowhere"
+            token, place = self._own(host)
+            return "environment" if token is None and _from_environment() else place
 
     def set(self, host: str, token: str) -> None:
         """Keep a token, in place of an earlier one. Raises `KnownError` for what cannot be one."""
@@ -53,41 +51,37 @@ class TokenStore:
         if not _TOKEN.fullmatch(token):
             raise KnownError("This is no access token. Copy it again from your settings on Hugging Face.")
         with self._lock:
-            self._tokens[host] = token
-            self._in_keyring.discard(host)
+            self._tokens[host] = token, "memory"
             try:
                 _keyring().set_password(SERVICE, host, token)
-                self._in_keyring.add(host)
+                self._tokens[host] = token, "keyring"
             except Exception as error:
                 self._failed(error)
 
     def delete(self, host: str) -> None:
         """Forget a token. Raises `KnownError` if the keyring keeps it; HF_TOKEN stays in the environment."""
         with self._lock:
-            stored = self._own(host) is not None and host in self._in_keyring
-            self._tokens[host] = None
-            self._in_keyring.discard(host)
+            _, place = self._own(host)
+            self._tokens[host] = None, "nowhere"
             try:
                 _keyring().delete_password(SERVICE, host)
             except Exception as error:
-                if stored:
+                if place == "keyring":
                     self._failed(error)
                     raise KnownError(
                         "The system's keyring did not let go of the access token. "
                         f"Remove the entry {SERVICE} there yourself."
                     ) from None
 
-    def _own(self, host: str) -> str | None:
+    def _own(self, host: str) -> tuple[str | None, TokenPlace]:
         if host not in self._tokens:
-            self._tokens[host] = None
+            self._tokens[host] = None, "nowhere"
             try:
                 found = _keyring().get_password(SERVICE, host)
+                if found and _TOKEN.fullmatch(found):
+                    self._tokens[host] = found, "keyring"
             except Exception as error:
                 self._failed(error)
-                return None
-            if found and _TOKEN.fullmatch(found):
-                self._tokens[host] = found
-                self._in_keyring.add(host)
         return self._tokens[host]
 
     def _failed(self, error: Exception) -> None:

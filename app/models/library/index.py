@@ -4,14 +4,17 @@ not there now forgets nothing.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from app.models.gguf import GgufHeader, ModelFacts
+from app.models.gguf_parser import text_of
 from app.models.library.folders import FolderKind
-from app.models.library.summary import ModelSummary
+from app.models.memory_shape import ModelShape, shape_of
 from app.models.origins import moved_path
 from app.models.pairing import Difference
 from app.storage.json_file import JsonFile, NotSavedError, Versioned
@@ -22,13 +25,26 @@ READER = 1
 
 Fields that a summary or a shape gets later need defaults, or the file of an older version is not understood.
 """
-_VERSION = 1
 _MAX_DIFFERENCES = 2000
+_MAX_LICENCE = 100
 
 _log = logging.getLogger(__name__)
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+class ModelSummary(ModelFacts, frozen=True, kw_only=True):
+    """What is held of a model's header: small, and enough for lists, verdicts and rankings."""
+
+    template_sha256: str | None
+    """Of its chat template's UTF-8 bytes; ``None`` where it has none."""
+    licence: str
+    """As the file names it; empty where it does not."""
+    split_count: int
+    """Files the model is in."""
+    shape: ModelShape
+    """What it takes in memory, for the plan."""
 
 
 class Stamp(msgspec.Struct, frozen=True, array_like=True):
@@ -75,8 +91,7 @@ class LibraryIndex:
 
     def __init__(self, path: Path) -> None:
         """A file that cannot be read costs the time to read all headers again."""
-        empty = _File(version=_VERSION, records=[], compared=[])
-        self._file = JsonFile(path, empty, version=_VERSION, what="The library's index")
+        self._file = JsonFile(path, _File(records=[], compared=[]), what="The library's index")
         content = self._file.read()
         self.records = _records(content)
         self.differences = _differences(content)
@@ -94,7 +109,7 @@ class LibraryIndex:
             all_records = _merged(_records(file), records_before, records)
             latest = list(_merged(_differences(file), differences_before, differences).items())[-_MAX_DIFFERENCES:]
             compared = [_Compared(target, draft, difference) for (target, draft), difference in latest]
-            return _File(version=_VERSION, records=list(all_records.values()), compared=compared)
+            return _File(records=list(all_records.values()), compared=compared)
 
         try:
             self._file.update(merged)
@@ -108,6 +123,19 @@ class LibraryIndex:
         self.records = {
             record.path: record for record in (_moved(record, old, new) for record in self.records.values())
         }
+
+
+def summary_of(header: GgufHeader) -> ModelSummary:
+    """The part of ``header`` that the index holds."""
+    facts = msgspec.convert(header, ModelFacts, from_attributes=True)
+    template = header.chat_template
+    return ModelSummary(
+        **msgspec.structs.asdict(facts),
+        template_sha256=hashlib.sha256(template.encode()).hexdigest() if template is not None else None,
+        licence=text_of(header.metadata, "general.license", _MAX_LICENCE),
+        split_count=header.split.count if header.split else 1,
+        shape=shape_of(header),
+    )
 
 
 def _records(file: _File) -> dict[str, Record]:

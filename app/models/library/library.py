@@ -9,45 +9,40 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from app import paths
-from app.errors import KnownError
-from app.models.gguf import read_header
+from app.errors import Cancelled, KnownError
+from app.models.architectures import is_part_of_model
+from app.models.gguf import ModelFileError, check_loadable, read_header
 from app.models.library.entry import LibraryEntry, entry_of
 from app.models.library.folders import FolderKind, ModelFolder, extra_folder
 from app.models.library.index import FILE_NAME as INDEX_NAME
-from app.models.library.index import LibraryIndex
-from app.models.library.scan import Scan, read_record, stamps_of
+from app.models.library.index import READER, LibraryIndex, Record, Stamp, summary_of
 from app.models.library.usage import FILE_NAME as USAGE_NAME
 from app.models.library.usage import Usage
-from app.models.library.walk import FoundFile, split_name
+from app.models.library.walk import FoundFile, split_name, walk
 from app.models.origins import FILE_NAME as ORIGINS_NAME
-from app.models.origins import Origins
+from app.models.origins import Origin, Origins
 from app.models.pairing import Difference
 from app.models.text import printable
+from app.storage.hashing import Progress, sha256_of
 
 
 class Library:
-    """Looks for models and deletes them. May be used from several threads: one thing happens at a time."""
+    """Looks for models, checks and deletes them. Safe from several threads: but for checks, one thing at a time."""
 
-    def __init__(
-        self,
-        models_folder: Path,
-        extra_folders: Iterable[Path],
-        index_file: Path,
-        *,
-        origins: Origins | None = None,
-        usage: Usage | None = None,
-    ) -> None:
+    def __init__(self, models_folder: Path, extra_folders: Iterable[Path], data_folder: Path) -> None:
+        """What is known of the files is kept in ``data_folder``."""
         self.notices: list[str] = []
         """What the user should know about the last scan, a sentence each."""
-        self.origins = origins
+        self.origins = Origins(data_folder / ORIGINS_NAME)
+        self.usage = Usage(data_folder / USAGE_NAME)
         self._own = models_folder.expanduser().absolute()
         self._extra = [path.expanduser().absolute() for path in extra_folders]
-        self._index = LibraryIndex(index_file)
-        self._usage = usage
+        self._index = LibraryIndex(data_folder / INDEX_NAME)
         self._lock = threading.Lock()
 
     def folders(self) -> list[ModelFolder]:
@@ -67,14 +62,13 @@ class Library:
     def scan(self, is_cancelled: Callable[[], bool] = lambda: False) -> list[LibraryEntry]:
         """All models, by title. Raises `Cancelled` when told to stop; headers that were read by then are kept."""
         with self._lock:
-            origins = self.origins.all() if self.origins else {}
-            scan = Scan(self._index, origins, self._used(), is_cancelled)
+            scan = _Scan(self._index, self.origins.all(), self.usage.all(), is_cancelled)
             try:
                 entries = scan.entries(self.folders())
             finally:
                 self._index.save()
             self.notices = scan.notices
-            if self.origins and self.origins.problem:
+            if self.origins.problem:
                 self.notices.append(
                     f"Where models were downloaded from is not known at the moment: {self.origins.problem}."
                 )
@@ -90,16 +84,15 @@ class Library:
             # Path's is_file raises for a link to where it lacks the right.
             group += [FoundFile(other) for other in others if name[1] == 1 and os.path.isfile(other)]  # noqa: PTH113
         try:
-            stamps = stamps_of(group)
+            stamps = _stamps_of(group)
         except (OSError, ValueError):
             read_header(path)  # says what is wrong
             raise
         record = self._index.records.get(str(path))
         if record is None or record.stamps != stamps:
             folders = [one for one in self.folders() if path.is_relative_to(one.path)]
-            record = read_record(folders[0] if folders else extra_folder(path.parent), group, stamps)
-        origin = self.origins.get(path) if self.origins else None
-        return entry_of(record, origin, last_used=self._used().get(str(path)))
+            record = _read_record(folders[0] if folders else extra_folder(path.parent), group, stamps)
+        return entry_of(record, self.origins.get(path), last_used=self.usage.all().get(str(path)))
 
     def check_deletable(self, entry: LibraryEntry) -> None:
         """Raise `KnownError` for what is not in our own folder, or not there now."""
@@ -129,11 +122,44 @@ class Library:
             self.check_deletable(entry)
             freed = 0
             for part in reversed(entry.parts):
-                freed += self._delete_file(part)
+                size = _freed_by(part)
+                try:
+                    part.unlink(missing_ok=True)
+                except OSError as error:
+                    raise KnownError(
+                        f"{printable(part.name)} could not be deleted: {error.strerror or error}. "
+                        "If a model is loaded from it, open another one first."
+                    ) from error
+                self.origins.remove(part)
+                freed += size
             self._index.records.pop(str(entry.path), None)
             self._index.save()
             _remove_emptied(entry.path.parent, entry.folder.path.resolve())
             return freed
+
+    def verify(
+        self,
+        entry: LibraryEntry,
+        progress: Callable[[int, int], None] = lambda _done, _total: None,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> bool | None:
+        """Whether the SHA-256 of all files is what it was; ``None`` where that is not known of all of them.
+
+        ``progress`` is told the bytes that are done, and all. Raises `KnownError` for a file that cannot be read, and
+        `Cancelled`.
+        """
+        known = {part: digest for part, digest in zip(entry.parts, entry.sha256, strict=False) if digest}
+        for part in entry.parts:
+            if origin := self.origins.get(part):
+                known[part] = origin.sha256
+        try:
+            told = Progress(sum(part.stat().st_size for part in known), progress)
+            if any(sha256_of(part, is_cancelled, told) != digest for part, digest in known.items()):
+                return False
+        except OSError as error:
+            reason = error.strerror or error
+            raise KnownError(f"The files of {printable(entry.title)} cannot be read: {reason}.") from error
+        return True if len(known) == len(entry.parts) else None
 
     def forget(self, entry: LibraryEntry) -> None:
         """No longer list an entry whose folder is not there; it comes back with its folder."""
@@ -149,43 +175,167 @@ class Library:
         with self._lock:
             self._index.moved(old, new)
             self._index.save()
-            if self.origins:
-                self.origins.moved(old, new)
-            if self._usage:
-                self._usage.moved(old, new)
+            self.origins.moved(old, new)
+            self.usage.moved(old, new)
             self._own = new if self._own == old else self._own
-
-    def _used(self) -> dict[str, int]:
-        return self._usage.all() if self._usage else {}
-
-    def _delete_file(self, part: Path) -> int:
-        freed = _freed_by(part)
-        try:
-            part.unlink(missing_ok=True)
-        except OSError as error:
-            raise KnownError(
-                f"{printable(part.name)} could not be deleted: {error.strerror or error}. "
-                "If a model is loaded from it, open another one first."
-            ) from error
-        if self.origins:
-            self.origins.remove(part)
-        return freed
 
 
 def open_library(models_folder: str, extra_folders: Iterable[str]) -> Library:
     """The library with its files in their places; the arguments are the settings of these names."""
-    return Library(
-        own_folder(models_folder),
-        map(Path, extra_folders),
-        paths.data_dir() / INDEX_NAME,
-        origins=Origins(paths.data_dir() / ORIGINS_NAME),
-        usage=Usage(paths.data_dir() / USAGE_NAME),
-    )
+    return Library(own_folder(models_folder), map(Path, extra_folders), paths.data_dir())
 
 
 def own_folder(models_folder: str) -> Path:
     """Where downloaded models go; the argument is the setting of this name."""
     return Path(models_folder).expanduser().absolute() if models_folder else paths.models_dir()
+
+
+@dataclass(eq=False)
+class _Scan:
+    """One look through folders: what is unchanged comes from the index, other headers are read."""
+
+    index: LibraryIndex
+    origins: Mapping[Path, Origin]
+    used: Mapping[str, float]
+    """When models were used, by path."""
+    is_cancelled: Callable[[], bool]
+    notices: list[str] = field(default_factory=list)
+    """What the user should know, a sentence each."""
+    _seen: set[tuple[int, int]] = field(default_factory=set)
+    _records: dict[str, Record] = field(default_factory=dict)
+
+    def entries(self, folders: Iterable[ModelFolder]) -> list[LibraryEntry]:
+        """All models in ``folders``; the index holds exactly these afterwards. Raises `Cancelled`."""
+        entries = [entry for folder in folders for entry in self._in_folder(folder)]
+        self.index.records = self._records
+        return entries
+
+    def _in_folder(self, folder: ModelFolder) -> list[LibraryEntry]:
+        found = walk(folder, self.is_cancelled)
+        if not found.is_complete:
+            self.notices.append(
+                f"{printable(str(folder.path), 200)} holds more files than are looked through; not all are listed."
+            )
+        records = [record for group in _models(found.files) if (record := self._record(folder, group)) is not None]
+        entries = [self._listed(record) for record in records if not record.hidden]
+        for record in self._missing(folder, found.unreadable):
+            self._records[record.path] = record
+            if not record.hidden:
+                entries.append(self._listed(record, available=False))
+        return entries
+
+    def _listed(self, record: Record, available: bool = True) -> LibraryEntry:
+        origin, used = self.origins.get(Path(record.path)), self.used.get(record.path)
+        return entry_of(record, origin, available=available, last_used=used)
+
+    def _missing(self, folder: ModelFolder, unreadable: Sequence[Path]) -> list[Record]:
+        """What is known from earlier of places that cannot be looked into now."""
+        return [
+            record
+            for record in self.index.records.values()
+            if record.folder == str(folder.path)
+            and record.path not in self._records
+            and any(Path(record.path).is_relative_to(place) for place in unreadable)
+        ]
+
+    def _record(self, folder: ModelFolder, group: list[FoundFile]) -> Record | None:
+        """What is known of a model; ``None`` for a file that was listed already or has gone."""
+        if self.is_cancelled():
+            raise Cancelled
+        try:
+            if self._was_seen(group[0].path):
+                return None
+            stamps = _stamps_of(group)
+        except OSError:
+            return None
+        path = str(group[0].path)
+        known = self.index.records.get(path)
+        if known is None or not _is_valid(known, folder, group, stamps):
+            known = _read_record(folder, group, stamps)
+            if known.summary is None or not _is_unchanged(group, stamps) or not _is_text(path):
+                return known  # for now: next time it may be readable, complete, or called otherwise
+            self.index.records[path] = known
+        self._records[path] = known
+        return known
+
+    def _was_seen(self, path: Path) -> bool:
+        status = path.stat()
+        identity = status.st_dev, status.st_ino
+        if identity in self._seen:
+            return True
+        if status.st_ino:  # some network drives number nothing
+            self._seen.add(identity)
+        return False
+
+
+def _read_record(folder: ModelFolder, group: Sequence[FoundFile], stamps: tuple[Stamp, ...]) -> Record:
+    """What the header of a model says, whose files are ``group``."""
+    first = group[0]
+    title = _title(first)
+    summary, problem, hidden = None, "", False
+    try:
+        header = read_header(first.path)
+        summary = summary_of(header)
+        hidden = is_part_of_model(header.architecture, header.general_type)
+        check_loadable(header)
+    except ModelFileError as error:
+        problem = f"{printable(title)} {error.problem}" if first.title and error.path == first.path else str(error)
+    if not _is_text(str(first.path)):
+        problem = f"{printable(first.path.name)} has a name or a folder that is no text. Rename it."
+    return Record(
+        path=str(first.path),
+        folder=str(folder.path),
+        kind=folder.kind,
+        title=title,
+        stamps=stamps,
+        sha256=tuple(file.sha256 for file in group),
+        hidden=hidden,
+        summary=summary,
+        problem=problem,
+    )
+
+
+def _models(files: Iterable[FoundFile]) -> list[list[FoundFile]]:
+    """The files of each model, its first part first. ``files`` are sorted, so that parts are in order."""
+    models: dict[object, list[FoundFile]] = {}
+    for file in files:
+        name = split_name(file.path)
+        key = (file.path.parent, name[0], name[2]) if name and not file.title else file.path
+        models.setdefault(key, []).append(file)
+    return list(models.values())
+
+
+def _title(file: FoundFile) -> str:
+    name = split_name(file.path)
+    return file.title or (name[0] if name else file.path.stem)
+
+
+def _stamps_of(group: Iterable[FoundFile]) -> tuple[Stamp, ...]:
+    """By what these files are recognized later. Raises `OSError`."""
+    stats = ((file.path, file.path.stat()) for file in group)
+    return tuple(Stamp(str(path), status.st_size, status.st_mtime_ns) for path, status in stats)
+
+
+def _is_unchanged(group: Iterable[FoundFile], stamps: tuple[Stamp, ...]) -> bool:
+    try:
+        return _stamps_of(group) == stamps
+    except OSError:
+        return False
+
+
+def _is_valid(known: Record, folder: ModelFolder, group: Sequence[FoundFile], stamps: tuple[Stamp, ...]) -> bool:
+    digests = tuple(file.sha256 for file in group)
+    said = (READER, stamps, str(folder.path), folder.kind, _title(group[0]), digests)
+    return said == (known.reader, known.stamps, known.folder, known.kind, known.title, known.sha256)
+
+
+def _is_text(path: str) -> bool:
+    """File names of other encodings can be opened, but neither kept nor sent to the engine."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _freed_by(file: Path) -> int:

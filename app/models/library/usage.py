@@ -12,7 +12,6 @@ from app.storage.json_file import JsonFile, NotSavedError, Versioned
 
 FILE_NAME = "usage.json"
 _MAX_FILES = 2000
-_VERSION = 1
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +25,7 @@ class Usage:
     """A file that cannot be read or written costs what was in it, nothing else."""
 
     def __init__(self, path: Path) -> None:
-        self._file = JsonFile(path, _File(version=_VERSION, used={}), version=_VERSION, what="When models were used")
+        self._file = JsonFile(path, _File(used={}), what="When models were used")
 
     def all(self) -> dict[str, int]:
         """Seconds since 1970, UTC, by path."""
@@ -43,7 +42,7 @@ class Usage:
 
     def _update(self, change: Callable[[dict[str, int]], dict[str, int]]) -> None:
         def changed(file: _File) -> _File:
-            return _File(version=_VERSION, used=dict(list(change(file.used).items())[-_MAX_FILES:]))
+            return _File(used=dict(list(change(file.used).items())[-_MAX_FILES:]))
 
         try:
             self._file.update(changed)

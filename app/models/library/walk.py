@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from app.errors import Cancelled
 from app.models.gguf import PART_NAME
 from app.models.library.folders import FolderKind, ModelFolder
+from app.models.text import is_sha256
 
 MAX_DEPTH = 8
 MAX_FILES = 10_000
@@ -25,7 +25,6 @@ _OLLAMA_MODEL = "application/vnd.ollama.image.model"
 _OLLAMA_REGISTRY = "registry.ollama.ai"
 _OLLAMA_LIBRARY = "library"
 _DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -61,22 +60,18 @@ def walk(folder: ModelFolder, is_cancelled: Callable[[], bool] = lambda: False) 
                 walker.look(Path(repository.path) / "snapshots", _hugging_face_file)
     else:
         walker.look(folder.path, lambda entry: FoundFile(Path(entry.path)))
-    if walker.has_seen_nothing:  # an empty folder may be where a drive is mounted that is not there now
+    if not walker.entries_seen:  # an empty folder may be where a drive is mounted that is not there now
         walker.found.unreadable.append(folder.path)
     walker.found.files.sort(key=lambda file: str(file.path))
     return walker.found
 
 
+@dataclass
 class _Walker:
-    def __init__(self, is_cancelled: Callable[[], bool]) -> None:
-        self._is_cancelled = is_cancelled
-        self._seen: set[tuple[int, int]] = set()
-        self._entries = 0
-        self.found = Walk()
-
-    @property
-    def has_seen_nothing(self) -> bool:
-        return self._entries == 0
+    is_cancelled: Callable[[], bool]
+    found: Walk = field(default_factory=Walk)
+    entries_seen: int = 0
+    _folders_seen: set[tuple[int, int]] = field(default_factory=set)
 
     def look(self, top: Path, make: Callable[[os.DirEntry[str]], FoundFile], suffix: str = ".gguf") -> None:
         """Add what ``make`` makes of the files with ``suffix`` below ``top``."""
@@ -84,11 +79,17 @@ class _Walker:
         while waiting:
             folder, depth = waiting.pop()
             for entry in self.entries(folder):
-                kind = self._kind(entry)
-                if kind == stat.S_IFDIR and depth < MAX_DEPTH:
-                    waiting.append((Path(entry.path), depth + 1))
-                elif kind == stat.S_IFREG and entry.name.lower().endswith(suffix):
-                    self._add(make(entry))
+                try:
+                    if entry.is_dir():
+                        if depth < MAX_DEPTH:
+                            waiting.append((Path(entry.path), depth + 1))
+                    elif entry.is_file():
+                        if entry.name.lower().endswith(suffix):
+                            self._add(make(entry))
+                    elif entry.is_symlink():  # it leads nowhere now
+                        self.found.unreadable.append(Path(entry.path))
+                except OSError:  # a loop of links, or rights
+                    self.found.unreadable.append(Path(entry.path))
 
     def look_for_manifests(self, top: Path) -> None:
         """Add the models that Ollama's manifests name."""
@@ -101,19 +102,20 @@ class _Walker:
             for digest in _model_digests(manifest):
                 named.setdefault(digest, manifest)
         for digest, manifest in named.items():
-            blob = next(filter(os.path.isfile, _blobs(top, digest)), None)  # Path's raises where it lacks the right
+            blobs = top / "blobs" / f"sha256-{digest}", top / "blobs" / f"sha256:{digest}"  # today, in early versions
+            blob = next(filter(os.path.isfile, blobs), None)  # Path's raises where it lacks the right
             if blob is not None:
                 self._add(FoundFile(blob, _ollama_name(manifest.relative_to(top / "manifests")), digest))
 
     def entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
         """What is in ``folder``, unless it was seen before; names with a dot in front are left out."""
-        if self._is_cancelled():
+        if self.is_cancelled():
             raise Cancelled
         try:
             status = folder.stat()
-            if (status.st_dev, status.st_ino) in self._seen:
+            if (status.st_dev, status.st_ino) in self._folders_seen:
                 return
-            self._seen.add((status.st_dev, status.st_ino))
+            self._folders_seen.add((status.st_dev, status.st_ino))
             with os.scandir(folder) as scanned:
                 listed = list(self._bounded(scanned))
         except (OSError, ValueError):
@@ -123,24 +125,11 @@ class _Walker:
 
     def _bounded(self, scanned: Iterator[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
         for entry in scanned:
-            self._entries += 1
-            if self._entries > MAX_ENTRIES:
+            self.entries_seen += 1
+            if self.entries_seen > MAX_ENTRIES:
                 self.found.is_complete = False
                 return
             yield entry
-
-    def _kind(self, entry: os.DirEntry[str]) -> int:
-        """The kind of what ``entry`` leads to; 0 where that is nothing."""
-        try:
-            if entry.is_dir():
-                return stat.S_IFDIR
-            if entry.is_file():
-                return stat.S_IFREG
-            if entry.is_symlink():
-                self.found.unreadable.append(Path(entry.path))
-        except OSError:  # a loop of links, or rights
-            self.found.unreadable.append(Path(entry.path))
-        return 0
 
     def _add(self, file: FoundFile) -> None:
         if len(self.found.files) < MAX_FILES:
@@ -161,7 +150,7 @@ def _hugging_face_file(entry: os.DirEntry[str]) -> FoundFile:
         blob = Path(os.readlink(entry.path)).name if entry.is_symlink() else ""  # noqa: PTH115 - the same
     except OSError:
         blob = ""
-    return FoundFile(Path(entry.path), sha256=blob if _SHA256.fullmatch(blob) else "")
+    return FoundFile(Path(entry.path), sha256=blob if is_sha256(blob) else "")
 
 
 def _model_digests(manifest: Path) -> list[str]:
@@ -174,11 +163,6 @@ def _model_digests(manifest: Path) -> list[str]:
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return []
     return [match[1] for match in matches if match]
-
-
-def _blobs(top: Path, digest: str) -> tuple[Path, Path]:
-    """Where a blob is, today and in early versions."""
-    return top / "blobs" / f"sha256-{digest}", top / "blobs" / f"sha256:{digest}"
 
 
 def _ollama_name(manifest: Path) -> str:

@@ -12,10 +12,9 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.errors import KnownError
 from app.models.header_cache import AT_ONCE, Headers
-from app.models.load_plan import LoadPlan, Wishes
 from app.models.memory_estimate import ModelShape, shape_of
 from app.models.pairing import compare
-from app.models.planner import make_plan
+from app.models.planner import LoadPlan, Wishes, make_plan
 from app.protocol.messages import LoadSettings
 from app.ui.engine.memory_watch import MemoryWatch
 from app.ui.engine.pair_files import PairFiles

@@ -13,7 +13,6 @@ from app.errors import KnownError
 from app.models.downloads.item import Item
 from app.models.hub.catalog import Catalog, CatalogPair, load_catalog
 from app.models.hub.drafts import DraftCandidate
-from app.models.hub.items import item_of
 from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
 from app.models.library.entry import LibraryEntry
 from app.models.machine_memory import MachineMemory
@@ -192,12 +191,12 @@ class HubPresenter(QObject):
             title = f"{_short(repository.id)} {model.quantization}".strip()
             licences = (repository.licence, draft.licence if draft else "")
             if draft is None:
-                self._get(item_of(title, model, None, licences))
+                self._get(Item.of(title, model, None, licences))
             else:
-                self._get(item_of(f"{title} with draft", model, draft.model, licences))
+                self._get(Item.of(f"{title} with draft", model, draft.model, licences))
         elif draft is not None:
             title = f"{_short(draft.repository)} {draft.model.quantization}".strip()
-            self._get(item_of(title, draft.model, None, (draft.licence,)))
+            self._get(Item.of(title, draft.model, None, (draft.licence,)))
 
     @Slot()
     def _on_web_page(self) -> None:

@@ -14,8 +14,8 @@ from app.errors import Cancelled, KnownError
 from app.models.downloads.item import Item
 from app.models.gguf import GgufHeader, read_header
 from app.models.hub import drafts
+from app.models.hub.api import HubConnection, network_settings
 from app.models.hub.catalog import CatalogPair, resolve
-from app.models.hub.connection import HubConnection, network_settings
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
 from app.models.hub.tokens import TokenPlace

@@ -14,17 +14,11 @@ from PySide6.QtCore import QObject, Signal
 from app import paths
 from app.errors import Cancelled, KnownError
 from app.models import trials as trials_file
-from app.models.library import usage as usage_file
 from app.models.library.entry import LibraryEntry
 from app.models.library.folders import ModelFolder, found_folders
-from app.models.library.index import FILE_NAME as INDEX_FILE
 from app.models.library.library import Library, own_folder
 from app.models.library.moving import move_folder
-from app.models.library.usage import Usage
-from app.models.library.verifying import verify
 from app.models.machine_memory import MachineMemory
-from app.models.origins import FILE_NAME as ORIGINS_FILE
-from app.models.origins import Origins
 from app.models.ranking import Judge, RankedDraft, rank_drafts
 from app.models.trials import Trials
 from app.settings import Settings
@@ -67,12 +61,10 @@ class LibraryService(QObject):
         self._machine = machine
         self._fits: dict[str, FitBadge] = {}
         self._frees: dict[str, int] = {}
-        data = paths.data_dir()
         self._values = values
-        self.origins = Origins(data / ORIGINS_FILE)
-        self.trials = Trials(data / trials_file.FILE_NAME)
-        self._usage = Usage(data / usage_file.FILE_NAME)
+        self.trials = Trials(paths.data_dir() / trials_file.FILE_NAME)
         self._library, self._looked_into = self._make_library(), self._folders()
+        self.origins = self._library.origins
         self._scanning: Future[Any] | None = None
         self._entries: list[LibraryEntry] = []
         self._lane = Lane(self, "library")
@@ -154,7 +146,7 @@ class LibraryService(QObject):
     def verify(self, entry: LibraryEntry, done: Callable[[bool | None], None], failed: Failed) -> None:
         """Whether its files are what was downloaded; `progressed` tells how far it is."""
         tell, stopped = self._begin(str(entry.path))
-        self._slow_lane.submit(lambda: verify(entry, self.origins, tell, stopped), done, failed)
+        self._slow_lane.submit(partial(self._library.verify, entry, tell, stopped), done, failed)
 
     def delete(self, entry: LibraryEntry, done: Callable[[int], None], failed: Failed) -> None:
         """``done`` gets the bytes freed."""
@@ -193,7 +185,7 @@ class LibraryService(QObject):
 
     def note_use(self, *files: str) -> None:
         """These were loaded just now."""
-        self._lane.submit(partial(self._usage.note, files))
+        self._lane.submit(partial(self._library.usage.note, files))
 
     def stop(self, path: str) -> None:
         """End the check of this file or the move to this folder; its ``failed`` is told so."""
@@ -214,7 +206,7 @@ class LibraryService(QObject):
         return models_folder(self._values), [Path(folder) for folder in self._values.extra_folders]
 
     def _make_library(self) -> Library:
-        return Library(*self._folders(), paths.data_dir() / INDEX_FILE, origins=self.origins, usage=self._usage)
+        return Library(*self._folders(), paths.data_dir())
 
     def _badges(self, entries: list[LibraryEntry]) -> dict[str, FitBadge]:
         machine = self._machine()

@@ -10,10 +10,10 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSignalBlocker, QSize, Qt, S
 from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QSlider, QToolTip, QWidget
 
-from app.models.load_plan import LEAST_CONTEXT, LoadPlan
 from app.models.machine_memory import MachineMemory
 from app.models.memory_estimate import Parts
 from app.models.memory_shape import ModelShape
+from app.models.planner import LEAST_CONTEXT, LoadPlan
 from app.models.text import printable, size_text
 from app.ui.widgets import theme
 from app.ui.widgets.controls import clear_layout, explain, label, small_button

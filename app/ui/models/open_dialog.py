@@ -11,8 +11,7 @@ from PySide6.QtCore import Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QMenu, QPushButton, QWidget
 
-from app.models.load_plan import LoadPlan
-from app.models.planner import alternatives, make_plan
+from app.models.planner import LoadPlan, alternatives, make_plan
 from app.models.ranking import RankedDraft
 from app.models.text import visible
 from app.protocol.messages import Sampling

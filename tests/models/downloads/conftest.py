@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.models.downloads.failures import Backoff
+from app.models.downloads.transfer import Backoff
 from app.models.hub.network import Network, NetworkSettings
 from app.models.origins import Origins
 from tests.models.downloads.fetching import Fetching

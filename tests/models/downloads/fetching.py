@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,9 @@ from typing import Any
 import pytest
 
 from app.errors import Cancelled
-from app.models.downloads.cancellation import Cancellation
 from app.models.downloads.disk import destination
-from app.models.downloads.failures import Backoff
 from app.models.downloads.part import part_path
-from app.models.downloads.transfer import Transfer
+from app.models.downloads.transfer import Backoff, Transfer
 from app.models.hub.network import Network
 from app.models.hub.repository import RemoteFile
 from app.models.origins import Origins
@@ -74,26 +73,25 @@ def is_complete(fetching: Fetching) -> bool:
 def interrupted(fetching: Fetching, at: int) -> None:
     """Leave a part of ``at`` bytes, as a download does that is stopped there."""
     fetching.hub.faults.add(FILE, Fault(stall_at=at))
-    cancellation = Cancellation()
-    transfer = fetching.transfer(cancellation=cancellation)
+    transfer = fetching.transfer()
 
     def stop_there() -> None:
         if transfer.done == at:
-            cancellation.cancel()
+            transfer.cancelled.set()
 
-    transfer._on_change = stop_there
+    transfer.on_change = stop_there
     with pytest.raises(Cancelled):
         transfer.run()
     assert fetching.part.stat().st_size == at
 
 
-class Waits(Cancellation):
+class Waits(threading.Event):
     """Notes how long a transfer would wait, and does not."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seconds: list[float] = []
 
-    def wait(self, seconds: float) -> None:
-        self.seconds.append(seconds)
-        super().wait(0)
+    def wait(self, timeout: float | None = None) -> bool:
+        self.seconds.append(timeout or 0.0)
+        return super().wait(0)

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from app.errors import KnownError
-from app.models.downloads.failures import Backoff
 from app.models.downloads.item import Item, ItemState
 from app.models.downloads.queue_file import FILE_NAME, SavedItem, has_work
+from app.models.downloads.transfer import Backoff
 from app.models.hub.network import Network
 from tests.models.downloads.fetching import MIB
 from tests.models.downloads.watched import WAIT_S, Watched

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from app.errors import Cancelled, KnownError
-from app.models.downloads.cancellation import Cancellation
 from app.models.downloads.part import discard
 from tests.models.downloads.fetching import FILE, MIB, REPOSITORY, Fetching, interrupted, is_complete
 from tests.support.hub_faults import Fault
@@ -143,11 +142,11 @@ def test_a_file_that_is_no_model_is_not_given_its_name(fetching: Fetching) -> No
 
 def test_two_at_the_same_file(fetching: Fetching) -> None:
     fetching.hub.faults.add(FILE, Fault(stall_at=MIB))
-    cancellation = Cancellation()
+    transfer = fetching.transfer()
 
     def fetch() -> None:
         with contextlib.suppress(Cancelled):
-            fetching.transfer(cancellation=cancellation).run()
+            transfer.run()
 
     thread = threading.Thread(target=fetch)
     thread.start()
@@ -156,7 +155,7 @@ def test_two_at_the_same_file(fetching: Fetching) -> None:
         fetching.transfer().run()
     with pytest.raises(KnownError, match="being downloaded already"):
         discard(fetching.destination)
-    cancellation.cancel()
+    transfer.cancelled.set()
     thread.join()
     discard(fetching.destination)
     assert fetching.left() == []

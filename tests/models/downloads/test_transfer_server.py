@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from app.errors import KnownError
-from app.models.downloads.failures import Backoff
+from app.models.downloads.transfer import Backoff
 from app.models.hub.errors import NoAccessError
 from app.models.hub.network import NetworkSettings
 from tests.models.downloads.fetching import FILE, MIB, REPOSITORY, Fetching, Waits, interrupted, is_complete
@@ -185,7 +185,7 @@ def test_429_says_how_long(fetching: Fetching) -> None:
     date = Fault(status=429, headers=(("Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT"),))
     fetching.hub.faults.add(FILE, late, too_late, date, at="resolve")
     waits = Waits()
-    fetching.transfer(cancellation=waits).run()
+    fetching.transfer(cancelled=waits).run()
     assert is_complete(fetching)
     assert waits.seconds[:2] == [17.0, 3600.0] and waits.seconds[2] < 1
 
@@ -198,7 +198,7 @@ def test_waiting_grows_to_a_minute_and_never_more() -> None:
 
 def test_without_a_network_it_waits_and_never_fails(fetching: Fetching) -> None:
     waits, tries = Waits(), 30
-    transfer = fetching.transfer(cancellation=waits, backoff=Backoff())
+    transfer = fetching.transfer(cancelled=waits, backoff=Backoff())
 
     def online_again() -> None:
         if len(waits.seconds) == tries:
@@ -206,7 +206,7 @@ def test_without_a_network_it_waits_and_never_fails(fetching: Fetching) -> None:
 
     online = fetching.network.settings
     fetching.network.settings = NetworkSettings(endpoint="http://127.0.0.1:1")
-    transfer._on_change = online_again
+    transfer.on_change = online_again
     transfer.run()
     assert is_complete(fetching) and len(waits.seconds) >= tries and waits.seconds[tries - 1] >= 30
 
@@ -215,7 +215,7 @@ def test_offline_waits_too(fetching: Fetching) -> None:
     waits = Waits()
     online = fetching.network.settings
     fetching.network.settings = msgspec.structs.replace(online, offline=True)
-    transfer = fetching.transfer(cancellation=waits)
+    transfer = fetching.transfer(cancelled=waits)
     messages = []
 
     def online_again() -> None:
@@ -223,7 +223,7 @@ def test_offline_waits_too(fetching: Fetching) -> None:
         if len(waits.seconds) == 3:
             fetching.network.settings = online
 
-    transfer._on_change = online_again
+    transfer.on_change = online_again
     transfer.run()
     assert is_complete(fetching) and any("offline" in message for message in messages)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from app.models.downloads.failures import Backoff
 from app.models.downloads.item import ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
+from app.models.downloads.transfer import Backoff
 from app.models.hub.network import Network
 
 WAIT_S = 30

@@ -12,9 +12,9 @@ from app.errors import KnownError
 from app.models.hub.api import Hub
 from app.models.hub.catalog import Catalog, CatalogModel, CatalogPair, load_catalog, resolve
 from app.models.hub.errors import NotFoundError
-from app.models.hub.grouping import quantization
 from app.models.hub.names import is_repository_id
 from app.models.hub.network import Network
+from app.models.hub.repository import quantization
 from app.models.machine_memory import MachineMemory
 from app.models.pairing import LARGE_DRAFT_SHARE
 from app.protocol.devices import Device

@@ -12,10 +12,9 @@ from app.errors import Cancelled, KnownError
 from app.models.gguf import GgufHeader, ModelFileError, read_header
 from app.models.hub import remote_header
 from app.models.hub.errors import GatedError, NotFoundError, RefusedError, UnreachableError
-from app.models.hub.grouping import group
 from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.remote_header import FIRST_PIECE, LARGEST_PIECE, read_remote_header
-from app.models.hub.repository import RemoteFile, RemoteModel
+from app.models.hub.repository import RemoteFile, RemoteModel, group
 from app.models.pairing import compare
 from tests.support.gguf_files import make_model, make_vocabulary_file
 from tests.support.hub_faults import Fault
@@ -174,7 +173,6 @@ def test_gated(tmp_path: Path, server: HubServer, token: str | None, sentence: s
     with pytest.raises(GatedError, match=sentence) as caught:
         read_remote_header(Network(settings, lambda: token), model)
     assert caught.value.page == f"{server.endpoint}/{ID}"
-    assert caught.value.token_sent is (token is not None)
     assert read_remote_header(Network(settings, lambda: "hf_good"), model).layers == 2
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from app.models.library.folders import FolderKind, ModelFolder, extra_folder, found_folders
-from app.models.library.verifying import verify
 from app.models.library.walk import walk
 from tests.support.library_parts import library, ollama_manifest, small_model, titles
 
@@ -116,14 +115,14 @@ def test_the_hugging_face_cache_is_links_to_blobs(tmp_path: Path) -> None:
     digest = hugging_face_cache(tmp_path / "hub")
     (entry,) = library(tmp_path, tmp_path / "hub").scan()
     assert (entry.title, entry.folder.kind, entry.read_only) == ("small", FolderKind.HUGGING_FACE, True)
-    assert (entry.sha256, verify(entry)) == ((digest,), True)
+    assert (entry.sha256, library(tmp_path).verify(entry)) == ((digest,), True)
     assert entry.usable and entry.path.name == "small.gguf"
 
 
 def test_a_cache_without_links_has_copies(tmp_path: Path) -> None:
     path = small_model(tmp_path / "hub/models--owner--x/snapshots/abc/small.gguf")
     (entry,) = library(tmp_path, tmp_path / "hub").scan()
-    assert (entry.path, entry.sha256, verify(entry)) == (path, ("",), None)
+    assert (entry.path, entry.sha256, library(tmp_path).verify(entry)) == (path, ("",), None)
 
 
 def ollama(top: Path) -> tuple[Path, str]:
@@ -140,9 +139,9 @@ def test_ollama_names_its_blobs_in_manifests(tmp_path: Path) -> None:
     ollama_manifest(top, "registry.ollama.ai/library/llama3.1/8b", digest)
     (entry,) = library(tmp_path, top).scan()
     assert (entry.title, entry.where, entry.path, entry.parts) == ("llama3.1:8b", "llama3.1:8b", blob, (blob,))
-    assert (entry.folder.kind, entry.usable, verify(entry)) == (FolderKind.OLLAMA, True, True)
+    assert (entry.folder.kind, entry.usable, library(tmp_path).verify(entry)) == (FolderKind.OLLAMA, True, True)
     blob.write_bytes(blob.read_bytes()[:-1] + b"x")
-    assert verify(entry) is False
+    assert library(tmp_path).verify(entry) is False
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.models.gguf import ModelFileError, read_header
+from app.models.library.index import summary_of
 from app.models.library.library import open_library
-from app.models.library.summary import summary_of
 from app.models.library.usage import Usage
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model, make_vocabulary_file
 from tests.support.library_parts import library, small_model, titles

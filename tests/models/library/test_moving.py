@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import Cancelled, KnownError
-from app.models.library import scan as library_scan
+from app.models.library import library as library_module
 from app.models.library.moving import move_folder
 from tests.support.library_parts import library, small_model, titles
 
@@ -74,7 +74,7 @@ def test_what_is_known_moves_along(tmp_path: Path, old: Path, monkeypatch: pytes
     before = shown.scan()
     new = tmp_path / "elsewhere"
     move_folder(old, new, lambda: shown.moved(old, new))
-    monkeypatch.setattr(library_scan, "read_header", lambda path: pytest.fail(f"{path} was read again"))
+    monkeypatch.setattr(library_module, "read_header", lambda path: pytest.fail(f"{path} was read again"))
     after = shown.scan()
     assert titles(after) == titles(before) and all(entry.path.is_relative_to(new) for entry in after)
     assert [entry.summary for entry in after] == [entry.summary for entry in before]

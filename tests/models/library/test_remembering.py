@@ -11,7 +11,7 @@ import pytest
 
 from app.errors import Cancelled
 from app.models.gguf import GgufHeader, read_header
-from app.models.library import scan as library_scan
+from app.models.library import library as library_module
 from app.models.library.folders import FolderKind
 from app.models.library.index import LibraryIndex, Record
 from app.models.origins import Origins
@@ -67,7 +67,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path: Path, monkey
         return header
 
     with monkeypatch.context() as patch:
-        patch.setattr(library_scan, "read_header", read_and_touch)
+        patch.setattr(library_module, "read_header", read_and_touch)
         assert titles(library(tmp_path).scan()) == ["one"]
     with headers_read(monkeypatch) as names:
         library(tmp_path).scan()
@@ -82,7 +82,7 @@ def test_a_file_that_goes_during_the_scan_is_left_out(tmp_path: Path, monkeypatc
         file.with_name("two.gguf").unlink(missing_ok=True)
         return read_header(file)
 
-    monkeypatch.setattr(library_scan, "read_header", read_and_delete)
+    monkeypatch.setattr(library_module, "read_header", read_and_delete)
     assert titles(library(tmp_path).scan()) == ["one"]
 
 

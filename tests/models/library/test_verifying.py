@@ -12,7 +12,6 @@ from app.errors import Cancelled, KnownError
 from app.models.library.entry import LibraryEntry
 from app.models.library.library import open_library
 from app.models.library.moving import move_folder
-from app.models.library.verifying import verify
 from app.models.origins import FILE_NAME, Origin, Origins
 from tests.support.library_parts import small_model
 
@@ -40,27 +39,27 @@ def downloaded(origins: Origins, *parts: Path) -> None:
 
 
 def test_all_parts_are_compared(origins: Origins, split: LibraryEntry) -> None:
-    assert verify(split, origins) is None
+    assert open_library("", []).verify(split) is None
     downloaded(origins, *split.parts[:-1])
-    assert verify(split, origins) is None
+    assert open_library("", []).verify(split) is None
     downloaded(origins, *split.parts)
     told: list[tuple[int, int]] = []
-    assert verify(split, origins, lambda done, total: told.append((done, total))) is True
+    assert open_library("", []).verify(split, lambda done, total: told.append((done, total))) is True
     assert told[-1] == (split.size, split.size)
     with split.parts[1].open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\xff")
-    assert verify(split, origins) is False
+    assert open_library("", []).verify(split) is False
 
 
 def test_stopping_and_files_that_went(origins: Origins, split: LibraryEntry) -> None:
     downloaded(origins, *split.parts)
     answers = itertools.chain([False], itertools.repeat(True))
     with pytest.raises(Cancelled):
-        verify(split, origins, is_cancelled=lambda: next(answers))
+        open_library("", []).verify(split, is_cancelled=lambda: next(answers))
     split.parts[-1].unlink()
     with pytest.raises(KnownError, match="The files of split cannot be read: No such file"):
-        verify(split, origins)
+        open_library("", []).verify(split)
 
 
 def test_the_licence_is_the_repositorys_or_the_files(home: Path, origins: Origins) -> None:
@@ -78,6 +77,6 @@ def test_origins_go_with_the_files(home: Path, origins: Origins, split: LibraryE
     move_folder(home / "models", tmp_path / "new")
     library.moved(home / "models", tmp_path / "new")
     (moved,) = library.scan()
-    assert moved.path == tmp_path / "new/owner" / split.path.name and verify(moved, origins) is True
+    assert moved.path == tmp_path / "new/owner" / split.path.name and library.verify(moved) is True
     library.delete(moved)
     assert origins.all() == {}

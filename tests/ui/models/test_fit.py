@@ -107,7 +107,7 @@ def test_the_headers_of_a_few_files_are_remembered(folder: Path, monkeypatch: py
         headers.read(str(folder / "target.gguf"))  # used again and again
         headers.read(str(folder / f"{number}.gguf"))
     assert read == ["target.gguf", *(f"{number}.gguf" for number in range(10))]
-    assert len(headers._known) == 4
+    assert headers._header.cache_info().currsize == 4
 
 
 def test_only_the_last_question_is_answered(folder: Path, qtbot: QtBot) -> None:

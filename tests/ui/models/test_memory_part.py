@@ -11,10 +11,9 @@ from PySide6.QtWidgets import QPushButton, QSlider
 from pytestqt.qtbot import QtBot
 
 from app.models.gguf import read_header
-from app.models.load_plan import Wishes
 from app.models.machine_memory import MachineMemory
 from app.models.memory_estimate import shape_of
-from app.models.planner import make_plan
+from app.models.planner import Wishes, make_plan
 from app.protocol.devices import Device
 from app.protocol.messages import LoadSettings
 from app.ui.models.choice import OpenModelsChoice

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.models.hub.items import item_of
+from app.models.downloads.item import Item
 from app.models.hub.repository import RemoteFile, RemoteModel
 
 
@@ -12,6 +12,6 @@ def model(repository: str, commit: str = "1" * 40) -> RemoteModel:
 
 
 def test_an_id_for_each_repository() -> None:
-    mine = item_of("A", model("me/a"))
-    assert item_of("B", model("me/a", commit="2" * 40)).id == mine.id
-    assert item_of("A", model("other/a")).id != mine.id
+    mine = Item.of("A", model("me/a"))
+    assert Item.of("B", model("me/a", commit="2" * 40)).id == mine.id
+    assert Item.of("A", model("other/a")).id != mine.id

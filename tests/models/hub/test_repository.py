@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.hub.grouping import group, quantization
-from app.models.hub.repository import RemoteFile
+from app.models.hub.repository import RemoteFile, group, quantization
 
 
 def file(path: str, size: int = 1000) -> RemoteFile:
