@@ -14,7 +14,7 @@ from app.protocol.messages import DrafterFigures, DraftFigures, Figures, Piece
 from app.ui.chat.answer import pieces_of
 from app.ui.chat.extras import CONTEXT_TEXT, EXAMPLES
 from app.ui.chat.footer import footer_of
-from app.ui.chat.markdown.code_header import CodeHeader
+from app.ui.chat.markdown.code_blocks import CodeHeader
 from app.ui.chat.messages import AnswerMessage, UserMessage
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import stylesheet, theme

@@ -1,4 +1,4 @@
-"""The colors of code, and who finds what to color: the helper process, since a regular expression can run for ever.
+"""Who finds what to color in code: the helper process, since a regular expression can run for ever.
 
 The window shows plain text at once. Whoever shows code (`CodeSource`) is asked for the next piece of it when the helper
 is free, and gets what was found when it comes. What takes too long stays plain.
@@ -10,39 +10,17 @@ import atexit
 import contextlib
 import time
 from collections import deque
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Protocol
 
 from PySide6.QtCore import QCoreApplication, QObject, Slot
-from PySide6.QtGui import QColor
 
 from app import helper
-from app.helper.messages import ROLES, Highlight
+from app.helper.messages import Highlight
 from app.ui.widgets.tasks import Lane
-from app.ui.widgets.theme import MINIMUM_CONTRAST, Theme, contrast
 
 _PATIENCE_SECONDS = 10.0
 """At the end. The helper is killed before."""
-_LIGHT = {"comment": "#5a666b", "keyword": "#8a1f6a", "string": "#1c6134", "number": "#84430a", "name": "#1c4f9c"}
-_DARK = {"comment": "#a5b0b5", "keyword": "#f0a6d8", "string": "#a3d9a5", "number": "#f0b98d", "name": "#a3c7ff"}
-
-__all__ = ["ROLES", "Answered", "CodeSource", "Highlighter", "color", "highlighter"]
-
-
-def color(theme: Theme, role: str) -> QColor:
-    """The color of a part of code; the plain text color where the other could not be read."""
-    wanted = QColor((_DARK if theme.is_dark else _LIGHT)[role])
-    surfaces = (theme.code_surface, theme.tint_model, theme.tint_ngram)
-    return wanted if all(contrast(wanted, surface) >= MINIMUM_CONTRAST for surface in surfaces) else theme.text
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """What became of a request. ``lines``: see `app.helper.messages.Highlighted`; ``None`` if it took too long."""
-
-    lines: list[list[int]] | None
-    seconds: float
 
 
 class CodeSource(Protocol):
@@ -51,8 +29,9 @@ class CodeSource(Protocol):
     def next_request(self) -> Highlight | None:
         """The next piece of code; ``None`` if there is nothing to color now."""
 
-    def take_colors(self, answered: Answered) -> None:
-        """What was found for the piece given last."""
+    def take_colors(self, lines: list[list[int]] | None, seconds: float, /) -> None:
+        """What was found for the piece given last (see `app.helper.messages.Highlighted`), ``None`` if it took too
+        long, and how long it took."""
 
 
 class Highlighter(QObject):
@@ -86,17 +65,17 @@ class Highlighter(QObject):
                 self._waiting.append(source)  # behind the others: it may have more
                 self._lane.submit(partial(self._highlight, wanted), partial(self._on_answered, source))
 
-    def _highlight(self, request: Highlight) -> Answered:
+    def _highlight(self, request: Highlight) -> tuple[list[list[int]] | None, float]:
         """In a thread of its own, which waits for the helper process."""
         began = time.perf_counter()
         lines: list[list[int]] | None = None
         with contextlib.suppress(helper.HelperError):
             lines = self._helper.highlight(request).lines
-        return Answered(lines, time.perf_counter() - began)
+        return lines, time.perf_counter() - began
 
-    def _on_answered(self, source: CodeSource, answered: Answered) -> None:
+    def _on_answered(self, source: CodeSource, found: tuple[list[list[int]] | None, float]) -> None:
         self._is_asked = False
-        source.take_colors(answered)
+        source.take_colors(*found)
         self._ask_next()
 
     @Slot()

@@ -26,9 +26,7 @@ from PySide6.QtWidgets import QFrame, QSizePolicy, QTextBrowser, QTextEdit, QToo
 
 from app.protocol.messages import Piece
 from app.ui.chat.markdown import tints
-from app.ui.chat.markdown.block_writer import CodeRun
-from app.ui.chat.markdown.code_colors import CodeColors
-from app.ui.chat.markdown.code_header import CodeHeader
+from app.ui.chat.markdown.code_blocks import CodeColors, CodeHeader, CodeRun
 from app.ui.chat.markdown.formats import (
     CODE_PADDING,
     CONTINUED,

@@ -1,4 +1,4 @@
-"""The colors of code, and the window's side of finding them."""
+"""The window's side of finding the colors of code."""
 
 from __future__ import annotations
 
@@ -9,17 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from app.helper import Helper
 from app.helper.messages import Highlight
-from app.ui.chat.markdown.highlight import ROLES, Answered, Highlighter, color
-from app.ui.widgets import theme
-from app.ui.widgets.theme import DARK, LIGHT, Theme, contrast
-
-
-@pytest.mark.parametrize("chosen", [LIGHT, DARK], ids=["light", "dark"])
-def test_code_is_readable_with_and_without_tints(chosen: Theme) -> None:
-    for role in ROLES:
-        for surface in (chosen.code_surface, chosen.tint_model, chosen.tint_ngram):
-            assert contrast(color(chosen, role), surface) >= theme.MINIMUM_CONTRAST
-        assert color(chosen, role) != chosen.text
+from app.ui.chat.markdown.highlight import Highlighter
 
 
 class Source:
@@ -32,8 +22,8 @@ class Source:
     def next_request(self) -> Highlight | None:
         return self._requests.pop(0) if self._requests else None
 
-    def take_colors(self, answered: Answered) -> None:
-        self.answers.append(answered.lines)
+    def take_colors(self, lines: list[list[int]] | None, _seconds: float) -> None:
+        self.answers.append(lines)
 
 
 @pytest.fixture
@@ -62,8 +52,8 @@ class Hurried(Source):
         self._helper = helper
         helper.seconds = 0.3
 
-    def take_colors(self, answered: Answered) -> None:
-        super().take_colors(answered)
+    def take_colors(self, lines: list[list[int]] | None, seconds: float) -> None:
+        super().take_colors(lines, seconds)
         self._helper.seconds = 100
 
 
