@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
 
 from PySide6.QtGui import QTextCursor, QTextDocument
 
@@ -12,6 +11,7 @@ from app.ui.chat.markdown.block_writer import BlockWriter, Mark
 from app.ui.chat.markdown.blocks import Block, BlockSplitter, CodeLine, Kind, OpenCode, visible
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.formats import Formats
+from app.ui.chat.markdown.underlay import Unit
 
 _PORTION = 2048
 """Characters given to the splitter at once: a megabyte must not be split in one go."""
@@ -22,19 +22,6 @@ MAX_CHARACTERS_PER_DRAW = 3000
 """Laying out comes after drawing and is not in its time budget, so that is limited by length."""
 _BAR_CHARACTERS = 12
 """A cell of a table takes as long to lay out as so many characters of prose."""
-
-
-@dataclass(slots=True)
-class Unit:
-    """A drawn stretch: document positions ``start`` to ``end`` show the source from ``source_start`` to
-    ``source_end``."""
-
-    start: int
-    end: int
-    source_start: int
-    source_end: int
-    cache: object = None
-    """What the tints worked out for it."""
 
 
 class Rendering:
@@ -186,4 +173,5 @@ class Rendering:
             self._add_unit(start, line.start, end)
         else:
             unit = self.units[-1]
-            unit.end, unit.source_end, unit.cache = self.writer.position, end, None
+            unit.end, unit.source_end = self.writer.position, end
+            unit.spans = unit.shapes = None

@@ -25,7 +25,6 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QSizePolicy, QTextBrowser, QTextEdit, QToolTip, QWidget
 
 from app.protocol.messages import Piece
-from app.ui.chat.markdown import tints
 from app.ui.chat.markdown.code_blocks import CodeColors, CodeHeader, CodeRun
 from app.ui.chat.markdown.formats import (
     CODE_PADDING,
@@ -40,10 +39,9 @@ from app.ui.chat.markdown.formats import (
     Formats,
 )
 from app.ui.chat.markdown.links import confirm_link, link_in_words
-from app.ui.chat.markdown.rendering import Rendering, Unit
-from app.ui.chat.markdown.source_mark import SourceMark
-from app.ui.chat.markdown.tints import TokenTints
+from app.ui.chat.markdown.rendering import Rendering
 from app.ui.chat.markdown.turns import turns
+from app.ui.chat.markdown.underlay import SourceMark, TokenTints, Unit, explanation
 from app.ui.chat.parts import copy_text
 from app.ui.widgets import theme as themes
 
@@ -184,7 +182,8 @@ class MarkdownView(QTextBrowser):
         self._rendering.writer.margin = float(code - prose)
         if code - prose != old_margin:
             self._set_prose_margin(code - prose)
-        tints.forget_shapes(self._rendering.units)
+        for unit in self._rendering.units:
+            unit.shapes = None
         self._placed_headers = 0
         if is_first and turns().is_waiting(self):
             turns().forget(self)
@@ -294,7 +293,8 @@ class MarkdownView(QTextBrowser):
         """Slanted letters may be wider: what was worked out from where the others stood no longer holds."""
         units = self._rendering.units
         first = max(0, bisect_right(units, start, key=lambda unit: unit.start) - 1)
-        tints.forget_shapes(units[first : bisect_left(units, end, lo=first, key=lambda unit: unit.start)])
+        for unit in units[first : bisect_left(units, end, lo=first, key=lambda unit: unit.start)]:
+            unit.shapes = None
         self._measure()
 
     def _place_headers(self) -> None:
@@ -417,7 +417,7 @@ class MarkdownView(QTextBrowser):
             return ""
         position = self.document().documentLayout().hitTest(point, Qt.HitTestAccuracy.ExactHit)
         piece = self.piece_at(position) if position >= 0 else None
-        return tints.explanation(piece) if piece is not None else ""
+        return explanation(piece) if piece is not None else ""
 
     def _show_explanation(self, event: QHelpEvent) -> bool:
         anchor = self.anchorAt(event.pos())

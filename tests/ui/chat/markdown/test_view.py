@@ -18,7 +18,7 @@ from app.ui.chat.markdown.block_writer import checked_link
 from app.ui.chat.markdown.code_blocks import CodeHeader
 from app.ui.chat.markdown.formats import Formats
 from app.ui.chat.markdown.rendering import Rendering
-from app.ui.chat.markdown.tints import explanation
+from app.ui.chat.markdown.underlay import explanation
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.widgets import theme
 
@@ -444,7 +444,7 @@ def test_many_tints_are_worked_out_in_several_paintings(qtbot: QtBot, view: Mark
     is_whole = False
     while not is_whole:
         is_whole = view._tints.paint(painter, units, view.content, theme.LIGHT)
-        known.append(sum(unit.cache is not None for unit in units))
+        known.append(sum(unit.shapes is not None for unit in units))
     painter.end()
     assert known[-1] == len(units) == 100
     assert len(known) > 2 and known == sorted(set(known))
