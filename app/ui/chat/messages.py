@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QRectF, Qt, Signal, Slot
-from PySide6.QtGui import QDesktopServices, QPainter, QPaintEvent
+from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QToolButton, QWidget
 
 from app.chats.model import StoredMessage
@@ -35,7 +35,6 @@ class MessageWidget(QWidget):
         self.heading.setParent(self)
         self.view = MarkdownView(plain=plain, parent=self)
         self.view.setAccessibleName(f"{heading}: message")
-        self.view.link_activated.connect(QDesktopServices.openUrl)
         self.action_row = QWidget(self)
         self.row = QHBoxLayout(self.action_row)
         self.row.setContentsMargins(0, 0, 0, 0)

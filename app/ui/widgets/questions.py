@@ -19,16 +19,19 @@ def ask(
     title: str,
     text: str,
     *,
-    lossy: Mapping[str, Callable[[], object]],
+    details: str = "",
+    lossy: Mapping[str, Callable[[], object]] | None = None,
     safe: Mapping[str, Callable[[], object]] | None = None,
+    icon: QMessageBox.Icon = QMessageBox.Icon.Question,
 ) -> None:
     """Ask, and call what belongs to the button that is pressed; Cancel, which Esc and Enter choose, does nothing.
 
     ``lossy`` are names of buttons that take something away, and what they do; ``safe`` are others.
     """
-    box = _box(QMessageBox.Icon.Question, parent, title, text)
-    for choices, role in ((safe or {}, _Role.AcceptRole), (lossy, _Role.DestructiveRole)):
-        for name, act in choices.items():
+    box = _box(icon, parent, title, text)
+    box.setInformativeText(details)
+    for choices, role in ((safe, _Role.AcceptRole), (lossy, _Role.DestructiveRole)):
+        for name, act in (choices or {}).items():
             box.addButton(name, role).clicked.connect(lambda _checked=False, act=act: act())
     box.setDefaultButton(box.addButton(QMessageBox.StandardButton.Cancel))
     box.open()

@@ -61,8 +61,6 @@ class MarkdownView(QTextBrowser):
     """Everything that was added is on screen."""
     selection_dragged = Signal(QPoint)
     """The user selects with the mouse and is at this point of the widget."""
-    link_activated = Signal(QUrl)
-    """The user wants to open this http, https or mailto address and has confirmed it."""
 
     _is_set_up = False  # Qt calls `changeEvent` from within the constructor
 
@@ -348,7 +346,7 @@ class MarkdownView(QTextBrowser):
     @Slot(QUrl)
     def _on_anchor_clicked(self, url: QUrl) -> None:
         if self._is_finished:
-            confirm_link(self.window(), url, self.link_activated.emit)
+            confirm_link(self.window(), url)
 
     # -- painting
 
