@@ -19,7 +19,7 @@ from PySide6.QtGui import (
 )
 
 from app.ui.widgets import theme as themes
-from app.ui.widgets.theme import MINIMUM_CONTRAST, Theme, contrast
+from app.ui.widgets.theme import Theme
 
 ROLE = QTextFormat.Property.UserProperty.value + 1
 """Block property: what is painted around the block, one of the values below."""
@@ -49,8 +49,7 @@ _FIXED = QTextBlockFormat.LineHeightTypes.FixedHeight.value
 def code_color(theme: Theme, role: str) -> QColor:
     """The color of a part of code; the plain text color where the other could not be read."""
     wanted = QColor((_DARK if theme.is_dark else _LIGHT)[role])
-    surfaces = (theme.code_surface, theme.tint_model, theme.tint_ngram)
-    return wanted if all(contrast(wanted, surface) >= MINIMUM_CONTRAST for surface in surfaces) else theme.text
+    return themes.readable(wanted, theme.text, theme.code_surface, theme.tint_model, theme.tint_ngram)
 
 
 @dataclass(frozen=True)

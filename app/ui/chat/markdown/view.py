@@ -270,8 +270,8 @@ class MarkdownView(QTextBrowser):
         else:  # it would be laid out in vain: the width comes next
             turns().want(self)
 
-    @Slot(object)
-    def _on_theme_changed(self, _theme: object) -> None:
+    @Slot()
+    def _on_theme_changed(self) -> None:
         self._has_old_theme = True
         turns().want(self)
 
