@@ -152,6 +152,10 @@ class SourceMark:
         self._end = end
         self._found: tuple[int, int] | None = None
 
+    def forget_place(self) -> None:
+        """The document is drawn anew."""
+        self._found = None
+
     def boxes(self, units: Sequence[Unit], source: str) -> list[QRectF]:
         """Where it is drawn in the document, one box a line; empty where nothing is drawn yet."""
         if self._found is None:

@@ -10,7 +10,7 @@ import html
 import time
 from bisect import bisect_left, bisect_right
 
-from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, QRectF, QSize, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, QRectF, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import (
     QHelpEvent,
     QKeyEvent,
@@ -22,7 +22,7 @@ from PySide6.QtGui import (
     QTextDocument,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QFrame, QSizePolicy, QTextBrowser, QTextEdit, QToolTip, QWidget
+from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QToolTip, QWidget
 
 from app.protocol.messages import Piece
 from app.ui.chat.markdown.code_blocks import CodeColors, CodeHeader, CodeRun
@@ -65,48 +65,49 @@ class MarkdownView(QTextBrowser):
     _is_set_up = False  # Qt calls `changeEvent` from within the constructor
 
     def __init__(self, *, plain: bool = False, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(
+            parent,
+            frameShape=QFrame.Shape.NoFrame,
+            horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff,
+            verticalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff,
+            undoRedoEnabled=False,
+            openLinks=False,
+            cursorWidth=0,
+            lineWrapMode=QTextEdit.LineWrapMode.FixedPixelWidth,
+            textInteractionFlags=Qt.TextInteractionFlag.TextBrowserInteraction
+            | Qt.TextInteractionFlag.TextSelectableByKeyboard,
+        )
+        self.viewport().setAutoFillBackground(False)
+        self.document().setDocumentMargin(0)
+        self.document().setIndentWidth(INDENT)
+        self.anchorClicked.connect(self._on_anchor_clicked)
         self._plain = plain
         self._text: list[str] = []
         self._source = ""
         self._is_finished = False
         self._shows_drafted = False
-        self._has_old_theme = False
         self._prose_width = self._width = 0
         self._height = 0
         self._headers: list[CodeHeader] = []
-        self._placed_headers = 0
-        self._timer = QTimer(self, singleShot=True)
-        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer = QTimer(self, singleShot=True, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._on_frame_due)
         self._last_frame = 0.0
         self._frame_seconds = 0.0
-        self._set_up()
-        self._formats = Formats(themes.current(), self.font())
-        self._rendering = Rendering(self.document(), self._formats, plain=plain)
-        self._colors = self._new_colors()
         self._tints = TokenTints(self.document())
         self._mark: SourceMark | None = None
-        self._marked: tuple[int, int] | None = None
+        self._begin()
         self._is_set_up = True
         themes.notifier().theme_changed.connect(self._on_theme_changed)
 
-    def _set_up(self) -> None:
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
-        self.setUndoRedoEnabled(False)
-        self.setOpenLinks(False)
-        self.setCursorWidth(0)
-        self.setLineWrapMode(QTextEdit.LineWrapMode.FixedPixelWidth)
-        self.viewport().setAutoFillBackground(False)
-        self.document().setDocumentMargin(0)
-        self.document().setIndentWidth(INDENT)
-        self.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextBrowserInteraction | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
-        self.anchorClicked.connect(self._on_anchor_clicked)
+    def _begin(self) -> None:
+        """Make what draws into the empty document, in the present theme and font."""
+        self._has_old_theme = False
+        self._placed_headers = 0
+        self._formats = Formats(themes.current(), self.font())
+        margin = float(self._width - self._prose_width)
+        self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
+        runs = self._rendering.lasting_code_runs
+        self._colors = CodeColors(self.document(), self._formats, runs, self._on_colored)
 
     # -- text
 
@@ -122,7 +123,7 @@ class MarkdownView(QTextBrowser):
         """Show a finished text. ``pieces``: where its tokens came from, if that is known and fits the text."""
         self._source, self._text = text, []
         self._is_finished = True
-        self._marked = None
+        self._mark = None
         self._tints = TokenTints(self.document())
         if pieces and "".join(piece.text for piece in pieces) == text:
             self._tints.add(pieces)
@@ -136,7 +137,8 @@ class MarkdownView(QTextBrowser):
         self._rendering.feed(text)
         if self.is_drawn:
             passed = (time.perf_counter() - self._last_frame) * 1000
-            self._timer.start(max(0, round(self._frame_interval() - passed)))
+            interval = SLOW_FRAME_MILLISECONDS if self._frame_seconds > 0.012 else FRAME_MILLISECONDS
+            self._timer.start(max(0, round(interval - passed)))
 
     def finish(self) -> None:
         """The text is complete; what is left of it is drawn at once."""
@@ -152,7 +154,6 @@ class MarkdownView(QTextBrowser):
 
     def set_mark(self, marked: tuple[int, int] | None) -> None:
         """Make the characters from the first to before the second of a finished text stand out; ``None``: none."""
-        self._marked = marked
         self._mark = SourceMark(self.document(), *marked) if marked is not None else None
         self.viewport().update()
 
@@ -219,9 +220,6 @@ class MarkdownView(QTextBrowser):
 
     # -- drawing
 
-    def _frame_interval(self) -> int:
-        return SLOW_FRAME_MILLISECONDS if self._frame_seconds > 0.012 else FRAME_MILLISECONDS
-
     @Slot()
     def _on_frame_due(self) -> None:
         turns().want(self)  # not at once: another view may be drawing in this turn of the event loop
@@ -253,15 +251,11 @@ class MarkdownView(QTextBrowser):
 
     def _redraw(self) -> None:
         """Draw everything anew, as much as fits into one update at once and the rest when the window has time."""
-        self._has_old_theme = False
         self._colors.close()
         self.document().clear()
-        self._placed_headers = 0
-        self._formats = Formats(themes.current(), self.font())
-        margin = float(self._width - self._prose_width)
-        self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
-        self._colors = self._new_colors()
-        self.set_mark(self._marked)
+        self._begin()
+        if self._mark is not None:
+            self._mark.forget_place()
         self._rendering.feed(self.content)
         if self._is_finished:
             self._rendering.finish()
@@ -283,9 +277,6 @@ class MarkdownView(QTextBrowser):
             self._draw()
 
     # -- code blocks
-
-    def _new_colors(self) -> CodeColors:
-        return CodeColors(self.document(), self._formats, self._rendering.lasting_code_runs, self._on_colored)
 
     def _on_colored(self, start: int, end: int) -> None:
         """Slanted letters may be wider: what was worked out from where the others stood no longer holds."""
@@ -358,13 +349,11 @@ class MarkdownView(QTextBrowser):
         self._paint_code_frames(painter, start, end)
         self._paint_roles(painter, self.document().findBlock(start), end)
         if self._shows_drafted and self._tints.pieces:
-            self._paint_tints(painter, units)
+            is_whole = self._tints.paint(painter, units, self.content, self._formats.theme)
+            if not is_whole:
+                QTimer.singleShot(0, self.viewport(), self.viewport().update)
         if self._mark is not None and self._is_finished and self.is_drawn:
             self._mark.paint(painter, self._rendering.units, self.content, self._formats.theme)
-
-    def _paint_tints(self, painter: QPainter, units: list[Unit]) -> None:
-        if not self._tints.paint(painter, units, self.content, self._formats.theme):
-            QTimer.singleShot(0, self.viewport(), self.viewport().update)
 
     def _units_in(self, top: float, bottom: float) -> list[Unit]:
         """What is drawn between two heights. (Qt's own hit test takes longer the longer the text is.)"""
@@ -445,12 +434,6 @@ class MarkdownView(QTextBrowser):
         data = QMimeData()
         data.setText(self._plain_text(cursor.selectionStart(), cursor.selectionEnd()))
         return data
-
-    def sizeHint(self) -> QSize:
-        return QSize(self._width, self._height)
-
-    def minimumSizeHint(self) -> QSize:
-        return self.sizeHint()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())
