@@ -12,8 +12,8 @@ from app.models.text import visible
 from app.ui.models.picker import ModelPicker
 from app.ui.widgets import icons
 from app.ui.widgets.controls import explain, label
-from app.ui.widgets.file_dialogs import open_in_folder
 from app.ui.widgets.layouts import column, row
+from app.ui.widgets.questions import open_in_folder
 from app.ui.widgets.theme import SPACING
 
 FILE_FILTER = "GGUF models (*.gguf)"

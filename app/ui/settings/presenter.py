@@ -20,8 +20,7 @@ from app.ui.models.reveal import reveal
 from app.ui.models.token_dialog import TokenDialog
 from app.ui.settings.models_page import ModelsPage
 from app.ui.settings.window import SettingsWindow
-from app.ui.widgets.file_dialogs import choose_folder
-from app.ui.widgets.questions import ask
+from app.ui.widgets.questions import ask, choose_folder
 
 TRAFFIC_INTERVAL_MS = 1000
 _TOKEN_PLACES: dict[TokenPlace, str] = {

@@ -78,10 +78,6 @@ class Entry:
     """Whether its widget is kept, however far it is from the screen."""
 
 
-def _top(entry: Entry) -> int:
-    return entry.top
-
-
 def _stops(widget: QWidget) -> list[QWidget]:
     """Where the Tab key stops in a widget, in its own order."""
     return [one for one in widget.findChildren(QWidget) if one.focusPolicy() & Qt.FocusPolicy.TabFocus]
@@ -134,7 +130,8 @@ class Column(QAbstractScrollArea):
 
     def _order_focus(self, widget: QWidget, entry: Entry) -> None:
         """The Tab key goes through the messages as one reads, also where older ones were built later."""
-        above = max((one for one in self._built if one.top < entry.top or entry.top < 0), key=_top, default=None)
+        before = (one for one in self._built if one.top < entry.top or entry.top < 0)
+        above = max(before, key=lambda one: one.top, default=None)
         last: QWidget = self
         for following in (*(_stops(above.widget) if above is not None and above.widget else ())[-1:], *_stops(widget)):
             if last is not self or above is None:
@@ -339,13 +336,14 @@ class Column(QAbstractScrollArea):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         bar = self.verticalScrollBar()
-        if event.key() == Qt.Key.Key_Home:
-            bar.setValue(0)
-        elif event.key() == Qt.Key.Key_End:
-            bar.setValue(bar.maximum())
-        elif event.key() == Qt.Key.Key_PageUp:
-            bar.setValue(bar.value() - bar.pageStep() + 40)
-        elif event.key() == Qt.Key.Key_PageDown:
-            bar.setValue(bar.value() + bar.pageStep() - 40)
+        page = bar.pageStep() - 40
+        places = {
+            Qt.Key.Key_Home: 0,
+            Qt.Key.Key_End: bar.maximum(),
+            Qt.Key.Key_PageUp: bar.value() - page,
+            Qt.Key.Key_PageDown: bar.value() + page,
+        }
+        if event.key() in places:
+            bar.setValue(places[Qt.Key(event.key())])
         else:
             super().keyPressEvent(event)

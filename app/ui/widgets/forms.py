@@ -31,7 +31,8 @@ _LARGEST = 2**30
 """Where a range has no end."""
 
 
-def _prepare(field: QAbstractSpinBox) -> None:
+def _prepare(field: QAbstractSpinBox, lowest_means: str) -> None:
+    field.setSpecialValueText(lowest_means)
     field.setFixedWidth(FIELD_WIDTH)
     guard_wheel(field)
     field.setLocale(_ENGLISH)
@@ -45,8 +46,8 @@ class Whole(QSpinBox):
 
     def __init__(self, low: int, high: int, step: int = 1, lowest_means: str = "") -> None:
         """``lowest_means`` is shown in place of the lowest number."""
-        super().__init__(minimum=low, maximum=high, singleStep=step, specialValueText=lowest_means)
-        _prepare(self)
+        super().__init__(minimum=low, maximum=high, singleStep=step)
+        _prepare(self, lowest_means)
 
     def stepBy(self, steps: int) -> None:  # noqa: N802 - Qt's name
         if steps > 0 and self.value() == self.minimum() < 0:  # the word below 0 is one step away from it
@@ -59,8 +60,8 @@ class Decimal(QDoubleSpinBox):
     """A number with up to four decimals, shown with as many as it has."""
 
     def __init__(self, low: float, high: float, step: float, lowest_means: str = "") -> None:
-        super().__init__(decimals=4, minimum=low, maximum=high, singleStep=step, specialValueText=lowest_means)
-        _prepare(self)
+        super().__init__(decimals=4, minimum=low, maximum=high, singleStep=step)
+        _prepare(self, lowest_means)
 
     def textFromValue(self, value: float) -> str:  # noqa: N802 - Qt's name
         return f"{value:.4f}".rstrip("0").rstrip(".")
@@ -129,7 +130,9 @@ class Form(QWidget):
         self._settings: dict[str, tuple[Setting, Type]] = {}
         self.fields: dict[str, Whole | Decimal | OneOf] = {}
         self._changed = changed
-        self._grid = QGridLayout(self, horizontalSpacing=3 * SPACING, verticalSpacing=2 * SPACING)
+        self._grid = QGridLayout(self)
+        self._grid.setHorizontalSpacing(3 * SPACING)
+        self._grid.setVerticalSpacing(2 * SPACING)
         self._grid.setContentsMargins(*FIELD_MARGINS)
         self._grid.setColumnMinimumWidth(0, 120)
         self._grid.setColumnStretch(2, 1)

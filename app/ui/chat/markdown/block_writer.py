@@ -50,7 +50,6 @@ class Mark:
     """A state to go back to."""
 
     position: int
-    next_position: int
     is_free: bool
     format: QTextBlockFormat
     code_runs: int
@@ -87,7 +86,7 @@ class BlockWriter:
 
     def save(self) -> Mark:
         """The present state, for `restore`."""
-        return Mark(self.position, self.next_position, self._is_free, self._cursor.blockFormat(), len(self.code_runs))
+        return Mark(self.position, self._is_free, self._cursor.blockFormat(), len(self.code_runs))
 
     def restore(self, mark: Mark) -> None:
         """Remove everything that was written since."""
@@ -144,17 +143,12 @@ class BlockWriter:
             self._write_markdown(block)
 
     def _write_plain(self, block: Block) -> None:
-        form = self.formats.prose(self.margin, gap=0.0)
         characters = self.formats.characters(Look())
-        for index, line in enumerate(block.text.split("\n")):
-            if index and not line and block.text.endswith("\n"):
-                break
+        for index, line in enumerate(block.text.removesuffix("\n").split("\n")):
+            form = self.formats.prose(self.margin, gap=0.0)
             if not index and block.joined:
-                joined = QTextBlockFormat(form)
-                joined.setProperty(CONTINUED, True)
-                self._begin(joined, characters)
-            else:
-                self._begin(form, characters)
+                form.setProperty(CONTINUED, True)
+            self._begin(form, characters)
             self._cursor.insertText(line, characters)
 
     def _write_markdown(self, block: Block) -> None:

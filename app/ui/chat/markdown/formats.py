@@ -94,20 +94,15 @@ class Formats:
         result.setFont(font)
         result.setForeground(self.theme.quiet if look.quiet else self.theme.text)
         if look.code:
-            result.setBackground(self.inline_code)
+            ground = QColor(self.theme.text)
+            ground.setAlphaF(0.07)  # a tint below it shines through
+            result.setBackground(ground)
         if look.link:
             result.setAnchor(True)
             result.setAnchorHref(look.link)
             result.setForeground(self.theme.accent)
             result.setFontUnderline(True)
         return result
-
-    @cached_property
-    def inline_code(self) -> QColor:
-        """The ground under code within a line; a tint below it shines through."""
-        ground = QColor(self.theme.text)
-        ground.setAlphaF(0.07)
-        return ground
 
     def _code_characters(self, role: str = "") -> QTextCharFormat:
         """The format of a part of a code block."""

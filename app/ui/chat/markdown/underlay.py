@@ -148,8 +148,8 @@ class SourceMark:
 
     def __init__(self, document: QTextDocument, start: int, end: int) -> None:
         self._document = document
-        self._start = start
-        self._end = end
+        self.start = start
+        self.end = end
         self._found: tuple[int, int] | None = None
 
     def forget_place(self) -> None:
@@ -180,17 +180,17 @@ class SourceMark:
 
     def _find(self, units: Sequence[Unit], source: str) -> tuple[int, int] | None:
         """The first and last position in the document that show it; twice the same where nothing of it is shown."""
-        index = max(0, bisect_right(units, self._start, key=lambda unit: unit.source_start) - 1)
+        index = max(0, bisect_right(units, self.start, key=lambda unit: unit.source_start) - 1)
         before = units[index].start if units else None
         found: tuple[int, int] | None = None
         for unit in units[index:]:
-            if unit.source_start >= self._end:
+            if unit.source_start >= self.end:
                 break
             for runs, position_of in _aligned(self._document, unit, source):
                 for run in runs:
                     place = unit.source_start + run.source - run.start
-                    first = max(place + run.start, self._start) - place
-                    last = min(place + run.end, self._end) - place
+                    first = max(place + run.start, self.start) - place
+                    last = min(place + run.end, self.end) - place
                     if first < last:
                         found = (found[0] if found else position_of(first)), position_of(last)
                     elif last == run.end:

@@ -65,22 +65,7 @@ class MarkdownView(QTextBrowser):
     _is_set_up = False  # Qt calls `changeEvent` from within the constructor
 
     def __init__(self, *, plain: bool = False, parent: QWidget | None = None) -> None:
-        super().__init__(
-            parent,
-            frameShape=QFrame.Shape.NoFrame,
-            horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff,
-            verticalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff,
-            undoRedoEnabled=False,
-            openLinks=False,
-            cursorWidth=0,
-            lineWrapMode=QTextEdit.LineWrapMode.FixedPixelWidth,
-            textInteractionFlags=Qt.TextInteractionFlag.TextBrowserInteraction
-            | Qt.TextInteractionFlag.TextSelectableByKeyboard,
-        )
-        self.viewport().setAutoFillBackground(False)
-        self.document().setDocumentMargin(0)
-        self.document().setIndentWidth(INDENT)
-        self.anchorClicked.connect(self._on_anchor_clicked)
+        super().__init__(parent, openLinks=False)
         self._plain = plain
         self._text: list[str] = []
         self._source = ""
@@ -95,9 +80,25 @@ class MarkdownView(QTextBrowser):
         self._frame_seconds = 0.0
         self._tints = TokenTints(self.document())
         self._mark: SourceMark | None = None
+        self._set_up()
         self._begin()
         self._is_set_up = True
         themes.notifier().theme_changed.connect(self._on_theme_changed)
+
+    def _set_up(self) -> None:
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setUndoRedoEnabled(False)
+        self.setCursorWidth(0)
+        self.setLineWrapMode(QTextEdit.LineWrapMode.FixedPixelWidth)
+        self.viewport().setAutoFillBackground(False)
+        self.document().setDocumentMargin(0)
+        self.document().setIndentWidth(INDENT)
+        self.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextBrowserInteraction | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        self.anchorClicked.connect(self._on_anchor_clicked)
 
     def _begin(self) -> None:
         """Make what draws into the empty document, in the present theme and font."""
