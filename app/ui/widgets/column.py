@@ -159,12 +159,7 @@ class Column(QAbstractScrollArea):
     def refit(self, entry: Entry) -> None:
         """The content of this entry's widget changed."""
         entry.fitted = None
-        self._arrange_once(0)  # it has just drawn something: what has to be built waits for a turn of its own
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether entries were added that are not on screen yet."""
-        return self._soon.isActive()
+        self.arrange(0)  # it has just drawn something: what has to be built waits for a turn of its own
 
     # -- place
 
@@ -183,11 +178,8 @@ class Column(QAbstractScrollArea):
         self.arrange()
 
     @Slot()
-    def arrange(self) -> None:
-        """Put every entry that is on screen into its place; build those that are missing."""
-        self._arrange_once(MAX_BUILT)
-
-    def _arrange_once(self, may_build: int) -> None:
+    def arrange(self, may_build: int = MAX_BUILT) -> None:
+        """Put every entry that is on screen into its place; build those that are missing, at most so many now."""
         if self._is_moving:
             self._soon.start()
             return

@@ -69,10 +69,6 @@ class ElidedLabel(QLabel):
         self.setAccessibleName(text)
         self._fit()
 
-    def shown(self) -> str:
-        """What there is room for."""
-        return super().text()
-
     def _fit(self) -> None:
         space = self.contentsRect().width()
         super().setText(self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, space))

@@ -226,7 +226,8 @@ class ThemeNotifier(QObject):
         super().__init__()
         self._application: QApplication | None = None
         self._style_sheet: Callable[[Theme], str] | None = None
-        self._override: Theme | None = None
+        self.forced: Theme | None = None
+        """Used whatever the system says; see `override`."""
         # Kept: without a reference of ours the wrapper of what it returns dies with it.
         self._hints = QGuiApplication.styleHints()
         self._hints.colorSchemeChanged.connect(self.refresh)
@@ -242,11 +243,6 @@ class ThemeNotifier(QObject):
         self._style_sheet = style_sheet
         self._dress()
 
-    def override(self, theme: Theme | None) -> None:
-        """Use this theme whatever the system says; ``None`` follows the system again."""
-        self._override = theme
-        self.refresh()
-
     @Slot()
     def refresh(self) -> None:
         """Work out the theme again; where it changed, dress the application and tell everybody."""
@@ -258,8 +254,8 @@ class ThemeNotifier(QObject):
         self.theme_changed.emit()
 
     def _resolve(self) -> Theme:
-        if self._override is not None:
-            return self._override
+        if self.forced is not None:
+            return self.forced
         if self._wants_high_contrast():
             # The system's own palette can only be read while none of ours is set.
             QGuiApplication.setPalette(QPalette())
@@ -290,7 +286,8 @@ def current() -> Theme:
 
 def override(theme: Theme | None) -> None:
     """Use this theme whatever the system says; ``None`` follows the system again. For screenshots and tests."""
-    notifier().override(theme)
+    notifier().forced = theme
+    notifier().refresh()
 
 
 def follow(receiver: QObject, slot: Callable[[], None]) -> None:

@@ -56,7 +56,7 @@ def settle(qtbot: QtBot, transcript: Transcript) -> None:
     def is_settled() -> bool:
         built = [entry for entry in transcript.column.entries if entry.widget is not None]
         views = [entry.widget.view for entry in built if isinstance(entry.widget, (UserMessage, AnswerMessage))]
-        return not transcript.column.is_pending and all(view.is_drawn for view in views)
+        return not transcript.column._soon.isActive() and all(view.is_drawn for view in views)
 
     qtbot.waitUntil(is_settled)
 

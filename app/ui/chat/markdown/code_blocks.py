@@ -19,7 +19,7 @@ from shiboken6 import isValid
 from app.helper.messages import ROLES, Highlight
 from app.models.text import shortened
 from app.ui.chat.markdown.formats import Formats
-from app.ui.chat.markdown.highlight import highlighter
+from app.ui.chat.markdown.highlight import Found, highlighter
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import row
@@ -79,11 +79,6 @@ class CodeHeader(QWidget):
         themes.set_role(self.copy_button, "flat")
         row((self._language, 1), self.copy_button, margins=(12, 3, 4, 0), on=self)
 
-    @property
-    def language(self) -> str:
-        """What stands on the left."""
-        return self._language.text()
-
     def set_language(self, language: str) -> None:
         """Name the language of the code; empty where it is not known."""
         language = shortened(language, 24)
@@ -123,8 +118,11 @@ class CodeColors:
 
     def update(self) -> None:
         """More text was written, or a block has rested."""
-        if self._wanting() is not None:
-            highlighter().want(self)
+        run = self._wanting()
+        if run is not None:
+            self._asked = run
+            run.asked = run.size
+            highlighter().ask(self._request(run), self._is_alive, self._on_answered)
         elif self._asked is None and self._coloring is None and self._is_alive():
             # What came meanwhile must not wait for more text.
             rests = [run.rests_until for run in self._runs()[self._settled :] if run.asked != run.size]
@@ -155,13 +153,7 @@ class CodeColors:
                 return run
         return None
 
-    def next_request(self) -> Highlight | None:
-        """See `CodeSource`."""
-        run = self._wanting()
-        if run is None:
-            return None
-        self._asked = run
-        run.asked = run.size
+    def _request(self, run: CodeRun) -> Highlight:
         cursor = QTextCursor(self._document)
         cursor.setPosition(run.start)
         cursor.setPosition(run.start + run.size, QTextCursor.MoveMode.KeepAnchor)
@@ -171,8 +163,8 @@ class CodeColors:
         lines = ["".join(parts[start:end]) for start, end in zip(self._blocks, following, strict=True)]
         return Highlight(run.language, "\n".join(lines))
 
-    def take_colors(self, lines: list[list[int]] | None, seconds: float) -> None:
-        """See `CodeSource`."""
+    def _on_answered(self, found: Found) -> None:
+        lines, seconds = found
         run, self._asked = self._asked, None
         if run is None or not self._is_alive():
             return

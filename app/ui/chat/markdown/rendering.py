@@ -33,6 +33,8 @@ class Rendering:
         self._document = document
         self._cursor = QTextCursor(document)
         self.writer = BlockWriter(self._cursor, formats, margin)
+        self.code_runs = self.writer.code_runs
+        """The code blocks drawn so far, from top to bottom."""
         self._splitter = BlockSplitter(plain=plain)
         self._unread: deque[str | None] = deque()
         """``None``: there is no more text."""
@@ -41,14 +43,9 @@ class Rendering:
         self._characters_left = 0
         self._tail: tuple[Mark, int] | None = None
 
-    @property
-    def code_runs(self) -> list[CodeRun]:
-        """The code blocks drawn so far, from top to bottom."""
-        return self.writer.code_runs
-
     def lasting_code_runs(self) -> list[CodeRun]:
         """Those that are not part of a block that is still growing, which is drawn anew each time."""
-        return self.writer.code_runs[: self._tail[0].code_runs] if self._tail is not None else self.writer.code_runs
+        return self.code_runs[: self._tail[0].code_runs] if self._tail is not None else self.code_runs
 
     # -- input
 
