@@ -56,11 +56,9 @@ class EntryWidget(Protocol):
 
     def fit(self, widths: Widths) -> int:
         """Take these widths; give back the height this needs, in pixels."""
-        ...
 
     def is_in_use(self) -> bool:
         """Whether it has something that would be lost with it, such as a selection."""
-        ...
 
 
 @dataclass(eq=False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import QByteArray, QObject, QRectF, Qt
-from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap
+from PySide6.QtCore import QByteArray, QRectF, Qt
+from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QAbstractButton
 
 from app import paths
 from app.ui.widgets import theme as themes
@@ -47,14 +48,9 @@ def themed(name: str, theme: themes.Theme) -> QIcon:
     return result
 
 
-def set_icon(target: QObject, name: str) -> None:
+def set_icon(target: QAbstractButton | QAction, name: str) -> None:
     """Give a button or an action this icon, now and after every change of theme."""
-
-    def dress() -> None:
-        assert hasattr(target, "setIcon")
-        target.setIcon(themed(name, themes.current()))
-
-    themes.follow(target, dress)
+    themes.follow(target, lambda: target.setIcon(themed(name, themes.current())))
 
 
 def application() -> QIcon:

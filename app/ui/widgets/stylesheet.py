@@ -145,12 +145,9 @@ QListView, QTreeView {
     selection-background-color: $selection; selection-color: $text;
 }
 QListView::item { border-radius: 6px; padding: 4px 6px; min-height: 20px; }
-QListView::item:hover { background: $hover; }
-QListView::item:selected { background: $selection; color: $text; }
-
 QTreeView::item { padding: 3px 6px; border: none; }
-QTreeView::item:hover { background: $hover; }
-QTreeView::item:selected { background: $selection; color: $text; }
+QListView::item:hover, QTreeView::item:hover { background: $hover; }
+QListView::item:selected, QTreeView::item:selected { background: $selection; color: $text; }
 QHeaderView { background: transparent; }
 QHeaderView::section {
     background: transparent; color: $quiet; border: none; border-bottom: 1px solid $line; padding: 4px 6px;

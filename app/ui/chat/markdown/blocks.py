@@ -200,9 +200,10 @@ def _indent(line: str) -> int:
     return len(expanded) - len(expanded.lstrip(" "))
 
 
-def _closes_fence(line: str, fence: str) -> bool:
+def _closes_fence(line: str, fence: str, *, least: int = 0) -> bool:
+    """``least``: so many of the fence's characters are enough, in place of all, as in a line that is still growing."""
     text = line.strip()
-    return _indent(line) < 4 and len(text) >= len(fence) and text == fence[0] * len(text)
+    return _indent(line) < 4 and len(text) >= (least or len(fence)) and text == fence[0] * len(text)
 
 
 # ---------------------------------------------------------------- the splitter
@@ -264,10 +265,7 @@ class BlockSplitter:
     @property
     def partial_line(self) -> CodeLine | None:
         """The unfinished line of the fenced code that is open, if one is."""
-        if self._code is None or not self._partial:
-            return None
-        text, fence = self._partial.strip(), self._code.block.fence
-        if text and _indent(self._partial) < 4 and text == fence[0] * len(text):
+        if self._code is None or not self._partial or _closes_fence(self._partial, self._code.block.fence, least=1):
             return None
         return self._code_line(self._partial, self._code.block, self._at)
 

@@ -210,6 +210,14 @@ class SourceMark:
         return QRectF(origin.x() + left, origin.y() + line.y(), _CARET, line.height())
 
 
+def blocks_between(document: QTextDocument, start: int, end: int) -> Iterator[QTextBlock]:
+    """The blocks of a document from the one at ``start`` to the one at ``end``."""
+    block = document.findBlock(start)
+    while block.isValid() and block.position() <= end:
+        yield block
+        block = block.next()
+
+
 def _origin(document: QTextDocument, block: QTextBlock) -> QPointF:
     return document.documentLayout().blockBoundingRect(block).topLeft()
 
@@ -220,12 +228,10 @@ def _aligned(document: QTextDocument, unit: Unit, source: str) -> Iterator[tuple
     at = 0
     # Here, and not once for each block.
     source = without_entities(visible(source[unit.source_start : unit.source_end]))
-    block = document.findBlock(unit.start)
-    while block.isValid() and block.position() <= unit.end:
+    for block in blocks_between(document, unit.start, unit.end):
         text = block.text()
         runs, at = align(text, source, at)
         yield runs, partial(_position, block.position(), utf16_offsets(text))
-        block = block.next()
 
 
 def _position(block: int, offsets: list[int] | None, index: int) -> int:

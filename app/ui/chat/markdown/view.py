@@ -41,7 +41,7 @@ from app.ui.chat.markdown.formats import (
 from app.ui.chat.markdown.links import confirm_link, link_in_words
 from app.ui.chat.markdown.rendering import Rendering
 from app.ui.chat.markdown.turns import turns
-from app.ui.chat.markdown.underlay import SourceMark, TokenTints, Unit, explanation
+from app.ui.chat.markdown.underlay import SourceMark, TokenTints, Unit, blocks_between, explanation
 from app.ui.chat.parts import copy_text
 from app.ui.widgets import theme as themes
 
@@ -194,14 +194,12 @@ class MarkdownView(QTextBrowser):
     def _set_prose_margin(self, margin: int) -> None:
         cursor = QTextCursor(self.document())
         cursor.beginEditBlock()
-        block = self.document().begin()
-        while block.isValid():
+        for block in blocks_between(self.document(), 0, self.document().characterCount()):
             form = block.blockFormat()
             if form.hasProperty(PROSE):
                 form.setRightMargin(margin)
                 cursor.setPosition(block.position())
                 cursor.setBlockFormat(form)
-            block = block.next()
         cursor.endEditBlock()
 
     def content_height(self) -> int:
@@ -322,15 +320,13 @@ class MarkdownView(QTextBrowser):
     def _plain_text(self, start: int, end: int) -> str:
         """The shown text between two document positions, overlong lines in one piece again."""
         parts: list[str] = []
-        block = self.document().findBlock(start)
-        while block.isValid() and block.position() <= end:
+        for block in blocks_between(self.document(), start, end):
             cursor = QTextCursor(block)
             cursor.setPosition(max(start, block.position()))
             cursor.setPosition(min(end, block.position() + block.length() - 1), QTextCursor.MoveMode.KeepAnchor)
             if parts and not block.blockFormat().hasProperty(CONTINUED):
                 parts.append("\n")
             parts.append(cursor.selectedText().replace("\u2028", "\n"))
-            block = block.next()
         return "".join(parts)
 
     # -- links
@@ -348,7 +344,7 @@ class MarkdownView(QTextBrowser):
             return
         start, end = units[0].start, units[-1].end
         self._paint_code_frames(painter, start, end)
-        self._paint_roles(painter, self.document().findBlock(start), end)
+        self._paint_roles(painter, start, end)
         if self._shows_drafted and self._tints.pieces:
             is_whole = self._tints.paint(painter, units, self.content, self._formats.theme)
             if not is_whole:
@@ -376,9 +372,9 @@ class MarkdownView(QTextBrowser):
                 break
             painter.drawRoundedRect(self._code_frame(run), themes.RADIUS, themes.RADIUS)
 
-    def _paint_roles(self, painter: QPainter, block: QTextBlock, end: int) -> None:
+    def _paint_roles(self, painter: QPainter, start: int, end: int) -> None:
         line = self._formats.theme.line
-        while block.isValid() and block.position() <= end:
+        for block in blocks_between(self.document(), start, end):
             form = block.blockFormat()
             role = form.intProperty(ROLE)
             if role == RULE:
@@ -391,7 +387,6 @@ class MarkdownView(QTextBrowser):
                 for depth in range(form.intProperty(DEPTH)):
                     bottom = self._block_rect(below).top() if depth < shared else rect.bottom()
                     painter.fillRect(QRectF(depth * QUOTE_INDENT, rect.top(), 3, bottom - rect.top()), line)
-            block = block.next()
 
     # -- tool tips
 
