@@ -135,7 +135,7 @@ class TokenTints:
             piece = self.pieces[span.piece]
             drafter = piece.drafter or ""
             same = before is not None and (before.round, before.drafter) == (piece.round, piece.drafter)
-            if same and result and result[-1][1] == span.start:
+            if same and result[-1][1] == span.start:
                 result[-1] = (result[-1][0], span.end, drafter)
             else:
                 result.append((span.start, span.end, drafter))

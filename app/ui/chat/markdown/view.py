@@ -25,19 +25,8 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QToolTip, QWidget
 
 from app.protocol.messages import Piece
+from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.code_blocks import CodeColors, CodeHeader, CodeRun
-from app.ui.chat.markdown.formats import (
-    CODE_PADDING,
-    CONTINUED,
-    DEPTH,
-    INDENT,
-    PROSE,
-    QUOTE,
-    QUOTE_INDENT,
-    ROLE,
-    RULE,
-    Formats,
-)
 from app.ui.chat.markdown.links import confirm_link, link_in_words
 from app.ui.chat.markdown.rendering import Rendering
 from app.ui.chat.markdown.turns import turns
@@ -94,7 +83,7 @@ class MarkdownView(QTextBrowser):
         self.setLineWrapMode(QTextEdit.LineWrapMode.FixedPixelWidth)
         self.viewport().setAutoFillBackground(False)
         self.document().setDocumentMargin(0)
-        self.document().setIndentWidth(INDENT)
+        self.document().setIndentWidth(formats.INDENT)
         self.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextBrowserInteraction | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
@@ -104,7 +93,7 @@ class MarkdownView(QTextBrowser):
         """Make what draws into the empty document, in the present theme and font."""
         self._has_old_theme = False
         self._placed_headers = 0
-        self._formats = Formats(themes.current(), self.font())
+        self._formats = formats.Formats(themes.current(), self.font())
         margin = float(self._width - self._prose_width)
         self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
         runs = self._rendering.lasting_code_runs
@@ -196,7 +185,7 @@ class MarkdownView(QTextBrowser):
         cursor.beginEditBlock()
         for block in blocks_between(self.document(), 0, self.document().characterCount()):
             form = block.blockFormat()
-            if form.hasProperty(PROSE):
+            if form.hasProperty(formats.PROSE):
                 form.setRightMargin(margin)
                 cursor.setPosition(block.position())
                 cursor.setBlockFormat(form)
@@ -209,7 +198,7 @@ class MarkdownView(QTextBrowser):
     def _measure(self) -> None:
         runs = self._rendering.code_runs
         # The frame of code at the very end reaches below its last line.
-        below = CODE_PADDING if runs and runs[-1].end >= self._rendering.writer.position else 0
+        below = formats.CODE_PADDING if runs and runs[-1].end >= self._rendering.writer.position else 0
         height = int(self.document().size().height() + below + 0.99)
         self._place_headers()
         if height != self._height:
@@ -304,9 +293,9 @@ class MarkdownView(QTextBrowser):
 
     def _code_frame(self, run: CodeRun) -> QRectF:
         top = self._block_rect(self.document().findBlock(run.start)).top() - self._formats.code_header
-        bottom = self._block_rect(self.document().findBlock(run.end)).bottom() + CODE_PADDING
+        bottom = self._block_rect(self.document().findBlock(run.end)).bottom() + formats.CODE_PADDING
         # As wide as prose, and wider only where a line needs it.
-        needed = run.left + run.columns * self._formats.code_column + 2 * CODE_PADDING
+        needed = run.left + run.columns * self._formats.code_column + 2 * formats.CODE_PADDING
         right = min(max(needed, self._prose_width), self._width)
         return QRectF(run.left, top, right - run.left, bottom - top)
 
@@ -324,7 +313,7 @@ class MarkdownView(QTextBrowser):
             cursor = QTextCursor(block)
             cursor.setPosition(max(start, block.position()))
             cursor.setPosition(min(end, block.position() + block.length() - 1), QTextCursor.MoveMode.KeepAnchor)
-            if parts and not block.blockFormat().hasProperty(CONTINUED):
+            if parts and not block.blockFormat().hasProperty(formats.CONTINUED):
                 parts.append("\n")
             parts.append(cursor.selectedText().replace("\u2028", "\n"))
         return "".join(parts)
@@ -376,17 +365,17 @@ class MarkdownView(QTextBrowser):
         line = self._formats.theme.line
         for block in blocks_between(self.document(), start, end):
             form = block.blockFormat()
-            role = form.intProperty(ROLE)
-            if role == RULE:
+            role = form.intProperty(formats.ROLE)
+            if role == formats.RULE:
                 y = round(self._block_rect(block).center().y())
                 painter.fillRect(QRectF(0, y, self._prose_width, 1), line)
-            elif role == QUOTE:
+            elif role == formats.QUOTE:
                 rect = self._block_rect(block)
                 below = block.next()
-                shared = min(form.intProperty(DEPTH), below.blockFormat().intProperty(DEPTH))
-                for depth in range(form.intProperty(DEPTH)):
+                shared = min(form.intProperty(formats.DEPTH), below.blockFormat().intProperty(formats.DEPTH))
+                for depth in range(form.intProperty(formats.DEPTH)):
                     bottom = self._block_rect(below).top() if depth < shared else rect.bottom()
-                    painter.fillRect(QRectF(depth * QUOTE_INDENT, rect.top(), 3, bottom - rect.top()), line)
+                    painter.fillRect(QRectF(depth * formats.QUOTE_INDENT, rect.top(), 3, bottom - rect.top()), line)
 
     # -- tool tips
 
