@@ -80,8 +80,7 @@ def does_not_fit(numbers: str, *, is_loaded: bool) -> Notice:
     """``numbers`` is a sentence with what is needed and what is free."""
     rest = " What was loaded stays." if is_loaded else ""
     text = f"The models do not fit into the memory that is free: {numbers[:1].lower()}{numbers[1:]}{rest}"
-    dismiss = (Action.DISMISS,) if is_loaded else ()
-    actions = (Action.OPEN_MODELS, Action.LOAD_ANYWAY, *dismiss)
+    actions = (Action.OPEN_MODELS, Action.LOAD_ANYWAY) + ((Action.DISMISS,) if is_loaded else ())
     return Notice("warning", f"{text} Open models shows what would fit.", actions)
 
 

@@ -105,7 +105,7 @@ def memory_mb() -> float:
 
 def is_drawn(transcript: Transcript) -> bool:
     built = [entry.widget for entry in transcript.column.entries if isinstance(entry.widget, MessageWidget)]
-    return bool(built) and not transcript.column.is_pending and all(one.view.is_drawn for one in built)
+    return bool(built) and not transcript.column._soon.isActive() and all(one.view.is_drawn for one in built)
 
 
 def measure(folder: Path, messages: int) -> Result:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QRectF, Qt, Signal, Slot
-from PySide6.QtGui import QDesktopServices, QPainter, QPaintEvent
+from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QMenu, QPushButton, QToolButton, QWidget
 
 from app.chats.model import StoredMessage, unpack
@@ -31,7 +31,6 @@ class MessageWidget(QWidget):
         self.heading.setParent(self)
         self.view = MarkdownView(plain=message.role == "user", parent=self)
         self.view.setAccessibleName(f"{message.author}: message")
-        self.view.link_activated.connect(QDesktopServices.openUrl)
         self.action_row = QWidget(self)
         self.copy_button = icon_button("copy", "Copy", "Copy this message")
         self.copy_button.clicked.connect(self._on_copy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPoint, Qt, Slot
-from PySide6.QtGui import QDesktopServices, QResizeEvent
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app.protocol.messages import Figures, Piece, Round
@@ -165,7 +165,6 @@ class AnswerPane(QFrame):
         text.view.set_show_drafted(self._shows_drafted)
         text.view.height_changed.connect(lambda: self.column.refit(entry))
         text.view.selection_dragged.connect(lambda point: self.column.show_point(text.view, point))
-        text.view.link_activated.connect(QDesktopServices.openUrl)
         return text
 
     def _text(self) -> _Text:

@@ -11,9 +11,8 @@ from app.protocol.messages import AcceptRule, LoadSettings, Sampling
 from app.settings import Settings
 from app.ui.models.choice import OpenModelsChoice, stop_strings_as_text, stop_strings_from
 from app.ui.widgets.controls import explain, label
-from app.ui.widgets.forms import Form, Setting
+from app.ui.widgets.forms import FIELD_MARGINS, FIELD_WIDTH, Digits, Form, Setting
 from app.ui.widgets.layouts import column
-from app.ui.widgets.number_fields import FIELD_MARGINS, FIELD_WIDTH, Digits
 from app.ui.widgets.theme import SPACING
 
 _HIGHEST_SEED = 2**63 - 1

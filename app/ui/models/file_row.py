@@ -19,8 +19,8 @@ from app.models.text import printable, size_text, visible
 from app.ui.models.library_service import LibraryService
 from app.ui.widgets import icons, units
 from app.ui.widgets.controls import explain, label, plain_tooltip
-from app.ui.widgets.file_dialogs import open_in_folder
 from app.ui.widgets.layouts import column, row
+from app.ui.widgets.questions import open_in_folder
 from app.ui.widgets.theme import SPACING
 
 FILE_FILTER = "GGUF models (*.gguf)"

@@ -19,8 +19,7 @@ from app.ui.models.reveal import reveal
 from app.ui.settings.models_page import ModelsPage
 from app.ui.settings.network_page import NetworkPage, TokenDialog
 from app.ui.widgets.controls import scrolling
-from app.ui.widgets.file_dialogs import choose_folder
-from app.ui.widgets.questions import ask
+from app.ui.widgets.questions import ask, choose_folder
 from app.ui.widgets.tabbed_window import TabbedWindow
 
 TRAFFIC_INTERVAL_MS = 1000

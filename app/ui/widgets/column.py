@@ -56,11 +56,9 @@ class EntryWidget(Protocol):
 
     def fit(self, widths: Widths) -> int:
         """Take these widths; give back the height this needs, in pixels."""
-        ...
 
     def is_in_use(self) -> bool:
         """Whether it has something that would be lost with it, such as a selection."""
-        ...
 
 
 @dataclass(eq=False)
@@ -76,10 +74,6 @@ class Entry:
     """Where it stands in the column; -1 until it was placed."""
     is_pinned: bool = False
     """Whether its widget is kept, however far it is from the screen."""
-
-
-def _top(entry: Entry) -> int:
-    return entry.top
 
 
 def _stops(widget: QWidget) -> list[QWidget]:
@@ -134,7 +128,8 @@ class Column(QAbstractScrollArea):
 
     def _order_focus(self, widget: QWidget, entry: Entry) -> None:
         """The Tab key goes through the messages as one reads, also where older ones were built later."""
-        above = max((one for one in self._built if one.top < entry.top or entry.top < 0), key=_top, default=None)
+        before = (one for one in self._built if one.top < entry.top or entry.top < 0)
+        above = max(before, key=lambda one: one.top, default=None)
         last: QWidget = self
         for following in (*(_stops(above.widget) if above is not None and above.widget else ())[-1:], *_stops(widget)):
             if last is not self or above is None:
@@ -162,12 +157,7 @@ class Column(QAbstractScrollArea):
     def refit(self, entry: Entry) -> None:
         """The content of this entry's widget changed."""
         entry.fitted = None
-        self._arrange_once(0)  # it has just drawn something: what has to be built waits for a turn of its own
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether entries were added that are not on screen yet."""
-        return self._soon.isActive()
+        self.arrange(0)  # it has just drawn something: what has to be built waits for a turn of its own
 
     # -- place
 
@@ -186,11 +176,8 @@ class Column(QAbstractScrollArea):
         self.arrange()
 
     @Slot()
-    def arrange(self) -> None:
-        """Put every entry that is on screen into its place; build those that are missing."""
-        self._arrange_once(MAX_BUILT)
-
-    def _arrange_once(self, may_build: int) -> None:
+    def arrange(self, may_build: int = MAX_BUILT) -> None:
+        """Put every entry that is on screen into its place; build those that are missing, at most so many now."""
         if self._is_moving:
             self._soon.start()
             return
@@ -339,13 +326,14 @@ class Column(QAbstractScrollArea):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         bar = self.verticalScrollBar()
-        if event.key() == Qt.Key.Key_Home:
-            bar.setValue(0)
-        elif event.key() == Qt.Key.Key_End:
-            bar.setValue(bar.maximum())
-        elif event.key() == Qt.Key.Key_PageUp:
-            bar.setValue(bar.value() - bar.pageStep() + 40)
-        elif event.key() == Qt.Key.Key_PageDown:
-            bar.setValue(bar.value() + bar.pageStep() - 40)
+        page = bar.pageStep() - 40
+        places = {
+            Qt.Key.Key_Home: 0,
+            Qt.Key.Key_End: bar.maximum(),
+            Qt.Key.Key_PageUp: bar.value() - page,
+            Qt.Key.Key_PageDown: bar.value() + page,
+        }
+        if event.key() in places:
+            bar.setValue(places[Qt.Key(event.key())])
         else:
             super().keyPressEvent(event)

@@ -78,14 +78,9 @@ class ElidedLabel(QLabel):
         self.setAccessibleName(text)
         self._fit()
 
-    def shown(self) -> str:
-        """What there is room for."""
-        return super().text()
-
     def _fit(self) -> None:
         space = self.contentsRect().width()
-        shown = self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, space)
-        super().setText(shown)
+        super().setText(self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, space))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -115,8 +110,7 @@ def beside(left: QWidget, right: QWidget, widths: Sequence[int]) -> QSplitter:
 
 def scrolling(content: QWidget) -> QScrollArea:
     """``content`` in an area without a frame that scrolls where there is no room."""
-    area = QScrollArea()
-    area.setWidgetResizable(True)
+    area = QScrollArea(widgetResizable=True)
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setWidget(content)
     return area
@@ -124,8 +118,7 @@ def scrolling(content: QWidget) -> QScrollArea:
 
 def small_button(text: str) -> QPushButton:
     """A button for a row of a list."""
-    button = QPushButton(text)
-    button.setAutoDefault(False)
+    button = QPushButton(text, autoDefault=False)
     theme.set_role(button, "small")
     return button
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
-from PySide6.QtCore import QByteArray, QObject, QRectF, Qt
-from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap
+from PySide6.QtCore import QByteArray, QRectF, Qt
+from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QAbstractButton
 
 from app import paths
 from app.ui.widgets import theme as themes
@@ -17,14 +17,10 @@ _SIZES = (16, 20, 24, 32, 48, 64)
 _drawn: dict[tuple[str, int, int], QIcon] = {}
 
 
-@lru_cache(maxsize=256)
-def _source(name: str) -> bytes:
-    return (FOLDER / f"{name}.svg").read_bytes()
-
-
 def pixmaps(name: str, color: QColor, sizes: Iterable[int]) -> list[QPixmap]:
     """One icon in one color and several widths in pixels. Raises `OSError` where there is no such icon."""
-    renderer = QSvgRenderer(QByteArray(_source(name).replace(b"currentColor", color.name().encode())))
+    source = (FOLDER / f"{name}.svg").read_bytes().replace(b"currentColor", color.name().encode())
+    renderer = QSvgRenderer(QByteArray(source))
     pictures = []
     for size in sizes:
         picture = QPixmap(size, size)
@@ -39,12 +35,8 @@ def pixmaps(name: str, color: QColor, sizes: Iterable[int]) -> list[QPixmap]:
 def themed(name: str, theme: themes.Theme) -> QIcon:
     """An icon for every size and state, drawn once. Raises `OSError` where there is no such icon."""
     key = name, theme.text.rgba(), theme.surface.rgba()
-    if key not in _drawn:
-        _drawn[key] = _draw(name, theme)
-    return _drawn[key]
-
-
-def _draw(name: str, theme: themes.Theme) -> QIcon:
+    if key in _drawn:
+        return _drawn[key]
     result = QIcon()
     for picture in pixmaps(name, theme.text, _SIZES):
         # Given, because Qt would tint what is missing.
@@ -52,17 +44,13 @@ def _draw(name: str, theme: themes.Theme) -> QIcon:
             result.addPixmap(picture, mode)
     for picture in pixmaps(name, themes.mix(theme.surface, theme.text, 0.4), _SIZES):
         result.addPixmap(picture, QIcon.Mode.Disabled)
+    _drawn[key] = result
     return result
 
 
-def set_icon(target: QObject, name: str) -> None:
+def set_icon(target: QAbstractButton | QAction, name: str) -> None:
     """Give a button or an action this icon, now and after every change of theme."""
-
-    def dress() -> None:
-        assert hasattr(target, "setIcon")
-        target.setIcon(themed(name, themes.current()))
-
-    themes.follow(target, dress)
+    themes.follow(target, lambda: target.setIcon(themed(name, themes.current())))
 
 
 def application() -> QIcon:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QVBoxLayout, QWidget
@@ -18,6 +18,7 @@ CARD_MARGINS = (4 * SPACING, 3 * SPACING, 4 * SPACING, 3 * SPACING)
 
 TOP, LEFT, MIDDLE = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignVCenter
 
+_Box = TypeVar("_Box", bound=QBoxLayout)
 Item: TypeAlias = QWidget | QLayout
 Part: TypeAlias = Item | tuple[Item, int] | tuple[QWidget, Qt.AlignmentFlag] | int | None
 """A widget or a layout, alone, with its stretch, or with where it stands; a number of pixels left free; or ``None`` for
@@ -28,25 +29,22 @@ Margins: TypeAlias = int | tuple[int, int, int, int]
 
 def row(*parts: Part, gap: int = GAP, margins: Margins = 0, on: QWidget | None = None) -> QHBoxLayout:
     """The parts beside each other, as the layout of ``on`` where that is given."""
-    layout = QHBoxLayout()
-    _fill(layout, parts, gap, margins, on)
-    return layout
+    return _filled(QHBoxLayout(), parts, gap, margins, on)
 
 
 def column(*parts: Part, gap: int = GAP, margins: Margins = 0, on: QWidget | None = None) -> QVBoxLayout:
     """The parts below each other, as the layout of ``on`` where that is given."""
-    layout = QVBoxLayout()
-    _fill(layout, parts, gap, margins, on)
-    return layout
+    return _filled(QVBoxLayout(), parts, gap, margins, on)
 
 
-def _fill(layout: QBoxLayout, parts: tuple[Part, ...], gap: int, margins: Margins, on: QWidget | None) -> None:
+def _filled(layout: _Box, parts: tuple[Part, ...], gap: int, margins: Margins, on: QWidget | None) -> _Box:
     if on is not None:
         on.setLayout(layout)
     layout.setContentsMargins(*((margins,) * 4 if isinstance(margins, int) else margins))
     layout.setSpacing(gap)
     for part in parts:
         _add(layout, part)
+    return layout
 
 
 def _add(layout: QBoxLayout, part: Part) -> None:

@@ -1,16 +1,19 @@
-"""Questions and warnings in a box of their own. The text is never taken for markup."""
+"""Questions and warnings in boxes whose text is never taken for markup, and questions for files and folders."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
 from app.models.text import printable
 from app.storage.files import with_suffix
+from app.ui.widgets.tasks import Lane
 
+PATIENCE_MS = 500
+"""A drive that has not answered by then is not where a dialog opens."""
 _Role = QMessageBox.ButtonRole
 
 
@@ -19,16 +22,19 @@ def ask(
     title: str,
     text: str,
     *,
-    lossy: Mapping[str, Callable[[], object]],
+    details: str = "",
+    lossy: Mapping[str, Callable[[], object]] | None = None,
     safe: Mapping[str, Callable[[], object]] | None = None,
+    icon: QMessageBox.Icon = QMessageBox.Icon.Question,
 ) -> None:
     """Ask, and call what belongs to the button that is pressed; Cancel, which Esc and Enter choose, does nothing.
 
     ``lossy`` are names of buttons that take something away, and what they do; ``safe`` are others.
     """
-    box = _box(QMessageBox.Icon.Question, parent, title, text)
-    for choices, role in ((safe or {}, _Role.AcceptRole), (lossy, _Role.DestructiveRole)):
-        for name, act in choices.items():
+    box = _box(icon, parent, title, text)
+    box.setInformativeText(details)
+    for choices, role in ((safe, _Role.AcceptRole), (lossy, _Role.DestructiveRole)):
+        for name, act in (choices or {}).items():
             box.addButton(name, role).clicked.connect(lambda _checked=False, act=act: act())
     box.setDefaultButton(box.addButton(QMessageBox.StandardButton.Cancel))
     box.open()
@@ -50,6 +56,41 @@ def ask_where_to_save(parent: QWidget, title: str, proposal: Path, name: str, sa
         ask(parent, title, text, lossy={"Replace": lambda: save(path)})
     else:
         save(path)
+
+
+def choose_folder(parent: QWidget, title: str, folder: str, chosen: Callable[[str], object]) -> None:
+    """Ask for a folder, beginning in ``folder``, and call ``chosen`` with its path."""
+    dialog = QFileDialog(parent, title)
+    dialog.setFileMode(QFileDialog.FileMode.Directory)
+    dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+    dialog.fileSelected.connect(chosen)
+    open_in_folder(dialog, folder)
+
+
+def open_in_folder(dialog: QFileDialog, folder: str) -> None:
+    """Open ``dialog`` in ``folder`` if that is there and answers in time, otherwise where the system likes.
+
+    The dialog is deleted when it is closed.
+    """
+    patience = QTimer(dialog, singleShot=True, interval=PATIENCE_MS)
+
+    def open_it(is_there: bool) -> None:
+        if not patience.isActive():
+            return  # it is open, or was closed
+        patience.stop()
+        if is_there:
+            dialog.setDirectory(folder)
+        dialog.open()
+
+    def give_up() -> None:
+        patience.start()
+        open_it(False)
+
+    patience.timeout.connect(give_up)
+    dialog.finished.connect(patience.stop)
+    dialog.finished.connect(dialog.deleteLater)
+    patience.start()
+    Lane(dialog, "folder of a dialog").submit(lambda: bool(folder) and Path(folder).is_dir(), open_it)
 
 
 def warn(parent: QWidget, title: str, text: str) -> None:

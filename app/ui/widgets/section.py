@@ -18,10 +18,9 @@ class Section(QWidget):
         super().__init__()
         self._title = title
         self._content = content
-        self._button = QToolButton()
+        self._button = QToolButton(toolButtonStyle=Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self._button.setText(title)
         self._button.setCheckable(True)
-        self._button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         theme.set_role(self._button, "section")
         self._summary = ElidedLabel("quiet")
         self._summary.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)

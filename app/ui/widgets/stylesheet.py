@@ -46,12 +46,12 @@ QFrame[role="reading"], QWidget[role="reading"] { background: $surface; border: 
 QFrame[role="line"] { background: $line; border: none; max-height: 1px; min-height: 1px; }
 
 QPushButton {
-    background: $surface; border: 1px solid $control; border-radius: 6px;
+    background: $surface; border: 1px solid $control_line; border-radius: 6px;
     padding: 5px 12px; min-height: 18px;
 }
 QPushButton:hover { background: $hover; }
 QPushButton:pressed { background: $pressed; }
-QPushButton:focus { border-color: $focus; }
+QPushButton:focus { border-color: $focus_line; }
 QPushButton:disabled { border-color: $line; color: $disabled; }
 QPushButton:default { border-color: $accent; }
 QPushButton[role="primary"] { background: $accent; border-color: $accent; color: $on_accent; font-weight: 600; }
@@ -65,14 +65,14 @@ QToolButton { padding: 4px; }
 QPushButton[role="flat"]:hover, QToolButton:hover { background: $hover; }
 QPushButton[role="flat"]:pressed, QToolButton:pressed { background: $pressed; }
 QPushButton[role="flat"]:checked, QToolButton:checked { background: $selection; }
-QPushButton[role="flat"]:focus, QToolButton:focus { border-color: $focus; }
+QPushButton[role="flat"]:focus, QToolButton:focus { border-color: $focus_line; }
 QPushButton[role="small"] { padding: 2px 10px; }
 QPushButton[role="link"] {
     background: transparent; border: 1px solid transparent; border-radius: 4px; padding: 1px 2px; color: $accent;
     text-align: left;
 }
 QPushButton[role="link"]:hover { text-decoration: underline; }
-QPushButton[role="link"]:focus { border-color: $focus; }
+QPushButton[role="link"]:focus { border-color: $focus_line; }
 QPushButton[role="link"]:disabled { color: $disabled; }
 QToolButton[role="section"] { font-weight: 600; padding: 4px 8px 4px 2px; }
 QToolButton[role="section"]:checked { background: transparent; }
@@ -80,12 +80,12 @@ QToolButton[role="section"]:hover { background: $hover; }
 QToolButton::menu-indicator, QPushButton::menu-indicator { image: none; width: 0px; }
 
 QLineEdit, QPlainTextEdit, QTextEdit, QSpinBox, QDoubleSpinBox, QComboBox {
-    background: $surface; border: 1px solid $control; border-radius: 6px; padding: 4px 6px;
+    background: $surface; border: 1px solid $control_line; border-radius: 6px; padding: 4px 6px;
     selection-background-color: $accent; selection-color: $on_accent;
 }
 QLineEdit, QSpinBox, QDoubleSpinBox, QComboBox { min-height: 18px; }
 QLineEdit:focus, QPlainTextEdit:focus, QTextEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus, QComboBox:focus {
-    border-color: $focus;
+    border-color: $focus_line;
 }
 QLineEdit:disabled, QPlainTextEdit:disabled, QSpinBox:disabled, QDoubleSpinBox:disabled, QComboBox:disabled {
     background: $raised; border-color: $line;
@@ -114,9 +114,9 @@ QComboBox QAbstractItemView {
 }
 
 QCheckBox, QRadioButton { spacing: 8px; padding: 2px 2px 2px 0px; border: 1px solid transparent; border-radius: 4px; }
-QCheckBox:focus, QRadioButton:focus { border-color: $focus; }
+QCheckBox:focus, QRadioButton:focus { border-color: $focus_line; }
 QCheckBox::indicator, QRadioButton::indicator {
-    width: 14px; height: 14px; border: 1px solid $control; background: $surface;
+    width: 14px; height: 14px; border: 1px solid $control_line; background: $surface;
 }
 QCheckBox::indicator { border-radius: 4px; }
 QRadioButton::indicator { border-radius: 8px; }
@@ -145,12 +145,9 @@ QListView, QTreeView {
     selection-background-color: $selection; selection-color: $text;
 }
 QListView::item { border-radius: 6px; padding: 4px 6px; min-height: 20px; }
-QListView::item:hover { background: $hover; }
-QListView::item:selected { background: $selection; color: $text; }
-
 QTreeView::item { padding: 3px 6px; border: none; }
-QTreeView::item:hover { background: $hover; }
-QTreeView::item:selected { background: $selection; color: $text; }
+QListView::item:hover, QTreeView::item:hover { background: $hover; }
+QListView::item:selected, QTreeView::item:selected { background: $selection; color: $text; }
 QHeaderView { background: transparent; }
 QHeaderView::section {
     background: transparent; color: $quiet; border: none; border-bottom: 1px solid $line; padding: 4px 6px;
@@ -171,7 +168,7 @@ QScrollBar:vertical { background: transparent; width: 12px; margin: 0px; }
 QScrollBar:horizontal { background: transparent; height: 12px; margin: 0px; }
 QScrollBar::handle:vertical { background: $thumb; border-radius: 3px; min-height: 32px; margin: 2px 3px; }
 QScrollBar::handle:horizontal { background: $thumb; border-radius: 3px; min-width: 32px; margin: 3px 2px; }
-QScrollBar::handle:hover { background: $control; }
+QScrollBar::handle:hover { background: $control_line; }
 QScrollBar::add-line, QScrollBar::sub-line { width: 0px; height: 0px; }
 QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
 
@@ -198,10 +195,8 @@ def build(theme: Theme) -> str:
     QDir.setSearchPaths("slipstream", [str(icons.FOLDER)])
     white = QColor("#ffffff")
     return _SHEET.substitute(
-        {role: getattr(theme, role).name() for role in _ROLES},
-        control=theme.control_line.name(),
+        {role: getattr(theme, role).name() for role in _SHEET.get_identifiers() if hasattr(theme, role)},
         disabled=mix(theme.surface, theme.text, 0.5).name(),
-        focus=theme.focus_line.name(),
         accent_hover=mix(theme.accent, theme.text, 0.15).name(),
         track=mix(theme.surface, theme.text, 0.14).name(),
         thumb=mix(theme.surface, theme.text, 0.24).name(),
@@ -209,23 +204,6 @@ def build(theme: Theme) -> str:
         menu_ink="white" if theme.is_dark else "black",
         radius=RADIUS,
     )
-
-
-_ROLES = (
-    "text",
-    "quiet",
-    "surface",
-    "raised",
-    "line",
-    "accent",
-    "good",
-    "warning",
-    "bad",
-    "on_accent",
-    "hover",
-    "pressed",
-    "selection",
-)
 
 
 def apply(application: QApplication) -> None:

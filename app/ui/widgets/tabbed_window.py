@@ -23,11 +23,7 @@ class TabbedWindow(QWidget):
     closed = Signal()
 
     def __init__(self, title: str, first_size: QSize, minimum_size: QSize) -> None:
-        super().__init__()
-        self.setWindowTitle(title)
-        self.setWindowIcon(icons.application())
-        self.setMinimumSize(minimum_size)
-        self.resize(first_size)
+        super().__init__(windowTitle=title, windowIcon=icons.application(), minimumSize=minimum_size, size=first_size)
         theme.set_role(self, "reading")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.tabs = QTabWidget(documentMode=True)

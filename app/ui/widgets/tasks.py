@@ -5,7 +5,6 @@ Everything here belongs to an owner. When the owner is closed or destroyed nothi
 
 from __future__ import annotations
 
-import itertools
 import logging
 import queue
 import threading
@@ -64,8 +63,7 @@ class Results:
         """To be made in the window's thread."""
         _bell()
         self._closed = False
-        self._keys = itertools.count()
-        self._open: dict[int, tuple[Any, ...]] = {}
+        self._open: dict[Future[Any], tuple[Any, ...]] = {}
         """What to call, and what only the window's thread may destroy. Used in the window's thread alone."""
         owner.destroyed.connect(lambda: self._end())  # noqa: PLW0108 - a bound method is held weakly
 
@@ -80,12 +78,11 @@ class Results:
 
         A bug is logged and becomes a `KnownError`, so that whoever waits goes on. ``held`` is kept until then.
         """
-        key = next(self._keys)
-        self._open[key] = done, failed, held
+        self._open[future] = done, failed, held
 
         def ring(finished: Future[T]) -> None:
             error = None if finished.cancelled() else _known(finished.exception())
-            _bell().put(lambda: self._settle(key, finished, error))
+            _bell().put(lambda: self._settle(finished, error))
 
         future.add_done_callback(ring)
 
@@ -105,8 +102,8 @@ class Results:
         """Deliver nothing any more."""
         self._closed = True
 
-    def _settle(self, key: int, future: Future[T], error: KnownError | None) -> None:
-        done, failed, _held = self._open.pop(key)
+    def _settle(self, future: Future[T], error: KnownError | None) -> None:
+        done, failed, _held = self._open.pop(future)
         if self._closed or future.cancelled():
             return
         if error is None:

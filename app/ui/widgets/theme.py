@@ -74,7 +74,7 @@ class Theme:
     def series(self) -> tuple[QColor, ...]:
         """Colors of the kinds in a chart: those of Okabe and Ito, which color-blind people tell apart, at least 3 : 1
         on the surface. Never the only difference: shape and label differ too."""
-        return tuple(_visible(QColor(color), self.text, self.surface) for color in _OKABE_ITO)
+        return tuple(_outstanding(QColor(color), self.text, self.surface) for color in _OKABE_ITO)
 
     @property
     def control_line(self) -> QColor:
@@ -84,13 +84,7 @@ class Theme:
     @property
     def focus_line(self) -> QColor:
         """The outline of what has the focus: at least 3 : 1 to the surfaces and to the outline it replaces."""
-        share = 0.0
-        while share < 1.0 and any(
-            contrast(mix(self.accent, self.text, share), other) < MINIMUM_SHAPE_CONTRAST
-            for other in (self.surface, self.raised, self.control_line)
-        ):
-            share += 0.05
-        return mix(self.accent, self.text, min(share, 1.0))
+        return _outstanding(self.accent, self.text, self.surface, self.raised, self.control_line)
 
 
 def _theme(is_dark: bool, **colors: str) -> Theme:
@@ -155,16 +149,18 @@ def mix(base: QColor, over: QColor, share: float) -> QColor:
     )
 
 
-def _readable(color: QColor, fallback: QColor, surface: QColor) -> QColor:
-    return color if contrast(color, surface) >= MINIMUM_CONTRAST else fallback
+def readable(color: QColor, fallback: QColor, *surfaces: QColor) -> QColor:
+    """``color`` where text in it can be read on all these surfaces, else ``fallback``."""
+    return color if all(contrast(color, surface) >= MINIMUM_CONTRAST for surface in surfaces) else fallback
 
 
-def _visible(color: QColor, ink: QColor, surface: QColor) -> QColor:
-    """``color`` with as little of ``ink`` as makes it stand out from the surface."""
-    share = 0.0
-    while share < 1.0 and contrast(mix(color, ink, share), surface) < MINIMUM_SHAPE_CONTRAST:
-        share += 0.05
-    return mix(color, ink, min(share, 1.0))
+def _outstanding(color: QColor, ink: QColor, *surfaces: QColor) -> QColor:
+    """``color`` with as little of ``ink`` as makes it stand out from all these surfaces."""
+    for percent in range(0, 100, 5):
+        mixed = mix(color, ink, percent / 100)
+        if all(contrast(mixed, surface) >= MINIMUM_SHAPE_CONTRAST for surface in surfaces):
+            return mixed
+    return ink
 
 
 def from_palette(palette: QPalette) -> Theme:
@@ -179,19 +175,17 @@ def from_palette(palette: QPalette) -> Theme:
             share -= 0.1
         return mix(surface, color, max(share, 0.0))
 
-    accent = palette.color(QPalette.ColorRole.Link)
-    if contrast(accent, surface) < MINIMUM_CONTRAST:
-        accent = _readable(palette.color(QPalette.ColorRole.Highlight), text, surface)
+    highlight = readable(palette.color(QPalette.ColorRole.Highlight), text, surface)
     return Theme(
         text=text,
         quiet=text,
         surface=surface,
         raised=surface,
         line=text,
-        accent=accent,
-        good=_readable(standard.good, text, surface),
-        warning=_readable(standard.warning, text, surface),
-        bad=_readable(standard.bad, text, surface),
+        accent=readable(palette.color(QPalette.ColorRole.Link), highlight, surface),
+        good=readable(standard.good, text, surface),
+        warning=readable(standard.warning, text, surface),
+        bad=readable(standard.bad, text, surface),
         tint_model=tint(standard.tint_model),
         tint_ngram=tint(standard.tint_ngram),
         code_surface=surface,
@@ -203,30 +197,18 @@ def palette_of(theme: Theme) -> QPalette:
     """Qt's palette for a theme, for what the style sheet does not reach."""
     palette = QPalette()
     role = QPalette.ColorRole
-    for name, color in (
-        (role.Window, theme.raised),
-        (role.WindowText, theme.text),
-        (role.Base, theme.surface),
-        (role.AlternateBase, theme.raised),
-        (role.Text, theme.text),
-        (role.PlaceholderText, theme.quiet),
-        (role.Button, theme.raised),
-        (role.ButtonText, theme.text),
-        (role.BrightText, theme.bad),
-        (role.Highlight, theme.accent),
-        (role.HighlightedText, theme.on_accent),
-        (role.Accent, theme.accent),
-        (role.Link, theme.accent),
-        (role.LinkVisited, theme.accent),
-        (role.ToolTipBase, theme.raised),
-        (role.ToolTipText, theme.text),
-        (role.Light, theme.surface),
-        (role.Midlight, theme.raised),
-        (role.Mid, theme.line),
-        (role.Dark, theme.line),
-        (role.Shadow, theme.line),
+    for color, names in (
+        (theme.text, (role.WindowText, role.Text, role.ButtonText, role.ToolTipText)),
+        (theme.quiet, (role.PlaceholderText,)),
+        (theme.bad, (role.BrightText,)),
+        (theme.surface, (role.Base, role.Light)),
+        (theme.raised, (role.Window, role.AlternateBase, role.Button, role.ToolTipBase, role.Midlight)),
+        (theme.line, (role.Mid, role.Dark, role.Shadow)),
+        (theme.accent, (role.Highlight, role.Accent, role.Link, role.LinkVisited)),
+        (theme.on_accent, (role.HighlightedText,)),
     ):
-        palette.setColor(name, color)
+        for name in names:
+            palette.setColor(name, color)
     for name in (role.WindowText, role.Text, role.ButtonText):
         palette.setColor(QPalette.ColorGroup.Disabled, name, mix(theme.surface, theme.text, 0.45))
     return palette
@@ -238,21 +220,21 @@ def palette_of(theme: Theme) -> QPalette:
 class ThemeNotifier(QObject):
     """Knows the theme in use and tells widgets when it changes. The one instance comes from `notifier`."""
 
-    theme_changed = Signal(object)
-    """Carries the new `Theme`."""
+    theme_changed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self._application: QApplication | None = None
         self._style_sheet: Callable[[Theme], str] | None = None
-        self._override: Theme | None = None
+        self.forced: Theme | None = None
+        """Used whatever the system says; see `override`."""
         # Kept: without a reference of ours the wrapper of what it returns dies with it.
         self._hints = QGuiApplication.styleHints()
-        self._hints.colorSchemeChanged.connect(self._on_system_changed)
+        self._hints.colorSchemeChanged.connect(self.refresh)
         # Qt before 6.10 cannot say that the user wants more contrast.
         self._accessibility = self._hints.accessibility() if hasattr(self._hints, "accessibility") else None
         if self._accessibility is not None:
-            self._accessibility.contrastPreferenceChanged.connect(self._on_system_changed)
+            self._accessibility.contrastPreferenceChanged.connect(self.refresh)
         self.theme = self._resolve()
 
     def apply_to(self, application: QApplication, style_sheet: Callable[[Theme], str]) -> None:
@@ -261,11 +243,7 @@ class ThemeNotifier(QObject):
         self._style_sheet = style_sheet
         self._dress()
 
-    def override(self, theme: Theme | None) -> None:
-        """Use this theme whatever the system says; ``None`` follows the system again."""
-        self._override = theme
-        self.refresh()
-
+    @Slot()
     def refresh(self) -> None:
         """Work out the theme again; where it changed, dress the application and tell everybody."""
         theme = self._resolve()
@@ -273,15 +251,14 @@ class ThemeNotifier(QObject):
             return
         self.theme = theme
         self._dress()
-        self.theme_changed.emit(theme)
+        self.theme_changed.emit()
 
     def _resolve(self) -> Theme:
-        if self._override is not None:
-            return self._override
+        if self.forced is not None:
+            return self.forced
         if self._wants_high_contrast():
-            if self._application is not None:
-                # The system's own palette can only be read while none of ours is set.
-                self._application.setPalette(QPalette())
+            # The system's own palette can only be read while none of ours is set.
+            QGuiApplication.setPalette(QPalette())
             return from_palette(QGuiApplication.palette())
         return DARK if self._hints.colorScheme() is Qt.ColorScheme.Dark else LIGHT
 
@@ -294,10 +271,6 @@ class ThemeNotifier(QObject):
         if self._application is not None and self._style_sheet is not None:
             self._application.setPalette(palette_of(self.theme))
             self._application.setStyleSheet(self._style_sheet(self.theme))
-
-    @Slot()
-    def _on_system_changed(self) -> None:
-        self.refresh()
 
 
 @cache
@@ -313,12 +286,13 @@ def current() -> Theme:
 
 def override(theme: Theme | None) -> None:
     """Use this theme whatever the system says; ``None`` follows the system again. For screenshots and tests."""
-    notifier().override(theme)
+    notifier().forced = theme
+    notifier().refresh()
 
 
 def follow(receiver: QObject, slot: Callable[[], None]) -> None:
     """Call ``slot`` now and at each change of theme, as long as ``receiver`` lives. ``slot`` may belong to anything."""
-    connection = notifier().theme_changed.connect(lambda _theme: slot() if isValid(receiver) else None)
+    connection = notifier().theme_changed.connect(lambda: slot() if isValid(receiver) else None)
     receiver.destroyed.connect(lambda: QObject.disconnect(connection))
     slot()
 

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.model import unpack
 from app.protocol.messages import DrafterFigures, DraftFigures, Figures, Piece
 from app.ui.chat.footer import footer_of
-from app.ui.chat.markdown.code_header import CodeHeader
+from app.ui.chat.markdown.code_blocks import CodeHeader
 from app.ui.chat.messages import AnswerMessage, UserMessage
 from app.ui.chat.transcript import CONTEXT_TEXT, EXAMPLES, Transcript
 from app.ui.widgets import stylesheet, theme
@@ -56,7 +56,7 @@ def settle(qtbot: QtBot, transcript: Transcript) -> None:
     def is_settled() -> bool:
         built = [entry for entry in transcript.column.entries if entry.widget is not None]
         views = [entry.widget.view for entry in built if isinstance(entry.widget, (UserMessage, AnswerMessage))]
-        return not transcript.column.is_pending and all(view.is_drawn for view in views)
+        return not transcript.column._soon.isActive() and all(view.is_drawn for view in views)
 
     qtbot.waitUntil(is_settled)
 

@@ -112,8 +112,8 @@ def test_where_they_differ_both_sides_are_marked(qtbot: QtBot, make: MakeCompari
     for pane, words in ((at.window.one.plain, PLAIN_WORDS), (at.window.one.drafted, OTHER_WORDS)):
         view = pane._text().view
         qtbot.waitUntil(lambda view=view: view.mark_box() is not None, timeout=WAIT_MS)  # type: ignore[misc]
-        start, end = view._marked or (0, 0)
-        assert pane._text().view.content[start:end] == words[4]
+        assert view._mark is not None
+        assert view.content[view._mark.start : view._mark.end] == words[4]
 
 
 def test_an_engine_without_tokens_and_counters(make: MakeComparing) -> None:

@@ -28,8 +28,8 @@ from app.ui.models.library_service import LibraryService
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.settings.saver import SettingsSaver
 from app.ui.shell.main_window import MainWindow
-from app.ui.widgets import file_dialogs
-from app.ui.widgets.file_dialogs import open_in_folder
+from app.ui.widgets import questions
+from app.ui.widgets.questions import open_in_folder
 from tests.support.gguf_files import make_model
 from tests.ui.models.windows import MACHINE
 from tests.ui.parts import WAIT_MS, Rig
@@ -251,7 +251,7 @@ def test_a_file_dialog_does_not_wait_for_its_folder(
     qtbot: QtBot, drive: Path, stalled: Stalled, monkeypatch: pytest.MonkeyPatch, answers: bool
 ) -> None:
     if not answers:
-        monkeypatch.setattr(file_dialogs, "PATIENCE_MS", 0)
+        monkeypatch.setattr(questions, "PATIENCE_MS", 0)
         stalled.drive(drive)
     dialog = QFileDialog()
     dialog.setOption(QFileDialog.Option.DontUseNativeDialog)

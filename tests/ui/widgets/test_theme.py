@@ -95,7 +95,7 @@ def test_the_focus_is_seen(chosen: Theme) -> None:
 def test_every_outline_of_the_focus_has_that_color() -> None:
     outlines = re.findall(r":focus[^{}]*\{[^}]*border(?:-color)?: ([^;]*);", stylesheet._SHEET.template)
     assert len(outlines) >= 5
-    assert set(outlines) == {"$focus", "3px double $on_accent"}
+    assert set(outlines) == {"$focus_line", "3px double $on_accent"}
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,8 @@ def test_high_contrast_palette_gives_a_readable_theme(colors: tuple[str, str, st
 def test_override_is_announced_once_and_dresses_the_application(qtbot: QtBot, qapp: QApplication) -> None:
     theme.override(LIGHT)
     stylesheet.apply(qapp)
-    with qtbot.waitSignal(theme.notifier().theme_changed) as heard:
+    with qtbot.waitSignal(theme.notifier().theme_changed):
         theme.override(DARK)
-    assert heard.args == [DARK]
     assert theme.current() is DARK
     assert qapp.palette().color(QPalette.ColorRole.Window) == DARK.raised
     with qtbot.assertNotEmitted(theme.notifier().theme_changed):

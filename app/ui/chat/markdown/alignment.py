@@ -10,6 +10,7 @@ import html
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -114,9 +115,4 @@ def utf16_offsets(text: str) -> list[int] | None:
     """Qt's position of each character and of the end; ``None`` where it is the same as Python's."""
     if text.isascii() or max(text) <= "\uffff":
         return None
-    offsets, position = [], 0
-    for character in text:
-        offsets.append(position)
-        position += 2 if character > "\uffff" else 1
-    offsets.append(position)
-    return offsets
+    return list(accumulate((2 if character > "\uffff" else 1 for character in text), initial=0))

@@ -7,7 +7,7 @@ formats. So nothing but text, known formats and checked links can get there, wha
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import (
@@ -22,6 +22,7 @@ from PySide6.QtGui import (
 )
 
 from app.ui.chat.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind, close_inline
+from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.formats import CODE, CONTINUED, DEPTH, INDENT, QUOTE, QUOTE_INDENT, ROLE, Formats, Look
 
 FEATURES = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
@@ -44,55 +45,11 @@ def checked_link(target: str) -> str:
     return url.toString() if scheme == "mailto" or url.host() else ""
 
 
-@dataclass(slots=True)
-class CodeRun:
-    """A code block in the document: positions inside its first and its last line."""
-
-    start: int
-    end: int
-    language: str
-    left: float = 0.0
-    columns: int = 0
-    """Length of its longest line in characters."""
-    is_closed: bool = False
-    text: list[str] = field(default_factory=list)
-    """Its finished lines, in parts, as long as somebody may want to highlight them."""
-    size: int = 0
-    """Characters in ``text``."""
-    blocks: list[int] = field(default_factory=list)
-    """At which block of the document, counted from its first, each of its lines begins."""
-    written: int = 0
-    """So many blocks its finished lines take."""
-    asked: int = 0
-    """So many characters of it were highlighted, or are being so."""
-    colors: list[list[int]] = field(default_factory=list)
-    """The colors its lines have (`app.helper.messages.Highlighted`)."""
-    rests_until: float = 0.0
-    is_plain: bool = False
-    """Highlighting it took too long."""
-
-    def add(self, text: str, *, joined: bool) -> None:
-        """One more finished line; ``joined``: a part of the one before."""
-        if not joined:
-            self.blocks.append(self.written)
-            if self.written:
-                self.text.append("\n")
-                self.size += 1
-        self.written += 1
-        self.text.append(text)
-        self.size += len(text)
-
-    def forget_text(self) -> None:
-        """It has its colors, or gets none."""
-        self.text, self.colors, self.blocks = [], [], []
-
-
 @dataclass(frozen=True, slots=True)
 class Mark:
     """A state to go back to."""
 
     position: int
-    next_position: int
     is_free: bool
     format: QTextBlockFormat
     code_runs: int
@@ -129,7 +86,7 @@ class BlockWriter:
 
     def save(self) -> Mark:
         """The present state, for `restore`."""
-        return Mark(self.position, self.next_position, self._is_free, self._cursor.blockFormat(), len(self.code_runs))
+        return Mark(self.position, self._is_free, self._cursor.blockFormat(), len(self.code_runs))
 
     def restore(self, mark: Mark) -> None:
         """Remove everything that was written since."""
@@ -168,46 +125,34 @@ class BlockWriter:
     # -- blocks
 
     def write(self, block: Block) -> None:
-        """Write a finished block (not fenced code)."""
+        """Write a block; one that is still growing as it is so far. (Finished fenced code has its own functions.)"""
+        if block.kind is Kind.CODE:
+            self.end_code(self.begin_code(block.language))
+            return
+        if not (block.closed or block.ends_in_code or block.kind in (Kind.TABLE, Kind.PLAIN, Kind.INDENTED)):
+            block = replace(block, text=close_inline(block.text.rstrip("\n")))
         if block.continued and self._cursor.position() > 0:
-            self._close_gap()
+            form = self._cursor.blockFormat()
+            form.setBottomMargin(0)
+            self._cursor.setBlockFormat(form)
         if block.kind is Kind.RULE:
             self._begin(self.formats.rule(self.margin), self.formats.characters(Look()))
         elif block.kind is Kind.PLAIN or (block.kind is Kind.TABLE and _columns(block) > MAX_TABLE_COLUMNS):
             self._write_plain(block)
         else:
-            self._write_markdown(block, _source(block))
-
-    def write_unfinished(self, block: Block) -> None:
-        """Write a block that is still growing."""
-        if block.kind is Kind.CODE:
-            self.end_code(self.begin_code(block.language))
-        elif block.closed or block.kind in (Kind.TABLE, Kind.PLAIN, Kind.INDENTED) or block.ends_in_code:
-            self.write(block)
-        else:
-            self.write(replace(block, text=close_inline(block.text.rstrip("\n"))))
-
-    def _close_gap(self) -> None:
-        form = self._cursor.blockFormat()
-        if form.bottomMargin():
-            form.setBottomMargin(0)
-            self._cursor.setBlockFormat(form)
+            self._write_markdown(block)
 
     def _write_plain(self, block: Block) -> None:
-        form = self.formats.prose(self.margin, gap=0.0)
         characters = self.formats.characters(Look())
-        for index, line in enumerate(block.text.split("\n")):
-            if index and not line and block.text.endswith("\n"):
-                break
+        for index, line in enumerate(block.text.removesuffix("\n").split("\n")):
+            form = self.formats.prose(self.margin, gap=0.0)
             if not index and block.joined:
-                joined = QTextBlockFormat(form)
-                joined.setProperty(CONTINUED, True)
-                self._begin(joined, characters)
-            else:
-                self._begin(form, characters)
+                form.setProperty(CONTINUED, True)
+            self._begin(form, characters)
             self._cursor.insertText(line, characters)
 
-    def _write_markdown(self, block: Block, source: str) -> None:
+    def _write_markdown(self, block: Block) -> None:
+        source = _source(block)
         self._scratch.setMarkdown(source, FEATURES)
         self._lists.clear()
         has_table = "|" in source
@@ -325,14 +270,13 @@ class BlockWriter:
 
     def begin_code(self, language: str, left: float = 0.0) -> CodeRun:
         """A new code block; its lines follow through `code_line`."""
-        position = self.next_position
-        run = CodeRun(position, position, language, left)
+        run = CodeRun(self.next_position, self.next_position, language, left)
         self.code_runs.append(run)
         return run
 
-    def code_line(self, run: CodeRun, text: str, *, first: bool, joined: bool = False, partial: bool = False) -> None:
+    def code_line(self, run: CodeRun, text: str, *, joined: bool = False, partial: bool = False) -> None:
         """Write one line of code. ``joined``: it goes on with the line before it; ``partial``: it is still growing."""
-        form = self.formats.code_line(first=first, last=False, left=run.left)
+        form = self.formats.code_line(first=not run.lines, last=False, left=run.left)
         if joined:
             form.setProperty(CONTINUED, True)
         plain = self.formats.code_characters()
@@ -341,16 +285,17 @@ class BlockWriter:
         run.end = self._cursor.position()
         run.columns = max(run.columns, len(text))
         if not partial:
-            run.add(text, joined=joined)
+            if joined:
+                run.joined.add(run.lines)
+            run.lines += 1
+            run.size = run.end - run.start
 
     def end_code(self, run: CodeRun) -> None:
         """The code block is complete."""
         run.is_closed = True
-        if self.next_position == run.start:
-            self.code_line(run, "", first=True)
-        form = self._cursor.blockFormat()
-        first = form.topMargin() > 0
-        self._cursor.setBlockFormat(self.formats.code_line(first=first, last=True, left=run.left))
+        if not run.lines:
+            self.code_line(run, "")
+        self._cursor.setBlockFormat(self.formats.code_line(first=run.lines == 1, last=True, left=run.left))
 
     def _write_code_lines(self, part: QTextBlock) -> QTextBlock:
         """Write a code block that stands inside an item or a quote; gives back its last line."""
@@ -358,15 +303,12 @@ class BlockWriter:
         language = str(origin.property(_Property.BlockCodeLanguage.value) or "")
         quotes = min(origin.intProperty(_Property.BlockQuoteLevel.value), _MAX_QUOTES)
         run = self.begin_code(language, origin.indent() * INDENT + quotes * QUOTE_INDENT)
-        first = True
-        while True:
-            self.code_line(run, part.text(), first=first)
-            first = False
-            following = part.next()
-            if not following.isValid() or not _is_code(following):
-                self.end_code(run)
-                return part
-            part = following
+        self.code_line(run, part.text())
+        while _is_code(part.next()):
+            part = part.next()
+            self.code_line(run, part.text())
+        self.end_code(run)
+        return part
 
 
 def _is_code(block: QTextBlock) -> bool:

@@ -86,20 +86,16 @@ class CodeLine:
 
 # ---------------------------------------------------------------- characters that must not reach the document
 
+# Direction overrides make text read differently from what it says; the others are characters Qt gives a meaning.
+_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_SPECIAL = (*range(0xD800, 0xE000), *range(0xFDD0, 0xFDF0), 0xFFFC, 0xFFFE, 0xFFFF)
 _REPLACED: dict[int, int | str] = {
-    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t\r\v\f"},
-    **dict.fromkeys((0x0B, 0x0C, 0x0D, 0x85, 0x2028, 0x2029), " "),
+    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
     0x7F: 0x2421,
-    **dict.fromkeys(range(0x80, 0x85), 0xFFFD),
-    **dict.fromkeys(range(0x86, 0xA0), 0xFFFD),
-    # Direction overrides make text read differently from what it says; the rest are characters Qt gives a meaning.
-    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
-    **dict.fromkeys((*range(0xFDD0, 0xFDF0), 0xFFFC, 0xFFFE, 0xFFFF), 0xFFFD),
-    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),
+    **dict.fromkeys((*range(0x80, 0xA0), *_DIRECTIONS, *_SPECIAL), 0xFFFD),
+    **dict.fromkeys(map(ord, "\v\f\r\x85\u2028\u2029"), " "),
 }
-_UNWANTED = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufdd0-\ufdef\ufffc\ufffe\uffff\ud800-\udfff]"
-)
+_UNWANTED = re.compile(f"[{re.escape(''.join(map(chr, _REPLACED)))}]")
 
 
 def visible(text: str) -> str:
@@ -181,7 +177,8 @@ class _Unit:
         if self.kind in (Kind.ITEM, Kind.INDENTED):  # it may go on after empty lines
             closed, end = following is not None, len(lines) if following is None else following
         elif self.kind is Kind.CODE:
-            closed = following is not None or self._is_closed_code(lines[self.first : end])
+            code = lines[self.first : end]
+            closed = following is not None or (len(code) > 1 and _closes_fence(code[-1], self.token.markup))
         else:
             is_one_line = self.kind in (Kind.HEADING, Kind.RULE)
             closed = following is not None or end < len(lines) or (is_one_line and lines[-1].endswith("\n"))
@@ -191,9 +188,6 @@ class _Unit:
         words = self.token.info.split()
         language = words[0].strip("{}.") if words else ""
         return replace(block, fence=self.token.markup, indent=_indent(lines[self.first]), language=language)
-
-    def _is_closed_code(self, lines: Sequence[str]) -> bool:
-        return len(lines) > 1 and _closes_fence(lines[-1], self.token.markup)
 
 
 def _is_deep(line: str) -> bool:
@@ -206,9 +200,10 @@ def _indent(line: str) -> int:
     return len(expanded) - len(expanded.lstrip(" "))
 
 
-def _closes_fence(line: str, fence: str) -> bool:
+def _closes_fence(line: str, fence: str, *, least: int = 0) -> bool:
+    """``least``: so many of the fence's characters are enough, in place of all, as in a line that is still growing."""
     text = line.strip()
-    return _indent(line) < 4 and len(text) >= len(fence) and text == fence[0] * len(text)
+    return _indent(line) < 4 and len(text) >= (least or len(fence)) and text == fence[0] * len(text)
 
 
 # ---------------------------------------------------------------- the splitter
@@ -270,10 +265,7 @@ class BlockSplitter:
     @property
     def partial_line(self) -> CodeLine | None:
         """The unfinished line of the fenced code that is open, if one is."""
-        if self._code is None or not self._partial:
-            return None
-        text, fence = self._partial.strip(), self._code.block.fence
-        if text and _indent(self._partial) < 4 and text == fence[0] * len(text):
+        if self._code is None or not self._partial or _closes_fence(self._partial, self._code.block.fence, least=1):
             return None
         return self._code_line(self._partial, self._code.block, self._at)
 

@@ -18,7 +18,6 @@ from PySide6.QtGui import (
     QTextTableFormat,
 )
 
-from app.ui.chat.markdown import highlight
 from app.ui.widgets import theme as themes
 from app.ui.widgets.theme import Theme
 
@@ -38,11 +37,19 @@ CODE_PADDING = 12.0
 INDENT = 26.0
 QUOTE_INDENT = 16.0
 
+_LIGHT = {"comment": "#5a666b", "keyword": "#8a1f6a", "string": "#1c6134", "number": "#84430a", "name": "#1c4f9c"}
+_DARK = {"comment": "#a5b0b5", "keyword": "#f0a6d8", "string": "#a3d9a5", "number": "#f0b98d", "name": "#a3c7ff"}
 _HEADING_SIZES = (1.45, 1.25, 1.1, 1.0, 1.0, 1.0)
 _LINE_HEIGHT = 132.0
 _CODE_LINE_HEIGHT = 120.0
 _PROPORTIONAL = QTextBlockFormat.LineHeightTypes.ProportionalHeight.value
 _FIXED = QTextBlockFormat.LineHeightTypes.FixedHeight.value
+
+
+def code_color(theme: Theme, role: str) -> QColor:
+    """The color of a part of code; the plain text color where the other could not be read."""
+    wanted = QColor((_DARK if theme.is_dark else _LIGHT)[role])
+    return themes.readable(wanted, theme.text, theme.code_surface, theme.tint_model, theme.tint_ngram)
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,9 @@ class Formats:
         result.setFont(font)
         result.setForeground(self.theme.quiet if look.quiet else self.theme.text)
         if look.code:
-            result.setBackground(self.inline_code)
+            ground = QColor(self.theme.text)
+            ground.setAlphaF(0.07)  # a tint below it shines through
+            result.setBackground(ground)
         if look.link:
             result.setAnchor(True)
             result.setAnchorHref(look.link)
@@ -95,20 +104,13 @@ class Formats:
             result.setFontUnderline(True)
         return result
 
-    @cached_property
-    def inline_code(self) -> QColor:
-        """The ground under code within a line; a tint below it shines through."""
-        ground = QColor(self.theme.text)
-        ground.setAlphaF(0.07)
-        return ground
-
     def _code_characters(self, role: str = "") -> QTextCharFormat:
         """The format of a part of a code block."""
         result = QTextCharFormat()
         font = QFont(self.mono)
         font.setItalic(role == "comment")
         result.setFont(font)
-        result.setForeground(highlight.color(self.theme, role) if role else self.theme.text)
+        result.setForeground(code_color(self.theme, role) if role else self.theme.text)
         return result
 
     @cached_property

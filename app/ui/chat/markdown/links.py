@@ -3,13 +3,13 @@ something else, and nothing that a mail program would attach by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from PySide6.QtCore import Qt, QUrl, QUrlQuery
+from PySide6.QtCore import QUrl, QUrlQuery
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QMessageBox, QWidget
 
 from app.models.text import printable, shortened
 from app.ui.chat.markdown.block_writer import checked_link
+from app.ui.widgets.questions import ask
 
 _MAX_SHOWN = 300
 _MAX_HOST = 100
@@ -56,26 +56,16 @@ def mail_in_words(url: QUrl) -> str:
     return "\n".join(f"{name}: {printable(value, _MAX_SHOWN)}" for name, value in lines if value)
 
 
-def confirm_link(parent: QWidget, url: QUrl, accepted: Callable[[QUrl], None]) -> QMessageBox | None:
-    """Show where ``url`` leads; call ``accepted`` when the user wants to go there. ``None``: it may not be opened."""
+def confirm_link(parent: QWidget, url: QUrl) -> None:
+    """Show where ``url`` leads, and open it when the user wants to go there; nothing happens where it may not be."""
     if not checked_link(url.toString(_ENCODED)):
-        return None
+        return
     url = safe_url(url)
-    box = QMessageBox(parent)
-    box.setTextFormat(Qt.TextFormat.PlainText)
-    box.setWindowTitle("Open link")
-    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     if url.scheme().lower() == "mailto":
-        box.setText(f"Write an email to {printable(url.path(_DECODED), _MAX_HOST) or 'someone'}?")
-        box.setInformativeText(mail_in_words(url))
+        question = f"Write an email to {printable(url.path(_DECODED), _MAX_HOST) or 'someone'}?"
+        details = mail_in_words(url)
     else:
-        box.setText(f"Open {host_in_words(url)} in your browser?")
-        box.setInformativeText(shortened(url.toString(_ENCODED), _MAX_SHOWN))
-    box.setIcon(QMessageBox.Icon.NoIcon)
-    opened = box.addButton("Open", QMessageBox.ButtonRole.AcceptRole)
-    cancel = box.addButton("Cancel", QMessageBox.ButtonRole.RejectRole)
-    box.setDefaultButton(cancel)
-    box.setEscapeButton(cancel)
-    box.buttonClicked.connect(lambda button: accepted(url) if button is opened else None)
-    box.open()
-    return box
+        question = f"Open {host_in_words(url)} in your browser?"
+        details = shortened(url.toString(_ENCODED), _MAX_SHOWN)
+    opening = {"Open": lambda: QDesktopServices.openUrl(url)}
+    ask(parent, "Open link", question, details=details, safe=opening, icon=QMessageBox.Icon.NoIcon)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
 
 from PySide6.QtGui import QTextCursor, QTextDocument
 
-from app.ui.chat.markdown.block_writer import BlockWriter, CodeRun, Mark
+from app.ui.chat.markdown.block_writer import BlockWriter, Mark
 from app.ui.chat.markdown.blocks import Block, BlockSplitter, CodeLine, Kind, OpenCode, visible
+from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.formats import Formats
+from app.ui.chat.markdown.underlay import Unit
 
 _PORTION = 2048
 """Characters given to the splitter at once: a megabyte must not be split in one go."""
@@ -23,56 +24,28 @@ _BAR_CHARACTERS = 12
 """A cell of a table takes as long to lay out as so many characters of prose."""
 
 
-@dataclass(slots=True)
-class Unit:
-    """A drawn stretch: document positions ``start`` to ``end`` show the source from ``source_start`` to
-    ``source_end``."""
-
-    start: int
-    end: int
-    source_start: int
-    source_end: int
-    cache: object = None
-    """What the tints worked out for it."""
-
-
-@dataclass(slots=True)
-class _Drawing:
-    """Fenced code that is being drawn."""
-
-    run: CodeRun
-    lines: int = 0
-    unit: Unit | None = None
-    end_before_tail: int = -1
-    """Where the finished lines end while an unfinished one is drawn behind them; -1 if none is."""
-
-
 class Rendering:
     """One text in one document; see `draw`."""
 
     def __init__(self, document: QTextDocument, formats: Formats, *, plain: bool = False, margin: float = 0.0) -> None:
         """``margin``: how much narrower prose is than code, in pixels. ``plain``: the text is no Markdown."""
         self.units: list[Unit] = []
-        self.formats = formats
         self._document = document
         self._cursor = QTextCursor(document)
         self.writer = BlockWriter(self._cursor, formats, margin)
+        self.code_runs = self.writer.code_runs
+        """The code blocks drawn so far, from top to bottom."""
         self._splitter = BlockSplitter(plain=plain)
-        self._unread: deque[str] = deque()
-        self._finishing = False
-        self._finished = False
-        self._drawing: _Drawing | None = None
+        self._unread: deque[str | None] = deque()
+        """``None``: there is no more text."""
+        self._code: CodeRun | None = None
+        """Fenced code that is being drawn."""
         self._characters_left = 0
         self._tail: tuple[Mark, int] | None = None
 
-    @property
-    def code_runs(self) -> list[CodeRun]:
-        """The code blocks drawn so far, from top to bottom."""
-        return self.writer.code_runs
-
     def lasting_code_runs(self) -> list[CodeRun]:
         """Those that are not part of a block that is still growing, which is drawn anew each time."""
-        return self.writer.code_runs[: self._tail[0].code_runs] if self._tail is not None else self.writer.code_runs
+        return self.code_runs[: self._tail[0].code_runs] if self._tail is not None else self.code_runs
 
     # -- input
 
@@ -83,7 +56,7 @@ class Rendering:
 
     def finish(self) -> None:
         """No more text will come."""
-        self._finishing = True
+        self._unread.append(None)
 
     # -- drawing
 
@@ -118,16 +91,16 @@ class Rendering:
                 ready.popleft()
                 if self._is_over(deadline) and (ready or self._unread):
                     return False
-            if self._unread:
-                if has_fed and self._is_over(deadline):
-                    return False
-                self._splitter.feed(self._unread.popleft())
-                has_fed = True
-            elif self._finishing and not self._finished:
-                self._finished = True
+            if not self._unread:
+                return True
+            if has_fed and self._is_over(deadline):
+                return False
+            portion = self._unread.popleft()
+            if portion is None:
                 self._splitter.finish()
             else:
-                return True
+                self._splitter.feed(portion)
+            has_fed = True
 
     def _is_over(self, deadline: float) -> bool:
         return self._characters_left <= 0 or time.perf_counter() > deadline
@@ -140,34 +113,27 @@ class Rendering:
             self._characters_left -= _BAR_CHARACTERS * block.text.count("|")
         self._add_unit(start, block.start, block.start + len(block.text))
 
-    def _add_unit(self, start: int, source_start: int, source_end: int) -> Unit:
-        unit = Unit(start, self.writer.position, source_start, source_end)
-        self.units.append(unit)
-        return unit
+    def _add_unit(self, start: int, source_start: int, source_end: int) -> None:
+        self.units.append(Unit(start, self.writer.position, source_start, source_end))
 
     # -- the unfinished rest
 
     def _draw_tail(self) -> None:
-        tail = self._splitter.tail()
-        partial = self._splitter.partial_line if self._drawing is not None else None
-        if not tail and self._drawing is None:
+        tail, run = self._splitter.tail(), self._code
+        if not tail and run is None:
             return
-        mark = self.writer.save()
-        self._tail = (mark, len(self.units))
+        self._tail = (self.writer.save(), len(self.units))
         for block in tail:
-            start = self.writer.next_position
-            self.writer.write_unfinished(block)
-            self._add_unit(start, block.start, block.start + len(block.text))
-        if self._drawing is not None and (partial is not None or not self._drawing.lines):
-            self._draw_partial_line(self._drawing, partial)
-
-    def _draw_partial_line(self, drawing: _Drawing, line: CodeLine | None) -> None:
-        text = line.text if line is not None else ""
-        start, end = self.writer.next_position, drawing.run.end
-        self.writer.code_line(drawing.run, text, first=not drawing.lines, partial=True)
-        drawing.end_before_tail = end
+            self._draw_block(block)
+        if run is None:
+            return
+        line = self._splitter.partial_line
+        start = self.writer.next_position
         if line is not None:
-            self._add_unit(start, line.start, line.start + len(text))
+            self.writer.code_line(run, line.text, partial=True)
+            self._add_unit(start, line.start, line.start + len(line.text))
+        elif not run.lines:
+            self.writer.code_line(run, "", partial=True)
 
     def _remove_tail(self) -> None:
         if self._tail is None:
@@ -176,36 +142,33 @@ class Rendering:
         self._tail = None
         self.writer.restore(mark)
         del self.units[units:]
-        if self._drawing is not None and self._drawing.end_before_tail >= 0:
-            self._drawing.run.end = self._drawing.end_before_tail
-            self._drawing.end_before_tail = -1
+        if self._code is not None:
+            self._code.end = self._code.start + self._code.size
 
     # -- fenced code
 
     def _draw_code(self, code: OpenCode, deadline: float) -> bool:
         """Draw the lines that are there. False if time ran out before."""
-        drawing = self._drawing
-        if drawing is None:
-            drawing = self._drawing = _Drawing(self.writer.begin_code(code.block.language))
+        if self._code is None:
+            self._code = self.writer.begin_code(code.block.language)
         while code.lines:
             line = code.lines.popleft()
-            self._draw_code_line(drawing, line)
+            self._draw_code_line(self._code, line)
             self._characters_left -= len(line.text)
             if self._is_over(deadline):
                 return False
         if code.closed:
-            self.writer.end_code(drawing.run)
-            self._drawing = None
+            self.writer.end_code(self._code)
+            self._code = None
         return True
 
-    def _draw_code_line(self, drawing: _Drawing, line: CodeLine) -> None:
-        start = self.writer.next_position
-        self.writer.code_line(drawing.run, line.text, first=not drawing.lines, joined=line.continued)
-        unit = drawing.unit
-        if unit is None or drawing.lines % _UNIT_LINES == 0 or unit.source_end - unit.source_start > _UNIT_CHARACTERS:
-            drawing.unit = self._add_unit(start, line.start, line.start + len(line.text))
+    def _draw_code_line(self, run: CodeRun, line: CodeLine) -> None:
+        start, is_unit_full = self.writer.next_position, run.lines % _UNIT_LINES == 0
+        self.writer.code_line(run, line.text, joined=line.continued)
+        end = line.start + len(line.text)
+        if is_unit_full or self.units[-1].source_end - self.units[-1].source_start > _UNIT_CHARACTERS:
+            self._add_unit(start, line.start, end)
         else:
-            unit.end = self.writer.position
-            unit.source_end = line.start + len(line.text)
-            unit.cache = None
-        drawing.lines += 1
+            unit = self.units[-1]
+            unit.end, unit.source_end = self.writer.position, end
+            unit.spans = unit.shapes = None

@@ -10,7 +10,7 @@ import html
 import time
 from bisect import bisect_left, bisect_right
 
-from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, QRectF, QSize, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, QRectF, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import (
     QHelpEvent,
     QKeyEvent,
@@ -22,30 +22,15 @@ from PySide6.QtGui import (
     QTextDocument,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QFrame, QSizePolicy, QTextBrowser, QTextEdit, QToolTip, QWidget
+from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QToolTip, QWidget
 
 from app.protocol.messages import Piece
-from app.ui.chat.markdown import tints
-from app.ui.chat.markdown.block_writer import CodeRun
-from app.ui.chat.markdown.code_colors import CodeColors
-from app.ui.chat.markdown.code_header import CodeHeader
-from app.ui.chat.markdown.formats import (
-    CODE_PADDING,
-    CONTINUED,
-    DEPTH,
-    INDENT,
-    PROSE,
-    QUOTE,
-    QUOTE_INDENT,
-    ROLE,
-    RULE,
-    Formats,
-)
+from app.ui.chat.markdown import formats
+from app.ui.chat.markdown.code_blocks import CodeColors, CodeHeader, CodeRun
 from app.ui.chat.markdown.links import confirm_link, link_in_words
-from app.ui.chat.markdown.rendering import Rendering, Unit
-from app.ui.chat.markdown.source_mark import SourceMark
-from app.ui.chat.markdown.tints import TokenTints
+from app.ui.chat.markdown.rendering import Rendering
 from app.ui.chat.markdown.turns import turns
+from app.ui.chat.markdown.underlay import SourceMark, TokenTints, Unit, blocks_between, explanation
 from app.ui.chat.parts import copy_text
 from app.ui.widgets import theme as themes
 
@@ -65,35 +50,27 @@ class MarkdownView(QTextBrowser):
     """Everything that was added is on screen."""
     selection_dragged = Signal(QPoint)
     """The user selects with the mouse and is at this point of the widget."""
-    link_activated = Signal(QUrl)
-    """The user wants to open this http, https or mailto address and has confirmed it."""
 
     _is_set_up = False  # Qt calls `changeEvent` from within the constructor
 
     def __init__(self, *, plain: bool = False, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent, openLinks=False)
         self._plain = plain
         self._text: list[str] = []
         self._source = ""
         self._is_finished = False
         self._shows_drafted = False
-        self._has_old_theme = False
         self._prose_width = self._width = 0
         self._height = 0
         self._headers: list[CodeHeader] = []
-        self._placed_headers = 0
-        self._timer = QTimer(self, singleShot=True)
-        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer = QTimer(self, singleShot=True, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._on_frame_due)
         self._last_frame = 0.0
         self._frame_seconds = 0.0
-        self._set_up()
-        self._formats = Formats(themes.current(), self.font())
-        self._rendering = Rendering(self.document(), self._formats, plain=plain)
-        self._colors = self._new_colors()
         self._tints = TokenTints(self.document())
         self._mark: SourceMark | None = None
-        self._marked: tuple[int, int] | None = None
+        self._set_up()
+        self._begin()
         self._is_set_up = True
         themes.notifier().theme_changed.connect(self._on_theme_changed)
 
@@ -101,18 +78,26 @@ class MarkdownView(QTextBrowser):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.setUndoRedoEnabled(False)
-        self.setOpenLinks(False)
         self.setCursorWidth(0)
         self.setLineWrapMode(QTextEdit.LineWrapMode.FixedPixelWidth)
         self.viewport().setAutoFillBackground(False)
         self.document().setDocumentMargin(0)
-        self.document().setIndentWidth(INDENT)
+        self.document().setIndentWidth(formats.INDENT)
         self.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextBrowserInteraction | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
         self.anchorClicked.connect(self._on_anchor_clicked)
+
+    def _begin(self) -> None:
+        """Make what draws into the empty document, in the present theme and font."""
+        self._has_old_theme = False
+        self._placed_headers = 0
+        self._formats = formats.Formats(themes.current(), self.font())
+        margin = float(self._width - self._prose_width)
+        self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
+        runs = self._rendering.lasting_code_runs
+        self._colors = CodeColors(self.document(), self._formats, runs, self._on_colored)
 
     # -- text
 
@@ -128,7 +113,7 @@ class MarkdownView(QTextBrowser):
         """Show a finished text. ``pieces``: where its tokens came from, if that is known and fits the text."""
         self._source, self._text = text, []
         self._is_finished = True
-        self._marked = None
+        self._mark = None
         self._tints = TokenTints(self.document())
         if pieces and "".join(piece.text for piece in pieces) == text:
             self._tints.add(pieces)
@@ -142,7 +127,8 @@ class MarkdownView(QTextBrowser):
         self._rendering.feed(text)
         if self.is_drawn:
             passed = (time.perf_counter() - self._last_frame) * 1000
-            self._timer.start(max(0, round(self._frame_interval() - passed)))
+            interval = SLOW_FRAME_MILLISECONDS if self._frame_seconds > 0.012 else FRAME_MILLISECONDS
+            self._timer.start(max(0, round(interval - passed)))
 
     def finish(self) -> None:
         """The text is complete; what is left of it is drawn at once."""
@@ -158,7 +144,6 @@ class MarkdownView(QTextBrowser):
 
     def set_mark(self, marked: tuple[int, int] | None) -> None:
         """Make the characters from the first to before the second of a finished text stand out; ``None``: none."""
-        self._marked = marked
         self._mark = SourceMark(self.document(), *marked) if marked is not None else None
         self.viewport().update()
 
@@ -186,7 +171,8 @@ class MarkdownView(QTextBrowser):
         self._rendering.writer.margin = float(code - prose)
         if code - prose != old_margin:
             self._set_prose_margin(code - prose)
-        tints.forget_shapes(self._rendering.units)
+        for unit in self._rendering.units:
+            unit.shapes = None
         self._placed_headers = 0
         if is_first and turns().is_waiting(self):
             turns().forget(self)
@@ -197,14 +183,12 @@ class MarkdownView(QTextBrowser):
     def _set_prose_margin(self, margin: int) -> None:
         cursor = QTextCursor(self.document())
         cursor.beginEditBlock()
-        block = self.document().begin()
-        while block.isValid():
+        for block in blocks_between(self.document(), 0, self.document().characterCount()):
             form = block.blockFormat()
-            if form.hasProperty(PROSE):
+            if form.hasProperty(formats.PROSE):
                 form.setRightMargin(margin)
                 cursor.setPosition(block.position())
                 cursor.setBlockFormat(form)
-            block = block.next()
         cursor.endEditBlock()
 
     def content_height(self) -> int:
@@ -214,7 +198,7 @@ class MarkdownView(QTextBrowser):
     def _measure(self) -> None:
         runs = self._rendering.code_runs
         # The frame of code at the very end reaches below its last line.
-        below = CODE_PADDING if runs and runs[-1].end >= self._rendering.writer.position else 0
+        below = formats.CODE_PADDING if runs and runs[-1].end >= self._rendering.writer.position else 0
         height = int(self.document().size().height() + below + 0.99)
         self._place_headers()
         if height != self._height:
@@ -223,9 +207,6 @@ class MarkdownView(QTextBrowser):
             self.height_changed.emit()
 
     # -- drawing
-
-    def _frame_interval(self) -> int:
-        return SLOW_FRAME_MILLISECONDS if self._frame_seconds > 0.012 else FRAME_MILLISECONDS
 
     @Slot()
     def _on_frame_due(self) -> None:
@@ -258,15 +239,11 @@ class MarkdownView(QTextBrowser):
 
     def _redraw(self) -> None:
         """Draw everything anew, as much as fits into one update at once and the rest when the window has time."""
-        self._has_old_theme = False
         self._colors.close()
         self.document().clear()
-        self._placed_headers = 0
-        self._formats = Formats(themes.current(), self.font())
-        margin = float(self._width - self._prose_width)
-        self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
-        self._colors = self._new_colors()
-        self.set_mark(self._marked)
+        self._begin()
+        if self._mark is not None:
+            self._mark.forget_place()
         self._rendering.feed(self.content)
         if self._is_finished:
             self._rendering.finish()
@@ -275,8 +252,8 @@ class MarkdownView(QTextBrowser):
         else:  # it would be laid out in vain: the width comes next
             turns().want(self)
 
-    @Slot(object)
-    def _on_theme_changed(self, _theme: object) -> None:
+    @Slot()
+    def _on_theme_changed(self) -> None:
         self._has_old_theme = True
         turns().want(self)
 
@@ -289,14 +266,12 @@ class MarkdownView(QTextBrowser):
 
     # -- code blocks
 
-    def _new_colors(self) -> CodeColors:
-        return CodeColors(self.document(), self._formats, self._rendering.lasting_code_runs, self._on_colored)
-
     def _on_colored(self, start: int, end: int) -> None:
         """Slanted letters may be wider: what was worked out from where the others stood no longer holds."""
         units = self._rendering.units
         first = max(0, bisect_right(units, start, key=lambda unit: unit.start) - 1)
-        tints.forget_shapes(units[first : bisect_left(units, end, lo=first, key=lambda unit: unit.start)])
+        for unit in units[first : bisect_left(units, end, lo=first, key=lambda unit: unit.start)]:
+            unit.shapes = None
         self._measure()
 
     def _place_headers(self) -> None:
@@ -318,9 +293,9 @@ class MarkdownView(QTextBrowser):
 
     def _code_frame(self, run: CodeRun) -> QRectF:
         top = self._block_rect(self.document().findBlock(run.start)).top() - self._formats.code_header
-        bottom = self._block_rect(self.document().findBlock(run.end)).bottom() + CODE_PADDING
+        bottom = self._block_rect(self.document().findBlock(run.end)).bottom() + formats.CODE_PADDING
         # As wide as prose, and wider only where a line needs it.
-        needed = run.left + run.columns * self._formats.code_column + 2 * CODE_PADDING
+        needed = run.left + run.columns * self._formats.code_column + 2 * formats.CODE_PADDING
         right = min(max(needed, self._prose_width), self._width)
         return QRectF(run.left, top, right - run.left, bottom - top)
 
@@ -334,15 +309,13 @@ class MarkdownView(QTextBrowser):
     def _plain_text(self, start: int, end: int) -> str:
         """The shown text between two document positions, overlong lines in one piece again."""
         parts: list[str] = []
-        block = self.document().findBlock(start)
-        while block.isValid() and block.position() <= end:
+        for block in blocks_between(self.document(), start, end):
             cursor = QTextCursor(block)
             cursor.setPosition(max(start, block.position()))
             cursor.setPosition(min(end, block.position() + block.length() - 1), QTextCursor.MoveMode.KeepAnchor)
-            if parts and not block.blockFormat().hasProperty(CONTINUED):
+            if parts and not block.blockFormat().hasProperty(formats.CONTINUED):
                 parts.append("\n")
             parts.append(cursor.selectedText().replace("\u2028", "\n"))
-            block = block.next()
         return "".join(parts)
 
     # -- links
@@ -350,7 +323,7 @@ class MarkdownView(QTextBrowser):
     @Slot(QUrl)
     def _on_anchor_clicked(self, url: QUrl) -> None:
         if self._is_finished:
-            confirm_link(self.window(), url, self.link_activated.emit)
+            confirm_link(self.window(), url)
 
     # -- painting
 
@@ -360,15 +333,13 @@ class MarkdownView(QTextBrowser):
             return
         start, end = units[0].start, units[-1].end
         self._paint_code_frames(painter, start, end)
-        self._paint_roles(painter, self.document().findBlock(start), end)
+        self._paint_roles(painter, start, end)
         if self._shows_drafted and self._tints.pieces:
-            self._paint_tints(painter, units)
+            is_whole = self._tints.paint(painter, units, self.content, self._formats.theme)
+            if not is_whole:
+                QTimer.singleShot(0, self.viewport(), self.viewport().update)
         if self._mark is not None and self._is_finished and self.is_drawn:
             self._mark.paint(painter, self._rendering.units, self.content, self._formats.theme)
-
-    def _paint_tints(self, painter: QPainter, units: list[Unit]) -> None:
-        if not self._tints.paint(painter, units, self.content, self._formats.theme):
-            QTimer.singleShot(0, self.viewport(), self.viewport().update)
 
     def _units_in(self, top: float, bottom: float) -> list[Unit]:
         """What is drawn between two heights. (Qt's own hit test takes longer the longer the text is.)"""
@@ -390,22 +361,21 @@ class MarkdownView(QTextBrowser):
                 break
             painter.drawRoundedRect(self._code_frame(run), themes.RADIUS, themes.RADIUS)
 
-    def _paint_roles(self, painter: QPainter, block: QTextBlock, end: int) -> None:
+    def _paint_roles(self, painter: QPainter, start: int, end: int) -> None:
         line = self._formats.theme.line
-        while block.isValid() and block.position() <= end:
+        for block in blocks_between(self.document(), start, end):
             form = block.blockFormat()
-            role = form.intProperty(ROLE)
-            if role == RULE:
+            role = form.intProperty(formats.ROLE)
+            if role == formats.RULE:
                 y = round(self._block_rect(block).center().y())
                 painter.fillRect(QRectF(0, y, self._prose_width, 1), line)
-            elif role == QUOTE:
+            elif role == formats.QUOTE:
                 rect = self._block_rect(block)
                 below = block.next()
-                shared = min(form.intProperty(DEPTH), below.blockFormat().intProperty(DEPTH))
-                for depth in range(form.intProperty(DEPTH)):
+                shared = min(form.intProperty(formats.DEPTH), below.blockFormat().intProperty(formats.DEPTH))
+                for depth in range(form.intProperty(formats.DEPTH)):
                     bottom = self._block_rect(below).top() if depth < shared else rect.bottom()
-                    painter.fillRect(QRectF(depth * QUOTE_INDENT, rect.top(), 3, bottom - rect.top()), line)
-            block = block.next()
+                    painter.fillRect(QRectF(depth * formats.QUOTE_INDENT, rect.top(), 3, bottom - rect.top()), line)
 
     # -- tool tips
 
@@ -419,7 +389,7 @@ class MarkdownView(QTextBrowser):
             return ""
         position = self.document().documentLayout().hitTest(point, Qt.HitTestAccuracy.ExactHit)
         piece = self.piece_at(position) if position >= 0 else None
-        return tints.explanation(piece) if piece is not None else ""
+        return explanation(piece) if piece is not None else ""
 
     def _show_explanation(self, event: QHelpEvent) -> bool:
         anchor = self.anchorAt(event.pos())
@@ -449,12 +419,6 @@ class MarkdownView(QTextBrowser):
         data = QMimeData()
         data.setText(self._plain_text(cursor.selectionStart(), cursor.selectionEnd()))
         return data
-
-    def sizeHint(self) -> QSize:
-        return QSize(self._width, self._height)
-
-    def minimumSizeHint(self) -> QSize:
-        return self.sizeHint()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())

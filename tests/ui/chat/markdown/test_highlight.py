@@ -1,4 +1,4 @@
-"""The colors of code, and the window's side of finding them."""
+"""The window's side of finding the colors of code."""
 
 from __future__ import annotations
 
@@ -9,31 +9,14 @@ from pytestqt.qtbot import QtBot
 
 from app.helper import Helper
 from app.helper.messages import Highlight
-from app.ui.chat.markdown.highlight import ROLES, Answered, Highlighter, color
-from app.ui.widgets import theme
-from app.ui.widgets.theme import DARK, LIGHT, Theme, contrast
+from app.ui.chat.markdown.highlight import Found, Highlighter
 
 
-@pytest.mark.parametrize("chosen", [LIGHT, DARK], ids=["light", "dark"])
-def test_code_is_readable_with_and_without_tints(chosen: Theme) -> None:
-    for role in ROLES:
-        for surface in (chosen.code_surface, chosen.tint_model, chosen.tint_ngram):
-            assert contrast(color(chosen, role), surface) >= theme.MINIMUM_CONTRAST
-        assert color(chosen, role) != chosen.text
+class Answers(list[list[list[int]] | None]):
+    """What was found, in the order it came."""
 
-
-class Source:
-    """Code of several blocks."""
-
-    def __init__(self, *requests: Highlight) -> None:
-        self._requests = list(requests)
-        self.answers: list[list[list[int]] | None] = []
-
-    def next_request(self) -> Highlight | None:
-        return self._requests.pop(0) if self._requests else None
-
-    def take_colors(self, answered: Answered) -> None:
-        self.answers.append(answered.lines)
+    def __call__(self, found: Found) -> None:
+        self.append(found[0])
 
 
 @pytest.fixture
@@ -43,53 +26,57 @@ def highlighter() -> Iterator[Highlighter]:
     one.close()
 
 
-def test_sources_get_what_was_found_in_turn(qtbot: QtBot, highlighter: Highlighter) -> None:
-    first = Source(Highlight("python", "return"), Highlight("json", "1"))
-    second = Source(Highlight("python", "import"))
-    highlighter.want(first)
-    highlighter.want(second)
-    highlighter.want(second)
+def ask(highlighter: Highlighter, answers: Answers, language: str, text: str) -> None:
+    highlighter.ask(Highlight(language, text), lambda: True, answers)
+
+
+def test_answers_come_in_the_order_of_the_requests(qtbot: QtBot, highlighter: Highlighter) -> None:
+    first, second = Answers(), Answers()
+    ask(highlighter, first, "python", "return")
+    ask(highlighter, second, "python", "import")
+    ask(highlighter, first, "json", "1")
     qtbot.waitUntil(lambda: highlighter.is_idle)
-    assert first.answers == [[[0, 6, 1]], [[0, 1, 3]]]
-    assert second.answers == [[[0, 6, 1]]]
-
-
-class Hurried(Source):
-    """Its first block gets little time."""
-
-    def __init__(self, helper: Helper, *requests: Highlight) -> None:
-        super().__init__(*requests)
-        self._helper = helper
-        helper.seconds = 0.3
-
-    def take_colors(self, answered: Answered) -> None:
-        super().take_colors(answered)
-        self._helper.seconds = 100
+    assert first == [[[0, 6, 1]], [[0, 1, 3]]]
+    assert second == [[[0, 6, 1]]]
 
 
 def test_what_takes_too_long_stays_plain_and_the_next_does_not(qtbot: QtBot) -> None:
-    helper = Helper()
+    helper = Helper(seconds=0.3)
     highlighter = Highlighter(helper)
-    source = Hurried(helper, Highlight("python", "a=1;" * 2_000_000), Highlight("python", "return"))
-    highlighter.want(source)
+    answers = Answers()
+    ask(highlighter, answers, "python", "a=1;" * 2_000_000)
+    qtbot.waitUntil(lambda: highlighter.is_idle)
+    helper.seconds = 100
+    ask(highlighter, answers, "python", "return")
     qtbot.waitUntil(lambda: highlighter.is_idle)
     highlighter.close()
-    assert source.answers == [None, [[0, 6, 1]]]
+    assert answers == [None, [[0, 6, 1]]]
 
 
 def test_without_a_helper_everything_stays_plain(
     qtbot: QtBot, highlighter: Highlighter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.program.own_command", lambda *_: ["/no/such/program"])
-    source = Source(Highlight("python", "return"))
-    highlighter.want(source)
+    answers = Answers()
+    ask(highlighter, answers, "python", "return")
     qtbot.waitUntil(lambda: highlighter.is_idle)
-    assert source.answers == [None]
+    assert answers == [None]
 
 
-def test_closing_ends_what_is_asked(highlighter: Highlighter) -> None:
-    source = Source(Highlight("python", "return"))
-    highlighter.want(source)
+def test_the_helper_is_not_asked_for_what_nobody_wants_any_more(
+    qtbot: QtBot, highlighter: Highlighter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Helper, "highlight", lambda *_: pytest.fail("it was asked"))
+    answers = Answers()
+    highlighter.ask(Highlight("python", "return"), lambda: False, answers)
+    qtbot.waitUntil(lambda: highlighter.is_idle)
+    assert answers == [None]
+
+
+def test_closing_ends_what_is_asked(qtbot: QtBot, highlighter: Highlighter) -> None:
+    answers = Answers()
+    ask(highlighter, answers, "python", "return")
+    ask(highlighter, answers, "python", "import")
     highlighter.close()
-    assert highlighter.is_idle
-    assert source.answers == []
+    qtbot.waitUntil(lambda: highlighter.is_idle)
+    assert answers == []

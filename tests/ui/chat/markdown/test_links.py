@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QUrl
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -20,11 +21,19 @@ def parent(qtbot: QtBot) -> QWidget:
     return made
 
 
-def ask(parent: QWidget, target: str) -> tuple[QMessageBox, list[QUrl]]:
-    opened: list[QUrl] = []
-    box = confirm_link(parent, QUrl(target), opened.append)
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[QUrl]:
+    """What was opened, in a browser or a mail program."""
+    urls: list[QUrl] = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", urls.append)
+    return urls
+
+
+def ask(parent: QWidget, target: str) -> QMessageBox:
+    confirm_link(parent, QUrl(target))
+    box = parent.findChild(QMessageBox)
     assert box is not None
-    return box, opened
+    return box
 
 
 def press(box: QMessageBox, text: str) -> None:
@@ -32,10 +41,10 @@ def press(box: QMessageBox, text: str) -> None:
 
 
 @pytest.mark.parametrize("header", ["attach", "attachment", "Attach", "ATTACHMENT", "x-anything", "from"])
-def test_a_mail_link_attaches_nothing(parent: QWidget, header: str) -> None:
+def test_a_mail_link_attaches_nothing(parent: QWidget, opened: list[QUrl], header: str) -> None:
     padding = "%20" * 2000
     target = f"mailto:a@b.example?subject=Hi{padding}&{header}=/home/me/.ssh/id_rsa&CC=c@d.example&body=two%0D%0Alines"
-    box, opened = ask(parent, target)
+    box = ask(parent, target)
     assert "id_rsa" not in box.text() + box.informativeText()
     press(box, "Open")
     [url] = opened
@@ -46,8 +55,8 @@ def test_a_mail_link_attaches_nothing(parent: QWidget, header: str) -> None:
     )
 
 
-def test_everything_that_a_mail_link_fills_in_is_shown(parent: QWidget) -> None:
-    box, opened = ask(parent, "mailto:a@b.example?bcc=spy@c.example&subject=S&body=one%0Atwo" + "%20" * 500 + "end")
+def test_everything_that_a_mail_link_fills_in_is_shown(parent: QWidget, opened: list[QUrl]) -> None:
+    box = ask(parent, "mailto:a@b.example?bcc=spy@c.example&subject=S&body=one%0Atwo" + "%20" * 500 + "end")
     assert box.text() == "Write an email to a@b.example?"
     lines = box.informativeText().split("\n")
     assert lines[:3] == ["To: a@b.example", "Bcc: spy@c.example", "Subject: S"]
@@ -62,7 +71,7 @@ def test_a_host_with_letters_that_look_alike_is_shown_both_ways(parent: QWidget)
     assert host_in_words(QUrl(fake)) == "xn--pple-43d.com (written аpple.com)"
     assert host_in_words(QUrl("https://аpple.com/login")) == "xn--pple-43d.com (written аpple.com)"
     assert link_in_words(QUrl(fake)) == "https://xn--pple-43d.com/login\nxn--pple-43d.com (written аpple.com)"
-    box, _ = ask(parent, fake)
+    box = ask(parent, fake)
     assert box.text() == "Open xn--pple-43d.com (written аpple.com) in your browser?"
 
 

@@ -1,22 +1,28 @@
-"""Colors for the code blocks of one document, some time after their text.
+"""The code blocks of a document: where they are, the line above each, and their colors.
 
-They lie over the text, in the layouts of its lines, so the document stays as it was written. A block that is still
-being written is highlighted again and again, at most for a small share of the time, and once more when it is complete.
+Colors come some time after the text and lie over it, in the layouts of its lines, so the document stays as it was
+written. A block that is still being written is highlighted again and again, at most for a small share of the time, and
+once more when it is complete.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from PySide6.QtCore import QTimer
-from PySide6.QtGui import QTextDocument, QTextLayout
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QTextCursor, QTextDocument, QTextLayout
+from PySide6.QtWidgets import QPushButton, QWidget
 from shiboken6 import isValid
 
 from app.helper.messages import ROLES, Highlight
-from app.ui.chat.markdown.block_writer import CodeRun
+from app.models.text import shortened
 from app.ui.chat.markdown.formats import Formats
-from app.ui.chat.markdown.highlight import Answered, highlighter
+from app.ui.chat.markdown.highlight import Found, highlighter
+from app.ui.widgets import theme as themes
+from app.ui.widgets.controls import label
+from app.ui.widgets.layouts import row
 
 MAX_CHARACTERS = 64 * 1024
 """Of a code block; what goes beyond stays plain."""
@@ -28,6 +34,56 @@ _BUDGET = 0.004
 """Seconds one update may set colors."""
 _CHARACTERS_PER_UPDATE = 4000
 """Laying out comes after it and is not in that time."""
+
+
+@dataclass(slots=True)
+class CodeRun:
+    """A code block in the document: positions inside its first and its last line."""
+
+    start: int
+    end: int
+    language: str
+    left: float = 0.0
+    columns: int = 0
+    """Length of its longest line in characters."""
+    size: int = 0
+    """So many positions from ``start`` its finished lines reach; one that is still growing may follow."""
+    lines: int = 0
+    """So many blocks of the document they take."""
+    joined: set[int] = field(default_factory=set)
+    """Those of them, counted from 0, that go on with the line before."""
+    is_closed: bool = False
+    asked: int = 0
+    """As far as that it was highlighted, or is being so."""
+    colors: list[list[int]] = field(default_factory=list)
+    """The colors its lines have (`app.helper.messages.Highlighted`)."""
+    rests_until: float = 0.0
+    is_plain: bool = False
+    """Highlighting it took too long."""
+
+    def is_settled(self) -> bool:
+        """Whether nothing more can be found in it."""
+        is_complete = self.is_closed and self.asked == self.size
+        return self.is_plain or not self.language or self.size > MAX_CHARACTERS or is_complete
+
+
+class CodeHeader(QWidget):
+    """Lies over the top of a code block's frame: its language and a button, which whoever owns it connects."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setCursor(Qt.CursorShape.ArrowCursor)
+        self._language = label(role="quiet", scale=0.9)
+        self.copy_button = QPushButton("Copy")
+        self.copy_button.setFont(themes.scaled(self.font(), 0.9))
+        themes.set_role(self.copy_button, "flat")
+        row((self._language, 1), self.copy_button, margins=(12, 3, 4, 0), on=self)
+
+    def set_language(self, language: str) -> None:
+        """Name the language of the code; empty where it is not known."""
+        language = shortened(language, 24)
+        self._language.setText(language or "code")
+        self.copy_button.setAccessibleName(f"Copy this {language} code" if language else "Copy this code")
 
 
 class CodeColors:
@@ -51,6 +107,8 @@ class CodeColors:
         """What the helper process has at the moment."""
         self._coloring: CodeRun | None = None
         self._found: list[list[int]] = []
+        self._blocks: list[int] = []
+        """At which of the code's blocks in the document each of its lines begins."""
         self._next_line = 0
         self._is_closed = False
         self._timer = QTimer(document, singleShot=True, interval=0)
@@ -60,8 +118,11 @@ class CodeColors:
 
     def update(self) -> None:
         """More text was written, or a block has rested."""
-        if self._wanting() is not None:
-            highlighter().want(self)
+        run = self._wanting()
+        if run is not None:
+            self._asked = run
+            run.asked = run.size
+            highlighter().ask(self._request(run), self._is_alive, self._on_answered)
         elif self._asked is None and self._coloring is None and self._is_alive():
             # What came meanwhile must not wait for more text.
             rests = [run.rests_until for run in self._runs()[self._settled :] if run.asked != run.size]
@@ -82,32 +143,37 @@ class CodeColors:
         if self._asked is not None or self._coloring is not None or not self._is_alive():
             return None
         runs = self._runs()
-        while self._settled < len(runs) and _is_settled(runs[self._settled]):
-            runs[self._settled].forget_text()
+        while self._settled < len(runs) and runs[self._settled].is_settled():
+            runs[self._settled].colors = []
             self._settled += 1
         now = time.monotonic()
-        return next((run for run in runs[self._settled :] if _wants(run, now)), None)
+        for run in runs[self._settled :]:
+            is_due = run.is_closed or now >= run.rests_until
+            if is_due and run.asked != run.size and not run.is_settled():
+                return run
+        return None
 
-    def next_request(self) -> Highlight | None:
-        """See `CodeSource`."""
-        run = self._wanting()
-        if run is None:
-            return None
-        self._asked = run
-        run.asked = run.size
-        return Highlight(run.language, "".join(run.text))
+    def _request(self, run: CodeRun) -> Highlight:
+        cursor = QTextCursor(self._document)
+        cursor.setPosition(run.start)
+        cursor.setPosition(run.start + run.size, QTextCursor.MoveMode.KeepAnchor)
+        parts = cursor.selectedText().split("\u2029")
+        self._blocks = [number for number in range(len(parts)) if number not in run.joined]
+        following = [*self._blocks[1:], len(parts)]
+        lines = ["".join(parts[start:end]) for start, end in zip(self._blocks, following, strict=True)]
+        return Highlight(run.language, "\n".join(lines))
 
-    def take_colors(self, answered: Answered) -> None:
-        """See `CodeSource`."""
+    def _on_answered(self, found: Found) -> None:
+        lines, seconds = found
         run, self._asked = self._asked, None
         if run is None or not self._is_alive():
             return
-        if answered.lines is None:
+        if lines is None:
             run.is_plain = True
             self.update()
             return
-        run.rests_until = time.monotonic() + min(_PAUSE * answered.seconds, _MAX_REST)
-        self._coloring, self._found, self._next_line = run, answered.lines, 0
+        run.rests_until = time.monotonic() + min(_PAUSE * seconds, _MAX_REST)
+        self._coloring, self._found, self._next_line = run, lines, 0
         self._on_turn()
 
     # -- coloring
@@ -124,7 +190,7 @@ class CodeColors:
             line, self._next_line = self._next_line, self._next_line + 1
             if line < len(run.colors) and run.colors[line] == self._found[line]:
                 continue
-            block = self._document.findBlockByNumber(number + run.blocks[line])
+            block = self._document.findBlockByNumber(number + self._blocks[line])
             block.layout().setFormats(self._ranges(self._found[line]))
             first = block.position() if first < 0 else first
             last = block.position() + block.length()
@@ -148,12 +214,3 @@ class CodeColors:
             part.format = self._formats.code_characters(ROLES[parts[at + 2]])
             ranges.append(part)
         return ranges
-
-
-def _is_settled(run: CodeRun) -> bool:
-    """Whether nothing more can be found in this block."""
-    return run.is_plain or not run.language or run.size > MAX_CHARACTERS or (run.is_closed and run.asked == run.size)
-
-
-def _wants(run: CodeRun, now: float) -> bool:
-    return not _is_settled(run) and run.asked != run.size and (run.is_closed or now >= run.rests_until)

@@ -13,11 +13,12 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app.helper import Helper
-from app.helper.messages import Highlight, Highlighted
+from app.helper.messages import ROLES, Highlight, Highlighted
 from app.protocol.messages import Piece
-from app.ui.chat.markdown import code_colors, highlight
+from app.ui.chat.markdown import code_blocks, highlight
 from app.ui.chat.markdown import view as markdown_view
-from app.ui.chat.markdown.highlight import Highlighter, color
+from app.ui.chat.markdown.formats import code_color
+from app.ui.chat.markdown.highlight import Highlighter
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.transcript import Transcript
@@ -65,7 +66,15 @@ def colored(view: MarkdownView, text: str) -> list[tuple[str, str]]:
 
 
 def name(role: str) -> str:
-    return color(theme.current(), role).name()
+    return code_color(theme.current(), role).name()
+
+
+@pytest.mark.parametrize("chosen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
+def test_code_is_readable_with_and_without_tints(chosen: theme.Theme) -> None:
+    for role in ROLES:
+        for surface in (chosen.code_surface, chosen.tint_model, chosen.tint_ngram):
+            assert theme.contrast(code_color(chosen, role), surface) >= theme.MINIMUM_CONTRAST
+        assert code_color(chosen, role) != chosen.text
 
 
 def settle(qtbot: QtBot, view: MarkdownView) -> None:
@@ -109,8 +118,8 @@ def test_a_growing_block_is_colored_before_it_is_complete(qtbot: QtBot, view: Ma
 def test_what_comes_while_a_block_rests_is_colored_too(
     qtbot: QtBot, view: MarkdownView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code_colors, "_PAUSE", 1e6)
-    monkeypatch.setattr(code_colors, "_MAX_REST", 0.3)
+    monkeypatch.setattr(code_blocks, "_PAUSE", 1e6)
+    monkeypatch.setattr(code_blocks, "_MAX_REST", 0.3)
     view.append_pieces([Piece(text="```python\nimport a\n", round=0, drafter=None, rejected=None)])
     qtbot.waitUntil(lambda: view.is_drawn and colored(view, "import") != [])
     view.append_pieces([Piece(text="return\n", round=0, drafter=None, rejected=None)])
@@ -147,7 +156,7 @@ def test_overlong_lines_stay_plain_and_the_rest_keeps_its_place(qtbot: QtBot, vi
 def test_a_block_beyond_the_limit_stays_plain(
     qtbot: QtBot, view: MarkdownView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code_colors, "MAX_CHARACTERS", 100)
+    monkeypatch.setattr(code_blocks, "MAX_CHARACTERS", 100)
     view.set_text("```python\n" + "return\n" * 50 + "```\n\n```python\nimport a\n```\n")
     settle(qtbot, view)
     assert colored(view, "return") == []
@@ -158,7 +167,7 @@ def test_what_takes_too_long_stays_plain_and_the_next_block_does_not(
     qtbot: QtBot, view: MarkdownView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = Highlighter(Helper(seconds=0.2))
-    monkeypatch.setattr(code_colors, "highlighter", lambda: own)
+    monkeypatch.setattr(code_blocks, "highlighter", lambda: own)
     # No lexer is known to hang, so a process that begins and never answers stands for one.
     code = "import sys; sys.stdout.buffer.write(bytes(4)); sys.stdout.flush(); sys.stdin.read()"
     monkeypatch.setattr("app.program.own_command", lambda *_: [sys.executable, "-c", code])
@@ -193,7 +202,7 @@ class Late(Helper):
 def test_an_answer_for_a_view_that_the_column_freed_is_dropped(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
     late = Late()
     own = Highlighter(late)
-    monkeypatch.setattr(code_colors, "highlighter", lambda: own)
+    monkeypatch.setattr(code_blocks, "highlighter", lambda: own)
     transcript = Transcript()
     qtbot.addWidget(transcript)
     transcript.resize(700, 200)
