@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.messages import DrafterChoice, DraftLength, Figures, KindFigures, PairLoaded, Round
@@ -17,10 +17,10 @@ from app.ui.speed import wording
 from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted
 from app.ui.speed.drawings import PositionBars, RoundBar
 from app.ui.speed.meter import Meter
-from app.ui.speed.parts import Heading, LiveFigure, PlainSpeed, StatusLines
-from app.ui.speed.sections import CurveSection, KindsSection
+from app.ui.speed.parts import CurveSection, Heading, KindsSection, LiveFigure, PlainSpeed, StatusLines
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import explain, stacked
+from app.ui.widgets.layouts import column
 from app.ui.widgets.theme import SPACING
 
 REFRESH_MS = 100
@@ -34,8 +34,14 @@ class SpeedPanel(QScrollArea):
         draft_length, drafter, show_drafted, plain_speed: Its controls, which say what the user wants.
     """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__(widgetResizable=True)
+        self.setAccessibleName("Speed panel")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setMinimumWidth(240)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        theme.set_role(self, "side")
         self._meter = Meter()
         self._pair: PairLoaded | None = None
         self._engine_state = ""
@@ -51,13 +57,9 @@ class SpeedPanel(QScrollArea):
         """Draft length of the draft model in the last answer."""
         self._kinds: list[KindFigures] = []
         """Of all answers of the pair."""
-        self._changed = True
-        self._status = wording.Status("", "")
-        self._timer = QTimer(self)
-        self._timer.setInterval(REFRESH_MS)
+        self._timer = QTimer(self, interval=REFRESH_MS)
         self._timer.timeout.connect(self._on_tick)
         self._build()
-        self._connect()
         self._refresh()
 
     # ------------------------------------------------------------ what the window tells
@@ -105,7 +107,7 @@ class SpeedPanel(QScrollArea):
     def end_generation(self, figures: Figures | None) -> None:
         """The answer is there, with the engine's figures unless it failed."""
         self._answering = False
-        self._meter.recent.end()
+        self._meter.recent.pauses.end()
         if figures is not None:
             self._meter.finish(figures)
             if self._asked and self._asked.drafters:
@@ -137,80 +139,47 @@ class SpeedPanel(QScrollArea):
         self._rows = self._rows if self._asked else self._least_rows()
         self._note_change()
 
-    def status_text(self) -> str:
-        """The status in one sentence, as of the last refresh."""
-        return self._status.sentence
-
-    def is_refreshing(self) -> bool:
-        """Whether the panel will redraw; never while it is hidden."""
-        return self._timer.isActive()
-
     # ------------------------------------------------------------ building
 
     def _build(self) -> None:
-        self.setAccessibleName("Speed panel")
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setWidgetResizable(True)
-        self.setMinimumWidth(240)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        theme.set_role(self, "side")
         self._status_lines = StatusLines()
-        self._speed = LiveFigure("Speed", "Speed over the last minute", "8,888 tok/s", wording.HELP["speed"])
-        self._acceptance = LiveFigure(
-            "Kept", "Share kept over the last minute", "8,888 tok/s", wording.HELP["acceptance"], 1.0
-        )
+        self._speed = LiveFigure("Speed", "Speed over the last minute", wording.HELP["speed"])
+        self._acceptance = LiveFigure("Kept", "Share kept over the last minute", wording.HELP["acceptance"], 1.0)
         self.plain_speed = PlainSpeed()
-        self._positions_heading = Heading("Kept by position")
         self._positions = PositionBars()
         self._round_heading = Heading("A round")
         self._round = RoundBar()
-        for widget, key in (
-            (self._positions_heading, "positions"),
-            (self._positions, "positions"),
-            (self._round_heading, "round"),
-            (self._round, "round"),
-        ):
-            explain(widget, wording.HELP[key])
         self.draft_length = DraftLengthControl()
         self.drafter = DrafterControl()
         self.show_drafted = ShowDrafted()
         self._curve_section = CurveSection()
         self._kinds_section = KindsSection()
-        self.setWidget(self._laid_out())
-
-    def _laid_out(self) -> QWidget:
-        content = QWidget()
-        content.setObjectName("speed-content")
-        theme.set_role(content, "side")
-        column = QVBoxLayout(content)
-        column.setContentsMargins(4 * SPACING, 4 * SPACING, 4 * SPACING, 4 * SPACING)
-        column.setSpacing(5 * SPACING)
-        groups = (
-            self._status_lines,
-            stacked(self._speed, self._acceptance, self.plain_speed),
-            stacked(self._positions_heading, self._positions),
-            stacked(self._round_heading, self._round),
-            stacked(self.draft_length, self.drafter, self.show_drafted),
-            self._curve_section,
-            self._kinds_section,
-        )
-        for group in groups:
-            column.addWidget(group)
-        column.addStretch(1)
-        return content
-
-    def _connect(self) -> None:
         self.draft_length.value_changed.connect(self._note_change)
         self.drafter.choice_changed.connect(self._note_change)
         self._status_lines.always_draft_button.clicked.connect(self.draft_length.fix)
         self._status_lines.focus_lost.connect(self.draft_length.take_focus)
+        content = QWidget()
+        content.setObjectName("speed-content")
+        theme.set_role(content, "side")
+        column(
+            self._status_lines,
+            stacked(self._speed, self._acceptance, self.plain_speed),
+            _explained("positions", Heading("Kept by position"), self._positions),
+            _explained("round", self._round_heading, self._round),
+            stacked(self.draft_length, self.drafter, self.show_drafted),
+            self._curve_section,
+            self._kinds_section,
+            None,
+            gap=5 * SPACING,
+            margins=4 * SPACING,
+            on=content,
+        )
+        self.setWidget(content)
 
     # ------------------------------------------------------------ refreshing
 
     @Slot()
     def _note_change(self) -> None:
-        self._changed = True
         if self.isVisible() and not self._timer.isActive():
             self._timer.start()
 
@@ -222,12 +191,11 @@ class SpeedPanel(QScrollArea):
             self._timer.stop()
 
     def _refresh(self) -> None:
-        self._changed = False
         situation = self._situation()
-        self._status = wording.status(situation)
-        self._status_lines.show_status(self._status)
+        self._status_lines.show_status(wording.status(situation))
         self._refresh_figures(situation.figures)
-        self.plain_speed.show_speeds(self._baseline, situation.speed_up, can_measure=self._can_measure())
+        can_measure = self._pair is not None and self._failure is None and not self._answering
+        self.plain_speed.show_speeds(self._baseline, situation.speed_up, can_measure=can_measure)
         self._positions.show_shares(self._shares(), self._rows)
         self.draft_length.set_in_use(self._length_in_use(situation))
         self._curve_section.show_curve(self._curve, self._length_used, self.draft_length.value())
@@ -246,9 +214,9 @@ class SpeedPanel(QScrollArea):
             asked=self._asked,
             answering=self._answering,
             figures=self._meter.figures() if self._asked else None,
-            paused=recent.pause if self._asked else None,
-            plain_pass=recent.plain.mean(),
-            drafted_pass=recent.drafted.mean(),
+            paused=recent.pauses.pause if self._asked else None,
+            plain_pass=recent.plain.mean_pass(),
+            drafted_pass=recent.drafted.mean_pass(),
             plain_speed=self._baseline,
         )
 
@@ -269,7 +237,7 @@ class SpeedPanel(QScrollArea):
 
     def _length_in_use(self, now: wording.Situation) -> str:
         """What the automatic draft length came to in the answer that was asked with it, in a word or two."""
-        length = self._meter.recent.draft_length
+        length = self._meter.recent.lengths.length
         if now.asked is None or now.asked.draft_length != "auto":
             return ""
         if now.paused is not None:
@@ -289,16 +257,19 @@ class SpeedPanel(QScrollArea):
         self._round.show_parts(parts)
         self._round_heading.set_value(units.milliseconds(sum(parts) if parts else None))
 
-    def _can_measure(self) -> bool:
-        return self._pair is not None and self._failure is None and not self._answering
-
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        if self._changed:
-            self._refresh()
+        self._refresh()
         if self._answering:
             self._timer.start()
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
         self._timer.stop()
+
+
+def _explained(key: str, *widgets: QWidget) -> QWidget:
+    """One below the other, each with the same help."""
+    for widget in widgets:
+        explain(widget, wording.HELP[key])
+    return stacked(*widgets)
