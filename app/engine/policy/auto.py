@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from app.engine.drafters import Proposal
 from app.engine.policy.acceptance import AcceptanceEstimate, AcceptanceEstimates, AcceptancePrior, MethodChoice
 from app.engine.policy.costs import CostModel, Costs
-from app.engine.policy.curve import break_even, speeds_by_length
 from app.engine.policy.policy import Decision, Learnt, Outcome, Situation
 from app.engine.policy.probing import ProbeBudget
 from app.engine.policy.stopping import Stopping
@@ -64,6 +63,49 @@ def _promise(chances: Sequence[float], seconds: Sequence[float], draft: float) -
         if rate > best_rate:
             best, best_rate = length, rate
     return _Promise(chances, survivals, expected, best, best_rate)
+
+
+def speeds_by_length(
+    text: Sequence[tuple[int, Sequence[float]]], seconds: Sequence[float], draft: float
+) -> list[float]:
+    """The speed of each fixed draft length from 0 to as many as there are chances; empty without text.
+
+    ``text``: parts of it, each with its tokens and the chances that position 0, 1, … of a draft is accepted, given that
+    those before it are. ``seconds``: of a round that tests 0, 1, … tokens, without ``draft``, the seconds of a drafted
+    token. A length n takes (n·draft + seconds[n]) ÷ (1 + Σ Π chances) for each token of a part.
+    """
+    if not text:
+        return []
+    all_tokens = sum(tokens for tokens, _ in text)
+    spent = [0.0] * (min(len(chances) for _, chances in text) + 1)
+    for tokens, chances in text:
+        survival = expected = 1.0
+        for length in range(len(spent)):
+            if length:
+                survival *= chances[length - 1]
+                expected += survival
+            spent[length] += tokens * (length * draft + seconds[length]) / expected
+    return [all_tokens / total for total in spent]
+
+
+def break_even(seconds: Sequence[float], draft: float, late: float = 0.0) -> float:
+    """The smallest acceptance rate at which some draft length from 1 on is as quick as 0; 1 if none is.
+
+    ``seconds`` and ``draft`` are those of `speeds_by_length`; ``late``: seconds that each token has to pay for what the
+    draft model has to catch up with.
+    """
+    rounds = [round_ + length * draft for length, round_ in enumerate(seconds)]
+    low, high = 0.0, 1.0
+    for _ in range(10):
+        rate = (low + high) / 2
+        survival = tokens = 1.0
+        pays = False
+        for round_ in rounds[1:]:
+            survival *= rate
+            tokens += survival
+            pays = pays or tokens * (rounds[0] - late) >= round_
+        low, high = (low, rate) if pays else (rate, high)
+    return high
 
 
 class AutoPolicy:
@@ -124,10 +166,11 @@ class AutoPolicy:
         if most == 0:
             return self._rest or Decision()
         seconds, method = self.costs.rounds(), self._method
-        ngrams = _promise(estimates.ngram.chances_of(found.confidences[:most]), seconds, 0.0)
+        likely = [estimates.of["ngram"].chance(one, i) for i, one in enumerate(found.confidences[:most])]
+        ngrams = _promise(likely, seconds, 0.0)
         model = _Promise((), (), (), 0, 0.0)
         if self._has_model:
-            model = _promise(estimates.model(method).chances(most), seconds, self.costs.draft)
+            model = _promise(estimates.of[method].chances(most), seconds, self.costs.draft)
         if self._fixed is not None:
             if found.tokens and ngrams.rate >= model.rate:
                 return Decision("ngram", min(most, len(found.tokens)), method)
@@ -161,12 +204,13 @@ class AutoPolicy:
         plain = 1.0 / seconds[0]
         late = self._debt(situation) / _left(situation)
         pause = None
-        if _slowed(model.rate, late) < plain * (1.0 if self._is_paused else _PAUSE):
+        slowed = model.rate / (1.0 + model.rate * late)  # each token takes so many seconds more
+        if slowed < plain * (1.0 if self._is_paused else _PAUSE):
             pause = self._pause(sum(model.chances[: model.length]) / model.length, seconds, late)
             goes_on = self._debt(situation) < self._probe_debt  # else it got no cheaper meanwhile
             if not goes_on and not self._is_probe_due(situation):
                 return Decision(method=method, paused=pause)
-        estimate = self._texts[self._kind].model(method)
+        estimate = self._texts[self._kind].of[method]
         stopping = Stopping(
             estimate.chance, model.expected, model.survivals, seconds, self.costs.draft, max(model.rate, plain)
         )
@@ -218,7 +262,7 @@ class AutoPolicy:
         if by_model:
             self._is_new, self._must_test = False, proposal.distributions is not None
             self._judge_model(outcome, truth)
-        _judge_ngrams(estimates.ngram, proposal if decision.drafter == "ngram" else situation.found, truth)
+        _judge_ngrams(estimates.of["ngram"], proposal if decision.drafter == "ngram" else situation.found, truth)
         if decision.drafter != "ngram":
             self._is_paused = decision.paused is not None
         is_idle = decision.paused and not decision.drafter and not decision.catch_up and not situation.found.tokens
@@ -253,7 +297,7 @@ class AutoPolicy:
     def _judge_model(self, outcome: Outcome, truth: Sequence[int]) -> None:
         proposal, method = outcome.proposal, outcome.decision.method
         estimates = self._texts[self._kind]
-        own, other = estimates.model(method), estimates.model("greedy" if method == "coupled" else "coupled")
+        own, other = estimates.of[method], estimates.of["greedy" if method == "coupled" else "coupled"]
         # An untested token that equals the target's would have been accepted; of samples others would, too.
         known = len(truth) if proposal.distributions is None else min(len(truth), outcome.tested)
         for i, (token, right) in enumerate(zip(proposal.tokens[:known], truth, strict=False)):
@@ -288,8 +332,12 @@ class AutoPolicy:
         """
         if not self._has_model:
             return []
-        kinds = [(text.tokens, text.model(self._method)) for text in self._texts.values() if text.tokens]
-        texts = [(tokens, each.long_chances(self.limit)) for tokens, each in kinds if each.weight >= _CURVE_WEIGHT]
+        method = self._method
+        texts = [
+            (text.tokens, text.of[method].chances(self.limit, long=True))
+            for text in self._texts.values()
+            if text.tokens and text.of[method].weight >= _CURVE_WEIGHT
+        ]
         return speeds_by_length(texts, self.costs.rounds(), self.costs.draft)
 
 
@@ -304,8 +352,3 @@ def _judge_ngrams(estimate: AcceptanceEstimate, proposal: Proposal, truth: Seque
 def _left(situation: Situation) -> int:
     """Tokens that are expected to follow."""
     return max(min(situation.most, _EXPECTED_LEFT), 1)
-
-
-def _slowed(rate: float, late: float) -> float:
-    """``rate`` in tokens per second if each token takes ``late`` seconds more."""
-    return rate / (1.0 + rate * late)

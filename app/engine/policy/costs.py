@@ -6,6 +6,9 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Meta
 
 _DRIFT_GAIN = 0.08
 """Share of a round's surprise that is taken for all widths: context grew, the processor got slower."""
@@ -48,22 +51,31 @@ _LONG = 4000
 """Tokens of context that may well make a pass twice as long: the step in which growth is learnt."""
 
 
+Seconds = Annotated[float, Meta(gt=1e-7)]
+Added = Annotated[float, Meta(ge=0.0)]
+"""Seconds, where nothing is possible, too."""
+
+
 @dataclass(frozen=True)
 class Costs:
-    """Measured on this machine at load; all in seconds."""
+    """Measured on this machine at load; all in seconds. Raises `ValueError` where width 1 was not measured."""
 
-    verify: Mapping[int, float]
+    verify: Mapping[int, Seconds]
     """Width → one target pass over so many tokens, for the measured widths. 1 is always there."""
-    draft: float | None
+    draft: Seconds | None
     """One token of the draft model; ``None`` without a draft model."""
     since_plain: float = 0.0
     """Seconds of verify passes since width 1 was last timed."""
-    catch_up: float | None = None
+    catch_up: Added | None = None
     """One token of many that the draft model processes at once; ``None`` where not known."""
-    growth: Mapping[int, float] = field(default_factory=dict)
+    growth: Mapping[int, Added] = field(default_factory=dict)
     """Width → what each token of context adds to its pass, for some widths; empty where not known."""
-    draft_growth: float = 0.0
+    draft_growth: Added = 0.0
     """What each token of context adds to a token of the draft model."""
+
+    def __post_init__(self) -> None:
+        if 1 not in self.verify:
+            raise ValueError("the cost of width 1 is needed")
 
 
 class OtherCosts:
@@ -74,7 +86,7 @@ class OtherCosts:
     """
 
     def __init__(self) -> None:
-        self._sums = (0.0,) * 5
+        self._sums = [0.0] * 5
         """Of 1, width, seconds, width², width · seconds."""
         self._expected_slope = 0.0
         self._fixed = self._each = 0.0
@@ -85,17 +97,13 @@ class OtherCosts:
 
     def observe(self, width: int, seconds: float) -> None:
         """A round of ``width`` took ``seconds``."""
-        count, widths, total, squares, products = self._sums
-        if count:
+        if self._sums[0]:
             seconds = min(seconds, _OTHER_LIMIT * self.at(width))
         else:
             self._expected_slope = _ROW_SHARE * seconds / width
-        count = count * _OTHER_KEEP + 1.0
-        widths = widths * _OTHER_KEEP + width
-        total = total * _OTHER_KEEP + seconds
-        squares = squares * _OTHER_KEEP + width * width
-        products = products * _OTHER_KEEP + width * seconds
-        self._sums = count, widths, total, squares, products
+        new = (1.0, width, seconds, width * width, width * seconds)
+        self._sums = [old * _OTHER_KEEP + each for old, each in zip(self._sums, new, strict=True)]
+        count, widths, total, squares, products = self._sums
         mean_width, mean = widths / count, total / count
         variance = max(squares / count - mean_width * mean_width, 0.0)
         slope = (products / count - mean_width * mean + self._expected_slope) / (variance + 1.0)
@@ -116,9 +124,8 @@ class CostModel:
     """
 
     def __init__(self, costs: Costs, limit: int) -> None:
-        """``limit``: the largest width ever asked for. Raises `ValueError` where width 1 was not measured."""
-        if 1 not in costs.verify:
-            raise ValueError("the cost of width 1 is needed")
+        """``limit``: the largest width ever asked for."""
+        self._told = costs
         measured = {width: max(seconds, _FLOOR) for width, seconds in costs.verify.items()}
         self.length = 0
         """Tokens of the context, to be kept up to date by the caller."""
@@ -128,15 +135,12 @@ class CostModel:
         """The widths that were measured, or run often enough since, with their `_base`."""
         self._first_runs: dict[int, list[float]] = {}
         """Of the others, the passes so far: seconds at the drift of now."""
-        self._beyond = {width: seconds for width, seconds in measured.items() if width > limit}
-        self._growth_beyond = {width: growth for width, growth in costs.growth.items() if width > limit}
         self._observed: set[int] = set()
         self._since_plain = costs.since_plain
         self._check_gap = 0.0
         """Seconds of verify passes between two plain passes that are run to be timed, when one was planned last."""
         self._checks: list[float] = []
         """Of the plain passes of a check so far: seconds ÷ those expected."""
-        self._measured_draft = costs.draft
         self._corrections = [1.0] * (limit + 1)
         self._drift = 1.0
         self._turn = 0
@@ -278,9 +282,8 @@ class CostModel:
     def observe_catch_up(self, tokens: int, seconds: float) -> None:
         """The draft model took ``seconds`` for ``tokens`` tokens (≥ 1) it had missed."""
         spent = min(max(seconds, 0.0), (2.0 * self.catch_up + 0.1 * self.draft) * tokens)  # an outlier moves little
-        self._caught_up = [
-            old * _CATCH_UP_KEEP + new for old, new in zip(self._caught_up, (spent, tokens), strict=True)
-        ]
+        observed = zip(self._caught_up, (spent, tokens), strict=True)
+        self._caught_up = [old * _CATCH_UP_KEEP + new for old, new in observed]
         if tokens >= _MANY and self._measured_catch_up is not None:
             self._measured_catch_up *= 1.0 + _COST_GAIN * _surprise(spent / tokens, self._measured_catch_up)
 
@@ -296,15 +299,15 @@ class CostModel:
         machine that became slower, a few answers bring it in. What is known of single widths, and how they grow with
         the context, is taken over whole.
         """
+        told, limit = self._told, len(self._base)
         common = statistics.median(self._corrections[width] * self._drift for width in self._observed or {1})
         half = math.sqrt(common)
-        inside = {w: self._corrections[w] * self._drift / half for w in sorted(self._known) if w < len(self._base)}
+        inside = {w: self._corrections[w] * self._drift / half for w in sorted(self._known) if w < limit}
         verify = {width: self._base[width] * times for width, times in inside.items()}
-        beyond = {width: seconds * half for width, seconds in self._beyond.items()}
+        beyond = {width: max(seconds, _FLOOR) * half for width, seconds in told.verify.items() if width >= limit}
         growth = {width: self._growth[width] * times for width, times in inside.items()}
-        growth_beyond = {width: each * half for width, each in self._growth_beyond.items()}
-        measured = self._measured_draft
-        draft = None if measured is None else math.sqrt(max(measured, _FLOOR) * self._draft_base)
+        growth_beyond = {width: each * half for width, each in told.growth.items() if width >= limit}
+        draft = None if told.draft is None else math.sqrt(max(told.draft, _FLOOR) * self._draft_base)
         draft_growth = self._draft_growth * (draft or 0.0) / self._draft_base
         return Costs(
             verify | beyond,
