@@ -168,9 +168,7 @@ class AutoPolicy:
         seconds, method = self.costs.rounds(), self._method
         likely = [estimates.of["ngram"].chance(one, i) for i, one in enumerate(found.confidences[:most])]
         ngrams = _promise(likely, seconds, 0.0)
-        model = _Promise((), (), (), 0, 0.0)
-        if self._has_model:
-            model = _promise(estimates.of[method].chances(most), seconds, self.costs.draft)
+        model = _promise(estimates.of[method].chances(most) if self._has_model else (), seconds, self.costs.draft)
         if self._fixed is not None:
             if found.tokens and ngrams.rate >= model.rate:
                 return Decision("ngram", min(most, len(found.tokens)), method)

@@ -95,13 +95,8 @@ class _Passes:
 
         Empty where a long context cannot be had.
         """
-        cache = self._cache
-        length = min(length, cache.length - _SPACE)
-        if length < _LEAST_LONG:
-            return {}
-        cache.roll_back(0)
-        cache.decode([0], 0)
-        if not cache.lengthen(length):
+        length = _lengthened(self._cache, length)
+        if not length:
             return {}
         growth, most = {}, 0.0
         for width in reversed(_LONG_WIDTHS):
@@ -136,11 +131,8 @@ def _draft_seconds(cache: MeasurableCache, cancelled: Callable[[], bool]) -> flo
 
 def _draft_growth(cache: MeasurableCache, cancelled: Callable[[], bool], short: float, length: int) -> float:
     """What a token of context adds to a token, which takes ``short`` without any; 0 where it cannot be measured."""
-    length = min(length, cache.length - _SPACE)
-    if length < _LEAST_LONG:
-        return 0.0
-    cache.decode([0], 1)
-    if not cache.lengthen(length):
+    length = _lengthened(cache, length)
+    if not length:
         return 0.0
     cache.decode([0], 1)  # not timed
     return max(_draft_seconds(cache, cancelled) - short, 0.0) / length
@@ -154,6 +146,16 @@ def _catch_up_seconds(cache: MeasurableCache, cancelled: Callable[[], bool]) -> 
         seconds.append(_timed(cache, count, cancelled))
         cache.roll_back(0)
     return min(seconds[1:]) / count
+
+
+def _lengthened(cache: MeasurableCache, length: int) -> int:
+    """Make it as if ``length`` tokens were processed, or as many as it holds; how many, 0 where it cannot be had."""
+    length = min(length, cache.length - _SPACE)
+    if length < _LEAST_LONG:
+        return 0
+    cache.roll_back(0)
+    cache.decode([0], 0)
+    return length if cache.lengthen(length) else 0
 
 
 def _timed(cache: MeasurableCache, count: int, cancelled: Callable[[], bool]) -> float:

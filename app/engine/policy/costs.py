@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -126,13 +127,12 @@ class CostModel:
     def __init__(self, costs: Costs, limit: int) -> None:
         """``limit``: the largest width ever asked for."""
         self._told = costs
-        measured = {width: max(seconds, _FLOOR) for width, seconds in costs.verify.items()}
+        self._known = {width: max(seconds, _FLOOR) for width, seconds in costs.verify.items()}
+        """The widths that were measured, or run often enough since, with their `_base`."""
         self.length = 0
         """Tokens of the context, to be kept up to date by the caller."""
-        self._base = [_interpolated(measured, width) for width in range(limit + 1)]
+        self._base = [_interpolated(self._known, width) for width in range(limit + 1)]
         self._growth = [max(_line(costs.growth, width), 0.0) if costs.growth else 0.0 for width in range(limit + 1)]
-        self._known = dict(measured)
-        """The widths that were measured, or run often enough since, with their `_base`."""
         self._first_runs: dict[int, list[float]] = {}
         """Of the others, the passes so far: seconds at the drift of now."""
         self._observed: set[int] = set()
@@ -334,8 +334,8 @@ def _line(measured: Mapping[int, float], width: int) -> float:
     widths = sorted(measured)
     if len(widths) == 1:
         return measured[widths[0]]
-    above = next((i for i, known in enumerate(widths) if known > width), len(widths) - 1)
-    left, right = widths[max(above, 1) - 1], widths[max(above, 1)]
+    place = min(max(bisect(widths, width), 1), len(widths) - 1)
+    left, right = widths[place - 1], widths[place]
     slope = (measured[right] - measured[left]) / (right - left)
     if width > right:
         slope = max(slope, 0.0)  # a dip at the end of the curve does not go on for ever

@@ -4,7 +4,8 @@ The figures of an answer are defined in `app.protocol.statistics`. Here are thos
 tokens of the last 3 s ÷ that time, live acceptance the accepted ÷ tested tokens of the last 3 s.
 
 Rounds come up to a hundred times a second and the policy may decide anew in each; a sentence that followed every one of
-them could not be read. So what the newest rounds say about drafting, `Recent`, changes calmly.
+them could not be read. So whether drafting is paused and how far it drafts, `PauseWatch` and `LengthInUse`, change
+calmly.
 """
 
 from __future__ import annotations
@@ -151,33 +152,6 @@ class LengthInUse:
             self.length, self._changed_at = max(1, round(mean)), time
 
 
-class Recent:
-    """What the rounds of one answer say about drafting: whether it is paused, how far it drafts, what passes take.
-
-    All times are the rounds' own.
-    """
-
-    def __init__(self) -> None:
-        self.plain = RoundTime()
-        """Of passes without a draft."""
-        self.drafted = RoundTime()
-        self.pauses = PauseWatch()
-        self.lengths = LengthInUse()
-        self._time: float | None = None
-
-    def add(self, round_: Round) -> None:
-        """Count a round; those without a verify pass say nothing about drafting."""
-        start, self._time = self._time, max(round_.time, self._time or 0.0)
-        if not round_.verify_passes:
-            return
-        if round_.tested:
-            self.drafted.add(round_)
-        elif not round_.drafted:
-            self.plain.add(round_)  # a draft that was not worth testing is neither
-        self.pauses.add(round_.paused, 0.0 if start is None else self._time - start, self._time)
-        self.lengths.add(round_.drafted, self._time)
-
-
 def _is_plausible(round_: Round) -> bool:
     """The engine is another process: what it sends must not be able to break the panel."""
     times = (round_.time, round_.draft_seconds, round_.verify_seconds, round_.other_seconds)
@@ -201,11 +175,16 @@ class Meter:
     def begin(self) -> None:
         """A new answer starts; the history of the last minute stays."""
         self.round_time = RoundTime()
-        self.recent = Recent()
+        self.plain = RoundTime()
+        """Of passes without a draft."""
+        self.drafted = RoundTime()
+        self.pauses = PauseWatch()
+        self.lengths = LengthInUse()
         self._statistics = Statistics()
         self._final: Figures | None = None
         self._spans: deque[_Span] = deque()
-        self._last_time: float | None = None
+        self._last_token: float | None = None
+        self._last_round: float | None = None
         self._offset = math.inf
 
     def add(self, rounds: Iterable[Round], now: float) -> None:
@@ -216,9 +195,9 @@ class Meter:
             self._offset = min(self._offset, now - plausible[-1].time)
         for round_ in plausible:
             self._statistics.add(round_)
-            self.recent.add(round_)
+            start, self._last_round = self._last_round, max(round_.time, self._last_round or 0.0)
             if round_.verify_passes:
-                self.round_time.add(round_)
+                self._add_pass(round_, 0.0 if start is None else self._last_round - start, self._last_round)
             if round_.tokens:
                 self._add_span(round_)
 
@@ -226,11 +205,20 @@ class Meter:
         """Take the engine's own figures for the whole answer."""
         self._final = figures
 
+    def _add_pass(self, round_: Round, seconds: float, end: float) -> None:
+        self.round_time.add(round_)
+        if round_.tested:
+            self.drafted.add(round_)
+        elif not round_.drafted:
+            self.plain.add(round_)  # a draft that was not worth testing is neither
+        self.pauses.add(round_.paused, seconds, end)
+        self.lengths.add(round_.drafted, end)
+
     def _add_span(self, round_: Round) -> None:
-        start, self._last_time = self._last_time, max(round_.time, self._last_time or 0.0)
+        start, self._last_token = self._last_token, max(round_.time, self._last_token or 0.0)
         if start is None:
             return  # the first token: speed is counted from here
-        span = _Span(start, self._last_time, round_.tokens, round_.tested, round_.accepted)
+        span = _Span(start, self._last_token, round_.tokens, round_.tested, round_.accepted)
         self._spans.append(span)
         while self._spans[0].end <= span.end - LIVE_SECONDS:
             self._spans.popleft()

@@ -107,7 +107,7 @@ class SpeedPanel(QScrollArea):
     def end_generation(self, figures: Figures | None) -> None:
         """The answer is there, with the engine's figures unless it failed."""
         self._answering = False
-        self._meter.recent.pauses.end()
+        self._meter.pauses.end()
         if figures is not None:
             self._meter.finish(figures)
             if self._asked and self._asked.drafters:
@@ -204,7 +204,7 @@ class SpeedPanel(QScrollArea):
             control.setEnabled(self._pair is not None and drafters.allowed(self._pair))
 
     def _situation(self) -> wording.Situation:
-        recent = self._meter.recent
+        meter = self._meter
         return wording.Situation(
             pair=self._pair,
             engine_state=self._engine_state,
@@ -213,10 +213,10 @@ class SpeedPanel(QScrollArea):
             drafter=self.drafter.choice(),
             asked=self._asked,
             answering=self._answering,
-            figures=self._meter.figures() if self._asked else None,
-            paused=recent.pauses.pause if self._asked else None,
-            plain_pass=recent.plain.mean_pass(),
-            drafted_pass=recent.drafted.mean_pass(),
+            figures=meter.figures() if self._asked else None,
+            paused=meter.pauses.pause if self._asked else None,
+            plain_pass=meter.plain.mean_pass(),
+            drafted_pass=meter.drafted.mean_pass(),
             plain_speed=self._baseline,
         )
 
@@ -237,7 +237,7 @@ class SpeedPanel(QScrollArea):
 
     def _length_in_use(self, now: wording.Situation) -> str:
         """What the automatic draft length came to in the answer that was asked with it, in a word or two."""
-        length = self._meter.recent.lengths.length
+        length = self._meter.lengths.length
         if now.asked is None or now.asked.draft_length != "auto":
             return ""
         if now.paused is not None:

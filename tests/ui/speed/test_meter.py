@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from app.protocol.messages import DraftFigures, Figures, Pause, Round
-from app.ui.speed.meter import BUCKET_SECONDS, POINTS, Meter, Recent
+from app.ui.speed.meter import BUCKET_SECONDS, POINTS, Meter
 from tests.ui.speed.rounds import steady
 
 PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
@@ -191,17 +191,17 @@ class Rounds:
     """Feeds rounds of one length after each other and remembers what was shown after each."""
 
     def __init__(self, seconds: float = 0.01) -> None:
-        self.recent = Recent()
+        self.meter = Meter()
         self.seconds = seconds
         self.time = 0.5
         self.shown: list[bool] = []
         self.lengths: list[int | None] = []
-        self.recent.add(Round(index=0, verify_passes=0, tokens=1, time=self.time))
+        self.add_round(Round(index=0, verify_passes=0, tokens=1, time=self.time))
 
     def add(self, *, paused: Pause | None = None, drafted: int = 0, tested: int | None = None, count: int = 1) -> None:
         for _ in range(count):
             self.time += self.seconds
-            self.recent.add(
+            self.add_round(
                 Round(
                     index=1,
                     verify_passes=1,
@@ -214,14 +214,17 @@ class Rounds:
                     time=self.time,
                 )
             )
-            self.shown.append(self.recent.pauses.pause is not None)
-            self.lengths.append(self.recent.lengths.length)
+            self.shown.append(self.meter.pauses.pause is not None)
+            self.lengths.append(self.meter.lengths.length)
+
+    def add_round(self, round_: Round) -> None:
+        self.meter.add([round_], round_.time)
 
     def pause(self) -> Pause | None:
-        return self.recent.pauses.pause
+        return self.meter.pauses.pause
 
     def length(self) -> int | None:
-        return self.recent.lengths.length
+        return self.meter.lengths.length
 
     def changes(self) -> int:
         return sum(before != after for before, after in pairwise(self.shown))
@@ -279,21 +282,21 @@ def test_at_the_end_a_short_pause_counts_and_a_last_probe_does_not() -> None:
     short.add(drafted=4, count=20)
     short.add(paused=PAUSE, count=4)
     assert short.pause() is None
-    short.recent.pauses.end()
+    short.meter.pauses.end()
     assert short.pause() == PAUSE
     probed = Rounds()
     probed.add(paused=PAUSE, count=100)
     probed.add(drafted=2)
-    probed.recent.pauses.end()
+    probed.meter.pauses.end()
     assert probed.pause() == PAUSE
     resumed = Rounds()
     resumed.add(paused=PAUSE, count=100)
     resumed.add(drafted=4, count=6)
     assert resumed.pause() == PAUSE
-    resumed.recent.pauses.end()
+    resumed.meter.pauses.end()
     assert resumed.pause() is None
     empty = Rounds()
-    empty.recent.pauses.end()
+    empty.meter.pauses.end()
     assert empty.pause() is None
 
 
@@ -302,10 +305,10 @@ def test_the_figures_of_a_pause_change_once_a_second() -> None:
     seen: list[float] = []
     for step in range(300):
         rounds.add(paused=Pause(acceptance_rate=0.001 * step, break_even_rate=0.41))
-        if rounds.recent.pauses.pause is not None and (
-            not seen or seen[-1] != rounds.recent.pauses.pause.acceptance_rate
+        if rounds.meter.pauses.pause is not None and (
+            not seen or seen[-1] != rounds.meter.pauses.pause.acceptance_rate
         ):
-            seen.append(rounds.recent.pauses.pause.acceptance_rate)
+            seen.append(rounds.meter.pauses.pause.acceptance_rate)
     assert len(seen) == 3
 
 
@@ -338,18 +341,18 @@ def test_the_length_in_use_does_not_jump() -> None:
 
 def test_a_draft_beyond_every_bound_is_cut() -> None:
     rounds = Rounds()
-    rounds.add(drafted=1000)
+    rounds.add(drafted=1000, tested=0)
     assert rounds.length() == 16
-    rounds.recent.add(Round(index=1, verify_passes=1, drafted=-9, time=rounds.time))
+    rounds.add_round(Round(index=1, verify_passes=1, drafted=-9, time=rounds.time))
     assert rounds.length() == 16
 
 
 def test_what_passes_take_with_and_without_guesses() -> None:
     rounds = Rounds()
-    assert rounds.recent.plain.mean_pass() is None
+    assert rounds.meter.plain.mean_pass() is None
     rounds.add(drafted=4, count=3)
     rounds.add(paused=PAUSE, count=5)
     rounds.add(paused=PAUSE, drafted=2, tested=0, count=7)  # guessed, and not tested: neither
-    assert (rounds.recent.plain.passes, rounds.recent.drafted.passes) == (5, 3)
-    assert rounds.recent.plain.mean_pass() == pytest.approx(0.008)
-    assert rounds.recent.drafted.mean_pass() == pytest.approx(0.012)
+    assert (rounds.meter.plain.passes, rounds.meter.drafted.passes) == (5, 3)
+    assert rounds.meter.plain.mean_pass() == pytest.approx(0.008)
+    assert rounds.meter.drafted.mean_pass() == pytest.approx(0.012)
