@@ -212,14 +212,12 @@ def up_to_date(
 
 
 def _quicker(first: Costs, second: Costs) -> Costs:
-    drafts = [costs.draft for costs in (first, second) if costs.draft is not None]
-    catch_ups = [costs.catch_up for costs in (first, second) if costs.catch_up is not None]
     both = {**first.verify, **second.verify}
     verify = {width: min(seconds, first.verify.get(width, seconds)) for width, seconds in both.items()}
     return Costs(
         verify,
-        min(drafts, default=None),
-        catch_up=min(catch_ups, default=None),
+        min(filter(None, (first.draft, second.draft)), default=None),
+        catch_up=min(filter(None, (first.catch_up, second.catch_up)), default=None),
         growth={width: min(each, first.growth.get(width, each)) for width, each in second.growth.items()},
         draft_growth=min(first.draft_growth, second.draft_growth),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,24 +58,23 @@ class PairHistory:
         """Begins with what ``store`` has for ``key``."""
         self._store = store
         self._key = key
-        found = store.get(key) or Remembered()
-        self._kinds: Sequence[KindFigures] = found.kinds
-        self._priors: Mapping[AcceptRule, dict[TextKind, AcceptancePrior]] = found.priors
+        self._known = store.get(key) or Remembered()
         self._is_saved = True
         self._saved_at = -math.inf
 
     def figures(self) -> list[KindFigures]:
         """What drafting brought, by kind of text."""
-        return list(self._kinds)
+        return list(self._known.kinds)
 
     def priors(self, rule: AcceptRule) -> Mapping[TextKind, AcceptancePrior]:
         """How often draft tokens are accepted under ``rule``, by kind of text."""
-        return self._priors.get(rule, {})
+        return self._known.priors.get(rule, {})
 
     def add(self, kinds: Iterable[KindFigures], rule: AcceptRule, priors: Mapping[TextKind, AcceptancePrior]) -> None:
         """Count an answer that was drafted, and take over what the policy knows after it."""
-        self._kinds = [_halved(one) if one.tokens > _HALVED_AT else one for one in sums_by_kind(self._kinds, kinds)]
-        self._priors = {**self._priors, rule: dict(priors)}
+        sums = sums_by_kind(self._known.kinds, kinds)
+        counters = [_halved(one) if one.tokens > _HALVED_AT else one for one in sums]
+        self._known = Remembered(counters, {**self._known.priors, rule: dict(priors)})
         self._is_saved = False
 
     def save_now_and_then(self) -> None:
@@ -87,7 +86,7 @@ class PairHistory:
         """Write down what is known now."""
         if not self._is_saved:
             self._is_saved, self._saved_at = True, time.monotonic()
-            self._store.put(self._key, Remembered(list(self._kinds), dict(self._priors)))
+            self._store.put(self._key, self._known)
 
 
 def _halved(figures: KindFigures) -> KindFigures:

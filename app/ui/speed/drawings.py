@@ -179,12 +179,11 @@ class RoundBar(Drawing):
         super().__init__("Where the time of a round goes")
         self._parts: tuple[float, ...] | None = None
 
-    def show_parts(self, parts: Sequence[float] | None) -> None:
+    def show_parts(self, parts: tuple[float, ...] | None) -> None:
         """Seconds of draft, verify and the rest; ``None`` where nothing is known."""
-        known = None if parts is None else tuple(parts)
-        if known == self._parts:
+        if parts == self._parts:
             return
-        self._parts = known
+        self._parts = parts
         self.setAccessibleDescription(
             ", ".join(f"{name} {units.milliseconds(part)}" for name, part in self._named_parts())
         )
@@ -247,13 +246,12 @@ class LengthCurve(Drawing):
         self._in_use: int | None = None
         self._chosen: int | None = None
 
-    def show_curve(self, speeds: Sequence[float], in_use: int | None, chosen: int | None) -> None:
+    def show_curve(self, speeds: list[float], in_use: int | None, chosen: int | None) -> None:
         """Tokens per second by draft length from 0 on; a length in use or chosen that is beyond them is not marked."""
-        known = list(speeds)
-        in_use, chosen = (mark if mark is not None and mark < len(known) else None for mark in (in_use, chosen))
-        if (known, in_use, chosen) == (self._speeds, self._in_use, self._chosen):
+        in_use, chosen = (mark if mark is not None and mark < len(speeds) else None for mark in (in_use, chosen))
+        if (speeds, in_use, chosen) == (self._speeds, self._in_use, self._chosen):
             return
-        self._speeds, self._in_use, self._chosen = known, in_use, chosen
+        self._speeds, self._in_use, self._chosen = speeds, in_use, chosen
         self.setAccessibleDescription(self._in_words())
         self.update()
 

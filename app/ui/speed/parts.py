@@ -179,7 +179,7 @@ class CurveSection(QWidget):
         explain(self, wording.HELP["curve"])
         self.hide()
 
-    def show_curve(self, speeds: Sequence[float], in_use: int | None, chosen: DraftLength) -> None:
+    def show_curve(self, speeds: list[float], in_use: int | None, chosen: DraftLength) -> None:
         """``in_use``: the draft length of the last answer; ``chosen``: what the next one is asked with."""
         self._curve.show_curve(speeds, in_use, chosen if chosen != "auto" else None)
         self.setVisible(bool(speeds))

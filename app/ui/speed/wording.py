@@ -184,13 +184,12 @@ def _paused(now: Situation, pause: Pause) -> Status:
 
 def _told_apart(pause: Pause) -> tuple[str, str]:
     """The two shares, with a decimal where they would else read the same; the second is empty where none helps."""
-    rate, needed = units.share(pause.acceptance_rate), units.share(pause.break_even_rate)
-    if pause.break_even_rate >= 1.0 or pause.break_even_rate <= pause.acceptance_rate:
-        return rate, ""
-    if rate != needed:
-        return rate, needed
-    precise = units.share(pause.acceptance_rate, 1), units.share(pause.break_even_rate, 1)
-    return precise if precise[0] != precise[1] else (rate, "")
+    if pause.acceptance_rate < pause.break_even_rate < 1.0:
+        for digits in (0, 1):
+            rate, needed = units.share(pause.acceptance_rate, digits), units.share(pause.break_even_rate, digits)
+            if rate != needed:
+                return rate, needed
+    return units.share(pause.acceptance_rate), ""
 
 
 def _why(now: Situation, pause: Pause) -> str:
