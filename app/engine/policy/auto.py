@@ -312,14 +312,12 @@ class AutoPolicy:
 
     def learnt(self) -> Learnt:
         """For the next answer; what was not tried in this one stays as it was."""
-        advantage, weight = self._methods.greedy_advantage, self._methods.weight
-        known = {
-            kind: AcceptancePrior(
-                {**self._start.get(kind, AcceptancePrior()).rates, **estimates.snapshot()}, advantage, weight
-            )
-            for kind, estimates in self._texts.items()
-        }
-        priors = {**self._start, **{kind: prior for kind, prior in known.items() if prior.rates}}
+        priors = dict(self._start)
+        for kind, estimates in self._texts.items():
+            known = priors[kind].rates if kind in priors else {}
+            rates = {**known, **estimates.snapshot()}
+            if rates:
+                priors[kind] = AcceptancePrior(rates, self._methods.greedy_advantage, self._methods.weight)
         return Learnt(self.costs.snapshot(), priors, self._curve())
 
     def _curve(self) -> list[float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
@@ -23,7 +22,6 @@ class Drawing(QWidget):
         self.setFont(theme.tabular(self.font()))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
-    @abstractmethod
     def paint(self, painter: QPainter, colors: theme.Theme) -> None: ...
 
     def minimumSizeHint(self) -> QSize:
@@ -173,8 +171,6 @@ def _paint_bar(painter: QPainter, area: QRectF, part: float, colors: theme.Theme
 class RoundBar(Drawing):
     """Where the time of a round goes: one bar of three parts, with what they are and how long they take below."""
 
-    NAMES = ("draft", "verify", "rest")
-
     def __init__(self) -> None:
         super().__init__("Where the time of a round goes")
         self._parts: tuple[float, ...] | None = None
@@ -190,7 +186,7 @@ class RoundBar(Drawing):
         self.update()
 
     def _named_parts(self) -> Iterable[tuple[str, float | None]]:
-        return zip(self.NAMES, self._parts or (None, None, None), strict=True)
+        return zip(("draft", "verify", "rest"), self._parts or (None, None, None), strict=True)
 
     def sizeHint(self) -> QSize:
         return QSize(160, 20 + 2 * self.fontMetrics().height())

@@ -105,7 +105,6 @@ class LiveFigure(QWidget):
     def __init__(self, name: str, line_name: str, help_text: str, ceiling: float | None = None) -> None:
         super().__init__()
         self.setAccessibleName(name)
-        self._name = name
         self._number = label(units.UNKNOWN, scale=1.5, bold=True, figures=True)
         self._line = Sparkline(line_name, ceiling)
         left = QWidget()
@@ -118,7 +117,7 @@ class LiveFigure(QWidget):
     def show_figure(self, text: str, values: list[float | None], mark: float | None = None) -> None:
         if text != self._number.text():
             self._number.setText(text)
-            self._number.setAccessibleName(f"{self._name}: {text}")
+            self._number.setAccessibleName(f"{self.accessibleName()}: {text}")
         self._line.show_values(values, mark, f"Now {text}")
 
 

@@ -36,7 +36,7 @@ class Asked:
     drafters: tuple[DrafterName, ...]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Situation:
     """What the status sentence depends on."""
 
