@@ -265,26 +265,12 @@ class AcceptanceEstimate:
         return RatePrior(self.long_rate, self._long[1], calibration)
 
 
-class AcceptanceEstimates:
-    """The estimates for one kind of text, named as the rates of an `AcceptancePrior`."""
-
-    def __init__(self, prior: AcceptancePrior) -> None:
-        self.of = {
-            name: AcceptanceEstimate(edges, prior.rates.get(name, usual), shape)
-            for name, (edges, usual, shape) in _BEFORE.items()
-        }
-        self.tokens = 0
-        """Of this kind in the answer."""
-
-    def forked(self, prior: AcceptancePrior) -> AcceptanceEstimates:
-        """For another kind of text: what ``prior`` knows of it, else the same expectations."""
-        fork = AcceptanceEstimates(AcceptancePrior())
-        fork.of = {name: estimate.forked(prior.rates.get(name)) for name, estimate in self.of.items()}
-        return fork
-
-    def snapshot(self) -> dict[str, RatePrior]:
-        """What was learnt of those that were tried."""
-        return {name: estimate.snapshot() for name, estimate in self.of.items() if estimate.judged}
+def estimates_from(prior: AcceptancePrior) -> dict[str, AcceptanceEstimate]:
+    """The estimates for one kind of text, named as the rates of ``prior``."""
+    return {
+        name: AcceptanceEstimate(edges, prior.rates.get(name, usual), shape)
+        for name, (edges, usual, shape) in _BEFORE.items()
+    }
 
 
 class MethodChoice:

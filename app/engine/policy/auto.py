@@ -7,11 +7,12 @@ numbers: nothing here looks at a clock. What each mechanism earns is in ``docs/p
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.engine.drafters import Proposal
-from app.engine.policy.acceptance import AcceptanceEstimate, AcceptanceEstimates, AcceptancePrior, MethodChoice
+from app.engine.policy.acceptance import AcceptanceEstimate, AcceptancePrior, MethodChoice, estimates_from
 from app.engine.policy.costs import CostModel, Costs
 from app.engine.policy.policy import Decision, Learnt, Outcome, Situation
 from app.engine.policy.probing import ProbeBudget
@@ -135,8 +136,10 @@ class AutoPolicy:
         self._start = start = start or {}
         prior = start.get("prose") or max(start.values(), key=AcceptancePrior.weight, default=AcceptancePrior())
         self._kind: TextKind = "prose"
-        self._texts: dict[TextKind, AcceptanceEstimates] = {"prose": AcceptanceEstimates(prior)}
+        self._texts: dict[TextKind, dict[str, AcceptanceEstimate]] = {"prose": estimates_from(prior)}
         """What is expected of each kind of text that occurred."""
+        self._tokens: Counter[TextKind] = Counter()
+        """Of each kind in the answer."""
         self._methods = MethodChoice(prior.greedy_advantage, prior.greedy_advantage_weight)
         self._probes = ProbeBudget(self.costs.verify(1))
         self._is_new = not any(method in prior.rates for prior in start.values() for method in ("coupled", "greedy"))
@@ -166,9 +169,9 @@ class AutoPolicy:
         if most == 0:
             return self._rest or Decision()
         seconds, method = self.costs.rounds(), self._method
-        likely = [estimates.of["ngram"].chance(one, i) for i, one in enumerate(found.confidences[:most])]
+        likely = [estimates["ngram"].chance(one, i) for i, one in enumerate(found.confidences[:most])]
         ngrams = _promise(likely, seconds, 0.0)
-        model = _promise(estimates.of[method].chances(most) if self._has_model else (), seconds, self.costs.draft)
+        model = _promise(estimates[method].chances(most) if self._has_model else (), seconds, self.costs.draft)
         if self._fixed is not None:
             if found.tokens and ngrams.rate >= model.rate:
                 return Decision("ngram", min(most, len(found.tokens)), method)
@@ -184,11 +187,13 @@ class AutoPolicy:
             return Decision(method=method)
         return decision
 
-    def _enter(self, kind: TextKind) -> AcceptanceEstimates:
+    def _enter(self, kind: TextKind) -> dict[str, AcceptanceEstimate]:
         """What is expected of text of this ``kind``; of a new one, what is known of it, or of the text before it."""
         if kind != self._kind:
             if kind not in self._texts:
-                self._texts[kind] = self._texts[self._kind].forked(self._start.get(kind, AcceptancePrior()))
+                known = self._start.get(kind, AcceptancePrior()).rates
+                before = self._texts[self._kind].items()
+                self._texts[kind] = {name: estimate.forked(known.get(name)) for name, estimate in before}
             self._kind, self._rest = kind, None
         return self._texts[kind]
 
@@ -208,7 +213,7 @@ class AutoPolicy:
             goes_on = self._debt(situation) < self._probe_debt  # else it got no cheaper meanwhile
             if not goes_on and not self._is_probe_due(situation):
                 return Decision(method=method, paused=pause)
-        estimate = self._texts[self._kind].of[method]
+        estimate = self._texts[self._kind][method]
         stopping = Stopping(
             estimate.chance, model.expected, model.survivals, seconds, self.costs.draft, max(model.rate, plain)
         )
@@ -252,15 +257,15 @@ class AutoPolicy:
         """
         situation, decision, proposal = outcome.situation, outcome.decision, outcome.proposal
         by_model = decision.drafter == "model" and bool(proposal.tokens)
-        estimates = self._texts[self._kind]
-        estimates.tokens += outcome.accepted + 1
+        self._tokens[self._kind] += outcome.accepted + 1
         truth = [*proposal.tokens[: outcome.accepted], outcome.target_token]
         self._account(outcome, by_model)
         self._learn_costs(outcome, by_model)
         if by_model:
             self._is_new, self._must_test = False, proposal.distributions is not None
             self._judge_model(outcome, truth)
-        _judge_ngrams(estimates.of["ngram"], proposal if decision.drafter == "ngram" else situation.found, truth)
+        found = proposal if decision.drafter == "ngram" else situation.found
+        _judge_ngrams(self._texts[self._kind]["ngram"], found, truth)
         if decision.drafter != "ngram":
             self._is_paused = decision.paused is not None
         is_idle = decision.paused and not decision.drafter and not decision.catch_up and not situation.found.tokens
@@ -295,7 +300,7 @@ class AutoPolicy:
     def _judge_model(self, outcome: Outcome, truth: Sequence[int]) -> None:
         proposal, method = outcome.proposal, outcome.decision.method
         estimates = self._texts[self._kind]
-        own, other = estimates.of[method], estimates.of["greedy" if method == "coupled" else "coupled"]
+        own, other = estimates[method], estimates["greedy" if method == "coupled" else "coupled"]
         # An untested token that equals the target's would have been accepted; of samples others would, too.
         known = len(truth) if proposal.distributions is None else min(len(truth), outcome.tested)
         for i, (token, right) in enumerate(zip(proposal.tokens[:known], truth, strict=False)):
@@ -315,7 +320,7 @@ class AutoPolicy:
         priors = dict(self._start)
         for kind, estimates in self._texts.items():
             known = priors[kind].rates if kind in priors else {}
-            rates = {**known, **estimates.snapshot()}
+            rates = {**known, **{name: each.snapshot() for name, each in estimates.items() if each.judged}}
             if rates:
                 priors[kind] = AcceptancePrior(rates, self._methods.greedy_advantage, self._methods.weight)
         return Learnt(self.costs.snapshot(), priors, self._curve())
@@ -330,9 +335,9 @@ class AutoPolicy:
             return []
         method = self._method
         texts = [
-            (text.tokens, text.of[method].chances(self.limit, long=True))
-            for text in self._texts.values()
-            if text.tokens and text.of[method].weight >= _CURVE_WEIGHT
+            (self._tokens[kind], estimates[method].chances(self.limit, long=True))
+            for kind, estimates in self._texts.items()
+            if self._tokens[kind] and estimates[method].weight >= _CURVE_WEIGHT
         ]
         return speeds_by_length(texts, self.costs.rounds(), self.costs.draft)
 

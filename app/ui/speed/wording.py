@@ -179,7 +179,7 @@ def _paused(now: Situation, pause: Pause) -> Status:
     accepted, needed = _told_apart(pause)
     needs = f", needs{NO_BREAK}{needed}" if needed else ""
     detail = f"on this text {it_costs} ({accepted}{NO_BREAK}kept{needs})"
-    return Status(f"{_subject(now)} paused", detail, joint=": ", why=_why(now, pause))
+    return Status(f"{_subject(now)} paused", detail, joint=": ", why=_why(now, pause, accepted, needed))
 
 
 def _told_apart(pause: Pause) -> tuple[str, str]:
@@ -192,8 +192,7 @@ def _told_apart(pause: Pause) -> tuple[str, str]:
     return units.share(pause.acceptance_rate), ""
 
 
-def _why(now: Situation, pause: Pause) -> str:
-    accepted, needed = _told_apart(pause)
+def _why(now: Situation, pause: Pause, accepted: str, needed: str) -> str:
     costs = "guessing takes time, and a verify pass over guesses takes longer than a plain one"
     if pause.break_even_rate >= 1.0:
         reason = f"No share of kept guesses would pay here: on this machine {costs}, by more than guesses can save."
