@@ -53,8 +53,9 @@ _LONG = 4000
 
 
 Seconds = Annotated[float, Meta(gt=1e-7)]
+"""What a pass may take, according to a file."""
 Added = Annotated[float, Meta(ge=0.0)]
-"""Seconds, where nothing is possible, too."""
+"""What may come on top of it, which can be nothing."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class OtherCosts:
     """
 
     def __init__(self) -> None:
-        self._sums = [0.0] * 5
+        self._sums = (0.0,) * 5
         """Of 1, width, seconds, width², width · seconds."""
         self._expected_slope = 0.0
         self._fixed = self._each = 0.0
@@ -98,13 +99,17 @@ class OtherCosts:
 
     def observe(self, width: int, seconds: float) -> None:
         """A round of ``width`` took ``seconds``."""
-        if self._sums[0]:
+        count, widths, total, squares, products = self._sums
+        if count:
             seconds = min(seconds, _OTHER_LIMIT * self.at(width))
         else:
             self._expected_slope = _ROW_SHARE * seconds / width
-        new = (1.0, width, seconds, width * width, width * seconds)
-        self._sums = [old * _OTHER_KEEP + each for old, each in zip(self._sums, new, strict=True)]
-        count, widths, total, squares, products = self._sums
+        count = count * _OTHER_KEEP + 1.0
+        widths = widths * _OTHER_KEEP + width
+        total = total * _OTHER_KEEP + seconds
+        squares = squares * _OTHER_KEEP + width * width
+        products = products * _OTHER_KEEP + width * seconds
+        self._sums = count, widths, total, squares, products
         mean_width, mean = widths / count, total / count
         variance = max(squares / count - mean_width * mean_width, 0.0)
         slope = (products / count - mean_width * mean + self._expected_slope) / (variance + 1.0)
