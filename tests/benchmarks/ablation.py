@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from app.engine.policy import acceptance, auto, costs, probing, stopping
+from app.engine.policy import acceptance, auto, costs, probing
 from app.engine.policy.acceptance import AcceptanceEstimate, Deviation
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import CostModel, OtherCosts
@@ -33,12 +33,12 @@ def _best_length(self: Stopping, chances: Sequence[float]) -> bool:
     return len(chances) < max(range(1, len(rates)), key=rates.__getitem__)
 
 
-def _test_while_it_pays(chances: Sequence[float], rate: float, seconds: Sequence[float], _draft: float) -> int:
-    values, survival, total = [1.0 - rate * seconds[0]], 1.0, 1.0
-    for length, chance in enumerate(chances, 1):
-        survival *= chance
+def _test_while_it_pays(self: Stopping, confidences: Sequence[float]) -> int:
+    values, survival, total = [1.0 - self.rate * self.seconds[0]], 1.0, 1.0
+    for i, confidence in enumerate(confidences):
+        survival *= self.chance(confidence, i)
         total += survival
-        values.append(total - rate * seconds[length])
+        values.append(total - self.rate * self.seconds[i + 1])
     return max(range(len(values)), key=values.__getitem__)
 
 
@@ -59,8 +59,8 @@ def _one_rate(self: AcceptanceEstimate) -> list[float]:
 
 MECHANISMS: dict[str, Sequence[tuple[object, dict[str, object]]]] = {
     "stopping early by confidence": [(Stopping, {"goes_on": _best_length})],
-    "testing less than was drafted": [(stopping, {"count_worth_testing": lambda chances, *_: len(chances)})],
-    "looking past the tested tokens": [(stopping, {"count_worth_testing": _test_while_it_pays})],
+    "testing less than was drafted": [(Stopping, {"count_worth_testing": lambda _, confidences: len(confidences)})],
+    "looking past the tested tokens": [(Stopping, {"count_worth_testing": _test_while_it_pays})],
     "judging untested tokens": [(AutoPolicy, {"_judge_model": _judge_what_was_tested})],
     "confidence": [(AcceptanceEstimate, {"chance": _chance_by_position})],
     "acceptance by confidence of other pairs": [(AcceptanceEstimate, {"_expected_rates": _one_rate})],

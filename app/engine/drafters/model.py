@@ -72,18 +72,15 @@ class ModelDrafter(Drafter):
 
     def forget(self) -> None:
         """See `Drafter.forget`."""
-        self._take_up(TokenSequence(), Task(Sampling(), seed=0))
+        self.begin(TokenSequence(), Task(Sampling(), seed=0))
 
-    def _take_up(self, sequence: TokenSequence, task: Task) -> None:
+    def begin(self, sequence: TokenSequence, task: Task) -> None:
+        """The model sees nothing of the sequence before `catch_up` or `propose`. See `Drafter.begin`."""
         self._sequence, self._task = sequence, task
         self._drafted_from: int | None = None
         """The position of the last draft's first token, until it is known what was accepted of it."""
         self._is_prepared = False
         """Whether the cache holds the beginning of this sequence, and nothing else."""
-
-    def begin(self, sequence: TokenSequence, task: Task) -> None:
-        """The model sees nothing of the sequence before `catch_up` or `propose`. See `Drafter.begin`."""
-        self._take_up(sequence, task)
         self._check(sequence.tokens)
 
     def missing(self) -> int:
@@ -163,7 +160,7 @@ class ModelDrafter(Drafter):
         return row
 
     def _check(self, tokens: Sequence[int]) -> None:
-        if max(tokens) >= self._draft.vocabulary:
+        if max(tokens, default=0) >= self._draft.vocabulary:
             raise KnownError("This chat has tokens that the draft model does not know.")
 
     def _choose(self, row: Floats, draft: list[int], method: ProposalMethod) -> _Choice:

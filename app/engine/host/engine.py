@@ -19,7 +19,7 @@ from app.engine.decoding.sequence import TokenSequence
 from app.engine.decoding.task import Task
 from app.engine.drafters import Drafter
 from app.engine.drafters.model import LoadedDraft
-from app.engine.drafters.table import LoadedPair, drafters_of
+from app.engine.drafters.table import drafters_of
 from app.engine.host.chat_cache import ChatCaches, memory_limit
 from app.engine.host.loading import (
     NO_ROLL_BACK,
@@ -116,7 +116,7 @@ class Engine:
                 self._draft = loader.draft(target)
             except KnownError as error:
                 refused = str(error)
-        self._drafters = drafters_of(self._loaded_pair(target))
+        self._drafters = drafters_of(target.model.is_end, self._loaded_draft(target))
         if target.longest_draft:
             self._costs = measured_costs(target, self._draft, threads, self._should_abort)
             self._history = pair_history(target, self._draft, threads)
@@ -137,13 +137,12 @@ class Engine:
             slower=self._costs.slower if self._costs else None,
         )
 
-    def _loaded_pair(self, target: Target) -> LoadedPair:
+    def _loaded_draft(self, target: Target) -> LoadedDraft | None:
         draft = self._draft
         if not draft:
-            return LoadedPair(target.model.is_end)
+            return None
         vocabulary = min(draft.model.vocabulary_size, target.model.vocabulary_size)
-        parts = LoadedDraft(draft.context, vocabulary, draft.model.is_end, self._should_abort, draft.switcher)
-        return LoadedPair(target.model.is_end, parts)
+        return LoadedDraft(draft.context, vocabulary, draft.model.is_end, self._should_abort, draft.switcher)
 
     def unload(self) -> None:
         """Give up the loaded pair; large KV caches are written to disk, as far as about a second is enough."""

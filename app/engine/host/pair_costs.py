@@ -11,7 +11,7 @@ import msgspec
 from app.engine.host.loading import LoadedModel, Target
 from app.engine.llama.backend import engine_name
 from app.engine.llama.devices import driver_name, gpu_devices
-from app.engine.policy.calibration import Build, MeasuredCosts, is_sound, measure, up_to_date
+from app.engine.policy.calibration import Build, MeasuredCosts, measure, up_to_date
 from app.engine.policy.costs import Costs
 from app.engine.policy.history import PairHistory, history_file
 from app.protocol.messages import SpeedChange
@@ -53,7 +53,7 @@ def measured_costs(
         target.context.clear()
         return measure(target.context, draft.context if draft else None, is_cancelled)
 
-    latest, slower = up_to_date(written if written and is_sound(written) else None, build, measured)
+    latest, slower = up_to_date(written, build, measured)
     if latest is not written:
         store.put(key, latest)
     return PairCosts(latest.costs, latest, store, key, slower)

@@ -7,6 +7,9 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Meta
 
 from app.protocol.messages import ProposalMethod
 
@@ -40,20 +43,31 @@ _NGRAM_SHAPE = (0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
 """Acceptance by match length, 3 to 12 and more, before any was judged."""
 
 
+Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
+Weight = Annotated[float, Meta(ge=0.0)]
+"""Judged tokens something is worth."""
+
+
 @dataclass(frozen=True)
 class RatePrior:
     """What is known of a drafter before it is tried here."""
 
-    rate: float
+    rate: Rate
     """Acceptance rate."""
-    weight: float
+    weight: Annotated[float, Meta(gt=0.0)]
     """Judged tokens it is worth."""
-    calibration: tuple[tuple[float, float], ...] = ()
+    calibration: tuple[tuple[Rate, Weight], ...] = ()
     """Acceptance rate and weight for each bin of confidence; empty where not known."""
 
 
 _MODEL_PRIOR = RatePrior(rate=0.7, weight=4.0)
 _NGRAM_PRIOR = RatePrior(rate=0.6, weight=4.0)
+_BEFORE = {
+    "coupled": (LEAD_EDGES, _MODEL_PRIOR, _MODEL_SHAPE),
+    "greedy": (LEAD_EDGES, _MODEL_PRIOR, _MODEL_SHAPE),
+    "ngram": (MATCH_EDGES, _NGRAM_PRIOR, _NGRAM_SHAPE),
+}
+"""Bins, prior and shape of each estimate: of both proposal methods of a draft model, and of n-grams."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +78,9 @@ class AcceptancePrior:
     """
 
     rates: Mapping[str, RatePrior] = field(default_factory=dict)
-    greedy_advantage: float = 0.0
+    greedy_advantage: Annotated[float, Meta(ge=-1.0, le=1.0)] = 0.0
     """By how much of the judged tokens more ``greedy`` proposals are accepted than ``coupled`` ones."""
-    greedy_advantage_weight: float = 0.0
+    greedy_advantage_weight: Weight = 0.0
     """Judged tokens that is worth."""
 
     def weight(self) -> float:
@@ -120,8 +134,8 @@ class AcceptanceEstimate:
     them, and so where confidence tells nothing, the recent past decides alone. Positions are corrected likewise.
     """
 
-    def __init__(self, edges: Sequence[float], prior: RatePrior, shape: Sequence[float] | None = None) -> None:
-        """``shape``: the acceptance rate of each bin before anything was judged; ``prior.rate`` if not given."""
+    def __init__(self, edges: Sequence[float], prior: RatePrior, shape: Sequence[float]) -> None:
+        """``shape``: the acceptance rate of each bin before anything was judged."""
         self._edges = edges
         bins = len(edges) + 1
         self._begin(prior)
@@ -152,16 +166,12 @@ class AcceptanceEstimate:
         odds = _odds(self.long_rate) * self._recent.factor
         return odds / (1.0 + odds)
 
-    def chances(self, length: int) -> list[float]:
-        """Expected acceptance of positions 0…``length`` − 1, each given that those before it are accepted."""
-        return self._spread(self.rate, length)
+    def chances(self, length: int, *, long: bool = False) -> list[float]:
+        """Expected acceptance of positions 0…``length`` − 1, each given that those before it are accepted.
 
-    def long_chances(self, length: int) -> list[float]:
-        """`chances` from the last few hundred judged tokens instead of the last few."""
-        return self._spread(self.long_rate, length)
-
-    def _spread(self, rate: float, length: int) -> list[float]:
-        odds = _odds(rate)
+        ``long``: from the last few hundred judged tokens instead of the last few.
+        """
+        odds = _odds(self.long_rate if long else self.rate)
         by_position = [odds * factor for factor in self._by_position]
         by_position = [value / (1.0 + value) for value in by_position]
         last = len(_POSITION_GROUPS) - 1
@@ -173,10 +183,6 @@ class AcceptanceEstimate:
         odds = self._odds[bisect_right(self._edges, confidence)] * self._by_position[group]
         odds *= self._recent_calibrated.factor
         return odds / (1.0 + odds)
-
-    def chances_of(self, confidences: Sequence[float]) -> list[float]:
-        """`chance` of a draft's first tokens."""
-        return [self.chance(confidence, i) for i, confidence in enumerate(confidences)]
 
     def judge(self, hit: bool, position: int, confidence: float | None) -> None:
         """The target judged a token: accepted or not. ``confidence`` is ``None`` where there is none."""
@@ -227,8 +233,8 @@ class AcceptanceEstimate:
         Those of a draft model follow what was judged in other bins: a text on which it is right more often than usual
         has doubtful tokens that are, too.
         """
-        if self._shape is None or self._shape is _NGRAM_SHAPE:
-            return self._shape or [self.long_rate] * len(self._counts)
+        if self._edges is MATCH_EDGES:
+            return self._shape
         times = _odds(self.long_rate) / _odds(_MODEL_PRIOR.rate)
         odds = [times * _odds(rate) for rate in self._shape]
         return [one / (1.0 + one) for one in odds]
@@ -259,33 +265,12 @@ class AcceptanceEstimate:
         return RatePrior(self.long_rate, self._long[1], calibration)
 
 
-class AcceptanceEstimates:
-    """The estimates for one kind of text: of both proposal methods of a draft model, and of n-grams."""
-
-    def __init__(self, prior: AcceptancePrior) -> None:
-        self.coupled = AcceptanceEstimate(LEAD_EDGES, prior.rates.get("coupled", _MODEL_PRIOR), _MODEL_SHAPE)
-        self.greedy = AcceptanceEstimate(LEAD_EDGES, prior.rates.get("greedy", _MODEL_PRIOR), _MODEL_SHAPE)
-        self.ngram = AcceptanceEstimate(MATCH_EDGES, prior.rates.get("ngram", _NGRAM_PRIOR), _NGRAM_SHAPE)
-        self.tokens = 0
-        """Of this kind in the answer."""
-
-    def model(self, method: ProposalMethod) -> AcceptanceEstimate:
-        """That of the draft model."""
-        return self.greedy if method == "greedy" else self.coupled
-
-    def forked(self, prior: AcceptancePrior) -> AcceptanceEstimates:
-        """For another kind of text: what ``prior`` knows of it, else the same expectations."""
-        fork = copy.copy(self)
-        fork.coupled = self.coupled.forked(prior.rates.get("coupled"))
-        fork.greedy = self.greedy.forked(prior.rates.get("greedy"))
-        fork.ngram = self.ngram.forked(prior.rates.get("ngram"))
-        fork.tokens = 0
-        return fork
-
-    def snapshot(self) -> dict[str, RatePrior]:
-        """What was learnt of those that were tried."""
-        estimates = {"coupled": self.coupled, "greedy": self.greedy, "ngram": self.ngram}
-        return {name: estimate.snapshot() for name, estimate in estimates.items() if estimate.judged}
+def estimates_from(prior: AcceptancePrior) -> dict[str, AcceptanceEstimate]:
+    """The estimates for one kind of text, named as the rates of ``prior``."""
+    return {
+        name: AcceptanceEstimate(edges, prior.rates.get(name, usual), shape)
+        for name, (edges, usual, shape) in _BEFORE.items()
+    }
 
 
 class MethodChoice:

@@ -7,13 +7,13 @@ numbers: nothing here looks at a clock. What each mechanism earns is in ``docs/p
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.engine.drafters import Proposal
-from app.engine.policy.acceptance import AcceptanceEstimate, AcceptanceEstimates, AcceptancePrior, MethodChoice
+from app.engine.policy.acceptance import AcceptanceEstimate, AcceptancePrior, MethodChoice, estimates_from
 from app.engine.policy.costs import CostModel, Costs
-from app.engine.policy.curve import break_even, speeds_by_length
 from app.engine.policy.policy import Decision, Learnt, Outcome, Situation
 from app.engine.policy.probing import ProbeBudget
 from app.engine.policy.stopping import Stopping
@@ -66,6 +66,49 @@ def _promise(chances: Sequence[float], seconds: Sequence[float], draft: float) -
     return _Promise(chances, survivals, expected, best, best_rate)
 
 
+def speeds_by_length(
+    text: Sequence[tuple[int, Sequence[float]]], seconds: Sequence[float], draft: float
+) -> list[float]:
+    """The speed of each fixed draft length from 0 to as many as there are chances; empty without text.
+
+    ``text``: parts of it, each with its tokens and the chances that position 0, 1, … of a draft is accepted, given that
+    those before it are. ``seconds``: of a round that tests 0, 1, … tokens, without ``draft``, the seconds of a drafted
+    token. A length n takes (n·draft + seconds[n]) ÷ (1 + Σ Π chances) for each token of a part.
+    """
+    if not text:
+        return []
+    all_tokens = sum(tokens for tokens, _ in text)
+    spent = [0.0] * (min(len(chances) for _, chances in text) + 1)
+    for tokens, chances in text:
+        survival = expected = 1.0
+        for length in range(len(spent)):
+            if length:
+                survival *= chances[length - 1]
+                expected += survival
+            spent[length] += tokens * (length * draft + seconds[length]) / expected
+    return [all_tokens / total for total in spent]
+
+
+def break_even(seconds: Sequence[float], draft: float, late: float = 0.0) -> float:
+    """The smallest acceptance rate at which some draft length from 1 on is as quick as 0; 1 if none is.
+
+    ``seconds`` and ``draft`` are those of `speeds_by_length`; ``late``: seconds that each token has to pay for what the
+    draft model has to catch up with.
+    """
+    rounds = [round_ + length * draft for length, round_ in enumerate(seconds)]
+    low, high = 0.0, 1.0
+    for _ in range(10):
+        rate = (low + high) / 2
+        survival = tokens = 1.0
+        pays = False
+        for round_ in rounds[1:]:
+            survival *= rate
+            tokens += survival
+            pays = pays or tokens * (rounds[0] - late) >= round_
+        low, high = (low, rate) if pays else (rate, high)
+    return high
+
+
 class AutoPolicy:
     """Chooses who drafts, how far and how, from measured costs and what was accepted so far."""
 
@@ -93,8 +136,10 @@ class AutoPolicy:
         self._start = start = start or {}
         prior = start.get("prose") or max(start.values(), key=AcceptancePrior.weight, default=AcceptancePrior())
         self._kind: TextKind = "prose"
-        self._texts: dict[TextKind, AcceptanceEstimates] = {"prose": AcceptanceEstimates(prior)}
+        self._texts: dict[TextKind, dict[str, AcceptanceEstimate]] = {"prose": estimates_from(prior)}
         """What is expected of each kind of text that occurred."""
+        self._tokens: Counter[TextKind] = Counter()
+        """Of each kind in the answer."""
         self._methods = MethodChoice(prior.greedy_advantage, prior.greedy_advantage_weight)
         self._probes = ProbeBudget(self.costs.verify(1))
         self._is_new = not any(method in prior.rates for prior in start.values() for method in ("coupled", "greedy"))
@@ -124,10 +169,9 @@ class AutoPolicy:
         if most == 0:
             return self._rest or Decision()
         seconds, method = self.costs.rounds(), self._method
-        ngrams = _promise(estimates.ngram.chances_of(found.confidences[:most]), seconds, 0.0)
-        model = _Promise((), (), (), 0, 0.0)
-        if self._has_model:
-            model = _promise(estimates.model(method).chances(most), seconds, self.costs.draft)
+        likely = [estimates["ngram"].chance(one, i) for i, one in enumerate(found.confidences[:most])]
+        ngrams = _promise(likely, seconds, 0.0)
+        model = _promise(estimates[method].chances(most) if self._has_model else (), seconds, self.costs.draft)
         if self._fixed is not None:
             if found.tokens and ngrams.rate >= model.rate:
                 return Decision("ngram", min(most, len(found.tokens)), method)
@@ -143,11 +187,13 @@ class AutoPolicy:
             return Decision(method=method)
         return decision
 
-    def _enter(self, kind: TextKind) -> AcceptanceEstimates:
+    def _enter(self, kind: TextKind) -> dict[str, AcceptanceEstimate]:
         """What is expected of text of this ``kind``; of a new one, what is known of it, or of the text before it."""
         if kind != self._kind:
             if kind not in self._texts:
-                self._texts[kind] = self._texts[self._kind].forked(self._start.get(kind, AcceptancePrior()))
+                known = self._start.get(kind, AcceptancePrior()).rates
+                before = self._texts[self._kind].items()
+                self._texts[kind] = {name: estimate.forked(known.get(name)) for name, estimate in before}
             self._kind, self._rest = kind, None
         return self._texts[kind]
 
@@ -161,12 +207,13 @@ class AutoPolicy:
         plain = 1.0 / seconds[0]
         late = self._debt(situation) / _left(situation)
         pause = None
-        if _slowed(model.rate, late) < plain * (1.0 if self._is_paused else _PAUSE):
+        slowed = model.rate / (1.0 + model.rate * late)  # each token takes so many seconds more
+        if slowed < plain * (1.0 if self._is_paused else _PAUSE):
             pause = self._pause(sum(model.chances[: model.length]) / model.length, seconds, late)
             goes_on = self._debt(situation) < self._probe_debt  # else it got no cheaper meanwhile
             if not goes_on and not self._is_probe_due(situation):
                 return Decision(method=method, paused=pause)
-        estimate = self._texts[self._kind].model(method)
+        estimate = self._texts[self._kind][method]
         stopping = Stopping(
             estimate.chance, model.expected, model.survivals, seconds, self.costs.draft, max(model.rate, plain)
         )
@@ -210,15 +257,15 @@ class AutoPolicy:
         """
         situation, decision, proposal = outcome.situation, outcome.decision, outcome.proposal
         by_model = decision.drafter == "model" and bool(proposal.tokens)
-        estimates = self._texts[self._kind]
-        estimates.tokens += outcome.accepted + 1
+        self._tokens[self._kind] += outcome.accepted + 1
         truth = [*proposal.tokens[: outcome.accepted], outcome.target_token]
         self._account(outcome, by_model)
         self._learn_costs(outcome, by_model)
         if by_model:
             self._is_new, self._must_test = False, proposal.distributions is not None
             self._judge_model(outcome, truth)
-        _judge_ngrams(estimates.ngram, proposal if decision.drafter == "ngram" else situation.found, truth)
+        found = proposal if decision.drafter == "ngram" else situation.found
+        _judge_ngrams(self._texts[self._kind]["ngram"], found, truth)
         if decision.drafter != "ngram":
             self._is_paused = decision.paused is not None
         is_idle = decision.paused and not decision.drafter and not decision.catch_up and not situation.found.tokens
@@ -253,7 +300,7 @@ class AutoPolicy:
     def _judge_model(self, outcome: Outcome, truth: Sequence[int]) -> None:
         proposal, method = outcome.proposal, outcome.decision.method
         estimates = self._texts[self._kind]
-        own, other = estimates.model(method), estimates.model("greedy" if method == "coupled" else "coupled")
+        own, other = estimates[method], estimates["greedy" if method == "coupled" else "coupled"]
         # An untested token that equals the target's would have been accepted; of samples others would, too.
         known = len(truth) if proposal.distributions is None else min(len(truth), outcome.tested)
         for i, (token, right) in enumerate(zip(proposal.tokens[:known], truth, strict=False)):
@@ -270,14 +317,12 @@ class AutoPolicy:
 
     def learnt(self) -> Learnt:
         """For the next answer; what was not tried in this one stays as it was."""
-        advantage, weight = self._methods.greedy_advantage, self._methods.weight
-        known = {
-            kind: AcceptancePrior(
-                {**self._start.get(kind, AcceptancePrior()).rates, **estimates.snapshot()}, advantage, weight
-            )
-            for kind, estimates in self._texts.items()
-        }
-        priors = {**self._start, **{kind: prior for kind, prior in known.items() if prior.rates}}
+        priors = dict(self._start)
+        for kind, estimates in self._texts.items():
+            known = priors[kind].rates if kind in priors else {}
+            rates = {**known, **{name: each.snapshot() for name, each in estimates.items() if each.judged}}
+            if rates:
+                priors[kind] = AcceptancePrior(rates, self._methods.greedy_advantage, self._methods.weight)
         return Learnt(self.costs.snapshot(), priors, self._curve())
 
     def _curve(self) -> list[float]:
@@ -288,8 +333,12 @@ class AutoPolicy:
         """
         if not self._has_model:
             return []
-        kinds = [(text.tokens, text.model(self._method)) for text in self._texts.values() if text.tokens]
-        texts = [(tokens, each.long_chances(self.limit)) for tokens, each in kinds if each.weight >= _CURVE_WEIGHT]
+        method = self._method
+        texts = [
+            (self._tokens[kind], estimates[method].chances(self.limit, long=True))
+            for kind, estimates in self._texts.items()
+            if self._tokens[kind] and estimates[method].weight >= _CURVE_WEIGHT
+        ]
         return speeds_by_length(texts, self.costs.rounds(), self.costs.draft)
 
 
@@ -304,8 +353,3 @@ def _judge_ngrams(estimate: AcceptanceEstimate, proposal: Proposal, truth: Seque
 def _left(situation: Situation) -> int:
     """Tokens that are expected to follow."""
     return max(min(situation.most, _EXPECTED_LEFT), 1)
-
-
-def _slowed(rate: float, late: float) -> float:
-    """``rate`` in tokens per second if each token takes ``late`` seconds more."""
-    return rate / (1.0 + rate * late)

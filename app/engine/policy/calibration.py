@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from app.engine.decoding.kv_cache import MeasurableCache
-from app.engine.policy.costs import Costs
+from app.engine.policy.costs import Costs, Seconds
 from app.errors import Cancelled
 from app.protocol.messages import SpeedChange
 
@@ -24,7 +23,6 @@ _SLOW, _AGREE = 0.25, 0.9
 _DRAFT_STEPS = 8
 _CATCH_UP_TOKENS = 64
 _BUDGET_SECONDS = 1.0
-_LEAST_SECONDS = 1e-7
 _SLOWER = 1.1
 """A plain pass that takes so many times as long as it did is news; below it is noise."""
 _LONG, _LONG_IF_SLOW, _LEAST_LONG = 8000, 2000, 1000
@@ -97,13 +95,8 @@ class _Passes:
 
         Empty where a long context cannot be had.
         """
-        cache = self._cache
-        length = min(length, cache.length - _SPACE)
-        if length < _LEAST_LONG:
-            return {}
-        cache.roll_back(0)
-        cache.decode([0], 0)
-        if not cache.lengthen(length):
+        length = _lengthened(self._cache, length)
+        if not length:
             return {}
         growth, most = {}, 0.0
         for width in reversed(_LONG_WIDTHS):
@@ -131,24 +124,15 @@ class _Passes:
 
 def _draft_seconds(cache: MeasurableCache, cancelled: Callable[[], bool]) -> float:
     """Of one token. The cache is empty before and after, as in the other measurements of a draft model."""
-    seconds = []
-    for _ in range(_DRAFT_STEPS):
-        if cancelled():
-            raise Cancelled
-        begun = time.perf_counter()
-        cache.decode([0], 1)
-        seconds.append(time.perf_counter() - begun)
+    seconds = [_timed(cache, 1, cancelled) for _ in range(_DRAFT_STEPS)]
     cache.roll_back(0)
     return statistics.median(seconds)
 
 
 def _draft_growth(cache: MeasurableCache, cancelled: Callable[[], bool], short: float, length: int) -> float:
     """What a token of context adds to a token, which takes ``short`` without any; 0 where it cannot be measured."""
-    length = min(length, cache.length - _SPACE)
-    if length < _LEAST_LONG:
-        return 0.0
-    cache.decode([0], 1)
-    if not cache.lengthen(length):
+    length = _lengthened(cache, length)
+    if not length:
         return 0.0
     cache.decode([0], 1)  # not timed
     return max(_draft_seconds(cache, cancelled) - short, 0.0) / length
@@ -159,13 +143,28 @@ def _catch_up_seconds(cache: MeasurableCache, cancelled: Callable[[], bool]) -> 
     count = min(_CATCH_UP_TOKENS, cache.chunk, cache.length)
     seconds = []
     for _ in range(1 + _TIMED):
-        if cancelled():
-            raise Cancelled
-        begun = time.perf_counter()
-        cache.decode([0] * count, 1)  # without logits llama.cpp returns before a GPU is done
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(_timed(cache, count, cancelled))
         cache.roll_back(0)
     return min(seconds[1:]) / count
+
+
+def _lengthened(cache: MeasurableCache, length: int) -> int:
+    """Make it as if ``length`` tokens were processed, or as many as it holds; how many, 0 where it cannot be had."""
+    length = min(length, cache.length - _SPACE)
+    if length < _LEAST_LONG:
+        return 0
+    cache.roll_back(0)
+    cache.decode([0], 0)
+    return length if cache.lengthen(length) else 0
+
+
+def _timed(cache: MeasurableCache, count: int, cancelled: Callable[[], bool]) -> float:
+    """Seconds for ``count`` tokens at once. Raises `Cancelled`."""
+    if cancelled():
+        raise Cancelled
+    begun = time.perf_counter()
+    cache.decode([0] * count, 1)  # without logits llama.cpp returns before a GPU is done
+    return time.perf_counter() - begun
 
 
 @dataclass(frozen=True)
@@ -185,19 +184,10 @@ class MeasuredCosts:
     costs: Costs
     """As they are known now."""
     build: Build
-    plain: float
+    plain: Seconds
     """Seconds of a plain pass when they were measured, on empty caches."""
     method: int = 1
     """Of measuring, when they were measured: files of older versions do not say it."""
-
-
-def is_sound(known: MeasuredCosts) -> bool:
-    """Whether the figures can be costs at all."""
-    costs = known.costs
-    seconds = [*costs.verify.values(), known.plain, costs.draft if costs.draft is not None else math.inf]
-    catch_up = costs.catch_up if costs.catch_up is not None else 0.0
-    added = [*costs.growth.values(), costs.draft_growth, catch_up]
-    return 1 in costs.verify and min(seconds) > _LEAST_SECONDS and all(0.0 <= each < math.inf for each in added)
 
 
 def up_to_date(
@@ -222,14 +212,12 @@ def up_to_date(
 
 
 def _quicker(first: Costs, second: Costs) -> Costs:
-    drafts = [costs.draft for costs in (first, second) if costs.draft is not None]
-    catch_ups = [costs.catch_up for costs in (first, second) if costs.catch_up is not None]
     both = {**first.verify, **second.verify}
     verify = {width: min(seconds, first.verify.get(width, seconds)) for width, seconds in both.items()}
     return Costs(
         verify,
-        min(drafts, default=None),
-        catch_up=min(catch_ups, default=None),
+        min(filter(None, (first.draft, second.draft)), default=None),
+        catch_up=min(filter(None, (first.catch_up, second.catch_up)), default=None),
         growth={width: min(each, first.growth.get(width, each)) for width, each in second.growth.items()},
         draft_growth=min(first.draft_growth, second.draft_growth),
     )

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Meta
 
 _DRIFT_GAIN = 0.08
 """Share of a round's surprise that is taken for all widths: context grew, the processor got slower."""
@@ -48,22 +52,32 @@ _LONG = 4000
 """Tokens of context that may well make a pass twice as long: the step in which growth is learnt."""
 
 
+Seconds = Annotated[float, Meta(gt=1e-7)]
+"""What a pass may take, according to a file."""
+Added = Annotated[float, Meta(ge=0.0)]
+"""What may come on top of it, which can be nothing."""
+
+
 @dataclass(frozen=True)
 class Costs:
-    """Measured on this machine at load; all in seconds."""
+    """Measured on this machine at load; all in seconds. Raises `ValueError` where width 1 was not measured."""
 
-    verify: Mapping[int, float]
+    verify: Mapping[int, Seconds]
     """Width → one target pass over so many tokens, for the measured widths. 1 is always there."""
-    draft: float | None
+    draft: Seconds | None
     """One token of the draft model; ``None`` without a draft model."""
     since_plain: float = 0.0
     """Seconds of verify passes since width 1 was last timed."""
-    catch_up: float | None = None
+    catch_up: Added | None = None
     """One token of many that the draft model processes at once; ``None`` where not known."""
-    growth: Mapping[int, float] = field(default_factory=dict)
+    growth: Mapping[int, Added] = field(default_factory=dict)
     """Width → what each token of context adds to its pass, for some widths; empty where not known."""
-    draft_growth: float = 0.0
+    draft_growth: Added = 0.0
     """What each token of context adds to a token of the draft model."""
+
+    def __post_init__(self) -> None:
+        if 1 not in self.verify:
+            raise ValueError("the cost of width 1 is needed")
 
 
 class OtherCosts:
@@ -116,27 +130,22 @@ class CostModel:
     """
 
     def __init__(self, costs: Costs, limit: int) -> None:
-        """``limit``: the largest width ever asked for. Raises `ValueError` where width 1 was not measured."""
-        if 1 not in costs.verify:
-            raise ValueError("the cost of width 1 is needed")
-        measured = {width: max(seconds, _FLOOR) for width, seconds in costs.verify.items()}
+        """``limit``: the largest width ever asked for."""
+        self._told = costs
+        self._known = {width: max(seconds, _FLOOR) for width, seconds in costs.verify.items()}
+        """The widths that were measured, or run often enough since, with their `_base`."""
         self.length = 0
         """Tokens of the context, to be kept up to date by the caller."""
-        self._base = [_interpolated(measured, width) for width in range(limit + 1)]
+        self._base = [_interpolated(self._known, width) for width in range(limit + 1)]
         self._growth = [max(_line(costs.growth, width), 0.0) if costs.growth else 0.0 for width in range(limit + 1)]
-        self._known = dict(measured)
-        """The widths that were measured, or run often enough since, with their `_base`."""
         self._first_runs: dict[int, list[float]] = {}
         """Of the others, the passes so far: seconds at the drift of now."""
-        self._beyond = {width: seconds for width, seconds in measured.items() if width > limit}
-        self._growth_beyond = {width: growth for width, growth in costs.growth.items() if width > limit}
         self._observed: set[int] = set()
         self._since_plain = costs.since_plain
         self._check_gap = 0.0
         """Seconds of verify passes between two plain passes that are run to be timed, when one was planned last."""
         self._checks: list[float] = []
         """Of the plain passes of a check so far: seconds ÷ those expected."""
-        self._measured_draft = costs.draft
         self._corrections = [1.0] * (limit + 1)
         self._drift = 1.0
         self._turn = 0
@@ -278,9 +287,8 @@ class CostModel:
     def observe_catch_up(self, tokens: int, seconds: float) -> None:
         """The draft model took ``seconds`` for ``tokens`` tokens (≥ 1) it had missed."""
         spent = min(max(seconds, 0.0), (2.0 * self.catch_up + 0.1 * self.draft) * tokens)  # an outlier moves little
-        self._caught_up = [
-            old * _CATCH_UP_KEEP + new for old, new in zip(self._caught_up, (spent, tokens), strict=True)
-        ]
+        observed = zip(self._caught_up, (spent, tokens), strict=True)
+        self._caught_up = [old * _CATCH_UP_KEEP + new for old, new in observed]
         if tokens >= _MANY and self._measured_catch_up is not None:
             self._measured_catch_up *= 1.0 + _COST_GAIN * _surprise(spent / tokens, self._measured_catch_up)
 
@@ -296,15 +304,15 @@ class CostModel:
         machine that became slower, a few answers bring it in. What is known of single widths, and how they grow with
         the context, is taken over whole.
         """
+        told, limit = self._told, len(self._base)
         common = statistics.median(self._corrections[width] * self._drift for width in self._observed or {1})
         half = math.sqrt(common)
-        inside = {w: self._corrections[w] * self._drift / half for w in sorted(self._known) if w < len(self._base)}
+        inside = {w: self._corrections[w] * self._drift / half for w in sorted(self._known) if w < limit}
         verify = {width: self._base[width] * times for width, times in inside.items()}
-        beyond = {width: seconds * half for width, seconds in self._beyond.items()}
+        beyond = {width: max(seconds, _FLOOR) * half for width, seconds in told.verify.items() if width >= limit}
         growth = {width: self._growth[width] * times for width, times in inside.items()}
-        growth_beyond = {width: each * half for width, each in self._growth_beyond.items()}
-        measured = self._measured_draft
-        draft = None if measured is None else math.sqrt(max(measured, _FLOOR) * self._draft_base)
+        growth_beyond = {width: each * half for width, each in told.growth.items() if width >= limit}
+        draft = None if told.draft is None else math.sqrt(max(told.draft, _FLOOR) * self._draft_base)
         draft_growth = self._draft_growth * (draft or 0.0) / self._draft_base
         return Costs(
             verify | beyond,
@@ -331,8 +339,8 @@ def _line(measured: Mapping[int, float], width: int) -> float:
     widths = sorted(measured)
     if len(widths) == 1:
         return measured[widths[0]]
-    above = next((i for i, known in enumerate(widths) if known > width), len(widths) - 1)
-    left, right = widths[max(above, 1) - 1], widths[max(above, 1)]
+    place = min(max(bisect(widths, width), 1), len(widths) - 1)
+    left, right = widths[place - 1], widths[place]
     slope = (measured[right] - measured[left]) / (right - left)
     if width > right:
         slope = max(slope, 0.0)  # a dip at the end of the curve does not go on for ever

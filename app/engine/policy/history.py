@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from app.engine.policy.acceptance import AcceptancePrior, RatePrior
+from app.engine.policy.acceptance import AcceptancePrior
 from app.protocol.messages import AcceptRule, KindFigures, TextKind
 from app.protocol.statistics import sums_by_kind
 from app.storage.keyed_file import KeyedFile
-
-log = logging.getLogger("slipstream.history")
 
 _HALVED_AT = 20_000
 """Tokens of a kind after which its counters are halved: what was long ago counts less and less."""
@@ -30,10 +27,15 @@ _RENAMED = {
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What is written down."""
+    """What is written down. Raises `ValueError` for counters that cannot be."""
 
     kinds: list[KindFigures] = []
     priors: dict[AcceptRule, dict[TextKind, AcceptancePrior]] = {}
+
+    def __post_init__(self) -> None:
+        names = [one.kind for one in self.kinds]
+        if len(set(names)) < len(names) or not all(map(_is_sound, self.kinds)):
+            raise ValueError("counters of a pair make no sense")
 
 
 def history_file(path: Path | None) -> KeyedFile[Remembered]:
@@ -56,27 +58,23 @@ class PairHistory:
         """Begins with what ``store`` has for ``key``."""
         self._store = store
         self._key = key
-        found = store.get(key) or Remembered()
-        if not _is_sound(found):
-            log.info("what is known of a pair makes no sense and is not used")
-            found = Remembered()
-        self._kinds: Sequence[KindFigures] = found.kinds
-        self._priors: Mapping[AcceptRule, dict[TextKind, AcceptancePrior]] = found.priors
+        self._known = store.get(key) or Remembered()
         self._is_saved = True
         self._saved_at = -math.inf
 
     def figures(self) -> list[KindFigures]:
         """What drafting brought, by kind of text."""
-        return list(self._kinds)
+        return list(self._known.kinds)
 
     def priors(self, rule: AcceptRule) -> Mapping[TextKind, AcceptancePrior]:
         """How often draft tokens are accepted under ``rule``, by kind of text."""
-        return self._priors.get(rule, {})
+        return self._known.priors.get(rule, {})
 
     def add(self, kinds: Iterable[KindFigures], rule: AcceptRule, priors: Mapping[TextKind, AcceptancePrior]) -> None:
         """Count an answer that was drafted, and take over what the policy knows after it."""
-        self._kinds = [_halved(one) if one.tokens > _HALVED_AT else one for one in sums_by_kind(self._kinds, kinds)]
-        self._priors = {**self._priors, rule: dict(priors)}
+        sums = sums_by_kind(self._known.kinds, kinds)
+        counters = [_halved(one) if one.tokens > _HALVED_AT else one for one in sums]
+        self._known = Remembered(counters, {**self._known.priors, rule: dict(priors)})
         self._is_saved = False
 
     def save_now_and_then(self) -> None:
@@ -88,12 +86,12 @@ class PairHistory:
         """Write down what is known now."""
         if not self._is_saved:
             self._is_saved, self._saved_at = True, time.monotonic()
-            self._store.put(self._key, Remembered(list(self._kinds), dict(self._priors)))
+            self._store.put(self._key, self._known)
 
 
 def _halved(figures: KindFigures) -> KindFigures:
-    return KindFigures(
-        kind=figures.kind,
+    return msgspec.structs.replace(
+        figures,
         tokens=figures.tokens // 2,
         seconds=figures.seconds / 2,
         tested=figures.tested // 2,
@@ -102,23 +100,6 @@ def _halved(figures: KindFigures) -> KindFigures:
     )
 
 
-def _is_sound(found: Remembered) -> bool:
-    """A file can hold anything that is well formed; the policy takes logarithms of it."""
-    priors = [prior for by_kind in found.priors.values() for prior in by_kind.values()]
-    rates = [rate for prior in priors for rate in prior.rates.values()]
-    return (
-        all(map(_is_sound_figures, found.kinds))
-        and len({one.kind for one in found.kinds}) == len(found.kinds)
-        and all(map(_is_sound_rate, rates))
-        and all(-1.0 <= prior.greedy_advantage <= 1.0 and prior.greedy_advantage_weight >= 0.0 for prior in priors)
-    )
-
-
-def _is_sound_figures(one: KindFigures) -> bool:
+def _is_sound(one: KindFigures) -> bool:
     counts = (one.tokens, one.tested, one.verify_passes)
     return 0 <= one.accepted <= one.tested and min(counts) >= 0 and one.seconds >= 0.0
-
-
-def _is_sound_rate(known: RatePrior) -> bool:
-    pairs = [(known.rate, known.weight), *known.calibration]
-    return known.weight > 0.0 and all(0.0 <= rate <= 1.0 and weight >= 0.0 for rate, weight in pairs)

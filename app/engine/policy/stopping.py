@@ -45,30 +45,22 @@ class Stopping:
         )
 
     def count_worth_testing(self, confidences: Sequence[float]) -> int:
-        """The number of drafted tokens whose test is worth most."""
+        """The number of drafted tokens whose test is worth most.
+
+        What is left out behind the tested tokens and the target's own stays ahead, the doubtful token that ended the
+        draft among it: it has to be drafted again and dealt with in the next rounds, at worst by as many plain passes.
+        """
         chances = [self.chance(confidence, i) for i, confidence in enumerate(confidences)]
-        return count_worth_testing(chances, self.rate, self.seconds, self.draft)
-
-
-def count_worth_testing(chances: Sequence[float], rate: float, seconds: Sequence[float], draft: float) -> int:
-    """The number of drafted tokens whose test is worth most.
-
-    ``chances``: of each drafted token, that it is accepted if those before it are. ``rate``: tokens per second a round
-    has to earn. ``seconds``: of a round that tests 0, 1, … tokens. ``draft``: seconds of a drafted token.
-
-    What is left out behind the tested tokens and the target's own stays ahead, the doubtful token that ended the draft
-    among it: it has to be drafted again and dealt with in the next rounds, at worst by as many plain passes.
-    """
-    count = len(chances)
-    prices = [rate * taken for taken in seconds[: count + 1]]
-    best, _ = _best(chances, prices, 0, ())
-    if best >= count - 1:
-        return best  # nothing is left ahead
-    ahead = [0.0] * count
-    for start in range(count - 1, 0, -1):
-        _, value = _best(chances, prices, start, ahead)
-        ahead[start] = min(value - rate * draft * (count - start), 0.0)
-    return _best(chances, prices, 0, ahead)[0]
+        count = len(chances)
+        prices = [self.rate * taken for taken in self.seconds[: count + 1]]
+        best, _ = _best(chances, prices, 0, ())
+        if best >= count - 1:
+            return best  # nothing is left ahead
+        ahead = [0.0] * count
+        for start in range(count - 1, 0, -1):
+            _, value = _best(chances, prices, start, ahead)
+            ahead[start] = min(value - self.rate * self.draft * (count - start), 0.0)
+        return _best(chances, prices, 0, ahead)[0]
 
 
 def _best(chances: Sequence[float], prices: Sequence[float], start: int, ahead: Sequence[float]) -> tuple[int, float]:

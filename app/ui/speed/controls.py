@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QSizePolicy, QSlider, QVBoxLayout, QWidget
+from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
+from PySide6.QtWidgets import QCheckBox, QComboBox, QSizePolicy, QSlider, QWidget
 
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH
 from app.protocol.messages import DrafterChoice, DraftLength, PairLoaded
 from app.ui.engine import drafters
 from app.ui.speed import wording
+from app.ui.speed.drawings import Swatch
 from app.ui.speed.parts import Heading
-from app.ui.widgets import theme, units
-from app.ui.widgets.controls import explain, label
+from app.ui.widgets import units
+from app.ui.widgets.controls import explain, guard_wheel, label
+from app.ui.widgets.layouts import Part, column, row
 from app.ui.widgets.theme import SPACING
-
-
-class _WheelGuard(QObject):
-    """Leaves the wheel to the panel, so that scrolling by changes nothing."""
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.Wheel:
-            event.ignore()
-            return True
-        return super().eventFilter(watched, event)
 
 
 class DraftLengthControl(QWidget):
@@ -41,19 +32,11 @@ class DraftLengthControl(QWidget):
         self._auto.setChecked(True)
         self._auto.setAccessibleName("Draft length: Auto")
         self._slider = QSlider(Qt.Orientation.Horizontal)
-        self._slider.setRange(0, MAX_DRAFT_LENGTH)
+        self._slider.setMaximum(MAX_DRAFT_LENGTH)
         self._slider.setPageStep(4)
         self._slider.setAccessibleName("Draft length")
-        self._slider.installEventFilter(_WheelGuard(self._slider))
-        row = QHBoxLayout()
-        row.setSpacing(3 * SPACING)
-        row.addWidget(self._auto)
-        row.addWidget(self._slider, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(SPACING)
-        column.addWidget(self._heading)
-        column.addLayout(row)
+        guard_wheel(self._slider, even_focused=True)
+        column(self._heading, row(self._auto, (self._slider, 1), gap=3 * SPACING), gap=SPACING, on=self)
         for widget in (self, self._auto, self._slider):
             explain(widget, wording.HELP["draft-length"])
         self._auto.clicked.connect(self._on_auto_clicked)
@@ -91,9 +74,8 @@ class DraftLengthControl(QWidget):
         (self._auto if self._auto.isChecked() else self._slider).setFocus()
 
     def _show(self, length: int) -> None:
-        self._slider.blockSignals(True)
-        self._slider.setValue(length)
-        self._slider.blockSignals(False)
+        with QSignalBlocker(self._slider):
+            self._slider.setValue(length)
         self._slider.setEnabled(not self._auto.isChecked())
         self._describe()
 
@@ -127,18 +109,15 @@ class DrafterControl(QWidget):
         super().__init__()
         self._pair: PairLoaded | None = None
         self._chosen: DrafterChoice = "auto"
-        self._box = QComboBox()
+        self._box = QComboBox(
+            minimumContentsLength=8,
+            sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon,
+        )
         self._box.setAccessibleName("Drafter")
         self._box.view().setAccessibleName("Drafter choices")
         self._box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self._box.setMinimumContentsLength(8)
-        self._box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        self._box.installEventFilter(_WheelGuard(self._box))
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(3 * SPACING)
-        row.addWidget(label("Drafter", "heading"))
-        row.addWidget(self._box, 1)
+        guard_wheel(self._box, even_focused=True)
+        row(label("Drafter", "heading"), (self._box, 1), gap=3 * SPACING, on=self)
         for widget in (self, self._box):
             explain(widget, wording.HELP["drafter"])
         self._box.activated.connect(self._on_activated)
@@ -175,52 +154,20 @@ class DrafterControl(QWidget):
             self.choice_changed.emit(chosen)
 
 
-class _Swatch(QWidget):
-    """A piece of the underlay that drafted tokens get."""
-
-    def __init__(self, *, is_ngram: bool) -> None:
-        super().__init__()
-        self._is_ngram = is_ngram
-        self.setFixedSize(self.sizeHint())
-
-    def sizeHint(self) -> QSize:
-        return QSize(18, 14)
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        colors = theme.current()
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(colors.tint_ngram if self._is_ngram else colors.tint_model)
-        painter.drawRoundedRect(QRectF(self.rect()), 3, 3)
-        if self._is_ngram:
-            painter.setPen(QPen(colors.quiet, 1.2, Qt.PenStyle.DotLine))
-            painter.drawLine(QPointF(1, self.height() - 1.5), QPointF(self.width() - 1, self.height() - 1.5))
-        painter.end()
-
-
 class ShowDrafted(QWidget):
     """Whether drafted tokens are tinted, which `box` says, and while they are, which tint is whose."""
 
     def __init__(self) -> None:
         super().__init__()
         self.box = QCheckBox("Show drafted tokens")
-        self._legend = QWidget()
-        self._legend.setAccessibleName("Tints: draft model, n-grams with a dotted line below")
-        row = QHBoxLayout(self._legend)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(2 * SPACING)
+        legend = QWidget()
+        legend.setAccessibleName("Tints: draft model, n-grams with a dotted line below")
+        parts: list[Part] = []
         for drafter, name in drafters.NAMES.items():
-            row.addWidget(_Swatch(is_ngram=drafter == "ngram"))
-            row.addWidget(label(name, "quiet"))
-            row.addSpacing(SPACING)
-        row.addStretch(1)
-        self._legend.hide()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(SPACING)
-        column.addWidget(self.box)
-        column.addWidget(self._legend)
-        for widget in (self, self.box, self._legend):
+            parts += [Swatch(is_ngram=drafter == "ngram"), label(name, "quiet"), SPACING]
+        row(*parts, None, on=legend)
+        legend.hide()
+        column(self.box, legend, gap=SPACING, on=self)
+        for widget in (self, self.box, legend):
             explain(widget, wording.HELP["show-drafted"])
-        self.box.toggled.connect(self._legend.setVisible)
+        self.box.toggled.connect(legend.setVisible)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF
@@ -11,18 +11,41 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from app.ui.widgets import theme, units
 
 
-class Sparkline(QWidget):
+class Drawing(QWidget):
+    """As wide as there is room, with smooth edges and figures of one width. What it shows is painted in `paint`."""
+
+    _LEAST_WIDTH = 120
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__()
+        self.setAccessibleName(name)
+        self.setFont(theme.tabular(self.font()))
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def paint(self, painter: QPainter, colors: theme.Theme) -> None: ...
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(self._LEAST_WIDTH, self.sizeHint().height())
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self.paint(painter, theme.current())
+        painter.end()
+
+
+class Sparkline(Drawing):
     """A line over the last minute, newest on the right; gaps where there is nothing to show."""
+
+    _LEAST_WIDTH = 48
 
     def __init__(self, name: str, ceiling: float | None = None) -> None:
         """``ceiling`` fixes the top of the scale; without it the highest value fills the height."""
-        super().__init__()
+        super().__init__(name)
         self._ceiling = ceiling
         self._values: list[float | None] = []
         self._mark: float | None = None
         self._top = 1.0
-        self.setAccessibleName(name)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_values(self, values: list[float | None], mark: float | None, description: str) -> None:
         """``mark`` is a level drawn as a dashed line; ``description`` says the current value in words."""
@@ -33,9 +56,6 @@ class Sparkline(QWidget):
             self.update()
         if description != self.accessibleDescription():
             self.setAccessibleDescription(description)
-
-    def values(self) -> list[float | None]:
-        return self._values
 
     def _runs(self) -> list[QPolygonF]:
         """The points of each unbroken stretch, in pixels."""
@@ -54,29 +74,15 @@ class Sparkline(QWidget):
         """The height of a value, in pixels from the top."""
         return self.height() - 2 - min(max(value / self._top, 0.0), 1.0) * (self.height() - 5)
 
-    def _paint_mark(self, painter: QPainter, color: QColor) -> None:
-        if self._mark is None or all(value is None for value in self._values):
-            return
-        painter.setPen(QPen(color, 1, Qt.PenStyle.DashLine))
-        level = self._level(self._mark)
-        painter.drawLine(QPointF(0, level), QPointF(self.width(), level))
-
-    def sizeHint(self) -> QSize:
-        return QSize(96, 36)
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(48, 36)
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        colors = theme.current()
-        painter = QPainter(self)
-        base = self.height() - 1
+    def paint(self, painter: QPainter, colors: theme.Theme) -> None:
+        base, runs = self.height() - 1, self._runs()
         painter.fillRect(0, base, self.width(), 1, colors.line)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._paint_mark(painter, colors.quiet)
+        if runs and self._mark is not None:
+            painter.setPen(QPen(colors.quiet, 1, Qt.PenStyle.DashLine))
+            level = self._level(self._mark)
+            painter.drawLine(QPointF(0, level), QPointF(self.width(), level))
         under = QColor(colors.accent)
         under.setAlphaF(0.16)
-        runs = self._runs()
         for run in runs:
             area = QPolygonF([QPointF(run.first().x(), base), *run.toList(), QPointF(run.last().x(), base)])
             painter.setPen(Qt.PenStyle.NoPen)
@@ -84,11 +90,13 @@ class Sparkline(QWidget):
             painter.drawPolygon(area)
             painter.setPen(QPen(colors.accent, 1.5, c=Qt.PenCapStyle.RoundCap, j=Qt.PenJoinStyle.RoundJoin))
             painter.drawPolyline(run)
-        if runs and self._values and self._values[-1] is not None:
+        if self._values and self._values[-1] is not None:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(colors.accent)
             painter.drawEllipse(runs[-1].last(), 2.5, 2.5)
-        painter.end()
+
+    def sizeHint(self) -> QSize:
+        return QSize(96, 36)
 
 
 _MOST_BARS, _FIRST_BARS = 8, 4
@@ -105,61 +113,42 @@ def _places(length: int) -> tuple[int, ...]:
     return (*range(1, _FIRST_BARS + 1), *far)
 
 
-class _Drawing(QWidget):
-    """As wide as there is room, with figures of one width."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.setAccessibleName(name)
-        self.setFont(theme.tabular(self.font()))
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(120, self.sizeHint().height())
-
-
-class PositionBars(_Drawing):
+class PositionBars(Drawing):
     """One bar for a position of the draft: how often the guess there was kept."""
 
     def __init__(self) -> None:
         super().__init__("Kept by position")
         self._shares: list[float] = []
-        self._places: tuple[int, ...] = (1,)
+        self.places: tuple[int, ...] = (1,)
+        """The positions that have a bar."""
 
     def show_shares(self, shares: list[float], length: int) -> None:
         """Shares from 0 to 1 by position, of which there are at least ``length``."""
         length = max(length, len(shares), 1)
         places = _places(length)
-        if (shares, places) == (self._shares, self._places):
+        if (shares, places) == (self._shares, self.places):
             return
-        if len(places) != len(self._places):
+        if len(places) != len(self.places):
             self.updateGeometry()
-        self._shares, self._places = list(shares), places
+        self._shares, self.places = list(shares), places
         spoken = ", ".join(f"{place}: {units.share(part)}" for place, part in enumerate(shares, start=1))
         self.setAccessibleDescription(spoken or "Not known yet")
         self.update()
 
-    def places(self) -> tuple[int, ...]:
-        """The positions that have a bar."""
-        return self._places
-
     def _row_height(self) -> int:
         """Many positions stand closer."""
-        return self.fontMetrics().height() + (6 if len(self._places) <= 6 else 2)
+        return self.fontMetrics().height() + (6 if len(self.places) <= 6 else 2)
 
     def sizeHint(self) -> QSize:
-        return QSize(160, len(self._places) * self._row_height())
+        return QSize(160, len(self.places) * self._row_height())
 
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        colors = theme.current()
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    def paint(self, painter: QPainter, colors: theme.Theme) -> None:
         metrics, height = self.fontMetrics(), self._row_height()
         left = metrics.horizontalAdvance("16") + 10
         right = metrics.horizontalAdvance(units.share(1.0)) + 10
         track = self.width() - left - right
         middle = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        for row, place in enumerate(self._places):
+        for row, place in enumerate(self.places):
             top = row * height
             part = self._shares[place - 1] if place <= len(self._shares) else 0.0 if self._shares else None
             painter.setPen(colors.quiet)
@@ -167,7 +156,6 @@ class PositionBars(_Drawing):
             painter.setPen(colors.text if part is not None else colors.quiet)
             painter.drawText(QRectF(self.width() - right, top, right, height), middle, units.share(part))
             _paint_bar(painter, QRectF(left, top + height / 2 - 4, track, 8), part or 0.0, colors)
-        painter.end()
 
 
 def _paint_bar(painter: QPainter, area: QRectF, part: float, colors: theme.Theme) -> None:
@@ -180,52 +168,38 @@ def _paint_bar(painter: QPainter, area: QRectF, part: float, colors: theme.Theme
         painter.drawRoundedRect(filled, 3, 3)
 
 
-class RoundBar(_Drawing):
+class RoundBar(Drawing):
     """Where the time of a round goes: one bar of three parts, with what they are and how long they take below."""
-
-    NAMES = ("draft", "verify", "rest")
 
     def __init__(self) -> None:
         super().__init__("Where the time of a round goes")
         self._parts: tuple[float, ...] | None = None
 
-    def show_parts(self, parts: Sequence[float] | None) -> None:
+    def show_parts(self, parts: tuple[float, ...] | None) -> None:
         """Seconds of draft, verify and the rest; ``None`` where nothing is known."""
-        known = None if parts is None else tuple(parts)
-        if known == self._parts:
+        if parts == self._parts:
             return
-        self._parts = known
-        self.setAccessibleDescription(", ".join(self._texts()))
+        self._parts = parts
+        self.setAccessibleDescription(
+            ", ".join(f"{name} {units.milliseconds(part)}" for name, part in self._named_parts())
+        )
         self.update()
 
-    def _texts(self) -> list[str]:
-        parts = self._parts or (None, None, None)
-        return [f"{name} {units.milliseconds(part)}" for name, part in zip(self.NAMES, parts, strict=True)]
-
-    @staticmethod
-    def _inks(colors: theme.Theme) -> tuple[QColor, QColor, QColor]:
-        return (
-            colors.accent,
-            theme.mix(colors.raised, colors.text, 0.62),
-            theme.mix(colors.raised, colors.text, 0.3),
-        )
+    def _named_parts(self) -> Iterable[tuple[str, float | None]]:
+        return zip(("draft", "verify", "rest"), self._parts or (None, None, None), strict=True)
 
     def sizeHint(self) -> QSize:
         return QSize(160, 20 + 2 * self.fontMetrics().height())
 
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        colors = theme.current()
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    def paint(self, painter: QPainter, colors: theme.Theme) -> None:
         painter.setPen(Qt.PenStyle.NoPen)
-        inks = self._inks(colors)
+        inks = (colors.accent, *(theme.mix(colors.raised, colors.text, share) for share in (0.62, 0.3)))
         whole = sum(self._parts) if self._parts else 0.0
         if self._parts is None or whole <= 0:
             _paint_bar(painter, QRectF(0, 2, self.width(), 8), 0.0, colors)
         else:
             self._paint_parts(painter, [part / whole for part in self._parts], inks)
         self._paint_legend(painter, colors, inks)
-        painter.end()
 
     def _paint_parts(self, painter: QPainter, shares: list[float], inks: Sequence[QColor]) -> None:
         shown = [(share, ink) for share, ink in zip(shares, inks, strict=True) if share > 0]
@@ -239,8 +213,7 @@ class RoundBar(_Drawing):
 
     def _paint_legend(self, painter: QPainter, colors: theme.Theme, inks: Sequence[QColor]) -> None:
         line, column = self.fontMetrics().height(), self.width() / 3
-        parts = self._parts or (None, None, None)
-        for index, (name, part) in enumerate(zip(self.NAMES, parts, strict=True)):
+        for index, (name, part) in enumerate(self._named_parts()):
             left = index * column
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(inks[index])
@@ -252,7 +225,7 @@ class RoundBar(_Drawing):
             painter.drawText(QRectF(left + 13, 17 + line, column - 13, line + 1), start, units.milliseconds(part))
 
 
-class LengthCurve(_Drawing):
+class LengthCurve(Drawing):
     """Speed by draft length: a column for each length, that of plain decoding at the left; above its level is the gain.
 
     The column of the length in use is filled and says its speed, that of the length chosen for the next answer has a
@@ -269,13 +242,12 @@ class LengthCurve(_Drawing):
         self._in_use: int | None = None
         self._chosen: int | None = None
 
-    def show_curve(self, speeds: Sequence[float], in_use: int | None, chosen: int | None) -> None:
+    def show_curve(self, speeds: list[float], in_use: int | None, chosen: int | None) -> None:
         """Tokens per second by draft length from 0 on; a length in use or chosen that is beyond them is not marked."""
-        known = list(speeds)
-        in_use, chosen = (mark if mark is not None and mark < len(known) else None for mark in (in_use, chosen))
-        if (known, in_use, chosen) == (self._speeds, self._in_use, self._chosen):
+        in_use, chosen = (mark if mark is not None and mark < len(speeds) else None for mark in (in_use, chosen))
+        if (speeds, in_use, chosen) == (self._speeds, self._in_use, self._chosen):
             return
-        self._speeds, self._in_use, self._chosen = known, in_use, chosen
+        self._speeds, self._in_use, self._chosen = speeds, in_use, chosen
         self.setAccessibleDescription(self._in_words())
         self.update()
 
@@ -297,12 +269,9 @@ class LengthCurve(_Drawing):
     def sizeHint(self) -> QSize:
         return QSize(160, self._base() + self._GAP + self.fontMetrics().height())
 
-    def paintEvent(self, _event: QPaintEvent) -> None:
+    def paint(self, painter: QPainter, colors: theme.Theme) -> None:
         if not self._speeds:
             return
-        colors = theme.current()
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         columns = [self._column(length) for length in range(len(self._speeds))]
         for length, column in enumerate(columns):
             self._paint_column(painter, colors, column, columns[0].top(), in_use=length == self._in_use)
@@ -312,7 +281,6 @@ class LengthCurve(_Drawing):
         self._paint_axis(painter, colors, columns)
         if self._in_use is not None:
             self._paint_label(painter, colors, columns[self._in_use])
-        painter.end()
 
     @staticmethod
     def _paint_column(painter: QPainter, colors: theme.Theme, column: QRectF, plain: float, *, in_use: bool) -> None:
@@ -342,3 +310,20 @@ class LengthCurve(_Drawing):
         left = min(max(column.center().x() - width / 2, 0.0), self.width() - width)
         painter.setPen(colors.text)
         painter.drawText(QRectF(left, 0, width, line), Qt.AlignmentFlag.AlignCenter, text)  # above all columns
+
+
+class Swatch(Drawing):
+    """A piece of the underlay that drafted tokens get."""
+
+    def __init__(self, *, is_ngram: bool) -> None:
+        super().__init__()
+        self._is_ngram = is_ngram
+        self.setFixedSize(18, 14)
+
+    def paint(self, painter: QPainter, colors: theme.Theme) -> None:
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(colors.tint_ngram if self._is_ngram else colors.tint_model)
+        painter.drawRoundedRect(QRectF(self.rect()), 3, 3)
+        if self._is_ngram:
+            painter.setPen(QPen(colors.quiet, 1.2, Qt.PenStyle.DotLine))
+            painter.drawLine(QPointF(1, self.height() - 1.5), QPointF(self.width() - 1, self.height() - 1.5))

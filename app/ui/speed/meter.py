@@ -2,21 +2,24 @@
 
 The figures of an answer are defined in `app.protocol.statistics`. Here are those that move: live speed is the
 tokens of the last 3 s ÷ that time, live acceptance the accepted ÷ tested tokens of the last 3 s.
+
+Rounds come up to a hundred times a second and the policy may decide anew in each; a sentence that followed every one of
+them could not be read. So whether drafting is paused and how far it drafts, `PauseWatch` and `LengthInUse`, change
+calmly.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import NamedTuple
 
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.messages import Figures, Round
+from app.protocol.messages import Figures, Pause, Round
 from app.protocol.statistics import Statistics, acceptance_by_position, acceptance_rate
-from app.ui.speed.recent import Recent
 
 LIVE_SECONDS = 3.0
 """The window of live speed and live acceptance."""
@@ -25,6 +28,18 @@ BUCKET_SECONDS = 0.25
 POINTS = int(HISTORY_SECONDS / BUCKET_SECONDS)
 _WINDOW = int(LIVE_SECONDS / BUCKET_SECONDS)
 _STALLED_SECONDS = 0.5
+PAUSE_SECONDS = 0.5
+"""For so long rounds must agree before what is shown changes."""
+_LONGEST_STEP = PAUSE_SECONDS / 2
+"""One round, however long, never decides alone."""
+_LAST_ROUNDS = 5
+"""Who decides at the end of an answer: most of so many, as one of them may be a probe."""
+PAUSE_FIGURES_SECONDS = 1.0
+LENGTH_SECONDS = 2.0
+"""The window the draft length in use is the mean of."""
+_LENGTH_HOLD_SECONDS = 1.0
+_LENGTH_STEP = 0.75
+"""How far the mean must be from what is shown before that changes: more than a half, else it would go to and fro."""
 
 
 class _Span(NamedTuple):
@@ -47,6 +62,9 @@ class _Bucket:
     accepted: int = 0
 
 
+_EMPTY = _Bucket()
+
+
 @dataclass
 class RoundTime:
     """Seconds spent in rounds that made a verify pass, summed."""
@@ -56,11 +74,82 @@ class RoundTime:
     verify: float = 0.0
     rest: float = 0.0
 
+    def add(self, round_: Round) -> None:
+        self.passes += round_.verify_passes
+        self.draft += round_.draft_seconds
+        self.verify += round_.verify_seconds
+        self.rest += round_.other_seconds
+
     def mean(self) -> tuple[float, float, float] | None:
         """Mean seconds of draft, verify and the rest in one round; ``None`` before the first verify pass."""
         if not self.passes:
             return None
         return self.draft / self.passes, self.verify / self.passes, self.rest / self.passes
+
+    def mean_pass(self) -> float | None:
+        """Mean seconds of guessing and verifying together."""
+        return (self.draft + self.verify) / self.passes if self.passes else None
+
+
+class PauseWatch:
+    """Whether drafting is paused, as it is shown.
+
+    Time spent paused speaks for it, time spent drafting against it; what is shown changes when one of them is ahead by
+    half a second. So the short drafts by which a pause is probed do not end it.
+    """
+
+    def __init__(self) -> None:
+        self.pause: Pause | None = None
+        """What is shown; its figures change once a second."""
+        self._newest: Pause | None = None
+        self._balance = 0.0
+        self._figures_at = 0.0
+        self._last: deque[bool] = deque(maxlen=_LAST_ROUNDS)
+
+    def add(self, pause: Pause | None, seconds: float, time: float) -> None:
+        """Count a round that took ``seconds`` and ended at ``time``."""
+        self._last.append(pause is not None)
+        self._newest = pause or self._newest
+        step = min(seconds, _LONGEST_STEP)
+        self._balance += step if pause is not None else -step
+        self._balance = min(max(self._balance, 0.0), PAUSE_SECONDS)
+        if self.pause is None and self._balance >= PAUSE_SECONDS:
+            self.pause, self._figures_at = self._newest, time
+        elif self.pause is not None and self._balance <= 0.0:
+            self.pause = None
+        elif self.pause is not None and pause is not None and time - self._figures_at >= PAUSE_FIGURES_SECONDS:
+            self.pause, self._figures_at = pause, time
+
+    def end(self) -> None:
+        """The answer ends: what held up to here counts, however short it was."""
+        if self._last:
+            self.pause = self._newest if 2 * sum(self._last) > len(self._last) else None
+
+
+class LengthInUse:
+    """How many tokens are drafted at a time lately, as a whole number that does not jump about."""
+
+    def __init__(self) -> None:
+        self.length: int | None = None
+        """``None`` where nothing was drafted."""
+        self._drafts: deque[tuple[float, int]] = deque()
+        self._sum = 0
+        self._changed_at = 0.0
+
+    def add(self, drafted: int, time: float) -> None:
+        """Count a round that ended at ``time``; one without a draft only lets time pass."""
+        if drafted > 0:
+            self._drafts.append((time, min(drafted, MAX_DRAFT_LENGTH)))
+            self._sum += self._drafts[-1][1]
+        while self._drafts and self._drafts[0][0] <= time - LENGTH_SECONDS:
+            self._sum -= self._drafts.popleft()[1]
+        if not self._drafts:
+            self.length = None
+            return
+        mean = self._sum / len(self._drafts)
+        is_due = time - self._changed_at >= _LENGTH_HOLD_SECONDS and abs(mean - (self.length or 0)) >= _LENGTH_STEP
+        if self.length is None or is_due:
+            self.length, self._changed_at = max(1, round(mean)), time
 
 
 def _is_plausible(round_: Round) -> bool:
@@ -77,27 +166,25 @@ class Meter:
     """Takes rounds as they come and answers what the panel asks."""
 
     def __init__(self) -> None:
-        self.round_time = RoundTime()
-        self.recent = Recent()
-        self._statistics = Statistics()
-        self._final: Figures | None = None
-        self._spans: deque[_Span] = deque()
-        self._last_time: float | None = None
-        self._offset = math.inf
-        self._buckets: deque[_Bucket] = deque((_Bucket() for _ in range(POINTS)), maxlen=POINTS)
-        self._newest: int | None = None
-        """Which quarter of a second the last bucket stands for."""
+        self._buckets: dict[int, _Bucket] = {}
+        """By the quarter of a second that each stands for; those of the last minute, and maybe older ones."""
+        self.begin()
 
     # ------------------------------------------------------------ taking rounds
 
     def begin(self) -> None:
         """A new answer starts; the history of the last minute stays."""
         self.round_time = RoundTime()
-        self.recent = Recent()
+        self.plain = RoundTime()
+        """Of passes without a draft."""
+        self.drafted = RoundTime()
+        self.pauses = PauseWatch()
+        self.lengths = LengthInUse()
         self._statistics = Statistics()
-        self._final = None
-        self._spans.clear()
-        self._last_time = None
+        self._final: Figures | None = None
+        self._spans: deque[_Span] = deque()
+        self._last_token: float | None = None
+        self._last_round: float | None = None
         self._offset = math.inf
 
     def add(self, rounds: Iterable[Round], now: float) -> None:
@@ -108,12 +195,9 @@ class Meter:
             self._offset = min(self._offset, now - plausible[-1].time)
         for round_ in plausible:
             self._statistics.add(round_)
-            self.recent.add(round_)
+            start, self._last_round = self._last_round, max(round_.time, self._last_round or 0.0)
             if round_.verify_passes:
-                self.round_time.passes += round_.verify_passes
-                self.round_time.draft += round_.draft_seconds
-                self.round_time.verify += round_.verify_seconds
-                self.round_time.rest += round_.other_seconds
+                self._add_pass(round_, 0.0 if start is None else self._last_round - start, self._last_round)
             if round_.tokens:
                 self._add_span(round_)
 
@@ -121,11 +205,20 @@ class Meter:
         """Take the engine's own figures for the whole answer."""
         self._final = figures
 
+    def _add_pass(self, round_: Round, seconds: float, end: float) -> None:
+        self.round_time.add(round_)
+        if round_.tested:
+            self.drafted.add(round_)
+        elif not round_.drafted:
+            self.plain.add(round_)  # a draft that was not worth testing is neither
+        self.pauses.add(round_.paused, seconds, end)
+        self.lengths.add(round_.drafted, end)
+
     def _add_span(self, round_: Round) -> None:
-        start, self._last_time = self._last_time, max(round_.time, self._last_time or 0.0)
+        start, self._last_token = self._last_token, max(round_.time, self._last_token or 0.0)
         if start is None:
             return  # the first token: speed is counted from here
-        span = _Span(start, self._last_time, round_.tokens, round_.tested, round_.accepted)
+        span = _Span(start, self._last_token, round_.tokens, round_.tested, round_.accepted)
         self._spans.append(span)
         while self._spans[0].end <= span.end - LIVE_SECONDS:
             self._spans.popleft()
@@ -180,43 +273,40 @@ class Meter:
 
     def speed_history(self) -> list[float | None]:
         """Live speed at each quarter second of the last minute, oldest first; ``None`` where nothing was written."""
-        return self._rolling([(bucket.tokens, bucket.seconds) for bucket in self._buckets])
+        buckets = self._last_minute()
+        return _rolling(buckets, [(bucket.tokens, bucket.seconds) for bucket in buckets])
 
     def acceptance_history(self) -> list[float | None]:
         """Live acceptance, as `speed_history`."""
-        return self._rolling([(bucket.accepted, bucket.tested) for bucket in self._buckets])
+        buckets = self._last_minute()
+        return _rolling(buckets, [(bucket.accepted, bucket.tested) for bucket in buckets])
 
-    def _rolling(self, parts: list[tuple[float, float]]) -> list[float | None]:
-        above = list(accumulate((part[0] for part in parts), initial=0.0))
-        below = list(accumulate((part[1] for part in parts), initial=0.0))
-        points: list[float | None] = []
-        for end, bucket in enumerate(self._buckets, start=1):
-            start = max(0, end - _WINDOW)
-            amount = below[end] - below[start]
-            points.append((above[end] - above[start]) / amount if bucket.seconds > 0 and amount > 1e-9 else None)
-        return points
+    def _last_minute(self) -> list[_Bucket]:
+        newest = max(self._buckets, default=0)
+        return [self._buckets.get(index, _EMPTY) for index in range(newest - POINTS + 1, newest + 1)]
 
     def _record(self, span: _Span) -> None:
         start, end = span.start + self._offset, span.end + self._offset
         last = math.ceil(end / BUCKET_SECONDS) - 1
-        first = max(int(start / BUCKET_SECONDS), last - POINTS + 1)
-        self._advance_to(last)
-        for index, bucket in self._buckets_between(first, last):
+        oldest = max(self._buckets, default=last) - POINTS + 1
+        for index in range(max(int(start / BUCKET_SECONDS), oldest, last - POINTS + 1), last + 1):
+            bucket = self._buckets.setdefault(index, _Bucket())
             inside = min(end, (index + 1) * BUCKET_SECONDS) - max(start, index * BUCKET_SECONDS)
             bucket.seconds += max(inside, 0.0)
             bucket.tokens += span.tokens * (max(inside, 0.0) / (end - start) if end > start else 1.0)
             if index == last:
                 bucket.tested += span.tested
                 bucket.accepted += span.accepted
+        while len(self._buckets) > POINTS:
+            del self._buckets[min(self._buckets)]
 
-    def _advance_to(self, index: int) -> None:
-        newest = index if self._newest is None else self._newest
-        self._buckets.extend(_Bucket() for _ in range(min(index - newest, POINTS)))
-        self._newest = max(index, newest)
 
-    def _buckets_between(self, first: int, last: int) -> Iterable[tuple[int, _Bucket]]:
-        if self._newest is None:
-            return
-        oldest = self._newest - POINTS + 1
-        first = max(first, oldest)
-        yield from enumerate(islice(self._buckets, first - oldest, last - oldest + 1), start=first)
+def _rolling(buckets: Sequence[_Bucket], parts: Sequence[tuple[float, float]]) -> list[float | None]:
+    above = list(accumulate((part[0] for part in parts), initial=0.0))
+    below = list(accumulate((part[1] for part in parts), initial=0.0))
+    points: list[float | None] = []
+    for end, bucket in enumerate(buckets, start=1):
+        start = max(0, end - _WINDOW)
+        amount = below[end] - below[start]
+        points.append((above[end] - above[start]) / amount if bucket.seconds > 0 and amount > 1e-9 else None)
+    return points

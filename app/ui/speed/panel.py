@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.messages import DrafterChoice, DraftLength, Figures, KindFigures, PairLoaded, Round
@@ -17,10 +18,10 @@ from app.ui.speed import wording
 from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted
 from app.ui.speed.drawings import PositionBars, RoundBar
 from app.ui.speed.meter import Meter
-from app.ui.speed.parts import Heading, LiveFigure, PlainSpeed, StatusLines
-from app.ui.speed.sections import CurveSection, KindsSection
+from app.ui.speed.parts import CurveSection, Heading, KindsSection, LiveFigure, PlainSpeed, StatusLines
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import explain, stacked
+from app.ui.widgets.layouts import column
 from app.ui.widgets.theme import SPACING
 
 REFRESH_MS = 100
@@ -34,16 +35,17 @@ class SpeedPanel(QScrollArea):
         draft_length, drafter, show_drafted, plain_speed: Its controls, which say what the user wants.
     """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__(widgetResizable=True)
+        self.setAccessibleName("Speed panel")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setMinimumWidth(240)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        theme.set_role(self, "side")
         self._meter = Meter()
-        self._pair: PairLoaded | None = None
-        self._engine_state = ""
-        self._failure: str | None = None
-        self._baseline: float | None = None
-        self._answering = False
-        self._asked: wording.Asked | None = None
-        """What the running or last answer was asked with; ``None`` where there is none."""
+        self._told = wording.Situation()
+        """As far as the window told it; `_situation` adds what is set and counted."""
         self._rows = DEFAULT_DRAFT_LENGTH
         self._curve: list[float] = []
         """Of the last answer that had one."""
@@ -51,23 +53,16 @@ class SpeedPanel(QScrollArea):
         """Draft length of the draft model in the last answer."""
         self._kinds: list[KindFigures] = []
         """Of all answers of the pair."""
-        self._changed = True
-        self._status = wording.Status("", "")
-        self._timer = QTimer(self)
-        self._timer.setInterval(REFRESH_MS)
+        self._timer = QTimer(self, interval=REFRESH_MS)
         self._timer.timeout.connect(self._on_tick)
         self._build()
-        self._connect()
         self._refresh()
 
     # ------------------------------------------------------------ what the window tells
 
     def set_pair(self, pair: PairLoaded | None) -> None:
         """A pair was loaded or given up. What was measured with another one is forgotten."""
-        self._pair = pair
-        self._failure = None
-        self._baseline = None
-        self._answering, self._asked = False, None
+        self._told = wording.Situation(pair=pair, engine_state=self._told.engine_state)
         self._meter = Meter()
         self._curve, self._length_used = [], None
         self._kinds = pair.history if pair else []
@@ -80,19 +75,19 @@ class SpeedPanel(QScrollArea):
 
     def set_engine_state(self, text: str) -> None:
         """One or two words: starting, loading 40 %, ready, answering, stopped."""
-        self._engine_state = text
+        self._told.engine_state = text
         self._note_change()
 
     def set_failure(self, reason: str | None) -> None:
         """Why the engine is not there, in words for the user; ``None`` when it is back."""
-        self._failure = reason
-        self._answering = self._answering and reason is None
+        self._told.failure = reason
+        self._told.answering = self._told.answering and reason is None
         self._note_change()
 
     def begin_generation(self) -> None:
         """The request went out, with what is set now."""
         self._meter.begin()
-        self._answering, self._asked = True, self._situation().coming
+        self._told.answering, self._told.asked = True, self._situation().coming
         # Not while the slider is moved: it would run away from under the pointer.
         self._rows = self._least_rows()
         self._note_change()
@@ -104,13 +99,13 @@ class SpeedPanel(QScrollArea):
 
     def end_generation(self, figures: Figures | None) -> None:
         """The answer is there, with the engine's figures unless it failed."""
-        self._answering = False
-        self._meter.recent.end()
+        self._told.answering = False
+        self._meter.pauses.end()
         if figures is not None:
             self._meter.finish(figures)
-            if self._asked and self._asked.drafters:
+            if self._told.asked and self._told.asked.drafters:
                 self._kinds = sums_by_kind(self._kinds, figures.kinds)
-                self._length_used = wording.length_used(self._asked, figures)
+                self._length_used = wording.length_used(self._told.asked, figures)
         self._note_change()
 
     def set_curve(self, speeds: Sequence[float]) -> None:
@@ -121,7 +116,7 @@ class SpeedPanel(QScrollArea):
 
     def set_plain_speed(self, tokens_per_second: float | None) -> None:
         """The measured baseline of this target; ``None`` where there is none."""
-        self._baseline = tokens_per_second
+        self._told.plain_speed = tokens_per_second
         self._note_change()
 
     def set_drafter(self, drafter: DrafterChoice) -> None:
@@ -134,83 +129,51 @@ class SpeedPanel(QScrollArea):
         if length == self.draft_length.value():
             return
         self.draft_length.set_value(length)
-        self._rows = self._rows if self._asked else self._least_rows()
+        if not self._told.asked:
+            self._rows = self._least_rows()
         self._note_change()
-
-    def status_text(self) -> str:
-        """The status in one sentence, as of the last refresh."""
-        return self._status.sentence
-
-    def is_refreshing(self) -> bool:
-        """Whether the panel will redraw; never while it is hidden."""
-        return self._timer.isActive()
 
     # ------------------------------------------------------------ building
 
     def _build(self) -> None:
-        self.setAccessibleName("Speed panel")
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setWidgetResizable(True)
-        self.setMinimumWidth(240)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        theme.set_role(self, "side")
         self._status_lines = StatusLines()
-        self._speed = LiveFigure("Speed", "Speed over the last minute", "8,888 tok/s", wording.HELP["speed"])
-        self._acceptance = LiveFigure(
-            "Kept", "Share kept over the last minute", "8,888 tok/s", wording.HELP["acceptance"], 1.0
-        )
+        self._speed = LiveFigure("Speed", "Speed over the last minute", wording.HELP["speed"])
+        self._acceptance = LiveFigure("Kept", "Share kept over the last minute", wording.HELP["acceptance"], 1.0)
         self.plain_speed = PlainSpeed()
-        self._positions_heading = Heading("Kept by position")
         self._positions = PositionBars()
         self._round_heading = Heading("A round")
         self._round = RoundBar()
-        for widget, key in (
-            (self._positions_heading, "positions"),
-            (self._positions, "positions"),
-            (self._round_heading, "round"),
-            (self._round, "round"),
-        ):
-            explain(widget, wording.HELP[key])
         self.draft_length = DraftLengthControl()
         self.drafter = DrafterControl()
         self.show_drafted = ShowDrafted()
         self._curve_section = CurveSection()
         self._kinds_section = KindsSection()
-        self.setWidget(self._laid_out())
-
-    def _laid_out(self) -> QWidget:
-        content = QWidget()
-        content.setObjectName("speed-content")
-        theme.set_role(content, "side")
-        column = QVBoxLayout(content)
-        column.setContentsMargins(4 * SPACING, 4 * SPACING, 4 * SPACING, 4 * SPACING)
-        column.setSpacing(5 * SPACING)
-        groups = (
-            self._status_lines,
-            stacked(self._speed, self._acceptance, self.plain_speed),
-            stacked(self._positions_heading, self._positions),
-            stacked(self._round_heading, self._round),
-            stacked(self.draft_length, self.drafter, self.show_drafted),
-            self._curve_section,
-            self._kinds_section,
-        )
-        for group in groups:
-            column.addWidget(group)
-        column.addStretch(1)
-        return content
-
-    def _connect(self) -> None:
         self.draft_length.value_changed.connect(self._note_change)
         self.drafter.choice_changed.connect(self._note_change)
         self._status_lines.always_draft_button.clicked.connect(self.draft_length.fix)
         self._status_lines.focus_lost.connect(self.draft_length.take_focus)
+        content = QWidget()
+        content.setObjectName("speed-content")
+        theme.set_role(content, "side")
+        column(
+            self._status_lines,
+            stacked(self._speed, self._acceptance, self.plain_speed),
+            _explained("positions", Heading("Kept by position"), self._positions),
+            _explained("round", self._round_heading, self._round),
+            stacked(self.draft_length, self.drafter, self.show_drafted),
+            self._curve_section,
+            self._kinds_section,
+            None,
+            gap=5 * SPACING,
+            margins=4 * SPACING,
+            on=content,
+        )
+        self.setWidget(content)
 
     # ------------------------------------------------------------ refreshing
 
     @Slot()
     def _note_change(self) -> None:
-        self._changed = True
         if self.isVisible() and not self._timer.isActive():
             self._timer.start()
 
@@ -218,38 +181,32 @@ class SpeedPanel(QScrollArea):
     def _on_tick(self) -> None:
         self._refresh()
         # While tokens come, time alone changes the live speed.
-        if not (self._answering and self._meter.is_writing):
+        if not (self._told.answering and self._meter.is_writing):
             self._timer.stop()
 
     def _refresh(self) -> None:
-        self._changed = False
-        situation = self._situation()
-        self._status = wording.status(situation)
-        self._status_lines.show_status(self._status)
-        self._refresh_figures(situation.figures)
-        self.plain_speed.show_speeds(self._baseline, situation.speed_up, can_measure=self._can_measure())
+        now = self._situation()
+        self._status_lines.show_status(wording.status(now))
+        self._refresh_figures(now)
+        can_measure = now.pair is not None and now.failure is None and not now.answering
+        self.plain_speed.show_speeds(now.plain_speed, now.speed_up, can_measure=can_measure)
         self._positions.show_shares(self._shares(), self._rows)
-        self.draft_length.set_in_use(self._length_in_use(situation))
-        self._curve_section.show_curve(self._curve, self._length_used, self.draft_length.value())
-        self._kinds_section.show_kinds(self._kinds, self._baseline)
+        self.draft_length.set_in_use(self._length_in_use(now))
+        self._curve_section.show_curve(self._curve, self._length_used, now.draft_length)
+        self._kinds_section.show_kinds(self._kinds, now.plain_speed)
         for control in (self.draft_length, self.drafter):
-            control.setEnabled(self._pair is not None and drafters.allowed(self._pair))
+            control.setEnabled(now.pair is not None and drafters.allowed(now.pair))
 
     def _situation(self) -> wording.Situation:
-        recent = self._meter.recent
-        return wording.Situation(
-            pair=self._pair,
-            engine_state=self._engine_state,
-            failure=self._failure,
+        meter, asked = self._meter, self._told.asked
+        return replace(
+            self._told,
             draft_length=self.draft_length.value(),
             drafter=self.drafter.choice(),
-            asked=self._asked,
-            answering=self._answering,
-            figures=self._meter.figures() if self._asked else None,
-            paused=recent.pause if self._asked else None,
-            plain_pass=recent.plain.mean(),
-            drafted_pass=recent.drafted.mean(),
-            plain_speed=self._baseline,
+            figures=meter.figures() if asked else None,
+            paused=meter.pauses.pause if asked else None,
+            plain_pass=meter.plain.mean_pass(),
+            drafted_pass=meter.drafted.mean_pass(),
         )
 
     def _least_rows(self) -> int:
@@ -257,48 +214,51 @@ class SpeedPanel(QScrollArea):
         length = self.draft_length.value()
         if length != "auto":
             return length
-        return self._pair.default_draft_length if self._pair else DEFAULT_DRAFT_LENGTH
+        return self._told.pair.default_draft_length if self._told.pair else DEFAULT_DRAFT_LENGTH
 
     def _shares(self) -> list[float]:
         """Kept by position, of the same passes as the figure above; without the far end where nothing ever was."""
         meter = self._meter
-        shares = meter.live_acceptance_by_position() if self._answering else meter.acceptance_by_position()
+        shares = meter.live_acceptance_by_position() if self._told.answering else meter.acceptance_by_position()
         while len(shares) > self._rows and not shares[-1]:
             shares.pop()
         return shares
 
     def _length_in_use(self, now: wording.Situation) -> str:
         """What the automatic draft length came to in the answer that was asked with it, in a word or two."""
-        length = self._meter.recent.draft_length
+        length = self._meter.lengths.length
         if now.asked is None or now.asked.draft_length != "auto":
             return ""
         if now.paused is not None:
             return "paused" if now.is_paused else ""
         return f"{length} {'now' if now.answering else 'lately'}" if length is not None else ""
 
-    def _refresh_figures(self, figures: Figures | None) -> None:
-        meter = self._meter
-        if self._answering:
+    def _refresh_figures(self, now: wording.Situation) -> None:
+        meter, figures = self._meter, now.figures
+        if now.answering:
             speed, acceptance = meter.live_speed(time.monotonic()), meter.live_acceptance()
         else:
             speed = figures.decode_tokens_per_second if figures else None
             acceptance = figures.draft.acceptance_rate if figures else None
-        self._speed.show_figure(units.speed(speed), meter.speed_history(), self._baseline)
+        self._speed.show_figure(units.speed(speed), meter.speed_history(), now.plain_speed)
         self._acceptance.show_figure(units.share(acceptance), meter.acceptance_history())
         parts = meter.round_time.mean()
         self._round.show_parts(parts)
         self._round_heading.set_value(units.milliseconds(sum(parts) if parts else None))
 
-    def _can_measure(self) -> bool:
-        return self._pair is not None and self._failure is None and not self._answering
-
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        if self._changed:
-            self._refresh()
-        if self._answering:
+        self._refresh()
+        if self._told.answering:
             self._timer.start()
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
         self._timer.stop()
+
+
+def _explained(key: str, *widgets: QWidget) -> QWidget:
+    """One below the other, each with the same help."""
+    for widget in widgets:
+        explain(widget, wording.HELP[key])
+    return stacked(*widgets)

@@ -1,14 +1,23 @@
-"""The rows of the Speed panel that show something; `app.ui.speed.controls` has those one changes something with."""
+"""What the Speed panel shows; `app.ui.speed.controls` has what one changes something with.
+
+Of the answer: the status, live figures, speed-up. Of more than one, and hidden until there is something to show: speed
+by draft length, and what drafting pays on.
+"""
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QToolButton, QToolTip, QVBoxLayout, QWidget
+from collections.abc import Sequence
 
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtWidgets import QGridLayout, QPushButton, QToolButton, QToolTip, QWidget
+
+from app.protocol.messages import DraftLength, KindFigures
+from app.protocol.statistics import acceptance_rate, kind_speed
 from app.ui.speed import wording
-from app.ui.speed.drawings import Sparkline
+from app.ui.speed.drawings import LengthCurve, Sparkline
 from app.ui.widgets import icons, theme, units
-from app.ui.widgets.controls import explain, label
+from app.ui.widgets.controls import explain, label, small_button
+from app.ui.widgets.layouts import GAP, TOP, column, row
 from app.ui.widgets.theme import SPACING
 
 _HEADING_ROLES: dict[wording.Mood, str] = {
@@ -17,19 +26,20 @@ _HEADING_ROLES: dict[wording.Mood, str] = {
     "warning": "heading-warning",
     "bad": "heading-bad",
 }
+_LEAST_TOKENS = 20
+"""With fewer the figures of a kind of text are luck."""
 
 
-def _row(*widgets: QWidget) -> QHBoxLayout:
-    row = QHBoxLayout()
-    row.setContentsMargins(0, 0, 0, 0)
-    row.setSpacing(2 * SPACING)
-    for widget in widgets:
-        row.addWidget(widget)
-    return row
+class Heading(QWidget):
+    """A small heading with, where it has one, its figure on the right."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._value = label(figures=True)
+        row(label(text, "heading"), None, self._value, on=self)
 
-def _large_figure(text: str = "") -> QLabel:
-    return label(text, scale=1.5, bold=True, figures=True)
+    def set_value(self, text: str) -> None:
+        self._value.setText(text)
 
 
 class StatusLines(QWidget):
@@ -48,31 +58,18 @@ class StatusLines(QWidget):
         self._heading = label(role="heading")
         self._detail = label(role="quiet", wraps=True, figures=True)
         self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._detail.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self._detail.setAlignment(TOP)
         # Two lines are kept free, so that what stands below does not move when the figures come.
         self._detail.setMinimumHeight(2 * self._detail.fontMetrics().lineSpacing())
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(SPACING)
-        column.addWidget(self._heading)
-        column.addWidget(self._detail)
-        column.addWidget(self._pause_buttons())
-        explain(self, wording.HELP["status"])
-
-    def _pause_buttons(self) -> QWidget:
-        self.always_draft_button = QPushButton("Keep on")
-        self._why = QPushButton("Why?")
+        self.always_draft_button = small_button("Keep on")
+        self._why = small_button("Why?")
         self._why.setAccessibleName("Why is drafting paused?")
-        for button in (self.always_draft_button, self._why):
-            theme.set_role(button, "small")
         self._why.clicked.connect(self._on_why)
         self._buttons = QWidget()
-        row = _row(self.always_draft_button, self._why)
-        row.addStretch(1)
-        row.setContentsMargins(0, SPACING, 0, 0)
-        self._buttons.setLayout(row)
+        row(self.always_draft_button, self._why, None, margins=(0, SPACING, 0, 0), on=self._buttons)
         self._buttons.hide()
-        return self._buttons
+        column(self._heading, self._detail, self._buttons, gap=SPACING, on=self)
+        explain(self, wording.HELP["status"])
 
     def set_default_length(self, length: int) -> None:
         """The draft length that "Keep on" begins with."""
@@ -105,34 +102,23 @@ class StatusLines(QWidget):
 class LiveFigure(QWidget):
     """A name, a number with its unit, and the last minute of it."""
 
-    def __init__(self, name: str, line_name: str, widest: str, help_text: str, ceiling: float | None = None) -> None:
-        """``widest`` is the longest text the number may become: it fixes the width, so that nothing dances."""
+    def __init__(self, name: str, line_name: str, help_text: str, ceiling: float | None = None) -> None:
         super().__init__()
-        self._name = name
-        self._number = _large_figure(units.UNKNOWN)
+        self.setAccessibleName(name)
+        self._number = label(units.UNKNOWN, scale=1.5, bold=True, figures=True)
         self._line = Sparkline(line_name, ceiling)
         left = QWidget()
-        left.setFixedWidth(self._number.fontMetrics().horizontalAdvance(widest) + SPACING)
-        column = QVBoxLayout(left)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(label(name, "quiet"))
-        column.addWidget(self._number)
-        self.setLayout(_row(left, self._line))
-        self.setAccessibleName(name)
+        # As wide as the longest text the number may become, so that nothing dances.
+        left.setFixedWidth(self._number.fontMetrics().horizontalAdvance("8,888 tok/s") + SPACING)
+        column(label(name, "quiet"), self._number, gap=0, on=left)
+        row(left, self._line, on=self)
         explain(self, help_text)
 
     def show_figure(self, text: str, values: list[float | None], mark: float | None = None) -> None:
         if text != self._number.text():
             self._number.setText(text)
-            self._number.setAccessibleName(f"{self._name}: {text}")
+            self._number.setAccessibleName(f"{self.accessibleName()}: {text}")
         self._line.show_values(values, mark, f"Now {text}")
-
-    def text(self) -> str:
-        return self._number.text()
-
-    def line(self) -> Sparkline:
-        return self._line
 
 
 class PlainSpeed(QWidget):
@@ -149,22 +135,14 @@ class PlainSpeed(QWidget):
         self._known = False
         self._button = QPushButton("Measure plain speed")
         explain(self._button, wording.HELP["measure"])
-        self._factor = _large_figure()
+        self._factor = label(scale=1.5, bold=True, figures=True)
         explain(self._factor, wording.HELP["speed-up"])
         self._baseline = label(role="quiet", figures=True)
         self._again = QToolButton()
-        icons.set_icon(self._again, "regenerate")
         self._again.setAccessibleName("Measure plain speed again")
+        icons.set_icon(self._again, "regenerate")
         explain(self._again, "Measure plain speed again. " + wording.HELP["measure"])
-        column = QVBoxLayout()
-        column.setSpacing(0)
-        column.addWidget(self._baseline)
-        column.addWidget(self._factor)
-        row = _row(self._button)
-        row.addLayout(column)
-        row.addStretch(1)
-        row.addWidget(self._again)
-        self.setLayout(row)
+        row(self._button, column(self._baseline, self._factor, gap=0), None, self._again, on=self)
         self.buttons = (self._button, self._again)
         self._arrange()
 
@@ -190,16 +168,67 @@ class PlainSpeed(QWidget):
             button.setEnabled(self._can_measure and not self._measuring)
 
 
-class Heading(QWidget):
-    """A small heading with, where it has one, its figure on the right."""
+class CurveSection(QWidget):
+    """Tokens per second by draft length, as the engine worked it out after the last answer."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._value = label(figures=True)
-        row = _row(label(text, "heading"))
-        row.addStretch(1)
-        row.addWidget(self._value)
-        self.setLayout(row)
+        self._curve = LengthCurve()
+        column(Heading("Speed by draft length"), self._curve, gap=GAP, on=self)
+        explain(self, wording.HELP["curve"])
+        self.hide()
 
-    def set_value(self, text: str) -> None:
-        self._value.setText(text)
+    def show_curve(self, speeds: list[float], in_use: int | None, chosen: DraftLength) -> None:
+        """``in_use``: the draft length of the last answer; ``chosen``: what the next one is asked with."""
+        self._curve.show_curve(speeds, in_use, chosen if chosen != "auto" else None)
+        self.setVisible(bool(speeds))
+
+
+class KindsSection(QWidget):
+    """A row for each kind of text: how much was kept, and how much faster that made the target."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(3 * SPACING)
+        grid.setVerticalSpacing(SPACING)
+        grid.setColumnStretch(0, 1)
+        self._rows = {kind: _KindRow(grid, name) for kind, name in wording.KINDS.items()}
+        column(Heading("What drafting pays on"), grid, on=self)
+        explain(self, wording.HELP["kinds"])
+        self.hide()
+
+    def show_kinds(self, kinds: Sequence[KindFigures], plain: float | None) -> None:
+        """``plain``: the measured plain speed, ``None`` where there is none."""
+        known = {one.kind: one for one in kinds if one.tokens >= _LEAST_TOKENS}
+        for kind, row_ in self._rows.items():
+            row_.show_figures(known.get(kind), plain)
+        self.setVisible(bool(known))
+
+
+class _KindRow:
+    """The labels of one kind of text."""
+
+    def __init__(self, grid: QGridLayout, name: str) -> None:
+        self._acceptance = label(role="quiet", figures=True)
+        self._gain = label(figures=True)
+        for part in (self._acceptance, self._gain):
+            part.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self._parts = (label(name), self._acceptance, self._gain)
+        line = grid.rowCount()
+        for place, part in enumerate(self._parts):
+            part.hide()
+            grid.addWidget(part, line, place)
+
+    def show_figures(self, figures: KindFigures | None, plain: float | None) -> None:
+        if figures is not None:
+            speed = kind_speed(figures)
+            rate = acceptance_rate(figures.accepted, figures.tested)
+            gain = speed / plain if speed and plain else None
+            self._acceptance.setText(units.accepted(rate) if rate is not None else "not drafted")
+            self._gain.setText(units.factor(gain) if gain is not None else units.speed(speed))
+            theme.set_role(self._gain, "warning" if gain is not None and gain < wording.SLOWER else "plain")
+            for part in self._parts:
+                explain(part, wording.kind_details(figures, plain))
+        for part in self._parts:
+            part.setVisible(figures is not None)

@@ -36,7 +36,7 @@ class Asked:
     drafters: tuple[DrafterName, ...]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Situation:
     """What the status sentence depends on."""
 
@@ -179,22 +179,20 @@ def _paused(now: Situation, pause: Pause) -> Status:
     accepted, needed = _told_apart(pause)
     needs = f", needs{NO_BREAK}{needed}" if needed else ""
     detail = f"on this text {it_costs} ({accepted}{NO_BREAK}kept{needs})"
-    return Status(f"{_subject(now)} paused", detail, joint=": ", why=_why(now, pause))
+    return Status(f"{_subject(now)} paused", detail, joint=": ", why=_why(now, pause, accepted, needed))
 
 
 def _told_apart(pause: Pause) -> tuple[str, str]:
     """The two shares, with a decimal where they would else read the same; the second is empty where none helps."""
-    rate, needed = units.share(pause.acceptance_rate), units.share(pause.break_even_rate)
-    if pause.break_even_rate >= 1.0 or pause.break_even_rate <= pause.acceptance_rate:
-        return rate, ""
-    if rate != needed:
-        return rate, needed
-    precise = units.share(pause.acceptance_rate, 1), units.share(pause.break_even_rate, 1)
-    return precise if precise[0] != precise[1] else (rate, "")
+    if pause.acceptance_rate < pause.break_even_rate < 1.0:
+        for digits in (0, 1):
+            rate, needed = units.share(pause.acceptance_rate, digits), units.share(pause.break_even_rate, digits)
+            if rate != needed:
+                return rate, needed
+    return units.share(pause.acceptance_rate), ""
 
 
-def _why(now: Situation, pause: Pause) -> str:
-    accepted, needed = _told_apart(pause)
+def _why(now: Situation, pause: Pause, accepted: str, needed: str) -> str:
     costs = "guessing takes time, and a verify pass over guesses takes longer than a plain one"
     if pause.break_even_rate >= 1.0:
         reason = f"No share of kept guesses would pay here: on this machine {costs}, by more than guesses can save."

@@ -123,15 +123,19 @@ def small_button(text: str) -> QPushButton:
     return button
 
 
-def guard_wheel(field: QWidget) -> None:
-    """Keep the wheel from a field without the focus, so that scrolling by changes nothing."""
+def guard_wheel(field: QWidget, *, even_focused: bool = False) -> None:
+    """Keep the wheel from a field, by default while it has no focus, so that scrolling by changes nothing."""
     field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-    field.installEventFilter(_WheelGuard(field))
+    field.installEventFilter(_WheelGuard(field, even_focused))
 
 
 class _WheelGuard(QObject):
+    def __init__(self, field: QWidget, even_focused: bool) -> None:
+        super().__init__(field)
+        self._field, self._even_focused = field, even_focused
+
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.Wheel and isinstance(watched, QWidget) and not watched.hasFocus():
+        if event.type() is QEvent.Type.Wheel and (self._even_focused or not self._field.hasFocus()):
             event.ignore()
             return True
         return super().eventFilter(watched, event)

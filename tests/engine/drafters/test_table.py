@@ -11,7 +11,7 @@ import pytest
 from app.engine.decoding.sequence import TokenSequence
 from app.engine.decoding.task import Task
 from app.engine.drafters import NOTHING, Drafter, Needs, Proposal, Worth, always
-from app.engine.drafters.table import DRAFTERS, LoadedPair, drafters_of
+from app.engine.drafters.table import DRAFTERS, drafters_of
 from app.engine.host.engine import Engine
 from app.protocol.messages import DrafterName, PairLoaded, ProposalMethod
 from tests.support.generation import ask, run
@@ -22,7 +22,7 @@ def test_every_drafter_of_the_protocol_is_in_the_table() -> None:
 
 
 def test_without_a_draft_model_n_grams_are_left() -> None:
-    assert [drafter.name for drafter in drafters_of(LoadedPair(lambda _: False))] == ["ngram"]
+    assert [drafter.name for drafter in drafters_of(lambda _: False, None)] == ["ngram"]
 
 
 def test_the_drafters_of_a_loaded_pair_need_nothing_but_the_tokens(

@@ -11,7 +11,7 @@ PRIOR = RatePrior(rate=0.7, weight=4.0)
 
 
 def an_estimate(prior: RatePrior = PRIOR) -> AcceptanceEstimate:
-    return AcceptanceEstimate(LEAD_EDGES, prior)
+    return AcceptanceEstimate(LEAD_EDGES, prior, (0.7,) * (len(LEAD_EDGES) + 1))
 
 
 def feed(estimate: AcceptanceEstimate, rate: float, count: int, seed: int = 0) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -14,7 +15,7 @@ from app.engine.llama import backend
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.engine.policy import calibration
-from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, is_sound, measure, up_to_date
+from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, measure, up_to_date
 from app.engine.policy.costs import CostModel, Costs
 from app.errors import Cancelled
 from app.protocol.limits import KvType
@@ -74,12 +75,27 @@ def test_what_an_answer_taught_is_kept(
     assert engine._costs and engine._costs.costs == learnt
 
 
-@pytest.mark.parametrize("costs", [Costs({2: 0.1}, None), Costs({1: 0.0}, None), Costs({1: -1.0}, 0.1)])
-def test_costs_that_make_no_sense_are_told(costs: Costs) -> None:
-    assert is_sound(MeasuredCosts(Costs({1: 0.1}, None), OLD, 0.1))
-    assert not is_sound(MeasuredCosts(costs, OLD, 0.1))
-    assert not is_sound(MeasuredCosts(Costs({1: 0.1}, 0.0), OLD, 0.1))
-    assert not is_sound(MeasuredCosts(Costs({1: 0.1}, None), OLD, 0.0))
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"costs": {"verify": {"2": 0.1}, "draft": None}},
+        {"costs": {"verify": {"1": 0.0}, "draft": None}},
+        {"costs": {"verify": {"1": -1.0}, "draft": 0.1}},
+        {"costs": {"verify": {"1": 0.1}, "draft": 0.0}},
+        {"costs": {"verify": {"1": 0.1}, "draft": None, "growth": {"1": -0.1}}},
+        {"costs": {"verify": {"1": 0.1}, "draft": 0.1, "draft_growth": -0.1}},
+        {"costs": {"verify": {"1": 0.1}, "draft": 0.1, "catch_up": -0.1}},
+        {"plain": 0.0},
+    ],
+)
+def test_costs_that_make_no_sense_are_not_used(tmp_path: Path, nonsense: dict[str, object]) -> None:
+    sound = msgspec.to_builtins(MeasuredCosts(Costs({1: 0.1}, None), OLD, 0.1), str_keys=True)
+    entries = {"sound": sound, "nonsense": sound | nonsense}
+    path = tmp_path / "costs.json"
+    path.write_bytes(msgspec.json.encode({"version": 1, "entries": entries}))
+    store = KeyedFile(path, MeasuredCosts)
+    assert store.get("sound") == MeasuredCosts(Costs({1: 0.1}, None), OLD, 0.1)
+    assert store.get("nonsense") is None
 
 
 def test_kept_costs_that_make_no_sense_are_measured_again(

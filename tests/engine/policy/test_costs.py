@@ -28,7 +28,7 @@ def test_one_measured_width_holds_for_all() -> None:
 
 def test_width_one_must_be_measured() -> None:
     with pytest.raises(ValueError):
-        CostModel(Costs({2: 1.0}, None), 16)
+        Costs({2: 1.0}, None)
 
 
 def test_the_table_is_what_verify_says() -> None:

@@ -157,7 +157,7 @@ def test_the_next_start_begins_with_what_was_learnt(
     policy = engine._policy(ask("x", draft_length="auto"), drafters)
     assert isinstance(policy, AutoPolicy)
     assert policy.learnt().priors == learnt
-    rate = policy._texts["prose"].coupled.rate
+    rate = policy._texts["prose"]["coupled"].rate
     assert rate == pytest.approx(learnt["prose"].rates["coupled"].rate, abs=0.01)
     assert engine._policy(ask("x", draft_length="auto", accept="rejection"), drafters) is not None
 

@@ -5,11 +5,16 @@ import random
 
 import pytest
 
-from app.engine.policy.stopping import count_worth_testing
+from app.engine.policy.stopping import Stopping
 
 FLAT = [1.0 + 0.01 * n for n in range(17)]
 STEEP = [1.0, 2.4, 3.0, 3.6, 4.2, 4.8, 5.4, 6.0, 6.6]
 """Where verifying two tokens costs more than two plain passes, as with quantized targets on a CPU."""
+
+
+def count_worth_testing(chances: list[float], rate: float, seconds: list[float], draft: float) -> int:
+    """Of a draft whose confidences are its chances."""
+    return Stopping(lambda confidence, _: confidence, (), (), seconds, draft, rate).count_worth_testing(chances)
 
 
 def test_all_is_tested_where_that_costs_nothing() -> None:

@@ -84,16 +84,16 @@ def learnt_of(rates: Mapping[TextKind, float]) -> dict[TextKind, AcceptancePrior
 def test_a_kind_nothing_is_known_of_begins_like_the_text_before_it() -> None:
     costs = CURVES["flat"]
     policy = a_policy(costs, learnt_of({"prose": 0.2}))
-    before = policy._texts["prose"].coupled.rate
+    before = policy._texts["prose"]["coupled"].rate
     decide(policy, "list")
-    assert policy._texts["list"].coupled.rate == before
+    assert policy._texts["list"]["coupled"].rate == before
     run_policy(policy, costs, with_kinds(trace((0.95,), length=100), "list"))
-    assert policy._texts["list"].coupled.rate > before + 0.2
-    assert policy._texts["prose"].coupled.rate == before
+    assert policy._texts["list"]["coupled"].rate > before + 0.2
+    assert policy._texts["prose"]["coupled"].rate == before
 
 
 def test_an_answer_that_begins_with_a_new_kind_goes_by_what_is_known_of_others() -> None:
-    assert a_policy(CURVES["flat"], learnt_of({"code": 0.02}))._texts["prose"].coupled.rate < 0.1
+    assert a_policy(CURVES["flat"], learnt_of({"code": 0.02}))._texts["prose"]["coupled"].rate < 0.1
 
 
 def test_each_kind_learns_for_itself() -> None:

@@ -34,8 +34,9 @@ from app.ui.notices import Action
 from app.ui.shell.commands import file_name
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
-from app.ui.speed.sections import CurveSection, KindsSection
+from app.ui.speed.parts import CurveSection
 from tests.support.gguf_files import make_model
+from tests.ui.speed.parts import rows_of, status_of
 
 WAIT_MS = 60_000
 LONGEST_ANSWER = 24
@@ -178,13 +179,13 @@ def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Runn
     assert running.window.top_bar._label.text() == "stopped"
     panel = running.window.speed_panel
     sentence = "Engine stopped · The engine was ended from outside (SIGKILL)."
-    qtbot.waitUntil(lambda: panel.status_text() == sentence, timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: status_of(panel) == sentence, timeout=WAIT_MS)
     restart = button(running.window.notice_bar, "Restart")
     QTest.mouseClick(restart, Qt.MouseButton.LeftButton)
     running.ready()
     running.settings.values.longest_answer = LONGEST_ANSWER
     running.controller._apply_settings()
-    qtbot.waitUntil(lambda: panel.status_text().startswith("Draft on"), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Draft on"), timeout=WAIT_MS)
     running.ask("Still there?")
     assert running.session.branch()[-1].status == "complete"
 
@@ -287,17 +288,21 @@ def test_the_panel_learns_what_drafting_pays_on(qtbot: QtBot, open_window: Calla
     running = open_window()
     running.ready()
     panel = running.window.speed_panel
-    kinds, curve = panel.findChild(KindsSection), panel.findChild(CurveSection)
-    assert isinstance(kinds, KindsSection) and isinstance(curve, CurveSection)
-    assert not kinds.texts()
+    curve = panel.findChild(CurveSection)
+    assert isinstance(curve, CurveSection)
+    assert not rows_of(panel)
+
+    def has_prose() -> bool:
+        return any(row.startswith("Prose") for row in rows_of(panel))
+
     # Not Auto: beside much else drafting may not pay, and then too little is judged to say anything.
     running.session.settings = replace(running.session.settings, max_tokens=200, draft_length=8)
     running.ask("What is speculative decoding?")
-    qtbot.waitUntil(lambda: curve.isVisible() and "prose" in kinds.texts(), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: curve.isVisible() and has_prose(), timeout=WAIT_MS)
     running.controller.pair_loader.load_again()
     qtbot.waitUntil(lambda: not curve.isVisible(), timeout=WAIT_MS)
     running.ready()
-    qtbot.waitUntil(lambda: "prose" in kinds.texts(), timeout=WAIT_MS)
+    qtbot.waitUntil(has_prose, timeout=WAIT_MS)
 
 
 @pytest.mark.usefixtures("guide_pair")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QWidget
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import QCheckBox, QGridLayout, QLabel, QPushButton, QWidget
 
 from app.protocol.messages import DrafterFigures, DraftFigures, Figures, KindFigures, ModelInfo, PairLoaded, Pause
 from app.ui.speed.panel import SpeedPanel
+from app.ui.speed.parts import KindsSection, StatusLines
 
 T = TypeVar("T", bound=QWidget)
 PAIR = PairLoaded(
@@ -41,6 +43,27 @@ HISTORY = [
     KindFigures(kind="prose", tokens=4000, seconds=80.0, tested=5000, accepted=2500, verify_passes=1500),
 ]
 CURVE = [41.0, 55.0, 63.0, 70.0, 74.0, 77.5, 78.2, 76.0, 77.0, 71.0, 72.0, 70.0, 68.0, 66.0, 65.0, 64.0, 62.0]
+
+
+def status_of(panel: SpeedPanel) -> str:
+    """The status in one sentence, as of the last refresh."""
+    return of_kind(panel, StatusLines).accessibleName()
+
+
+def is_refreshing(panel: SpeedPanel) -> bool:
+    """Whether the panel will redraw."""
+    return any(
+        timer.isActive() for timer in panel.findChildren(QTimer, options=Qt.FindChildOption.FindDirectChildrenOnly)
+    )
+
+
+def rows_of(panel: SpeedPanel) -> list[str]:
+    """What the rows about kinds of text say."""
+    (grid,) = of_kind(panel, KindsSection).findChildren(QGridLayout)
+    items = [[grid.itemAtPosition(row, column) for column in range(3)] for row in range(grid.rowCount())]
+    labels = [[item.widget() for item in row if item is not None] for row in items]
+    shown = [[one.text() for one in row if isinstance(one, QLabel) and not one.isHidden()] for row in labels]
+    return [" · ".join(row).replace("\u00a0", " ") for row in shown if row]
 
 
 def texts(panel: SpeedPanel) -> list[str]:

@@ -18,7 +18,20 @@ from pytestqt.qtbot import QtBot
 from app.ui.speed.drawings import PositionBars
 from app.ui.speed.panel import SpeedPanel
 from app.ui.widgets import theme
-from tests.ui.speed.parts import ALONE, FIGURES, OFF, PAIR, PAUSE, PAUSED, box, button, of_kind, texts
+from tests.ui.speed.parts import (
+    ALONE,
+    FIGURES,
+    OFF,
+    PAIR,
+    PAUSE,
+    PAUSED,
+    box,
+    button,
+    is_refreshing,
+    of_kind,
+    status_of,
+    texts,
+)
 from tests.ui.speed.rounds import paused_rounds, steady
 
 
@@ -41,7 +54,7 @@ def test_draft_length_control(panel: SpeedPanel, qtbot: QtBot) -> None:
         QTest.keyClick(slider, Qt.Key.Key_Home)
     assert told.args == [0]
     assert "Off" in texts(panel)
-    qtbot.waitUntil(lambda: panel.status_text().startswith("Draft off"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Draft off"))
     with qtbot.assertNotEmitted(panel.draft_length.value_changed):
         panel.set_draft_length(16)
     assert panel.draft_length.value() == 16
@@ -99,7 +112,7 @@ def test_auto_says_what_is_in_use(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.begin_generation()
     panel.add_rounds(steady(20, seconds=0.1, accepted=3, tested=5))
     panel.set_draft_length("auto")
-    qtbot.waitUntil(lambda: panel.status_text().endswith("From the next answer on, as many guesses as pay."))
+    qtbot.waitUntil(lambda: status_of(panel).endswith("From the next answer on, as many guesses as pay."))
     assert "Auto" in texts(panel)  # not "5 now": that answer is not written with Auto
 
 
@@ -107,18 +120,18 @@ def test_the_answer_keeps_what_it_was_asked_with(panel: SpeedPanel, qtbot: QtBot
     panel.set_pair(PAIR)
     panel.begin_generation()
     panel.add_rounds(paused_rounds(20, PAUSE))
-    qtbot.waitUntil(lambda: panel.status_text() == PAUSED)
+    qtbot.waitUntil(lambda: status_of(panel) == PAUSED)
     panel.set_drafter("ngram")
     n_grams = "From the next answer on, n-grams guess alone."
-    qtbot.waitUntil(lambda: panel.status_text() == f"Draft paused · {n_grams}")
+    qtbot.waitUntil(lambda: status_of(panel) == f"Draft paused · {n_grams}")
     panel.end_generation(FIGURES)
-    qtbot.waitUntil(lambda: panel.status_text() == f"n-grams on · {n_grams}")
+    qtbot.waitUntil(lambda: status_of(panel) == f"n-grams on · {n_grams}")
     assert not any("paused" in text for text in texts(panel))
     panel.set_drafter("auto")
-    qtbot.waitUntil(lambda: panel.status_text() == PAUSED)
+    qtbot.waitUntil(lambda: status_of(panel) == PAUSED)
     panel.set_drafter("ngram")
     panel.set_pair(PAIR)
-    qtbot.waitUntil(lambda: panel.status_text().startswith("n-grams on · Figures come with the next answer"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("n-grams on · Figures come with the next answer"))
 
 
 def test_nothing_can_be_chosen_where_nothing_can_draft(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -127,7 +140,7 @@ def test_nothing_can_be_chosen_where_nothing_can_draft(panel: SpeedPanel, qtbot:
     panel.set_pair(OFF)
     qtbot.waitUntil(lambda: not box(panel, "Auto").isEnabled())
     assert not of_kind(panel, QComboBox).isEnabled()
-    assert panel.status_text() == "Draft off · The target cannot be rolled back. The target answers alone."
+    assert status_of(panel) == "Draft off · The target cannot be rolled back. The target answers alone."
     panel.set_pair(PAIR)
     qtbot.waitUntil(box(panel, "Auto").isEnabled)
 
@@ -143,13 +156,13 @@ def test_drafter_control(panel: SpeedPanel, qtbot: QtBot) -> None:
         QTest.keyClick(drafter, Qt.Key.Key_End)
     assert told.args == ["ngram"]
     assert panel.drafter.choice() == "ngram"
-    qtbot.waitUntil(lambda: panel.status_text().startswith("n-grams on"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("n-grams on"))
     with qtbot.assertNotEmitted(panel.drafter.choice_changed):
         panel.set_drafter("chain")
         assert drafter.currentText() == "Automatic"
         panel.set_drafter("none")
     assert drafter.currentText() == "None"
-    qtbot.waitUntil(lambda: panel.status_text().startswith("Draft off · No drafter"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Draft off · No drafter"))
     panel.set_pair(ALONE)
     assert [drafter.itemText(at) for at in range(drafter.count())] == ["Automatic", "None"]
 
@@ -169,10 +182,10 @@ def test_a_pause_is_told_and_can_be_ended(panel: SpeedPanel, qtbot: QtBot) -> No
     panel.begin_generation()
     keep_on = button(panel, "Keep on")
     panel.add_rounds(paused_rounds(3, PAUSE))
-    qtbot.waitUntil(lambda: not panel.is_refreshing() or panel.status_text().startswith("Draft on"))
+    qtbot.waitUntil(lambda: not is_refreshing(panel) or status_of(panel).startswith("Draft on"))
     assert not keep_on.isVisible()
     panel.add_rounds(paused_rounds(8, PAUSE)[3:])
-    qtbot.waitUntil(lambda: panel.status_text() == PAUSED)
+    qtbot.waitUntil(lambda: status_of(panel) == PAUSED)
     assert keep_on.isVisible()
     for words in ("fixed draft length 6", "in every chat", "until Draft length is Auto again"):
         assert words in keep_on.whatsThis()
@@ -180,10 +193,10 @@ def test_a_pause_is_told_and_can_be_ended(panel: SpeedPanel, qtbot: QtBot) -> No
     with qtbot.waitSignal(panel.draft_length.value_changed) as told:
         QTest.keyClick(keep_on, Qt.Key.Key_Space)
     assert told.args == [6]
-    qtbot.waitUntil(lambda: panel.status_text() == "Draft paused · From the next answer on, up to 6 guesses a pass.")
+    qtbot.waitUntil(lambda: status_of(panel) == "Draft paused · From the next answer on, up to 6 guesses a pass.")
     assert not keep_on.isVisible()
     panel.begin_generation()
-    qtbot.waitUntil(lambda: panel.status_text().startswith("Draft on"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Draft on"))
 
 
 @pytest.mark.parametrize("name", ["Keep on", "Why?"])
@@ -224,14 +237,14 @@ def test_moving_the_slider_does_not_move_it_away(panel: SpeedPanel, qtbot: QtBot
     panel.set_pair(PAIR)
     qtbot.waitUntil(box(panel, "Auto").isEnabled)
     box(panel, "Auto").click()
-    qtbot.waitUntil(lambda: not panel.is_refreshing())
+    qtbot.waitUntil(lambda: not is_refreshing(panel))
     slider, bars = of_kind(panel, QSlider), of_kind(panel, PositionBars)
-    rows = len(bars.places())
+    rows = len(bars.places)
     slider.setValue(16)
-    qtbot.waitUntil(lambda: not panel.is_refreshing())
-    assert len(bars.places()) == rows == 6
+    qtbot.waitUntil(lambda: not is_refreshing(panel))
+    assert len(bars.places) == rows == 6
     panel.begin_generation()
-    qtbot.waitUntil(lambda: bars.places()[-1] == 16)
+    qtbot.waitUntil(lambda: bars.places[-1] == 16)
 
 
 def test_show_drafted(panel: SpeedPanel, qtbot: QtBot) -> None:

@@ -20,7 +20,20 @@ from app.protocol.messages import PairLoaded
 from app.ui.speed.drawings import LengthCurve, PositionBars, RoundBar, Sparkline
 from app.ui.speed.panel import SpeedPanel
 from app.ui.widgets import theme
-from tests.ui.speed.parts import ALONE, CURVE, FIGURES, HISTORY, PAIR, PAUSE, box, button, of_kind, texts
+from tests.ui.speed.parts import (
+    ALONE,
+    CURVE,
+    FIGURES,
+    HISTORY,
+    PAIR,
+    PAUSE,
+    box,
+    button,
+    is_refreshing,
+    of_kind,
+    status_of,
+    texts,
+)
 from tests.ui.speed.rounds import paused_rounds, steady
 
 
@@ -28,11 +41,11 @@ def test_shows_an_answer_while_it_is_written_and_after(panel: SpeedPanel, qtbot:
     panel.set_pair(PAIR)
     panel.begin_generation()
     panel.add_rounds(steady(30, seconds=0.1, accepted=3))
-    qtbot.waitUntil(lambda: "75 % kept" in panel.status_text())
+    qtbot.waitUntil(lambda: "75 % kept" in status_of(panel))
     assert {"40 tok/s", "75 %"} <= set(texts(panel))
     panel.end_generation(FIGURES)
-    qtbot.waitUntil(lambda: "68 % kept" in panel.status_text())
-    assert panel.status_text() == "Draft on · 68 % kept · 2.9 tokens a pass · 74 tok/s"
+    qtbot.waitUntil(lambda: "68 % kept" in status_of(panel))
+    assert status_of(panel) == "Draft on · 68 % kept · 2.9 tokens a pass · 74 tok/s"
     assert {"74 tok/s", "68 %"} <= set(texts(panel))
     bars, times = panel.findChild(PositionBars), panel.findChild(RoundBar)
     assert isinstance(bars, PositionBars)
@@ -43,7 +56,7 @@ def test_shows_an_answer_while_it_is_written_and_after(panel: SpeedPanel, qtbot:
 
 def test_unknown_figures_are_a_dash_not_a_nought(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(PAIR)
-    qtbot.waitUntil(lambda: panel.status_text().startswith("Draft on"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Draft on"))
     shown = texts(panel)
     assert shown.count("–") == 3
     assert not any(text.startswith("0") for text in shown)
@@ -51,29 +64,29 @@ def test_unknown_figures_are_a_dash_not_a_nought(panel: SpeedPanel, qtbot: QtBot
 
 def test_rests_while_hidden_and_is_right_when_shown_again(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(PAIR)
-    qtbot.waitUntil(lambda: panel.status_text().startswith("Draft on"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Draft on"))
     panel.hide()
-    before = panel.status_text(), texts(panel)
+    before = status_of(panel), texts(panel)
     panel.begin_generation()
     panel.add_rounds(steady(30, seconds=0.1, accepted=3))
     panel.set_plain_speed(20.0)
-    assert not panel.is_refreshing()
-    assert (panel.status_text(), texts(panel)) == before
+    assert not is_refreshing(panel)
+    assert (status_of(panel), texts(panel)) == before
     panel.end_generation(FIGURES)
     panel.show()
-    assert panel.status_text() == "Draft on · 68 % kept · 2.9 tokens a pass · 74 tok/s · 3.7× plain"
+    assert status_of(panel) == "Draft on · 68 % kept · 2.9 tokens a pass · 74 tok/s · 3.7× plain"
 
 
 def test_rests_when_nothing_changes(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(PAIR)
-    assert panel.is_refreshing()
-    qtbot.waitUntil(lambda: not panel.is_refreshing())
+    assert is_refreshing(panel)
+    qtbot.waitUntil(lambda: not is_refreshing(panel))
     panel.begin_generation()
-    qtbot.waitUntil(lambda: not panel.is_refreshing())  # no token yet: nothing moves
+    qtbot.waitUntil(lambda: not is_refreshing(panel))  # no token yet: nothing moves
     panel.add_rounds(steady(5, seconds=0.1, accepted=1))
-    assert panel.is_refreshing()
+    assert is_refreshing(panel)
     panel.end_generation(None)
-    qtbot.waitUntil(lambda: not panel.is_refreshing())
+    qtbot.waitUntil(lambda: not is_refreshing(panel))
 
 
 def test_failed_answer_leaves_what_was_counted(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -82,10 +95,10 @@ def test_failed_answer_leaves_what_was_counted(panel: SpeedPanel, qtbot: QtBot) 
     panel.add_rounds(steady(30, seconds=0.1, accepted=3))
     panel.end_generation(None)
     panel.set_failure("It was ended by the system.")
-    qtbot.waitUntil(lambda: panel.status_text() == "Engine stopped · It was ended by the system.")
+    qtbot.waitUntil(lambda: status_of(panel) == "Engine stopped · It was ended by the system.")
     assert "75 %" in texts(panel)
     panel.set_failure(None)
-    qtbot.waitUntil(lambda: "75 % kept" in panel.status_text())
+    qtbot.waitUntil(lambda: "75 % kept" in status_of(panel))
 
 
 def test_plain_speed_button_gives_way_to_the_factor(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -126,7 +139,7 @@ def test_another_pair_forgets_figures_and_baseline(panel: SpeedPanel, qtbot: QtB
     panel.end_generation(FIGURES)
     qtbot.waitUntil(lambda: "2.0× plain" in texts(panel))
     panel.set_pair(PairLoaded(request=2, target=PAIR.target))
-    qtbot.waitUntil(lambda: panel.status_text().startswith("n-grams on"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("n-grams on"))
     assert "74 tok/s" not in texts(panel)
     assert button(panel, "Measure plain speed").isVisible()
 
@@ -137,14 +150,14 @@ def test_without_a_draft_model_n_grams_draft(panel: SpeedPanel, qtbot: QtBot) ->
     assert not of_kind(panel, QComboBox).isVisible()  # there is no choice
     panel.begin_generation()
     panel.add_rounds(steady(30, seconds=0.1, accepted=3, tested=16))
-    qtbot.waitUntil(lambda: panel.status_text().startswith("n-grams on · 19 % kept · 4.0 tokens a pass"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("n-grams on · 19 % kept · 4.0 tokens a pass"))
     assert of_kind(panel, PositionBars).isVisible()
     box(panel, "Auto").click()
     of_kind(panel, QSlider).setValue(0)
     alone = "From the next answer on, the target answers alone."
-    qtbot.waitUntil(lambda: panel.status_text() == f"n-grams on · {alone}")
+    qtbot.waitUntil(lambda: status_of(panel) == f"n-grams on · {alone}")
     panel.end_generation(FIGURES)
-    qtbot.waitUntil(lambda: panel.status_text() == f"Draft off · {alone}")
+    qtbot.waitUntil(lambda: status_of(panel) == f"Draft off · {alone}")
 
 
 def test_long_drafts_show_as_many_positions_as_were_ever_kept(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -153,16 +166,16 @@ def test_long_drafts_show_as_many_positions_as_were_ever_kept(panel: SpeedPanel,
     panel.begin_generation()
     panel.add_rounds(steady(5, seconds=0.1, accepted=2, tested=16))
     qtbot.waitUntil(lambda: "2: 100 %" in bars.accessibleDescription().replace("\u00a0", " "))
-    assert bars.places() == (1, 2, 3, 4, 5, 6)
+    assert bars.places == (1, 2, 3, 4, 5, 6)
     panel.add_rounds(steady(5, seconds=0.1, accepted=16, tested=16, after=2.0)[1:])
-    qtbot.waitUntil(lambda: bars.places() == (1, 2, 3, 4, 7, 10, 13, 16))
+    qtbot.waitUntil(lambda: bars.places == (1, 2, 3, 4, 7, 10, 13, 16))
     assert (
         bars.accessibleDescription()
         .replace("\u00a0", " ")
         .endswith("2: 100 %, 3: 50 %" + "".join(f", {place}: 50 %" for place in range(4, 17)))
     )
     panel.begin_generation()
-    qtbot.waitUntil(lambda: bars.places() == (1, 2, 3, 4, 5, 6))
+    qtbot.waitUntil(lambda: bars.places == (1, 2, 3, 4, 5, 6))
 
 
 @pytest.mark.parametrize("width", [240, 360])
@@ -176,7 +189,7 @@ def test_fits_its_width(panel: SpeedPanel, qtbot: QtBot, width: int, paused: boo
     panel.add_rounds(paused_rounds(20, PAUSE)[9:] if paused else [])
     panel.end_generation(None)
     panel.set_curve(CURVE)
-    qtbot.waitUntil(lambda: not panel.is_refreshing())
+    qtbot.waitUntil(lambda: not is_refreshing(panel))
     assert button(panel, "Why?").isVisible() is paused
     panel.resize(width, 720)
     content = panel.findChild(QWidget, "speed-content")
@@ -208,7 +221,7 @@ def test_everything_is_named_explained_and_reachable(panel: SpeedPanel) -> None:
 
 def test_follows_the_theme(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(PAIR)
-    qtbot.waitUntil(lambda: not panel.is_refreshing())
+    qtbot.waitUntil(lambda: not is_refreshing(panel))
     theme.override(theme.DARK)
     corner = panel.grab().toImage().pixelColor(3, panel.height() - 3)
     assert corner == theme.DARK.raised
@@ -228,7 +241,7 @@ def test_draft_length_can_be_changed_without_scrolling(
     panel.add_rounds(paused_rounds(60, PAUSE)[40:] if paused else [])
     panel.end_generation(None)
     panel.set_curve(CURVE)
-    qtbot.waitUntil(lambda: not panel.is_refreshing())
+    qtbot.waitUntil(lambda: not is_refreshing(panel))
     slider = of_kind(panel, QSlider)
     assert button(panel, "Why?").isVisible() is paused
     assert slider.mapTo(panel, slider.rect().bottomLeft()).y() < 640

@@ -12,9 +12,9 @@ from app.protocol.messages import DrafterFigures, Figures, KindFigures, PairLoad
 from app.ui.speed import wording
 from app.ui.speed.drawings import LengthCurve, PositionBars
 from app.ui.speed.panel import SpeedPanel
-from app.ui.speed.sections import CurveSection, KindsSection
+from app.ui.speed.parts import CurveSection, KindsSection
 from app.ui.widgets import theme
-from tests.ui.speed.parts import ALONE, CURVE, FIGURES, HISTORY, PAIR, box, of_kind
+from tests.ui.speed.parts import ALONE, CURVE, FIGURES, HISTORY, PAIR, box, is_refreshing, of_kind, rows_of
 from tests.ui.speed.rounds import steady
 
 LEARNT = msgspec.structs.replace(PAIR, history=HISTORY)
@@ -26,13 +26,8 @@ def answer(panel: SpeedPanel, figures: Figures | None = FIGURES) -> None:
     panel.end_generation(figures)
 
 
-def rows(panel: SpeedPanel) -> dict[str, str]:
-    shown = of_kind(panel, KindsSection).texts()
-    return {kind: text.replace("\u00a0", " ") for kind, text in shown.items()}
-
-
 def settled(panel: SpeedPanel, qtbot: QtBot) -> None:
-    qtbot.waitUntil(lambda: not panel.is_refreshing())
+    qtbot.waitUntil(lambda: not is_refreshing(panel))
 
 
 # ------------------------------------------------------------ what drafting pays on
@@ -42,21 +37,21 @@ def test_what_earlier_answers_brought_is_there_at_once(panel: SpeedPanel, qtbot:
     panel.set_pair(LEARNT)
     settled(panel, qtbot)
     assert of_kind(panel, KindsSection).isVisible()
-    assert rows(panel) == {"prose": "Prose · 50 % kept · 50 tok/s", "code": "Code · 80 % kept · 100 tok/s"}
+    assert rows_of(panel) == ["Prose · 50 % kept · 50 tok/s", "Code · 80 % kept · 100 tok/s"]
     panel.set_plain_speed(40.0)
     settled(panel, qtbot)
-    assert rows(panel) == {"prose": "Prose · 50 % kept · 1.2× plain", "code": "Code · 80 % kept · 2.5× plain"}
+    assert rows_of(panel) == ["Prose · 50 % kept · 1.2× plain", "Code · 80 % kept · 2.5× plain"]
 
 
 def test_answers_are_added_when_they_are_there(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(LEARNT)
     answer(panel)
     settled(panel, qtbot)
-    assert rows(panel)["code"] == "Code · 78 % kept · 97 tok/s"  # (880 + 172) of 1,352; 1,261 tokens in 13 s
-    assert rows(panel)["prose"] == "Prose · 50 % kept · 50 tok/s"
+    assert "Code · 78 % kept · 97 tok/s" in rows_of(panel)  # (880 + 172) of 1,352; 1,261 tokens in 13 s
+    assert "Prose · 50 % kept · 50 tok/s" in rows_of(panel)
     answer(panel, None)  # one that failed has no figures
     settled(panel, qtbot)
-    assert rows(panel)["code"] == "Code · 78 % kept · 97 tok/s"
+    assert "Code · 78 % kept · 97 tok/s" in rows_of(panel)
 
 
 def test_an_answer_without_a_draft_says_nothing_about_drafting(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -64,7 +59,7 @@ def test_an_answer_without_a_draft_says_nothing_about_drafting(panel: SpeedPanel
     panel.set_draft_length(0)
     answer(panel)
     settled(panel, qtbot)
-    assert rows(panel)["code"] == "Code · 80 % kept · 100 tok/s"
+    assert "Code · 80 % kept · 100 tok/s" in rows_of(panel)
 
 
 def test_nothing_is_shown_where_nothing_is_known(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -75,7 +70,7 @@ def test_nothing_is_shown_where_nothing_is_known(panel: SpeedPanel, qtbot: QtBot
     few = KindFigures(kind="list", tokens=9, seconds=0.1, tested=9, accepted=9, verify_passes=2)
     panel.set_pair(msgspec.structs.replace(PAIR, history=[few, HISTORY[1]]))
     settled(panel, qtbot)
-    assert set(rows(panel)) == {"prose"}
+    assert rows_of(panel) == ["Prose · 50 % kept · 50 tok/s"]
 
 
 def test_another_pair_has_its_own(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -94,7 +89,7 @@ def test_a_kind_that_drafting_slows_down_is_told(panel: SpeedPanel, qtbot: QtBot
     panel.set_pair(msgspec.structs.replace(PAIR, history=[*HISTORY, thinking]))
     panel.set_plain_speed(40.0)
     settled(panel, qtbot)
-    assert rows(panel)["thinking"] == "Thinking · not drafted · 0.6× plain"
+    assert "Thinking · not drafted · 0.6× plain" in rows_of(panel)
     roles = {label.text().replace("\u00a0", " "): label.property("role") for label in panel.findChildren(QLabel)}
     assert (roles["0.6× plain"], roles["2.5× plain"]) == ("warning", "plain")
 
@@ -208,10 +203,10 @@ def test_of_a_long_draft_some_positions_stand_for_all(qtbot: QtBot) -> None:
     qtbot.addWidget(bars)
     for length in range(1, 17):
         bars.show_shares([1.0] * length, 1)
-        places = bars.places()
+        places = bars.places
         assert len(places) == min(length, 8) == len(set(places))
         assert places[0] == 1 and places[-1] == length
         assert list(places) == sorted(places)
         assert bars.accessibleDescription().count(":") == length
     bars.show_shares([0.5], 16)
-    assert bars.places()[-1] == 16
+    assert bars.places[-1] == 16
