@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytestqt.qtbot import QtBot
 
-from app.ui.shell.undo_bar import UndoBar
+from app.ui.shell.bars import UndoBar
 from app.ui.widgets.controls import ElidedLabel
 
 
