@@ -12,7 +12,6 @@ from pathlib import Path
 import psutil
 
 from app import paths, program
-from app.client.process import start_process
 from app.errors import KnownError
 
 _OF_LOCALE = re.compile(r'^Detected locale ".*?^for more information\.$', re.MULTILINE | re.DOTALL)
@@ -20,7 +19,7 @@ _OF_LOCALE = re.compile(r'^Detected locale ".*?^for more information\.$', re.MUL
 
 def start(home: Path, *arguments: str, **changes: str) -> subprocess.Popen[bytes]:
     """A process with a home of its own, all streams piped. ``changes`` are variables of its environment."""
-    return start_process(program.own_command(*arguments), {paths.HOME_VARIABLE: str(home), **changes})
+    return program.start_process(program.own_command(*arguments), {paths.HOME_VARIABLE: str(home), **changes})
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -6,8 +6,6 @@ from typing import Literal
 
 import msgspec
 
-from app.protocol import frames
-
 ROLES = ("comment", "keyword", "string", "number", "name")
 """What a part of code can be; `Highlighted` gives the index."""
 
@@ -66,15 +64,7 @@ class Highlighted(msgspec.Struct, frozen=True, tag=True):
 Request = CheckTemplate | RenderTemplate | Highlight
 Answer = Rendered | TemplateFailed | Highlighted
 
-_requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
-_answers: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
-
-
-def decode_request(body: bytes) -> Request:
-    """Raises `app.protocol.frames.ProtocolError` for anything else."""
-    return frames.decode(_requests, body)
-
-
-def decode_answer(body: bytes) -> Answer:
-    """Raises `app.protocol.frames.ProtocolError` for anything else."""
-    return frames.decode(_answers, body)
+REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+TEMPLATE_ANSWERS: msgspec.json.Decoder[Rendered | TemplateFailed] = msgspec.json.Decoder(Rendered | TemplateFailed)
+HIGHLIGHTED = msgspec.json.Decoder(Highlighted)
+"""To be used with `app.protocol.frames.decode`."""
