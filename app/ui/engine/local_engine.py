@@ -144,7 +144,7 @@ class LocalEngine(Engine):
             case Forgotten():
                 self.forgotten.emit()
             case _:
-                self.signal_of(event).emit(event)
+                getattr(self, str(event.__struct_config__.tag)).emit(event)
         self._after()
 
     @Slot()

@@ -140,7 +140,7 @@ def _raise_first(instance: SingleInstance, wanted: _Wanted) -> int:
 
 
 def _run_first(application: Application, instance: SingleInstance, wanted: _Wanted) -> int:
-    found = _start_log()
+    log, found = _start_log()
     announce_running()
     qInstallMessageHandler(_on_qt_message)
     settings = SettingsFile(paths.settings_file())
@@ -161,7 +161,8 @@ def _run_first(application: Application, instance: SingleInstance, wanted: _Want
         signals.close()
         instance.release()
         qInstallMessageHandler(None)
-    logs.stop()
+    if log is not None:
+        log.close()
     return status
 
 
@@ -291,13 +292,13 @@ class EndSignals(QObject):
             self._reader.recv(64)
 
 
-def _start_log() -> dict[str, Notice]:
-    """Start the log; what there is to say about the last time, or about a log that cannot be written."""
+def _start_log() -> tuple[logs.Logs | None, dict[str, Notice]]:
+    """The log, and what there is to say about the last time, or about a log that cannot be written."""
     try:
-        logs.start()
+        log = logs.start()
     except KnownError as error:
-        return {"log": notices.plain_text(str(error))}
-    return {"crash": notices.previous_crash()} if logs.previous_crash() else {}
+        return None, {"log": notices.plain_text(str(error))}
+    return log, {"crash": notices.previous_crash()} if log.previous_crash else {}
 
 
 def _say(text: str, wanted: _Wanted) -> None:

@@ -346,8 +346,7 @@ class AppCommands(QObject):
     def _show_about(self) -> None:
         from app.ui.shell.help import AboutDialog
 
-        engine = self._engine
-        AboutDialog(engine.description(), engine.devices(), engine.processor_features(), self._window).open()
+        AboutDialog(self._engine.hello(), self._window).open()
 
     # ------------------------------------------------------------ downloads
 

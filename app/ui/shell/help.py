@@ -13,6 +13,7 @@ from PySide6.QtGui import QDesktopServices, QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QPlainTextEdit, QWidget
 
 from app import __version__, paths
+from app.protocol.messages import PROTOCOL_VERSION, Hello
 from app.ui.speed.wording import HELP
 from app.ui.widgets import icons
 from app.ui.widgets.controls import label
@@ -63,19 +64,15 @@ class _HelpDialog(QDialog):
 class AboutDialog(_HelpDialog):
     """What Slipstream is, and the versions a report of a problem should name."""
 
-    def __init__(
-        self, engine: str, devices: Sequence[str] = (), features: Sequence[str] = (), parent: QWidget | None = None
-    ) -> None:
-        """``engine``, ``devices`` and the processor's ``features`` as the engine tells them when it starts.
-
-        An empty ``engine`` is not running.
-        """
+    def __init__(self, hello: Hello | None, parent: QWidget | None = None) -> None:
+        """``hello`` as `Engine.hello` has it."""
         super().__init__("About Slipstream", parent)
+        told = hello or Hello(protocol=PROTOCOL_VERSION, engine="not running")
         versions = (
             ("Slipstream", __version__),
-            ("Engine", engine or "not running"),
-            ("Computes on", ", ".join(devices) or "the processor"),
-            ("Processor", ", ".join(features) or "not known yet"),
+            ("Engine", told.engine),
+            ("Computes on", ", ".join(device.description for device in told.devices) or "the processor"),
+            ("Processor", ", ".join(told.processor_features) or "not known yet"),
             ("Qt", f"{qVersion()} (PySide6 {PySide6.__version__})"),
             ("Python", platform.python_version()),
             ("System", platform.platform()),
