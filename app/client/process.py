@@ -14,7 +14,7 @@ from typing import IO
 
 from app import program
 from app.client.connection import Connection, Question, Stalled, Timings
-from app.client.ends import EngineExit, ExitCause, exit_cause, out_of_memory_kills
+from app.client.state import EngineExit, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import Cancelled, KnownError
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from app import __version__, paths, program
-from app.client.ends import ExitCause
 from app.client.process import EngineEndedError, EngineProcess
+from app.client.state import ExitCause
 from app.commands import own_process
 from app.errors import KnownError
 from app.protocol.messages import (

@@ -14,18 +14,7 @@ from typing import Self, TypeVar
 import msgspec
 
 from app import program
-from app.helper import limits
-from app.helper.messages import (
-    HIGHLIGHTED,
-    TEMPLATE_ANSWERS,
-    CheckTemplate,
-    Highlight,
-    Highlighted,
-    Rendered,
-    RenderTemplate,
-    Request,
-    TemplateFailed,
-)
+from app.helper import limits, messages
 from app.protocol import frames
 
 _START_SECONDS = 30.0
@@ -83,13 +72,13 @@ class Helper:
         with self._lock, contextlib.suppress(NotStarted):
             self._running()
 
-    def template(self, request: CheckTemplate | RenderTemplate) -> Rendered | TemplateFailed:
+    def template(self, request: messages.TemplateRequest) -> messages.TemplateAnswer:
         """Compile or render a chat template. Raises `HelperError`."""
-        return self._call(request, TEMPLATE_ANSWERS)
+        return self._call(request, messages.TEMPLATE_ANSWERS)
 
-    def highlight(self, request: Highlight) -> Highlighted:
+    def highlight(self, request: messages.Highlight) -> messages.Highlighted:
         """Find the parts of code to color. Raises `HelperError`."""
-        return self._call(request, HIGHLIGHTED)
+        return self._call(request, messages.HIGHLIGHTED)
 
     def stop(self) -> None:
         """End the process, and with it all it may still have in memory. A request under way fails with `Died`."""
@@ -100,7 +89,7 @@ class Helper:
 
     # ------------------------------------------------------------ one request
 
-    def _call(self, request: Request, answers: msgspec.json.Decoder[T]) -> T:
+    def _call(self, request: messages.Request, answers: msgspec.json.Decoder[T]) -> T:
         body = frames.encode(request)
         if len(body) > frames.MAX_BYTES:
             raise TooMuchMemory

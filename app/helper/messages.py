@@ -61,10 +61,12 @@ class Highlighted(msgspec.Struct, frozen=True, tag=True):
     lines: list[list[int]]
 
 
-Request = CheckTemplate | RenderTemplate | Highlight
-Answer = Rendered | TemplateFailed | Highlighted
+TemplateRequest = CheckTemplate | RenderTemplate
+TemplateAnswer = Rendered | TemplateFailed
+Request = TemplateRequest | Highlight
+Answer = TemplateAnswer | Highlighted
 
 REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
-TEMPLATE_ANSWERS: msgspec.json.Decoder[Rendered | TemplateFailed] = msgspec.json.Decoder(Rendered | TemplateFailed)
+TEMPLATE_ANSWERS: msgspec.json.Decoder[TemplateAnswer] = msgspec.json.Decoder(TemplateAnswer)
 HIGHLIGHTED = msgspec.json.Decoder(Highlighted)
 """To be used with `app.protocol.frames.decode`."""

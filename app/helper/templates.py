@@ -15,7 +15,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from app.helper.messages import CheckTemplate, Rendered, RenderTemplate, TemplateFailed
+from app.helper.messages import CheckTemplate, Rendered, RenderTemplate, TemplateAnswer, TemplateFailed, TemplateRequest
 
 SIZE_LIMIT = 16 * 1024 * 1024
 """Characters a template may write."""
@@ -45,7 +45,7 @@ class _Generation(Extension):
         return nodes.Scope(body, lineno=line)
 
 
-def answer(request: CheckTemplate | RenderTemplate) -> Rendered | TemplateFailed:
+def answer(request: TemplateRequest) -> TemplateAnswer:
     """Compile a template, or render a chat.
 
     Some templates refuse a system message; its text then goes in front of the first message of the user. Some leave out

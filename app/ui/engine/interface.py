@@ -8,8 +8,7 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, Signal
 
 from app.client.connection import Question
-from app.client.ends import EngineExit, ExitCause
-from app.client.state import EngineState
+from app.client.state import EngineExit, EngineState, ExitCause
 from app.protocol.messages import Hello, LoadSettings
 
 __all__ = ["Engine", "EngineExit", "EngineState", "ExitCause"]

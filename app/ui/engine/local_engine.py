@@ -11,9 +11,8 @@ from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Slot
 
 from app import paths, program
 from app.client.connection import Connection, Question, Stalled, Timings
-from app.client.ends import ExitCause, exit_cause, out_of_memory_kills
 from app.client.process import engine_command
-from app.client.state import EngineState
+from app.client.state import EngineState, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import KnownError
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
