@@ -22,7 +22,6 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.client.process import EngineProcess
 from app.commands import bench, compare, models, self_draft, selftest
 from app.commands.inspect import Inspect
 from app.commands.options import add_command, add_model_options, add_sampling_options
@@ -97,30 +96,26 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
 def _generate(options: argparse.Namespace) -> int:
     prompt = sys.stdin.buffer.read().decode("utf-8", "replace") if options.prompt == "-" else options.prompt
-    with loaded(options, watched=not options.json) as (engine, pair):
-        return _answer(options, engine, pair, prompt)
-
-
-def _answer(options: argparse.Namespace, engine: EngineProcess, pair: PairLoaded, prompt: str) -> int:
     system = [Message(role="system", content=options.system)] if options.system else []
-    command = generate_command(options, pair, [*system, Message(role="user", content=prompt)], raw=options.raw)
+    messages = [*system, Message(role="user", content=prompt)]
     started, pieces, finished = None, list[Piece](), None
-    for event in engine.generate(command):
-        match event:
-            case GenerationStarted():
-                started = event
-            case Round():
-                pieces += event.pieces
-                if not options.json:
-                    _show("".join(piece.text for piece in event.pieces))
-            case GenerationFinished():
-                finished = event
-    assert started is not None and finished is not None
-    if options.json:
-        result = _result(pair, started, finished, pieces)
-        print(visible_json(json.dumps(result, ensure_ascii=False)))
-    else:
-        print()
+    with loaded(options, watched=not options.json) as (engine, pair):
+        for event in engine.generate(generate_command(options, pair, messages, raw=options.raw)):
+            match event:
+                case GenerationStarted():
+                    started = event
+                case Round():
+                    pieces += event.pieces
+                    if not options.json:
+                        _show("".join(piece.text for piece in event.pieces))
+                case GenerationFinished():
+                    finished = event
+        assert started is not None and finished is not None
+        if options.json:
+            result = _result(pair, started, finished, pieces)
+            print(visible_json(json.dumps(result, ensure_ascii=False)))
+        else:
+            print()
     return 130 if finished.finish_reason == "cancelled" else 0
 
 

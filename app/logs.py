@@ -46,16 +46,21 @@ class _Formatter(logging.Formatter):
 
 
 class Logs:
-    """The log of one process, from `start` to `stop`; use it through those."""
+    """The log of this process, from `start` to `close`.
 
-    def __init__(self, name: str) -> None:
+    Attributes:
+        file: Where it is written.
+        previous_crash: What the last run left when it crashed, home folder redacted; ``None`` if it ended well.
+    """
+
+    def __init__(self) -> None:
         folder = log_dir()
-        self.file = folder / f"{name}.log"
-        self._crash_file = folder / f"{name}-crash.txt"
+        self.file = folder / "slipstream.log"
+        self._crash_file = folder / "slipstream-crash.txt"
         self.previous_crash = self._read_crash()
         if self.previous_crash is not None:
             # The file itself is about to be used for this run.
-            (folder / f"{name}-previous-crash.txt").write_text(f"{self.previous_crash}\n", encoding="utf-8")
+            (folder / "slipstream-previous-crash.txt").write_text(f"{self.previous_crash}\n", encoding="utf-8")
         self._handler = RotatingFileHandler(self.file, maxBytes=MAX_BYTES, backupCount=BACKUP_FILES, encoding="utf-8")
         self._handler.setFormatter(_Formatter(_FORMAT))
         root = logging.getLogger()
@@ -71,7 +76,7 @@ class Logs:
         log.info("Slipstream %s, Python %s, %s", __version__, platform.python_version(), platform.platform())
 
     def close(self) -> None:
-        """A clean end: no crash to tell of."""
+        """The clean end of the process; without it the next start reports what was kept of a crash."""
         sys.excepthook, threading.excepthook, sys.unraisablehook = self._hooks
         faulthandler.disable()
         self._crash.close()
@@ -113,35 +118,15 @@ class Logs:
             self._crash.flush()
 
 
-_current: Logs | None = None
+def start() -> Logs:
+    """Log this process to the log folder and keep its crashes.
 
-
-def start(name: str = "slipstream") -> Logs:
-    """Log this process to ``name``.log in the log folder and keep its crashes.
-
-    Call it once, after the process knows that it is the only one of that name. Raises `KnownError` if the folder cannot
-    be written.
+    Call it once, after the process knows that it is the only one. Raises `KnownError` if the folder cannot be written.
     """
-    global _current  # noqa: PLW0603 - there is one log a process, like the hooks it sets
-    stop()
     try:
-        _current = Logs(name)
+        return Logs()
     except OSError as error:
         raise KnownError(
             f"Slipstream cannot write its log in {log_dir()}: {error.strerror or error}. "
             "Check the folder, then start again."
         ) from error
-    return _current
-
-
-def stop() -> None:
-    """The clean end of the process; without it the next start reports what was kept of a crash."""
-    global _current  # noqa: PLW0603
-    if _current is not None:
-        _current.close()
-        _current = None
-
-
-def previous_crash() -> str | None:
-    """What the last run left when it crashed, home folder redacted; ``None`` if it ended well. Needs `start`."""
-    return _current.previous_crash if _current is not None else None

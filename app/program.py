@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import subprocess
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import TextIO
 
@@ -88,6 +89,25 @@ def child_environment(own: Mapping[str, str], **changes: str) -> dict[str, str]:
     if home := harmless.get(HOME_VARIABLE, "").strip():
         harmless[HOME_VARIABLE] = str(Path(home).expanduser().absolute())
     return {**harmless, RESET_VARIABLE: "1", **changes}
+
+
+def start_process(
+    command: Sequence[str], changes: Mapping[str, str] | None = None, *, errors: int = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
+    """One of our processes, its streams piped, without a window; its session is its own, so Ctrl+C reaches us alone.
+
+    ``changes`` are variables to set, ``errors`` is where its standard error goes. Raises `OSError`.
+    """
+    return subprocess.Popen(
+        command,
+        cwd=FOLDER,
+        env=child_environment(os.environ, **(changes or {})),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    )
 
 
 def has_display(environment: Mapping[str, str], platform: str = sys.platform) -> bool:

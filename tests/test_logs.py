@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     """A process of its own, that logs and ends as ``code`` says."""
-    start = "import faulthandler, logging, os, sys, threading\nfrom app import logs\nlogs.start()\n"
+    start = "import faulthandler, logging, os, sys, threading\nfrom app import logs\nlog = logs.start()\n"
     return subprocess.run([sys.executable, "-c", start + code], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -33,8 +33,9 @@ def _faulthandler_after() -> Iterator[None]:
 
 @pytest.fixture
 def started(_faulthandler_after: None) -> Iterator[logs.Logs]:
-    yield logs.start()
-    logs.stop()
+    log = logs.start()
+    yield log
+    log.close()
 
 
 def test_records_go_to_the_file(started: logs.Logs, home: Path) -> None:
@@ -57,9 +58,9 @@ def test_the_file_is_rotated(started: logs.Logs) -> None:
 
 
 def test_a_clean_end_leaves_no_crash(home: Path) -> None:
-    assert run("logs.stop()").returncode == 0
+    assert run("log.close()").returncode == 0
     assert [file.name for file in (home / "logs").iterdir()] == ["slipstream.log"]
-    assert run("print(logs.previous_crash())").stdout == "None\n"
+    assert run("print(log.previous_crash)").stdout == "None\n"
 
 
 @pytest.mark.parametrize(
@@ -77,15 +78,15 @@ def test_a_clean_end_leaves_no_crash(home: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_crash_is_told_once_at_the_next_start_and_kept(code: str, trace: str, home: Path) -> None:
     assert run(code).returncode != 0
-    told = run("print(logs.previous_crash())\nlogs.stop()").stdout
+    told = run("print(log.previous_crash)\nlog.close()").stdout
     assert trace in told
     assert trace in (home / "logs" / "slipstream-previous-crash.txt").read_text(encoding="utf-8")
-    assert run("print(logs.previous_crash())").stdout == "None\n"
+    assert run("print(log.previous_crash)").stdout == "None\n"
 
 
 def test_a_kill_is_no_crash_of_ours() -> None:
     run("os._exit(9)")
-    assert run("print(logs.previous_crash())").stdout == "None\n"
+    assert run("print(log.previous_crash)").stdout == "None\n"
 
 
 def test_a_known_error_is_logged_without_a_traceback(home: Path) -> None:
@@ -93,7 +94,7 @@ def test_a_known_error_is_logged_without_a_traceback(home: Path) -> None:
     text = (home / "logs" / "slipstream.log").read_text(encoding="utf-8")
     assert "ERROR   app.logs: the disk is full" in text
     assert "Traceback" not in text
-    assert run("print(logs.previous_crash())").stdout == "None\n"
+    assert run("print(log.previous_crash)").stdout == "None\n"
 
 
 @pytest.mark.allow_logs
@@ -124,15 +125,12 @@ def test_the_home_folder_is_not_in_the_log(started: logs.Logs, monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("_faulthandler_after")
-def test_stop_restores_what_start_changed() -> None:
+def test_closing_restores_what_start_changed() -> None:
     hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
     handlers = list(logging.getLogger().handlers)
-    logs.start()
-    logs.stop()
-    logs.stop()
+    logs.start().close()
     assert (sys.excepthook, threading.excepthook, sys.unraisablehook) == hooks
     assert logging.getLogger().handlers == handlers
-    assert logs.previous_crash() is None
 
 
 def test_a_log_that_cannot_be_written_is_named(home: Path) -> None:

@@ -13,51 +13,27 @@ from dataclasses import dataclass
 
 import msgspec
 
-from app.client.ends import EngineExit, ExitCause, LogLines
-from app.client.state import EngineState
+from app.client.state import EngineExit, EngineState, ExitCause, LogLines
+from app.protocol import messages
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_event, encode_frame
-from app.protocol.messages import (
-    PROTOCOL_VERSION,
-    Cancel,
-    Command,
-    Event,
-    Forget,
-    Forgotten,
-    Generate,
-    GenerationFailed,
-    GenerationFinished,
-    Hello,
-    Load,
-    LoadFailed,
-    MeasurePlain,
-    MemoryRead,
-    PairLoaded,
-    Ping,
-    PlainMeasured,
-    Pong,
-    ReadMemory,
-    ScoreTokens,
-    StartFailed,
-    TokensScored,
-)
 
 _log = logging.getLogger("slipstream.engine")
 
-Question = Generate | MeasurePlain | ScoreTokens
+Question = messages.Generate | messages.MeasurePlain | messages.ScoreTokens
 """What a loaded pair can be asked. The connection fills in ``request``."""
 _BUSY_WITH = {
-    Generate: EngineState.ANSWERING,
-    MeasurePlain: EngineState.MEASURING,
-    ScoreTokens: EngineState.COMPARING,
+    messages.Generate: EngineState.ANSWERING,
+    messages.MeasurePlain: EngineState.MEASURING,
+    messages.ScoreTokens: EngineState.COMPARING,
 }
-_LEADS_TO: dict[type[Event], EngineState] = {
-    PairLoaded: EngineState.READY,
-    LoadFailed: EngineState.EMPTY,
-    GenerationFinished: EngineState.READY,
-    GenerationFailed: EngineState.READY,
-    PlainMeasured: EngineState.READY,
-    TokensScored: EngineState.READY,
+_LEADS_TO: dict[type[messages.Event], EngineState] = {
+    messages.PairLoaded: EngineState.READY,
+    messages.LoadFailed: EngineState.EMPTY,
+    messages.GenerationFinished: EngineState.READY,
+    messages.GenerationFailed: EngineState.READY,
+    messages.PlainMeasured: EngineState.READY,
+    messages.TokensScored: EngineState.READY,
 }
 """What a request's last event leaves the engine in."""
 
@@ -99,7 +75,7 @@ class Connection:
         self.timings = timings or Timings()
         self.state = EngineState.STOPPED
         self.request = 0
-        self.hello: Hello | None = None
+        self.hello: messages.Hello | None = None
         self.log = LogLines()
         self.open_forgets = 0
         self._last_request = 0
@@ -144,12 +120,12 @@ class Connection:
 
     # ------------------------------------------------------------ commands
 
-    def load(self, command: Load) -> int:
+    def load(self, command: messages.Load) -> int:
         """The number of the request. What was loaded or is being loaded is given up; the process must be starting."""
         if self.hello is None:
             self._unsent.clear()
         elif self.state.is_busy:
-            self._send(Cancel())
+            self._send(messages.Cancel())
         return self._ask(command, EngineState.LOADING if self.hello else self.state)
 
     def ask(self, command: Question, *, compared: bool = False) -> int:
@@ -161,36 +137,36 @@ class Connection:
             raise RuntimeError(f"the engine is {self.state.value}, not ready")
         return self._ask(command, EngineState.COMPARING if compared else _BUSY_WITH[type(command)])
 
-    def _ask(self, command: Load | Question, state: EngineState) -> int:
+    def _ask(self, command: messages.Load | Question, state: EngineState) -> int:
         self._last_request += 1
         self._begin(self._last_request, state)
         self._send(msgspec.structs.replace(command, request=self.request))
         return self.request
 
-    def cancel(self) -> LoadFailed | None:
+    def cancel(self) -> messages.LoadFailed | None:
         """Stop what runs; nothing where nothing does. A load that was not sent yet ends at once, with this event."""
         if self.state.is_busy:
             if self._cancelled_at is None:
-                self._send(Cancel())
+                self._send(messages.Cancel())
                 self._cancelled_at = self._ticks
         elif self.state is EngineState.STARTING and self.request:
             self._unsent.clear()
             request, self.request = self.request, 0
-            return LoadFailed(request=request, message="Loading was cancelled.", cancelled=True)
+            return messages.LoadFailed(request=request, message="Loading was cancelled.", cancelled=True)
         return None
 
     def forget(self) -> None:
         """Have everything erased that is left of chats; a process that is starting is told as soon as it greets."""
         self.open_forgets += 1
         if self.hello is not None:
-            self._send(Forget())
+            self._send(messages.Forget())
 
     def read_memory(self) -> None:
         """Ask how much memory there is now, where there is a process that can tell."""
         if self.hello is not None:
-            self._send(ReadMemory())
+            self._send(messages.ReadMemory())
 
-    def _send(self, command: Command) -> None:
+    def _send(self, command: messages.Command) -> None:
         self._unsent += encode_frame(command)
 
     def bytes_to_send(self) -> bytes:
@@ -203,7 +179,7 @@ class Connection:
 
     # ------------------------------------------------------------ what the engine says
 
-    def receive(self, data: bytes) -> Iterator[Event | Stalled]:
+    def receive(self, data: bytes) -> Iterator[messages.Event | Stalled]:
         """The events in more output, cut anywhere; those of requests that are no longer current are left out.
 
         A process that breaks the protocol must be ended; nothing it says counts any more. Raises `ProtocolError`.
@@ -223,21 +199,21 @@ class Connection:
             self._fault = ExitCause.PROTOCOL, str(error)
             raise
 
-    def _taken(self, event: Event) -> Event | Stalled | None:
+    def _taken(self, event: messages.Event) -> messages.Event | Stalled | None:
         """Note what ``event`` means; what is to be told of it."""
         match event:
-            case Hello():
+            case messages.Hello():
                 self._greet(event)
-            case StartFailed():
+            case messages.StartFailed():
                 self._fault = ExitCause.REFUSED, event.message
                 return None
             case _ if self.hello is None:
                 raise ProtocolError(f"{type(event).__name__} before Hello")
-            case Pong():
+            case messages.Pong():
                 return self._stalled(self._idle_seconds(event))
-            case Forgotten():
+            case messages.Forgotten():
                 return self._forgotten(event)
-            case MemoryRead():
+            case messages.MemoryRead():
                 pass
             case _ if event.request != self.request:
                 return None
@@ -245,27 +221,27 @@ class Connection:
                 self._begin(0, state)
         return event
 
-    def _idle_seconds(self, pong: Pong) -> float:
+    def _idle_seconds(self, pong: messages.Pong) -> float:
         """Since the computation last moved; 0 where that is no wonder."""
         self._open_pings = 0
         idle = pong.seconds_since_progress
         return idle if pong.busy and self.state.is_busy and idle > self.timings.no_progress else 0.0
 
-    def _forgotten(self, event: Forgotten) -> Forgotten | None:
+    def _forgotten(self, event: messages.Forgotten) -> messages.Forgotten | None:
         if not self.open_forgets:
             raise ProtocolError("Forgotten without a Forget")
         self.open_forgets -= 1
         return None if self.open_forgets else event
 
-    def _greet(self, hello: Hello) -> None:
+    def _greet(self, hello: messages.Hello) -> None:
         if self.hello is not None:
             raise ProtocolError("a second Hello")
-        if hello.protocol != PROTOCOL_VERSION:
-            raise ProtocolError(f"the engine speaks protocol {hello.protocol}, we speak {PROTOCOL_VERSION}")
+        if hello.protocol != messages.PROTOCOL_VERSION:
+            raise ProtocolError(f"the engine speaks protocol {hello.protocol}, we speak {messages.PROTOCOL_VERSION}")
         self.hello = hello
         devices = ", ".join(device.description for device in hello.devices)
         _log.info("engine: %s, devices: %s", hello.engine, devices or "CPU only")
-        self._unsent[:0] = self.open_forgets * encode_frame(Forget())
+        self._unsent[:0] = self.open_forgets * encode_frame(messages.Forget())
         self._begin(self.request, EngineState.LOADING if self.request else EngineState.EMPTY)
 
     # ------------------------------------------------------------ stalls
@@ -284,7 +260,7 @@ class Connection:
         stalled = self._stalled(self._overdue_seconds())
         if self.state.is_busy:
             self._open_pings += 1
-            self._send(Ping())
+            self._send(messages.Ping())
         return stalled
 
     def _overdue_seconds(self) -> float:

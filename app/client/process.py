@@ -8,13 +8,13 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import IO
 
 from app import program
 from app.client.connection import Connection, Question, Stalled, Timings
-from app.client.ends import EngineExit, ExitCause, exit_cause, out_of_memory_kills
+from app.client.state import EngineExit, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import Cancelled, KnownError
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
@@ -76,7 +76,7 @@ class EngineProcess:
         self._memory_kills = out_of_memory_kills()
         self._connection.start()
         try:
-            self._process = start_process(command or engine_command("--no-chat-files", *options), environment)
+            self._process = program.start_process(command or engine_command("--no-chat-files", *options), environment)
         except OSError as error:
             reason = error.strerror or str(error)
             raise EngineEndedError(self._connection.died(ExitCause.FAILED_TO_START, reason)) from error
@@ -230,21 +230,6 @@ class EngineProcess:
     def _end_overdue(self) -> None:
         self._is_overdue = True
         self._process.kill()
-
-
-def start_process(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """One of our processes, all streams piped, without a window; its session is its own, so Ctrl+C reaches us alone."""
-    return subprocess.Popen(
-        command,
-        bufsize=0,
-        cwd=program.FOLDER,
-        env=program.child_environment(os.environ, **environment),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-    )
 
 
 def _opened(stream: IO[bytes] | None) -> IO[bytes]:

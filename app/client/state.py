@@ -1,8 +1,20 @@
-"""Where an engine is."""
+"""Where an engine is; how its process ended, what it logged before, and what that means for people."""
 
 from __future__ import annotations
 
 import enum
+import logging
+import signal
+import sys
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.logs import redact
+
+_log = logging.getLogger("slipstream.engine")
+_MAX_LINES = 40
+_MAX_LINE_CHARS = 2000
 
 
 class EngineState(enum.Enum):
@@ -27,3 +39,133 @@ class EngineState(enum.Enum):
     def has_ended(self) -> bool:
         """Whether there is no process."""
         return self in (EngineState.STOPPED, EngineState.DIED)
+
+
+class ExitCause(enum.Enum):
+    """Why an engine ended without being asked to."""
+
+    KILLED = "killed"
+    OUT_OF_MEMORY = "out of memory"
+    ABORTED = "aborted"
+    CRASHED = "crashed"
+    EXITED = "exited"
+    PROTOCOL = "protocol"
+    FAILED_TO_START = "failed to start"
+    REFUSED = "refused to start"
+
+
+_SENTENCES = {
+    ExitCause.KILLED: "The engine was ended from outside ({}).",
+    ExitCause.OUT_OF_MEMORY: "The engine was ended by the system, probably because memory ran out.",
+    ExitCause.ABORTED: "The engine stopped itself because of an internal error ({}).",
+    ExitCause.CRASHED: "The engine crashed ({}).",
+    ExitCause.EXITED: "The engine ended unexpectedly ({}).",
+    ExitCause.PROTOCOL: "The engine sent something that Slipstream does not understand, so it was stopped.",
+    ExitCause.FAILED_TO_START: "The engine did not start ({}).",
+    ExitCause.REFUSED: "The engine did not start. {}",
+}
+
+
+@dataclass(frozen=True)
+class EngineExit:
+    """An unasked-for end of an engine.
+
+    Attributes:
+        cause: What kind of end it was.
+        detail: Signal name, exit code or protocol error, for the report; if it refused to start its own sentences why.
+        state: What the engine was doing.
+        log_lines: The last lines it logged, oldest first.
+    """
+
+    cause: ExitCause
+    detail: str
+    state: EngineState
+    log_lines: tuple[str, ...] = ()
+
+    def sentence(self) -> str:
+        """One plain sentence that names the cause."""
+        return _SENTENCES[self.cause].format(self.detail)
+
+    def report(self) -> str:
+        """Plain text for a bug report: cause, state and the last log lines, home folder redacted."""
+        lines = [
+            "Slipstream engine report",
+            f"cause: {self.cause.value}",
+            f"detail: {self.detail}",
+            f"while: {self.state.value}",
+            "",
+            "last log lines:",
+            *(self.log_lines or ("(none)",)),
+        ]
+        return redact("\n".join(lines))
+
+
+class LogLines:
+    """What a process writes to its standard error: copied line by line into our log, with the last lines at hand."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=_MAX_LINES)
+        self._partial = ""
+
+    def add(self, data: bytes) -> None:
+        """More output, cut anywhere."""
+        *lines, rest = (self._partial + data.decode("utf-8", "replace")).split("\n")
+        self._partial = rest[-_MAX_LINE_CHARS:]
+        for line in lines:
+            shown = line.rstrip("\r")[:_MAX_LINE_CHARS]
+            self._lines.append(shown)
+            _log.info("| %s", shown)
+
+    def end(self) -> None:
+        """No more output comes: a last line without an end counts too."""
+        if self._partial:
+            self.add(b"\n")
+
+    def last(self) -> tuple[str, ...]:
+        """The last lines, oldest first."""
+        return tuple(self._lines)
+
+
+def exit_cause(code: int, *, crashed: bool, memory_kills_before: int) -> tuple[ExitCause, str]:
+    """What the end of a process means.
+
+    ``code`` is the exit code; after a crash the signal, on Windows the exception. ``memory_kills_before``:
+    `out_of_memory_kills` when it was started.
+    """
+    if not crashed:
+        return ExitCause.EXITED, f"exit code {code}"
+    if sys.platform == "win32":
+        return ExitCause.CRASHED, f"code {code & 0xFFFFFFFF:#010x}"
+    try:
+        name = signal.Signals(code).name
+    except ValueError:
+        name = f"signal {code}"
+    if code == signal.SIGKILL and out_of_memory_kills() > memory_kills_before:
+        return ExitCause.OUT_OF_MEMORY, name
+    if code in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        return ExitCause.KILLED, name
+    return (ExitCause.ABORTED if code == signal.SIGABRT else ExitCause.CRASHED), name
+
+
+def out_of_memory_kills() -> int:
+    """Processes the kernel has ended for memory so far, on this machine and in this control group; 0 if unknown."""
+    kills = _counter(Path("/proc/vmstat"))
+    try:
+        groups = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return kills
+    for line in groups:
+        path = line.rpartition(":")[2].lstrip("/")
+        kills += _counter(Path("/sys/fs/cgroup") / path / "memory.events")
+    return kills
+
+
+def _counter(path: Path) -> int:
+    try:
+        for line in path.read_text(encoding="ascii").splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+    except (OSError, ValueError):
+        pass
+    return 0

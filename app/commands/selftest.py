@@ -27,8 +27,8 @@ import msgspec
 import psutil
 
 from app import __version__, paths, program
-from app.client.ends import ExitCause
-from app.client.process import EngineEndedError, EngineProcess, start_process
+from app.client.process import EngineEndedError, EngineProcess
+from app.client.state import ExitCause
 from app.errors import KnownError
 from app.models.text import printable
 from app.protocol.messages import (
@@ -292,7 +292,7 @@ def _window(work: Workplace) -> str:
     begun = time.monotonic()
     platform_changes = {} if program.has_display(os.environ) else {"QT_QPA_PLATFORM": "offscreen"}  # in memory
     command = program.own_command("--window", program.CLOSE_WHEN_READY)
-    process = start_process(command, {paths.HOME_VARIABLE: str(work.home()), **platform_changes})
+    process = program.start_process(command, {paths.HOME_VARIABLE: str(work.home()), **platform_changes})
     try:
         shown, errors = process.communicate(timeout=WINDOW_SECONDS)
     except subprocess.TimeoutExpired:

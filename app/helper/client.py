@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable
-from typing import Self
+from typing import Self, TypeVar
+
+import msgspec
 
 from app import program
-from app.helper import limits
-from app.helper.messages import (
-    Answer,
-    CheckTemplate,
-    Highlight,
-    Highlighted,
-    Rendered,
-    RenderTemplate,
-    Request,
-    TemplateFailed,
-    decode_answer,
-)
+from app.helper import limits, messages
 from app.protocol import frames
 
 _START_SECONDS = 30.0
 """Until it begins with a request, imports included: a slow disk or a busy machine is not the request's fault."""
 _ATTEMPTS = 2
+
+T = TypeVar("T")
 
 
 class HelperError(Exception):
@@ -80,79 +72,62 @@ class Helper:
         with self._lock, contextlib.suppress(NotStarted):
             self._running()
 
-    def template(self, request: CheckTemplate | RenderTemplate) -> Rendered | TemplateFailed:
+    def template(self, request: messages.TemplateRequest) -> messages.TemplateAnswer:
         """Compile or render a chat template. Raises `HelperError`."""
-        answer = self._call(request)
-        if isinstance(answer, Rendered | TemplateFailed):
-            return answer
-        raise self._mismatch()
+        return self._call(request, messages.TEMPLATE_ANSWERS)
 
-    def highlight(self, request: Highlight) -> Highlighted:
+    def highlight(self, request: messages.Highlight) -> messages.Highlighted:
         """Find the parts of code to color. Raises `HelperError`."""
-        answer = self._call(request)
-        if isinstance(answer, Highlighted):
-            return answer
-        raise self._mismatch()
+        return self._call(request, messages.HIGHLIGHTED)
 
     def stop(self) -> None:
         """End the process, and with it all it may still have in memory. A request under way fails with `Died`."""
-        process = self._process
-        if process is not None:
+        if (process := self._process) is not None:
             process.kill()
         with self._lock:
             self._end()
 
     # ------------------------------------------------------------ one request
 
-    def _call(self, request: Request) -> Answer:
+    def _call(self, request: messages.Request, answers: msgspec.json.Decoder[T]) -> T:
         body = frames.encode(request)
         if len(body) > frames.MAX_BYTES:
             raise TooMuchMemory
         with self._lock:
             for _ in range(_ATTEMPTS):
                 process = self._running()
-                if self._begins(process, body):
-                    return self._answer(process)
+                watch = _Watch(process, _START_SECONDS, None)
+                if self._next(process, watch, body) == b"" and not watch.passed:  # it has begun with the request
+                    return self._answer(process, answers)
                 # It had ended before it saw the request (which can happen to an idle process): that costs nobody a try.
                 status = self._end()
         raise NotStarted(f"it ended at once, with status {status}")
 
-    def _begins(self, process: subprocess.Popen[bytes], body: bytes) -> bool:
-        """Hand over a request; whether the process has begun to carry it out."""
-        assert process.stdin is not None and process.stdout is not None
-        try:
-            with _Watch(process, _START_SECONDS, None) as watch:
-                frames.write(process.stdin, body)
-                begun = frames.read(process.stdout)
-        except (OSError, frames.ProtocolError):
-            return False
-        except BaseException:
-            self._end()
-            raise
-        return begun == b"" and not watch.passed
-
-    def _answer(self, process: subprocess.Popen[bytes]) -> Answer:
-        assert process.stdout is not None
-        answer: Answer | None = None
-        try:
-            with _Watch(process, self.seconds, self._footprint) as watch:
-                body = frames.read(process.stdout)
-            if body is not None:
-                answer = decode_answer(body)
-        except (OSError, frames.ProtocolError):
-            pass  # no answer
-        except BaseException:
-            self._end()  # Ctrl+C: an answer that nobody waits for must not be taken for the next one's
-            raise
+    def _answer(self, process: subprocess.Popen[bytes], answers: msgspec.json.Decoder[T]) -> T:
+        watch = _Watch(process, self.seconds, self._footprint)
+        body = self._next(process, watch)
+        answer = None
+        with contextlib.suppress(frames.ProtocolError):
+            answer = None if body is None else frames.decode(answers, body)
         if answer is None or watch.passed:
             status = self._end()
             if answer is None:
                 raise _error(status, watch.passed)
         return answer
 
-    def _mismatch(self) -> Died:
-        self.stop()
-        return Died("another kind of answer")
+    def _next(self, process: subprocess.Popen[bytes], watch: _Watch, body: bytes | None = None) -> bytes | None:
+        """What the process says next, to ``body`` if that is given; ``None`` where it ended or says nothing we read."""
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            with watch:
+                if body is not None:
+                    frames.write(process.stdin, body)
+                return frames.read(process.stdout)
+        except (OSError, frames.ProtocolError):
+            return None
+        except BaseException:
+            self._end()  # Ctrl+C: an answer that nobody waits for must not be taken for the next one's
+            raise
 
     # ------------------------------------------------------------ the process
 
@@ -162,16 +137,9 @@ class Helper:
             return self._process
         self._end()
         try:
-            process = self._process = subprocess.Popen(
-                program.own_command("--role=helper"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # what it would say there may be other people's text
-                cwd=program.FOLDER,
-                env=program.child_environment(os.environ),
-                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-                start_new_session=True,  # Ctrl+C in a terminal is for its parent
-            )
+            # What it would say on its standard error may be other people's text.
+            process = program.start_process(program.own_command("--role=helper"), errors=subprocess.DEVNULL)
+            self._process = process
             self._end_job = limits.put_into_job(process)
         except (OSError, MemoryError, ValueError) as error:
             self._end()

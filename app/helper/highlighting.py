@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+import re
+from collections.abc import Container
 from functools import cache
 
 from pygments.lexer import Lexer
@@ -31,6 +32,9 @@ _ROLES: tuple[tuple[Container[object], str], ...] = (
     (Token.Generic.Heading, "name"),
     (Token.Operator.Word, "keyword"),
 )
+_PLAIN = 0xFF
+_RUN = re.compile(rb"([^\xff])\1*", re.DOTALL)
+"""Characters of one role beside each other, of those that are not plain."""
 
 
 @cache
@@ -55,57 +59,44 @@ def highlight(found: Lexer | None, text: str) -> Highlighted:
     """The colored parts of each line; none where the lexer fails."""
     if found is None:
         return Highlighted([])
-    lines = text.split("\n")
-    parts: list[list[int]] = [[] for _ in lines]
     try:
-        _fill(parts, lines, _colored(found, text))
+        roles = _roles(found, text)
     except MemoryError:
         raise
     except Exception:  # a lexer's own fault
         return Highlighted([])
-    return Highlighted(parts)
+    lines: list[list[int]] = []
+    begin = 0
+    for line in text.split("\n"):
+        parts: list[int] = []
+        if len(line) <= MAX_LINE_CHARACTERS:
+            for run in _RUN.finditer(roles, begin, begin + len(line)):
+                start, end = run.start() - begin, run.end() - begin
+                if not line.isascii():
+                    start, end = _utf16_length(line[:start]), _utf16_length(line[:end])
+                parts += (start, end - start, run[0][0])
+        lines.append(parts)
+        begin += len(line) + 1
+    return Highlighted(lines)
 
 
-def _colored(found: Lexer, text: str) -> Iterator[tuple[int, int, int]]:
-    """Start, end and role of the colored parts, neighbors of one role joined."""
-    start = end = 0
-    role = -1
+def _roles(found: Lexer, text: str) -> bytearray:
+    """The role of each character."""
+    roles = bytearray([_PLAIN]) * (len(text) + 1)
+    end = 0
     for at, kind, value in found.get_tokens_unprocessed(text + "\n"):
-        if not value or at < end:
-            continue
-        current = _role_of(kind)
-        if current != role or at != end:
-            if role >= 0:
-                yield start, end, role
-            start, role = at, current
-        end = at + len(value)
-    if role >= 0:
-        yield start, end, role
+        if value and at >= end:
+            end = at + len(value)
+            if (role := _role_of(kind)) != _PLAIN:
+                roles[at:end] = bytes([role]) * len(value)
+    return roles
 
 
 @cache
 def _role_of(kind: tuple[str, ...]) -> int:
-    return next((ROLES.index(role) for parent, role in _ROLES if kind in parent), -1)
+    return next((ROLES.index(role) for parent, role in _ROLES if kind in parent), _PLAIN)
 
 
-def _fill(parts: list[list[int]], lines: list[str], colored: Iterator[tuple[int, int, int]]) -> None:
-    """Cut the colored parts into those of each line."""
-    number = begin = 0
-    for first, last, role in colored:
-        start = first
-        while start < last and number < len(lines):
-            stop = begin + len(lines[number])
-            if start > stop:
-                begin, number = stop + 1, number + 1
-                continue
-            end = min(last, stop)
-            if start < end and len(lines[number]) <= MAX_LINE_CHARACTERS:
-                line = lines[number]
-                at = _units(line[: start - begin])
-                parts[number] += (at, _units(line[start - begin : end - begin]), role)
-            start = end + 1 if end == stop else end
-
-
-def _units(text: str) -> int:
-    """Its length in UTF-16, as Qt counts."""
-    return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
+def _utf16_length(text: str) -> int:
+    """As Qt counts."""
+    return len(text) + sum(character > "\uffff" for character in text)

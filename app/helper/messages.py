@@ -6,8 +6,6 @@ from typing import Literal
 
 import msgspec
 
-from app.protocol import frames
-
 ROLES = ("comment", "keyword", "string", "number", "name")
 """What a part of code can be; `Highlighted` gives the index."""
 
@@ -63,18 +61,12 @@ class Highlighted(msgspec.Struct, frozen=True, tag=True):
     lines: list[list[int]]
 
 
-Request = CheckTemplate | RenderTemplate | Highlight
-Answer = Rendered | TemplateFailed | Highlighted
+TemplateRequest = CheckTemplate | RenderTemplate
+TemplateAnswer = Rendered | TemplateFailed
+Request = TemplateRequest | Highlight
+Answer = TemplateAnswer | Highlighted
 
-_requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
-_answers: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
-
-
-def decode_request(body: bytes) -> Request:
-    """Raises `app.protocol.frames.ProtocolError` for anything else."""
-    return frames.decode(_requests, body)
-
-
-def decode_answer(body: bytes) -> Answer:
-    """Raises `app.protocol.frames.ProtocolError` for anything else."""
-    return frames.decode(_answers, body)
+REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+TEMPLATE_ANSWERS: msgspec.json.Decoder[TemplateAnswer] = msgspec.json.Decoder(TemplateAnswer)
+HIGHLIGHTED = msgspec.json.Decoder(Highlighted)
+"""To be used with `app.protocol.frames.decode`."""

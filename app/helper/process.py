@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from app.helper import limits
-from app.helper.messages import Answer, CheckTemplate, Highlight, Request, decode_request
+from app.helper.messages import REQUESTS, Answer, Highlight, Request
 from app.protocol import frames
 
 
@@ -33,7 +33,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     An empty frame says that the request begins: what comes before it (imports) is not in its time.
     """
     while (body := frames.read(requests)) is not None:
-        carry_out = _prepared(decode_request(body))
+        carry_out = _prepared(frames.decode(REQUESTS, body))
         limits.allow_request()
         frames.write(answers, b"")
         frames.write(answers, frames.encode(carry_out()))
@@ -50,9 +50,7 @@ def _prepared(request: Request) -> Callable[[], Answer]:
         return lambda: highlighting.highlight(lexer, request.text)
     from app.helper import templates
 
-    if isinstance(request, CheckTemplate):
-        return lambda: templates.check(request)
-    return lambda: templates.render(request)
+    return lambda: templates.answer(request)
 
 
 def _claim_streams() -> tuple[BinaryIO, BinaryIO]:

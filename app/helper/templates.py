@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -15,7 +15,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from app.helper.messages import CheckTemplate, Rendered, RenderTemplate, TemplateFailed
+from app.helper.messages import CheckTemplate, Rendered, RenderTemplate, TemplateAnswer, TemplateFailed, TemplateRequest
 
 SIZE_LIMIT = 16 * 1024 * 1024
 """Characters a template may write."""
@@ -25,16 +25,12 @@ _WORD = re.compile(r"[^\W_]+")
 Messages = list[dict[str, Any]]
 
 
-class _BrokenError(Exception):
-    pass
+class _UnusableError(Exception):
+    """There is no prompt; ``failure`` says why."""
 
-
-class _EndlessError(Exception):
-    pass
-
-
-class _LosesError(Exception):
-    pass
+    def __init__(self, failure: TemplateFailed) -> None:
+        super().__init__(failure)
+        self.failure = failure
 
 
 class _Generation(Extension):
@@ -49,32 +45,21 @@ class _Generation(Extension):
         return nodes.Scope(body, lineno=line)
 
 
-def check(request: CheckTemplate) -> Rendered | TemplateFailed:
-    """Compile a template."""
-    return _answer(lambda: (_compiled(request.source), "")[1])
-
-
-def render(request: RenderTemplate) -> Rendered | TemplateFailed:
-    """Render a chat.
+def answer(request: TemplateRequest) -> TemplateAnswer:
+    """Compile a template, or render a chat.
 
     Some templates refuse a system message; its text then goes in front of the first message of the user. Some leave out
     content that is a string and want it in typed parts; they get those. A template that leaves out the last message
     whatever it gets is refused.
     """
-    return _answer(lambda: _rendered(request))
-
-
-def _answer(make: Callable[[], str]) -> Rendered | TemplateFailed:
     try:
-        return Rendered(make().encode("utf-8", "replace").decode())
+        template = _compiled(request.source)
+        text = "" if isinstance(request, CheckTemplate) else _rendered(template, request)
+        return Rendered(text.encode("utf-8", "replace").decode())
     except MemoryError:
         raise
-    except _EndlessError:
-        return TemplateFailed("endless", "")
-    except _LosesError:
-        return TemplateFailed("loses", "")
-    except _BrokenError as error:
-        return TemplateFailed("broken", _line(error.args[0]))
+    except _UnusableError as error:
+        return error.failure
     except Exception as error:  # a template runs code of its own choice: anything can come out
         return TemplateFailed("failed", _line(error))
 
@@ -100,44 +85,39 @@ def _compiled(source: str) -> jinja2.Template:
     except MemoryError:
         raise
     except Exception as error:  # also SyntaxError: jinja2 makes Python code of some mistakes, such as a stray break
-        raise _BrokenError(error) from error
+        raise _UnusableError(TemplateFailed("broken", _line(error))) from error
 
 
-def _rendered(request: RenderTemplate) -> str:
-    template = _compiled(request.source)
-    now = datetime.fromisoformat(request.now)
+def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
     variables = {
         "bos_token": request.bos,
         "eos_token": request.eos,
         "add_generation_prompt": True,
         "tools": None,
-        "strftime_now": now.strftime,
+        "strftime_now": datetime.fromisoformat(request.now).strftime,
     }
     problem: Exception | None = None
     for messages in _forms([{"role": message.role, "content": message.content} for message in request.messages]):
         try:
             text = _written(template.generate(messages=messages, **variables))
-        except (MemoryError, _EndlessError):
+        except (MemoryError, _UnusableError):  # the latter: it writes without end
             raise
         except Exception as error:
             problem = problem or error
             continue
         if _has_words(text, request.messages[-1].content if request.messages else ""):
             return text
-        problem = problem or _LosesError()
+        problem = problem or _UnusableError(TemplateFailed("loses", ""))
     assert problem is not None
     raise problem
 
 
 def _forms(messages: Messages) -> Iterator[Messages]:
     """What to try, one after the other, until the template takes it."""
-    merged = _merge_system(messages)
-    for form in (messages, merged):
-        if form:
-            yield form
-    for form in (messages, merged):
-        if form:
-            yield [{**message, "content": [{"type": "text", "text": message["content"]}]} for message in form]
+    forms = [form for form in (messages, _merge_system(messages)) if form]
+    yield from forms
+    for form in forms:
+        yield [{**message, "content": [{"type": "text", "text": message["content"]}]} for message in form]
 
 
 def _merge_system(messages: Messages) -> Messages:
@@ -149,8 +129,7 @@ def _merge_system(messages: Messages) -> Messages:
 
 def _has_words(text: str, content: str) -> bool:
     """Whether the longest word of a message is in the prompt. (Its spaces and signs may have been changed.)"""
-    longest = max(_WORD.findall(content), key=len, default="")
-    return longest in text
+    return max(_WORD.findall(content), key=len, default="") in text
 
 
 def _written(parts: Iterator[str]) -> str:
@@ -159,7 +138,7 @@ def _written(parts: Iterator[str]) -> str:
         written.append(part)
         size += len(part)
         if size > SIZE_LIMIT:
-            raise _EndlessError
+            raise _UnusableError(TemplateFailed("endless", ""))
     return "".join(written)
 
 

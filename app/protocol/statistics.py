@@ -55,12 +55,7 @@ def sums_by_kind(*answers: Iterable[KindFigures]) -> list[KindFigures]:
     """The counters of several answers added up."""
     sums: dict[TextKind, KindCounts] = {}
     for figures in chain.from_iterable(answers):
-        counts = sums.setdefault(figures.kind, KindCounts())
-        counts.tokens += figures.tokens
-        counts.seconds += figures.seconds
-        counts.tested += figures.tested
-        counts.accepted += figures.accepted
-        counts.verify_passes += figures.verify_passes
+        sums.setdefault(figures.kind, KindCounts()).add(figures, figures.seconds)
     return [counts.figures(kind) for kind, counts in sums.items()]
 
 
@@ -82,14 +77,7 @@ class DrafterCounts:
 
     def figures(self, name: DrafterName) -> DrafterFigures:
         """The counters as they are shown and stored."""
-        return DrafterFigures(
-            name=name,
-            drafted=self.drafted,
-            tested=self.tested,
-            accepted=self.accepted,
-            acceptance_rate=acceptance_rate(self.accepted, self.tested),
-            verify_passes=self.verify_passes,
-        )
+        return DrafterFigures(name=name, acceptance_rate=acceptance_rate(self.accepted, self.tested), **vars(self))
 
 
 @dataclass
@@ -102,16 +90,17 @@ class KindCounts:
     accepted: int = 0
     verify_passes: int = 0
 
+    def add(self, counted: Round | KindFigures, seconds: float) -> None:
+        """Count a round of this kind, or what was counted of another answer."""
+        self.tokens += counted.tokens
+        self.seconds += seconds
+        self.tested += counted.tested
+        self.accepted += counted.accepted
+        self.verify_passes += counted.verify_passes
+
     def figures(self, kind: TextKind) -> KindFigures:
         """The counters as they are shown and stored."""
-        return KindFigures(
-            kind=kind,
-            tokens=self.tokens,
-            seconds=self.seconds,
-            tested=self.tested,
-            accepted=self.accepted,
-            verify_passes=self.verify_passes,
-        )
+        return KindFigures(kind=kind, **vars(self))
 
 
 @dataclass
@@ -161,28 +150,8 @@ class Statistics:
         if self.first_token_time is None:
             self.first_token_time, self.first_tokens = round_.time, round_.tokens
         else:
-            self._add_to_kind(round_)
+            self.kinds.setdefault(round_.kind, KindCounts()).add(round_, round_.time - self.last_token_time)
         self.last_token_time = round_.time
-
-    def _add_to_kind(self, round_: Round) -> None:
-        counts = self.kinds.get(round_.kind)
-        if counts is None:
-            counts = self.kinds[round_.kind] = KindCounts()
-        counts.tokens += round_.tokens
-        counts.seconds += round_.time - self.last_token_time
-        counts.tested += round_.tested
-        counts.accepted += round_.accepted
-        counts.verify_passes += round_.verify_passes
-
-    @property
-    def own(self) -> int:
-        """Tokens the target wrote itself."""
-        return self.tokens - self.accepted
-
-    @property
-    def rejected(self) -> int:
-        """Tested draft tokens that are not in the answer."""
-        return self.tested - self.accepted
 
     def draft_figures(self) -> DraftFigures:
         """The counters of drafting as they are shown and stored."""

@@ -126,7 +126,9 @@ class JsonFile(Generic[T]):
         state = self._current()
         try:
             with self.lock.held(self._patience):
-                self._sweep()
+                if not self._is_swept:
+                    remove_strays(self.path)
+                self._is_swept = True
                 if state.failure is not None:
                     self._state = _State(self, state.content, None)  # it may be over
                 content = self.load()
@@ -181,11 +183,6 @@ class JsonFile(Generic[T]):
         if self._upgrade is None:
             raise ValueError(f"version {version}, not {self._version}")
         return self._upgrade(version, data)
-
-    def _sweep(self) -> None:
-        if not self._is_swept:
-            remove_strays(self.path)
-        self._is_swept = True
 
     def _tell(self, text: str) -> None:
         """Into the log, but not again and again."""

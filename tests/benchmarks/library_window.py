@@ -28,7 +28,7 @@ from app.models.machine_memory import machine_now
 from app.settings import Settings
 from app.ui.models.library_service import LibraryService
 from app.ui.models.presenter import ModelsPresenter
-from app.ui.shell.qt_application import make_application
+from app.ui.shell.application import Application
 from app.ui.widgets import stylesheet
 from tests.benchmarks.library import FILES, make_files
 from tests.ui.models.windows import Commands
@@ -85,7 +85,7 @@ class Lateness:
 
 def measure(files: int, repeat: int) -> dict[str, Any]:
     """All values in milliseconds, and the worst of each."""
-    application = make_application([])
+    application = Application([])
     stylesheet.apply(application)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from app.client.connection import Connection, Stalled, Timings
-from app.client.ends import EngineExit, ExitCause, LogLines, exit_cause, out_of_memory_kills
-from app.client.state import EngineState
+from app.client.state import EngineExit, EngineState, ExitCause, LogLines, exit_cause, out_of_memory_kills
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_command, encode_frame
 from app.protocol.messages import (

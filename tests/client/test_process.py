@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.client.ends import ExitCause
 from app.client.process import EngineEndedError, EngineProcess
+from app.client.state import ExitCause
 from app.errors import Cancelled, KnownError
 from app.protocol.messages import Generate, GenerationFinished, GenerationStarted, Load, Message, Round, ScoreTokens
 from tests.support.gguf_files import make_model

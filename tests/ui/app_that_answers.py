@@ -14,9 +14,9 @@ from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.settings import SettingsFile
 from app.ui.engine.local_engine import LocalEngine
+from app.ui.shell.application import Application
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
-from app.ui.shell.qt_application import make_application
 
 
 def answered_so_far(store: ChatStore) -> str:
@@ -26,7 +26,7 @@ def answered_so_far(store: ChatStore) -> str:
 
 
 def main() -> None:
-    application = make_application([])
+    application = Application([])
     settings = SettingsFile(paths.settings_file())
     window = MainWindow(settings.values)
     worker = ChatWorker(paths.chat_file())

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, Signal, SignalInstance
+from PySide6.QtCore import QObject, Signal
 
 from app.client.connection import Question
-from app.client.ends import EngineExit, ExitCause
-from app.client.state import EngineState
-from app.protocol.messages import Event, Hello, LoadSettings
+from app.client.state import EngineExit, EngineState, ExitCause
+from app.protocol.messages import Hello, LoadSettings
 
 __all__ = ["Engine", "EngineExit", "EngineState", "ExitCause"]
 
@@ -46,11 +45,6 @@ class Engine(QObject):
     forgotten = Signal()
     engine_stalled = Signal(float)
 
-    def signal_of(self, event: Event) -> SignalInstance:
-        """The signal that carries ``event``: the one with its tag."""
-        signal: SignalInstance = getattr(self, str(event.__struct_config__.tag))
-        return signal
-
     def state(self) -> EngineState:
         raise NotImplementedError
 
@@ -67,11 +61,6 @@ class Engine(QObject):
         """GPUs it can offload to, by description."""
         hello = self.hello()
         return [device.description for device in hello.devices] if hello else []
-
-    def processor_features(self) -> list[str]:
-        """Instruction sets it computes with on the processor; empty before it has said hello."""
-        hello = self.hello()
-        return hello.processor_features if hello else []
 
     def read_memory(self) -> None:
         """Ask how much memory there is now, in every state; nothing comes of it where the engine does not run."""

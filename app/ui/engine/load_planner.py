@@ -1,7 +1,8 @@
-"""Before a pair is loaded: whether it fits the memory there is now, and how it is best loaded."""
+"""Before a pair is loaded: the memory there is now, whether the pair fits into it, and how it is best loaded."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,11 +13,12 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.errors import KnownError
 from app.models.header_cache import AT_ONCE, Headers
+from app.models.machine_memory import MachineMemory, machine_now
 from app.models.memory_estimate import ModelShape, shape_of
 from app.models.pairing import compare
 from app.models.planner import LoadPlan, Wishes, make_plan
-from app.protocol.messages import LoadSettings
-from app.ui.engine.memory_watch import MemoryWatch
+from app.protocol.messages import LoadSettings, MemoryRead
+from app.ui.engine.interface import Engine, EngineExit
 from app.ui.engine.pair_files import PairFiles
 from app.ui.widgets.tasks import Lane
 
@@ -38,10 +40,62 @@ class FittedPair:
     """The first file that is not there; nothing else is known then."""
 
 
-class _MissingError(KnownError):
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path.name} is not there.")
-        self.path = path
+class MemoryWatch(QObject):
+    """Asks the engine, whose GPUs only it can see, and remembers what it said.
+
+    Signals:
+        changed: The engine has told anew.
+    """
+
+    changed = Signal()
+
+    def __init__(self, engine: Engine, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._engine = engine
+        self._read = MemoryRead()
+        self._on_gpu = 0
+        self._waiting: list[Callable[[], None]] = []
+        engine.memory_read.connect(self._on_read)
+        engine.load_failed.connect(lambda: self.note_loaded(0))
+        engine.engine_exited.connect(self._on_exited)
+
+    def machine(self) -> MachineMemory:
+        """The memory there is now. What the loaded pair holds counts as free: the next one takes its place."""
+        return machine_now(self._read.devices, released=self._read.own_bytes, released_gpu=self._on_gpu)
+
+    @Slot(object)
+    def note_loaded(self, gpu_bytes: int) -> None:
+        """So many bytes of the GPUs the pair takes that is being loaded, by its estimate; 0 where that is not known."""
+        self._on_gpu = gpu_bytes
+
+    def refresh(self) -> None:
+        """Ask the engine; `changed` answers if it runs."""
+        self._engine.read_memory()
+
+    def when_read(self, then: Callable[[], None]) -> None:
+        """Start the engine if need be, ask it, and call ``then`` when it has answered or could not."""
+        self._waiting.append(then)
+        if self._engine.state().has_ended:
+            self._engine.start()  # it greets with what it has
+        else:
+            self._engine.read_memory()
+
+    @Slot(object)
+    def _on_read(self, read: MemoryRead) -> None:
+        self._read = read
+        self.changed.emit()
+        self._go_on()
+
+    @Slot(object)
+    def _on_exited(self, _ended: EngineExit) -> None:
+        self._on_gpu = 0
+        self._read = MemoryRead(devices=self._read.devices)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then()
 
 
 class LoadPlanner(QObject):
@@ -79,15 +133,12 @@ class LoadPlanner(QObject):
         if files is self._awaited:
             self._slow.start()
 
-        def read(shapes: tuple[ModelShape, ModelShape | None]) -> None:
-            self._end_waiting(files)
-            self._on_shapes(files, shapes, done)
+        def planned(pair: FittedPair) -> None:
+            if files is self._awaited:
+                self.stop_waiting()
+            done(pair)
 
-        def failed(error: KnownError) -> None:
-            self._end_waiting(files)
-            done(FittedPair(files, missing=error.path if isinstance(error, _MissingError) else None))
-
-        self._lane.submit(partial(self._shapes, files), read, failed)
+        self._lane.submit(partial(self._planned, files), planned, lambda _error: planned(FittedPair(files)))
 
     @Slot()
     def stop_waiting(self) -> None:
@@ -96,28 +147,18 @@ class LoadPlanner(QObject):
         self._slow.stop()
         self.waits_for_drive.emit(False)
 
-    def _end_waiting(self, files: PairFiles) -> None:
-        if files is self._awaited:
-            self.stop_waiting()
-
-    def _shapes(self, files: PairFiles) -> tuple[ModelShape, ModelShape | None]:
+    def _planned(self, files: PairFiles) -> FittedPair:
+        """In the lane. Raises `KnownError` where the target is no model."""
         if (missing := files.missing()) is not None:
-            raise _MissingError(missing)
+            return FittedPair(files, missing=missing)
         target = self._headers.read(files.target)
-        if files.draft is None:
-            return shape_of(target), None
-        try:
-            draft = self._headers.read(files.draft)
-        except KnownError:
-            return shape_of(target), None  # the target alone is loaded
-        return shape_of(target), shape_of(draft) if compare(target, draft).fits else None
-
-    def _on_shapes(
-        self, files: PairFiles, shapes: tuple[ModelShape, ModelShape | None], done: Callable[[FittedPair], None]
-    ) -> None:
-        target, draft = shapes
-        plan = make_plan(target, draft, self._watch.machine(), wishes_of(files.settings))
-        done(fitted(files, plan, shapes))
+        draft: ModelShape | None = None
+        if files.draft is not None:
+            with contextlib.suppress(KnownError):  # then the target alone is loaded
+                header = self._headers.read(files.draft)
+                draft = shape_of(header) if compare(target, header).fits else None
+        shapes = shape_of(target), draft
+        return fitted(files, make_plan(*shapes, self._watch.machine(), wishes_of(files.settings)), shapes)
 
 
 def wishes_of(settings: LoadSettings) -> Wishes:

@@ -11,9 +11,8 @@ from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Slot
 
 from app import paths, program
 from app.client.connection import Connection, Question, Stalled, Timings
-from app.client.ends import ExitCause, exit_cause, out_of_memory_kills
 from app.client.process import engine_command
-from app.client.state import EngineState
+from app.client.state import EngineState, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import KnownError
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
@@ -144,7 +143,7 @@ class LocalEngine(Engine):
             case Forgotten():
                 self.forgotten.emit()
             case _:
-                self.signal_of(event).emit(event)
+                getattr(self, str(event.__struct_config__.tag)).emit(event)
         self._after()
 
     @Slot()

@@ -35,6 +35,7 @@ _log = logging.getLogger(__name__)
 
 PLAIN_TOKENS = 128
 _STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1)}
+_MOST_DEATHS, _DEATHS_WITHIN_SECONDS = 3, 300.0
 ENGINE_NOTICES = ("engine", "load", "draft", "stall")
 
 Planned = Callable[["FittedPair"], None]
@@ -43,18 +44,16 @@ Planned = Callable[["FittedPair"], None]
 class CrashTracker:
     """Says when an engine dies too often to be started again without asking."""
 
-    def __init__(self, limit: int = 3, window_seconds: float = 300.0) -> None:
-        self._limit = limit
-        self._window_seconds = window_seconds
-        self._deaths: deque[float] = deque(maxlen=limit)
+    def __init__(self) -> None:
+        self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
 
     def record(self, now: float) -> None:
         """Note a death at ``now``, seconds on a monotonic clock."""
         self._deaths.append(now)
 
     def is_exhausted(self, now: float) -> bool:
-        """Whether the limit was reached within the window that ends at ``now``."""
-        return len(self._deaths) == self._limit and now - self._deaths[0] <= self._window_seconds
+        """Whether it died too often within the time that ends at ``now``."""
+        return len(self._deaths) == _MOST_DEATHS and now - self._deaths[0] <= _DEATHS_WITHIN_SECONDS
 
 
 class PairLoader(QObject):
@@ -81,18 +80,12 @@ class PairLoader(QObject):
     measuring_ended = Signal()
 
     def __init__(
-        self,
-        engine: Engine,
-        notice_list: NoticeList,
-        marker: LoadingMarker,
-        parent: QObject | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, engine: Engine, notice_list: NoticeList, marker: LoadingMarker, parent: QObject | None = None
     ) -> None:
         super().__init__(parent)
         self._engine = engine
         self._notice_list = notice_list
         self._marker = marker
-        self._clock = clock
         self._tracker = CrashTracker()
         self._last_exit: EngineExit | None = None
         self._files: PairFiles | None = None
@@ -111,7 +104,7 @@ class PairLoader(QObject):
         engine.pair_loaded.connect(self._on_pair_loaded)
         engine.load_failed.connect(self._on_load_failed)
         engine.engine_exited.connect(self._on_engine_exited)
-        engine.engine_stalled.connect(self._on_engine_stalled)
+        engine.engine_stalled.connect(lambda seconds: notice_list.show("stall", notices.engine_stalled(seconds)))
         engine.state_changed.connect(self._on_state_changed)
         engine.plain_measured.connect(self._on_plain_measured)
         engine.generation_failed.connect(self._on_generation_failed)
@@ -135,7 +128,7 @@ class PairLoader(QObject):
 
     def can_bring_back(self) -> bool:
         """Whether a message may start the engine again without asking."""
-        return self._files is not None and not self._tracker.is_exhausted(self._clock())
+        return self._files is not None and not self._tracker.is_exhausted(time.monotonic())
 
     def report(self) -> str:
         """The report of the last death; empty if there was none."""
@@ -304,7 +297,7 @@ class PairLoader(QObject):
         self._last_exit = ended
         self._end_measuring()
         self._set_pair(None)
-        now = self._clock()
+        now = time.monotonic()
         self._tracker.record(now)
         had_draft = bool(self._files and self._files.draft)
         if self._tracker.is_exhausted(now) and ended.cause is not ExitCause.REFUSED:  # which no other pair would mend
@@ -315,10 +308,6 @@ class PairLoader(QObject):
         self._notice_list.remove(*ENGINE_NOTICES)
         self._notice_list.show("engine", notice)
         self.engine_lost.emit()
-
-    @Slot(float)
-    def _on_engine_stalled(self, seconds: float) -> None:
-        self._notice_list.show("stall", notices.engine_stalled(seconds))
 
     @Slot(EngineState)
     def _on_state_changed(self, state: EngineState) -> None:

@@ -17,8 +17,7 @@ from app.ui import notices
 from app.ui.chat.session import ChatSession
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.interface import Engine, EngineState
-from app.ui.engine.load_planner import LoadPlanner
-from app.ui.engine.memory_watch import MemoryWatch
+from app.ui.engine.load_planner import LoadPlanner, MemoryWatch
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import is_guide
 from app.ui.notices import NoticeList

@@ -16,8 +16,7 @@ from app.models.ranking import RankedDraft
 from app.models.text import visible
 from app.protocol.messages import Sampling
 from app.settings import Pair
-from app.ui.engine.load_planner import wishes_of
-from app.ui.engine.memory_watch import MemoryWatch
+from app.ui.engine.load_planner import MemoryWatch, wishes_of
 from app.ui.engine.pair_names import recent_title
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fields import AcceptRuleFields, MemoryFields, SamplingFields, SystemPromptField

@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
+import signal
+import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QMessageLogContext, QObject, Qt, QTimer, QtMsgType, Slot, qInstallMessageHandler
-from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QMessageBox
+from PySide6.QtCore import (
+    QEvent,
+    QMessageLogContext,
+    QObject,
+    QSocketNotifier,
+    Qt,
+    QTimer,
+    QtMsgType,
+    Signal,
+    Slot,
+    qInstallMessageHandler,
+)
+from PySide6.QtGui import QFileOpenEvent, QGuiApplication
+from PySide6.QtWidgets import QApplication, QMessageBox
 
-from app import logs, paths
+from app import APPLICATION_ID, __version__, logs, paths
 from app.errors import KnownError
 from app.models.opened_file import path_of
 from app.models.text import visible
 from app.program import CLOSE_WHEN_READY, has_display, write_line
+from app.protocol.messages import PairLoaded
 from app.settings import SettingsFile
 from app.ui import notices
 from app.ui.notices import Notice
-from app.ui.shell.end_signals import EndSignals
 from app.ui.shell.main_window import MainWindow
-from app.ui.shell.qt_application import Application, make_application
 from app.ui.shell.single_instance import SingleInstance, announce_running
+from app.ui.widgets import icons, stylesheet
 from app.ui.widgets.tabbed_window import bring_to_front
 
 if TYPE_CHECKING:
     from app.ui.shell.controller import Controller
-    from app.ui.shell.start_check import TrialStart
 
 _log = logging.getLogger(__name__)
 _qt_log = logging.getLogger("qt")
 
 NO_DISPLAY = "Slipstream found no display for its window; “slipstream generate” talks to a model in the terminal."
 PAINT_OVERDUE_MS = 1000
+SWITCH_INTERVAL_SECONDS = 0.001
+"""The window's thread waits so long at most for one that works something out; Python's own value is five times that."""
+_WINDOWS_POLL_MS = 500
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
     QtMsgType.QtInfoMsg: logging.INFO,
@@ -46,6 +63,32 @@ _LEVELS = {
 }
 
 
+class Application(QApplication):
+    """The QApplication with name, icon and theme. Passes on what the system asks of the app itself.
+
+    Signals:
+        file_requested: A path or an address to be opened; only macOS asks so.
+    """
+
+    file_requested = Signal(str)
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+        super().__init__([sys.argv[0], *arguments])
+        self.setApplicationName("Slipstream")
+        self.setApplicationDisplayName("Slipstream")
+        self.setApplicationVersion(__version__)
+        self.setDesktopFileName(APPLICATION_ID)
+        self.setWindowIcon(icons.application())
+        stylesheet.apply(self)
+
+    def event(self, event: QEvent) -> bool:
+        if isinstance(event, QFileOpenEvent):
+            self.file_requested.emit(event.file() or event.url().toString())
+            return True
+        return super().event(event)
+
+
 @dataclass(frozen=True)
 class _Wanted:
     """What the command line asks of the window."""
@@ -53,7 +96,7 @@ class _Wanted:
     file: str = ""
     """A model file to be opened, as it was named; empty for none."""
     is_trial: bool = False
-    """The window closes itself (`TrialStart`), and nobody is there to press a button."""
+    """``--close-when-ready``: the window looks at itself and closes, and nobody is there to press a button."""
     for_qt: list[str] = field(default_factory=list)
 
     @classmethod
@@ -73,7 +116,7 @@ def run(arguments: Sequence[str]) -> int:
         write_line(sys.stderr, NO_DISPLAY)
         return 1
     wanted = _Wanted.of(arguments)
-    application = make_application(wanted.for_qt)
+    application = Application(wanted.for_qt)
     try:
         instance = SingleInstance(paths.data_dir())
         if not instance.acquire():
@@ -97,7 +140,7 @@ def _raise_first(instance: SingleInstance, wanted: _Wanted) -> int:
 
 
 def _run_first(application: Application, instance: SingleInstance, wanted: _Wanted) -> int:
-    found = _start_log()
+    log, found = _start_log()
     announce_running()
     qInstallMessageHandler(_on_qt_message)
     settings = SettingsFile(paths.settings_file())
@@ -118,7 +161,8 @@ def _run_first(application: Application, instance: SingleInstance, wanted: _Want
         signals.close()
         instance.release()
         qInstallMessageHandler(None)
-    logs.stop()
+    if log is not None:
+        log.close()
     return status
 
 
@@ -132,7 +176,8 @@ class _Beginning(QObject):
         self._settings = settings
         self._file = wanted.file
         self._is_trial = wanted.is_trial
-        self._trial: TrialStart | None = None
+        self._status = int(wanted.is_trial)
+        """The exit status; a trial is a success once a pair is loaded."""
         self._controller: Controller | None = None
         window.first_painted.connect(self._begin)
         # A window that starts minimised is not painted.
@@ -142,7 +187,7 @@ class _Beginning(QObject):
         """Returns the exit status."""
         if self._controller is not None:
             self._controller.shut_down()
-        return self._trial.status if self._trial is not None else int(self._is_trial)
+        return self._status
 
     @Slot(str)
     def show_file(self, name: str) -> None:
@@ -167,22 +212,93 @@ class _Beginning(QObject):
         worker = ChatWorker(paths.chat_file())
         self._controller = Controller(self._window, self._settings, engine, worker)
         if self._is_trial:
-            from app.ui.shell.start_check import TrialStart
-
-            self._trial = TrialStart(self._window, self._controller)
+            self._controller.pair_loader.pair_changed.connect(self._on_trial_pair_changed)
+            self._controller.notice_list.changed.connect(self._on_trial_notices_changed)
         self._controller.begin(self._found)
         if self._file:
             self._controller.commands.open_file(self._file)
         gc.freeze()  # what is there now stays: a full collection would go through all of it, for some 40 ms each time
 
+    # ------------------------------------------------------------ a trial, for ``slipstream selftest``
 
-def _start_log() -> dict[str, Notice]:
-    """Start the log; what there is to say about the last time, or about a log that cannot be written."""
+    @Slot(object)
+    def _on_trial_pair_changed(self, pair: PairLoaded | None) -> None:
+        if pair is not None:
+            self._status = 0
+            write_line(sys.stdout, QGuiApplication.platformName())
+            self._close_soon()
+
+    @Slot(object)
+    def _on_trial_notices_changed(self, shown: dict[str, Notice]) -> None:
+        # A fresh home has nothing to complain of.
+        if shown and self._status:
+            write_line(sys.stderr, " ".join(notice.text for notice in shown.values()))
+            self._close_soon()
+
+    def _close_soon(self) -> None:
+        QTimer.singleShot(0, self._window, self._window.close)  # whoever told us is still in the middle of it
+
+
+class EndSignals(QObject):
+    """Emits `end_requested` at the first SIGINT, SIGTERM or SIGHUP; the second one ends the process at once.
+
+    SIGHUP comes when the terminal that the app was started from is closed; ``nohup`` has it ignored, and so it stays.
+    """
+
+    end_requested = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._wanted = [signal.SIGINT, signal.SIGTERM]
+        if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            self._wanted.append(signal.SIGHUP)
+        self._before = {number: signal.signal(number, self._on_signal) for number in self._wanted}
+        self._was_requested = False
+        if sys.platform == "win32":
+            # Python only looks for signals while Python code runs.
+            self._timer = QTimer(self, interval=_WINDOWS_POLL_MS)
+            self._timer.timeout.connect(lambda: None)
+            self._timer.start()
+        else:
+            self._reader, self._writer = socket.socketpair()
+            self._reader.setblocking(False)
+            self._writer.setblocking(False)
+            signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+            self._notifier = QSocketNotifier(self._reader.fileno(), QSocketNotifier.Type.Read, self)
+            self._notifier.activated.connect(self._on_woken)
+
+    def close(self) -> None:
+        """Give the signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if sys.platform != "win32":
+            signal.set_wakeup_fd(-1)
+            self._notifier.setEnabled(False)
+            self._reader.close()
+            self._writer.close()
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        for number in self._wanted:
+            signal.signal(number, signal.SIG_DFL)
+        if not self._was_requested:
+            self._was_requested = True
+            # Later: Python may be in the middle of anything now, with locks held that an orderly end has to wait for.
+            QTimer.singleShot(0, self, self.end_requested.emit)
+
+    @Slot()
+    def _on_woken(self) -> None:
+        # That Python code runs at all is what lets Python call the handler.
+        with contextlib.suppress(BlockingIOError):
+            self._reader.recv(64)
+
+
+def _start_log() -> tuple[logs.Logs | None, dict[str, Notice]]:
+    """The log, and what there is to say about the last time, or about a log that cannot be written."""
     try:
-        logs.start()
+        log = logs.start()
     except KnownError as error:
-        return {"log": notices.plain_text(str(error))}
-    return {"crash": notices.previous_crash()} if logs.previous_crash() else {}
+        return None, {"log": notices.plain_text(str(error))}
+    return log, {"crash": notices.previous_crash()} if log.previous_crash else {}
 
 
 def _say(text: str, wanted: _Wanted) -> None:

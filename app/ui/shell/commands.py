@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QStandardPaths, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices, QGuiApplication
-from PySide6.QtWidgets import QApplication, QDialog
+from PySide6.QtWidgets import QApplication
 
 from app import paths
 from app.errors import KnownError
@@ -213,6 +213,12 @@ class AppCommands(QObject):
         """Whether the engine has this file, or is loading it."""
         return self._coordinator.is_loaded(path)
 
+    @Slot(int)
+    def load_recent(self, place: int) -> None:
+        """Load the recent pair at this place, 0 for the newest."""
+        pair = self._values.recent_pairs[place]
+        self.load_pair(pair.target, pair.draft or "")
+
     @Slot(str, str)
     def load_pair(self, target: str, draft: str = "") -> None:
         """Load a target with a draft, or with an empty text without, as the settings want it."""
@@ -284,17 +290,17 @@ class AppCommands(QObject):
         )
         dialog.accepted.connect(self._on_accepted)
         dialog.finished.connect(self._on_dialog_finished)
-        open_dialog(dialog)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
         return dialog
 
     @Slot()
     def _on_accepted(self) -> None:
         if (dialog := self._dialog) is not None:
             files = in_use.keep_choice(self._values, dialog.choice(), self._pair_loader.pair())
-            reload, anyway = dialog.needs_reload, dialog.does_not_fit
             self.settings_changed.emit()
-            if reload:
-                self._pair_loader.load(files, anyway=anyway)
+            if dialog.needs_reload:
+                self._pair_loader.load(files, anyway=dialog.does_not_fit)
 
     @Slot()
     def _on_dialog_finished(self) -> None:
@@ -330,19 +336,17 @@ class AppCommands(QObject):
     def _show_shortcuts(self) -> None:
         from app.ui.shell.help import ShortcutsDialog
 
-        open_dialog(ShortcutsDialog(self._window.menus.shortcuts(), self._window))
+        ShortcutsDialog(self._window.menus.shortcuts(), self._window).open()
 
     def _show_figures(self) -> None:
         from app.ui.shell.help import FiguresDialog
 
-        open_dialog(FiguresDialog(self._window))
+        FiguresDialog(self._window).open()
 
     def _show_about(self) -> None:
         from app.ui.shell.help import AboutDialog
 
-        engine = self._engine
-        about = AboutDialog(engine.description(), engine.devices(), engine.processor_features(), self._window)
-        open_dialog(about)
+        AboutDialog(self._engine.hello(), self._window).open()
 
     # ------------------------------------------------------------ downloads
 
@@ -416,12 +420,6 @@ def has_downloads() -> bool:
     import app.ui.models.presenter  # noqa: F401
 
     return True
-
-
-def open_dialog(dialog: QDialog) -> None:
-    """Show a dialog that takes care of itself."""
-    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    dialog.open()
 
 
 def open_log_folder() -> None:

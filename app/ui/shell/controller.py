@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Slot
 
 from app import paths
-from app.chats.model import Chat
 from app.chats.worker import ChatWorker, Opened
 from app.errors import KnownError
 from app.models.measurements import FILE_NAME, Measurements
@@ -23,7 +21,7 @@ from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.unsent_text import joined
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.baseline import Baseline
-from app.ui.engine.interface import Engine, EngineExit, EngineState
+from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles, is_guide
 from app.ui.engine.pair_names import files_title, pair_details, pair_title, recent_title
@@ -35,8 +33,6 @@ from app.ui.shell.commands import AppCommands
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.top_bar import state_text
 from app.ui.widgets.tasks import Results
-
-_log = logging.getLogger(__name__)
 
 SETTINGS_DELAY_MS = 1000
 
@@ -133,7 +129,7 @@ class Controller(QObject):
     def _connect_engine(self) -> None:
         pair_loader = self.pair_loader
         self._engine.state_changed.connect(self._on_engine_state_changed)
-        self._engine.engine_exited.connect(self._on_engine_exited)
+        self._engine.engine_exited.connect(lambda ended: self._window.speed_panel.set_failure(ended.sentence()))
         self._engine.forgotten.connect(self.operations.finish_erasing)
         pair_loader.load_progressed.connect(self._on_load_progressed)
         pair_loader.pair_changed.connect(self._on_pair_changed)
@@ -147,12 +143,12 @@ class Controller(QObject):
         session.chats_changed.connect(operations.refresh)
         session.writer.stored.connect(operations.refresh)
         session.chat_chosen.connect(self._on_chat_chosen)
-        session.chat_shown.connect(self._on_chat_shown)
+        session.chat_shown.connect(lambda _chat_id, unsent: self._fill_composer(unsent))
         session.chat_created.connect(self._remember_chat)
         session.busy_changed.connect(self._on_busy_changed)
         session.send_failed.connect(self._on_send_failed)
         session.unsent_text.came_back.connect(self._on_send_failed)
-        operations.chats_listed.connect(self._on_chats_listed)
+        operations.chats_listed.connect(self._window.chat_list.set_chats)
         operations.chat_deleted.connect(self._on_chat_deleted)
         operations.chat_restored.connect(session.open_chat)
         operations.deleted_for_good.connect(self._engine.forget)
@@ -168,7 +164,7 @@ class Controller(QObject):
         self.operations.undo_ended.connect(window.undo_bar.withdraw)
         window.notice_bar.action_triggered.connect(commands.on_notice)
         self.notice_list.changed.connect(window.notice_bar.set_notices)
-        window.menus.recent_chosen.connect(self._on_recent_chosen)
+        window.menus.recent_chosen.connect(commands.load_recent)
         window.panels_changed.connect(self._save_timer.start)
         window.closed.connect(self.shut_down)
         commands.save_due.connect(self._save_timer.start)
@@ -187,7 +183,7 @@ class Controller(QObject):
         session.hint_changed.connect(window.composer.set_hint)
         window.composer.message_sent.connect(session.send)
         window.composer.stop_requested.connect(session.stop)
-        window.composer.text_changed.connect(self._on_composer_changed)
+        window.composer.text_changed.connect(lambda: session.unsent_text.remember(window.composer.text()))
         chat_commands = window.transcript.commands
         chat_commands.regenerate = session.regenerate
         chat_commands.edit = session.edit
@@ -212,32 +208,23 @@ class Controller(QObject):
             button.clicked.connect(self.commands.measure_plain)
         panel.show_drafted.box.clicked.connect(self.commands.show_drafted)
 
-    # ------------------------------------------------------------ what the user asks for
-
-    @Slot(int)
-    def _on_recent_chosen(self, place: int) -> None:
-        pair = self._settings.values.recent_pairs[place]
-        self.pair_loader.load(PairFiles(pair.target, pair.draft, self._settings.values.load))
-
     # ------------------------------------------------------------ engine and panel
 
     @Slot(EngineState)
     def _on_engine_state_changed(self, state: EngineState) -> None:
-        self._window.top_bar.set_state(state)
-        self._window.speed_panel.set_engine_state(state_text(state, self._progress))
+        self._show_state(state)
         if state is not EngineState.DIED:
             self._window.speed_panel.set_failure(None)
         self._refresh_menus()
 
-    @Slot(object)
-    def _on_engine_exited(self, ended: EngineExit) -> None:
-        self._window.speed_panel.set_failure(ended.sentence())
-
     @Slot(float)
     def _on_load_progressed(self, share: float) -> None:
         self._progress = share
-        self._window.top_bar.set_progress(share)
-        self._window.speed_panel.set_engine_state(state_text(self._engine.state(), share))
+        self._show_state(self._engine.state())
+
+    def _show_state(self, state: EngineState) -> None:
+        self._window.top_bar.set_state(state, self._progress)
+        self._window.speed_panel.set_engine_state(state_text(state, self._progress))
 
     @Slot(object)
     def _on_pair_changed(self, pair: PairLoaded | None) -> None:
@@ -327,18 +314,10 @@ class Controller(QObject):
         self._remember_chat(chat_id)
         self._fill_composer(text)
 
-    @Slot(object, str)
-    def _on_chat_shown(self, _chat_id: str | None, unsent: str) -> None:
-        self._fill_composer(unsent)
-
     def _fill_composer(self, text: str) -> None:
         composer = self._window.composer
         if composer.text() != text:
             composer.set_text(text)
-
-    @Slot()
-    def _on_composer_changed(self) -> None:
-        self.session.unsent_text.remember(self._window.composer.text())
 
     @Slot(str)
     def _remember_chat(self, chat_id: str | None) -> None:
@@ -356,10 +335,6 @@ class Controller(QObject):
     def _on_send_failed(self, text: str) -> None:
         composer = self._window.composer
         composer.set_text(joined(text, composer.text()))
-
-    @Slot(list)
-    def _on_chats_listed(self, chats: list[Chat]) -> None:
-        self._window.chat_list.set_chats(chats)
 
     @Slot(str, str)
     def _on_chat_deleted(self, chat_id: str, title: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Literal
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
@@ -16,15 +15,12 @@ from app.ui.chat.transcript import Transcript
 from app.ui.engine.interface import EngineState
 from app.ui.engine.pair_files import GUIDE_NAME
 from app.ui.engine.pair_names import recent_title
+from app.ui.shell.bars import NoticeBar, UndoBar
 from app.ui.shell.menus import Menus
-from app.ui.shell.notice_bar import NoticeBar
 from app.ui.shell.top_bar import TopBar
-from app.ui.shell.undo_bar import UndoBar
 from app.ui.speed.panel import SpeedPanel
 from app.ui.widgets import icons, theme
 from app.ui.widgets.layouts import column
-
-_log = logging.getLogger(__name__)
 
 FIRST_SIZE = QSize(1100, 720)
 MINIMUM_SIZE = QSize(640, 480)
@@ -68,7 +64,9 @@ class MainWindow(QMainWindow):
         self._latest: Panel = "chats"
         self._was_painted = False
         self._splitter = self._make_splitter()
-        self._lay_out()
+        everything = QWidget()
+        column(self.top_bar, (self._splitter, 1), gap=0, on=everything)
+        self.setCentralWidget(everything)
         self._restore(settings)
         self.menus.action("toggle_chats").triggered.connect(lambda: self.toggle_panel("chats"))
         self.menus.action("toggle_speed").triggered.connect(lambda: self.toggle_panel("speed"))
@@ -104,29 +102,18 @@ class MainWindow(QMainWindow):
         return self.chat_list if panel == "chats" else self.speed_panel
 
     def _make_splitter(self) -> QSplitter:
-        splitter = QSplitter(Qt.Orientation.Horizontal)
-        splitter.addWidget(self.chat_list)
-        splitter.addWidget(self._make_centre())
-        splitter.addWidget(self.speed_panel)
-        splitter.setChildrenCollapsible(False)
-        for place, stretch in enumerate((0, 1, 0)):
+        centre = QFrame()
+        theme.set_role(centre, "reading")
+        centre.setMinimumWidth(CENTRE_WIDTH)
+        column((self.transcript, 1), self.notice_bar, self.undo_bar, self.composer, gap=0, on=centre)
+        splitter = QSplitter(Qt.Orientation.Horizontal, childrenCollapsible=False)
+        for place, (part, stretch) in enumerate(((self.chat_list, 0), (centre, 1), (self.speed_panel, 0))):
+            splitter.addWidget(part)
             splitter.setStretchFactor(place, stretch)
         self.chat_list.setMinimumWidth(CHATS_WIDTH - 20)
         self.speed_panel.setMinimumWidth(SPEED_WIDTH - 24)
         splitter.setSizes([CHATS_WIDTH, FIRST_SIZE.width() - CHATS_WIDTH - SPEED_WIDTH, SPEED_WIDTH])
         return splitter
-
-    def _make_centre(self) -> QWidget:
-        centre = QFrame()
-        theme.set_role(centre, "reading")
-        centre.setMinimumWidth(CENTRE_WIDTH)
-        column((self.transcript, 1), self.notice_bar, self.undo_bar, self.composer, gap=0, on=centre)
-        return centre
-
-    def _lay_out(self) -> None:
-        everything = QWidget()
-        column(self.top_bar, (self._splitter, 1), gap=0, on=everything)
-        self.setCentralWidget(everything)
 
     def _restore(self, settings: Settings) -> None:
         if not (settings.window_geometry and self.restoreGeometry(_bytes(settings.window_geometry))):

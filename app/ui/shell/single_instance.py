@@ -6,7 +6,9 @@ import contextlib
 import logging
 import os
 import secrets
+import socket
 import stat
+import struct
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +20,6 @@ from PySide6.QtNetwork import QLocalServer, QLocalSocket
 from app import APPLICATION_ID
 from app.errors import KnownError
 from app.models.opened_file import SUFFIX
-from app.ui.shell.socket_user import is_ours
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ _SOCKET, _PREFIX = "socket", "slipstream-"
 _LONGEST_ADDRESS = 4096
 MAX_REQUEST_BYTES = 65536
 WAIT_MS = 2000
+_UCRED = struct.Struct("=iII")
 
 RUNNING_MUTEX = f"{APPLICATION_ID}.Running"
 """Setup and uninstaller on Windows look for it (`packaging/windows/slipstream.iss`)."""
@@ -119,14 +121,17 @@ class SingleInstance(QObject):
     def raise_first(self, file: Path | None = None) -> bool:
         """Ask the first process for its window, and to open ``file``; whether it answered."""
         name = self._read_address()
-        socket = QLocalSocket()
-        if name is None or not _connected(socket, name):
+        if name is None:
             return False
-        socket.write(encode_request(file))
+        connection = QLocalSocket()
+        connection.connectToServer(name)
+        if not connection.waitForConnected(WAIT_MS) or not is_ours(int(connection.socketDescriptor())):
+            return False
+        connection.write(encode_request(file))
         received = b""
-        while len(received) < len(_DONE) and socket.waitForReadyRead(WAIT_MS):
-            received += bytes(socket.readAll().data())
-        socket.disconnectFromServer()
+        while len(received) < len(_DONE) and connection.waitForReadyRead(WAIT_MS):
+            received += bytes(connection.readAll().data())
+        connection.disconnectFromServer()
         return received == _DONE
 
     def release(self) -> None:
@@ -188,39 +193,34 @@ class SingleInstance(QObject):
 
     @Slot()
     def _on_connection(self) -> None:
-        while (socket := self._server.nextPendingConnection()) is not None:
-            socket.disconnected.connect(socket.deleteLater)
-            if is_ours(int(socket.socketDescriptor())):
-                socket.readyRead.connect(self._on_asked)
+        while (connection := self._server.nextPendingConnection()) is not None:
+            connection.disconnected.connect(connection.deleteLater)
+            if is_ours(int(connection.socketDescriptor())):
+                connection.readyRead.connect(self._on_asked)
             else:
                 _log.warning("another user asked for the window")
-                socket.abort()
+                connection.abort()
 
     @Slot()
     def _on_asked(self) -> None:
-        socket = self.sender()
-        if not isinstance(socket, QLocalSocket):
+        connection = self.sender()
+        if not isinstance(connection, QLocalSocket):
             return
-        if not socket.canReadLine() and socket.bytesAvailable() < MAX_REQUEST_BYTES:
+        if not connection.canReadLine() and connection.bytesAvailable() < MAX_REQUEST_BYTES:
             return  # the rest is still to come
         try:
-            file = decode_request(bytes(socket.readLine(MAX_REQUEST_BYTES).data()))
+            file = decode_request(bytes(connection.readLine(MAX_REQUEST_BYTES).data()))
         except (ValueError, OSError) as error:  # the second of a path that is too long
             _log.info("a request of another process is not followed: %s", error)
-            socket.abort()
+            connection.abort()
             return
-        socket.write(_DONE)
+        connection.write(_DONE)
         if file is None:
             _log.info("a second start asks for the window")
             self.raise_requested.emit()
         else:
             _log.info("a second start asks for a model file to be opened")
             self.file_requested.emit(str(file))
-
-
-def _connected(socket: QLocalSocket, name: str) -> bool:
-    socket.connectToServer(name)
-    return socket.waitForConnected(WAIT_MS) and is_ours(int(socket.socketDescriptor()))
 
 
 def _make_private(folder: Path) -> None:
@@ -238,3 +238,43 @@ def _is_private(folder: Path) -> bool:
         return False
     is_own = sys.platform == "win32" or status.st_uid == os.geteuid()
     return stat.S_ISDIR(status.st_mode) and is_own and not status.st_mode & 0o077
+
+
+# ---------------------------------------------------------------- which user is at the other end of a socket
+
+
+def user_at(descriptor: int) -> int | None:
+    """The id of the user at the other end of the socket ``descriptor``; ``None`` where the system cannot say.
+
+    Raises `OSError`. On macOS written from its manual and untried.
+    """
+    if sys.platform == "win32":
+        return None
+    if hasattr(socket, "SO_PEERCRED"):  # Linux
+        with socket.socket(fileno=os.dup(descriptor)) as end:
+            _, user, _ = _UCRED.unpack(end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+            return int(user)
+    return _of_peereid(descriptor)
+
+
+def is_ours(descriptor: int) -> bool:
+    """Whether the other end belongs to the user of this process, as far as the system can say."""
+    if sys.platform == "win32":
+        return True  # the pipe lets in no other user
+    try:
+        return user_at(descriptor) in (None, os.geteuid())
+    except OSError:
+        return False
+
+
+def _of_peereid(descriptor: int) -> int | None:
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "getpeereid"):
+        return None
+    user, group = ctypes.c_uint32(), ctypes.c_uint32()
+    if library.getpeereid(descriptor, ctypes.byref(user), ctypes.byref(group)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return user.value

@@ -12,28 +12,18 @@ from app.ui.widgets.controls import label, plain_tooltip
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
-_DOTS = {
-    EngineState.READY: "good",
-    EngineState.STARTING: "warning",
-    EngineState.LOADING: "warning",
-    EngineState.ANSWERING: "good",
-    EngineState.MEASURING: "good",
-    EngineState.COMPARING: "good",
-    EngineState.STOPPED: "quiet",
-    EngineState.EMPTY: "quiet",
-    EngineState.DIED: "bad",
+_STATES = {
+    EngineState.STARTING: ("warning", "The engine, a process of its own, is starting."),
+    EngineState.LOADING: ("warning", "The models are being read from disk."),
+    EngineState.READY: ("good", "The engine waits for a message."),
+    EngineState.ANSWERING: ("good", "The engine is writing an answer."),
+    EngineState.MEASURING: ("good", "The engine is measuring its speed without a draft."),
+    EngineState.COMPARING: ("good", "The engine is writing answers plain and with draft, for the Compare window."),
+    EngineState.EMPTY: ("quiet", "The engine runs, but no model is loaded."),
+    EngineState.STOPPED: ("quiet", "The engine is not running."),
+    EngineState.DIED: ("bad", "The engine ended unexpectedly."),
 }
-_TOOLTIPS = {
-    EngineState.STARTING: "The engine, a process of its own, is starting.",
-    EngineState.LOADING: "The models are being read from disk.",
-    EngineState.READY: "The engine waits for a message.",
-    EngineState.ANSWERING: "The engine is writing an answer.",
-    EngineState.MEASURING: "The engine is measuring its speed without a draft.",
-    EngineState.COMPARING: "The engine is writing answers plain and with draft, for the Compare window.",
-    EngineState.EMPTY: "The engine runs, but no model is loaded.",
-    EngineState.STOPPED: "The engine is not running.",
-    EngineState.DIED: "The engine ended unexpectedly.",
-}
+"""The role of the dot and the tooltip."""
 
 
 def state_text(state: EngineState, progress: float) -> str:
@@ -54,13 +44,14 @@ class TopBar(QFrame):
         """``chats`` and ``speed`` show or hide the panels."""
         super().__init__(parent)
         theme.set_role(self, "bar")
-        self._state = EngineState.STARTING
-        self._progress = 0.0
         self._title = ""
         self.chats = QToolButton()
         self.chats.setIconSize(QSize(20, 20))
         _follow(self.chats, chats, "menu", "Show or hide the chats")
-        self.pair = self._pair_button()
+        self.pair = QPushButton()
+        self.pair.setLayoutDirection(Qt.LayoutDirection.RightToLeft)  # puts the icon behind the text
+        theme.set_role(self.pair, "flat")
+        icons.set_icon(self.pair, "chevron-down")
         self._dot = label("●")
         self._label = label(role="quiet", figures=True)
         self.cancel = QPushButton("Cancel")
@@ -69,16 +60,18 @@ class TopBar(QFrame):
         self.speed = QPushButton("Speed")
         _follow(self.speed, speed, "speed", "Show or hide the Speed panel")
         theme.set_role(self.speed, "flat")
-        self._bar = QProgressBar()
-        self._bar.setRange(0, 1000)
-        self._bar.setTextVisible(False)
-        self._bar.setFixedHeight(3)
+        self._bar = QProgressBar(maximum=1000, textVisible=False)
         self._bar.setAccessibleName("Loading progress")
-        self._lay_out()
+        self._bar.setFixedHeight(3)
+        policy = self._bar.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)  # so that nothing moves when a load ends
+        self._bar.setSizePolicy(policy)
+        state = row(self._dot, self._label, gap=SPACING)
+        parts = (self.chats, self.pair, None, state, self.cancel, SPACING, self.speed)
+        line = row(*parts, margins=(2 * SPACING, SPACING, 2 * SPACING, SPACING))
+        column(line, self._bar, gap=0, on=self)
         self.set_pair("", "")
-        self._show_state()
-
-    # ------------------------------------------------------------ what is shown
+        self.set_state(EngineState.STARTING, 0.0)
 
     def set_pair(self, title: str, details: str) -> None:
         """Name the pair in use; ``details`` is its tool tip, plain text."""
@@ -87,44 +80,18 @@ class TopBar(QFrame):
         self.pair.setAccessibleName(f"Pair in use: {self._title}. Opens the dialog for models.")
         self._elide()
 
-    def set_state(self, state: EngineState) -> None:
-        self._state = state
-        self._show_state()
-
-    def set_progress(self, share: float) -> None:
-        """Share of a load that is done, 0 to 1."""
-        self._progress = share
-        self._show_state()
-
-    # ------------------------------------------------------------ inside
-
-    def _pair_button(self) -> QPushButton:
-        button = QPushButton()
-        theme.set_role(button, "flat")
-        icons.set_icon(button, "chevron-down")
-        button.setLayoutDirection(Qt.LayoutDirection.RightToLeft)  # puts the icon behind the text
-        return button
-
-    def _lay_out(self) -> None:
-        state = row(self._dot, self._label, gap=SPACING)
-        parts = (self.chats, self.pair, None, state, self.cancel, SPACING, self.speed)
-        line = row(*parts, margins=(2 * SPACING, SPACING, 2 * SPACING, SPACING))
-        column(line, self._bar, gap=0, on=self)
-
-    def _show_state(self) -> None:
-        is_loading = self._state is EngineState.LOADING
-        text = state_text(self._state, self._progress)
+    def set_state(self, state: EngineState, progress: float) -> None:
+        """``progress``: the share of a load that is done, 0 to 1."""
+        is_loading = state is EngineState.LOADING
+        text = state_text(state, progress)
+        role, tooltip = _STATES[state]
         self._label.setText(text)
         for part in (self._dot, self._label):
             part.setAccessibleName(f"Engine: {text}")
-            part.setToolTip(_TOOLTIPS[self._state])
-        theme.set_role(self._dot, _DOTS[self._state])
+            part.setToolTip(tooltip)
+        theme.set_role(self._dot, role)
         self.cancel.setVisible(is_loading)
-        self._bar.setValue(round(self._progress * 1000) if is_loading else 0)
-        # It keeps its place, so that nothing moves when a load ends.
-        policy = self._bar.sizePolicy()
-        policy.setRetainSizeWhenHidden(True)
-        self._bar.setSizePolicy(policy)
+        self._bar.setValue(round(progress * 1000) if is_loading else 0)
         self._bar.setVisible(is_loading)
         self._elide()
 

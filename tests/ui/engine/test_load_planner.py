@@ -17,8 +17,7 @@ from app.models.planner import make_plan
 from app.protocol.devices import Device
 from app.protocol.messages import LoadSettings, MemoryRead
 from app.ui.engine.interface import EngineState
-from app.ui.engine.load_planner import FittedPair, LoadPlanner, fitted, wishes_of
-from app.ui.engine.memory_watch import MemoryWatch
+from app.ui.engine.load_planner import FittedPair, LoadPlanner, MemoryWatch, fitted, wishes_of
 from app.ui.engine.pair_files import PairFiles
 from app.ui.notices import Action
 from tests.support.gguf_files import make_model

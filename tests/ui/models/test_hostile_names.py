@@ -21,7 +21,7 @@ from app.ui.engine import pair_names
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fit import NO_TARGET, READING
 from app.ui.models.open_dialog import OpenModelsDialog
-from app.ui.shell.undo_bar import UndoBar
+from app.ui.shell.bars import UndoBar
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import WAIT_MS, Windows

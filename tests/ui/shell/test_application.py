@@ -1,4 +1,4 @@
-"""The app as a process: start, second start, ends of every kind. All real processes, offscreen."""
+"""The app as a process: start, second start, ends of every kind. Nearly all are real processes, offscreen."""
 
 from __future__ import annotations
 
@@ -14,12 +14,25 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chats.store import ChatStore
+from app.ui.shell.application import EndSignals
 from tests.support.gguf_files import make_model
 
 ROOT = Path(__file__).resolve().parents[3]
 WAIT_S = 60
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc, and a missing display")
+
+_NAMES = ["SIGINT", "SIGTERM", *(["SIGHUP"] if sys.platform != "win32" else [])]
+QT_CODE = """
+from PySide6.QtCore import QCoreApplication, QUrl
+from PySide6.QtGui import QFileOpenEvent
+from app.ui.shell.application import Application
+application = Application([])
+application.file_requested.connect(print)
+for file in ("/Модель.gguf", QUrl("file:///Модель%202.gguf"), QUrl("https://host/x.gguf")):
+    QCoreApplication.sendEvent(application, QFileOpenEvent(file))
+print(application.desktopFileName())
+"""
 
 Start = Callable[..., "App"]
 
@@ -271,3 +284,42 @@ def test_window_process_imports_neither_engine_nor_hub() -> None:
     code = f"{imports}; print([name for name in {heavy} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_files_of_the_system_are_passed_on_and_the_desktop_knows_the_app() -> None:
+    command = [sys.executable, "-X", "utf8", "-c", QT_CODE]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True)
+    assert result.stdout.splitlines() == [
+        "/Модель.gguf",
+        "/Модель 2.gguf",
+        "https://host/x.gguf",
+        "app.slipstream.Slipstream",
+    ]
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_the_end_begins_in_the_event_loop_and_not_in_the_middle_of_what_runs(qtbot: QtBot, name: str) -> None:
+    number = signal.Signals[name]
+    before = signal.getsignal(number)
+    signals = EndSignals()
+    asked: list[bool] = []
+    signals.end_requested.connect(lambda: asked.append(True))
+    try:
+        with qtbot.waitSignal(signals.end_requested, timeout=20_000):
+            signal.raise_signal(number)
+            assert not asked
+        assert asked == [True]
+    finally:
+        signals.close()
+    assert signal.getsignal(number) is before
+
+
+@posix
+def test_who_started_it_with_nohup_may_close_the_terminal(qtbot: QtBot) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signals = EndSignals()
+    try:
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signals.close()
+        signal.signal(signal.SIGHUP, before)

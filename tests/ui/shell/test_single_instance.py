@@ -23,8 +23,9 @@ from app.ui.shell.single_instance import (
     SingleInstance,
     decode_request,
     encode_request,
+    is_ours,
+    user_at,
 )
-from app.ui.shell.socket_user import is_ours, user_at
 
 WAIT_MS = 20_000
 ROOT = Path(__file__).resolve().parents[3]

@@ -39,21 +39,20 @@ def test_states_in_words(state: EngineState, text: str) -> None:
 
 
 def test_a_load_shows_its_progress_and_can_be_cancelled(qtbot: QtBot, bar: TopBar) -> None:
-    bar.set_state(EngineState.LOADING)
-    bar.set_progress(0.25)
+    bar.set_state(EngineState.LOADING, 0.25)
     assert bar._label.text() == "loading 25 %"
     cancel = next(one for one in bar.findChildren(QPushButton) if one.text() == "Cancel")
     assert cancel.isVisible()
     with qtbot.waitSignal(bar.cancel.clicked):
         QTest.mouseClick(cancel, Qt.MouseButton.LeftButton)
-    bar.set_state(EngineState.READY)
+    bar.set_state(EngineState.READY, 0.0)
     assert not cancel.isVisible()
 
 
 def test_a_long_name_leaves_room_for_the_rest(bar: TopBar) -> None:
     name = "A model with a very long name indeed " * 5
     bar.set_pair(name, "details")
-    bar.set_state(EngineState.ANSWERING)
+    bar.set_state(EngineState.ANSWERING, 0.0)
     assert name in bar.pair.accessibleName()
     assert bar.minimumSizeHint().width() <= 640
     rights = [child.geometry().right() for child in bar.findChildren(QPushButton) if child.isVisible()]
@@ -68,7 +67,7 @@ def test_names_are_plain_text(bar: TopBar) -> None:
 
 
 def test_the_dot_says_what_its_color_means(bar: TopBar) -> None:
-    bar.set_state(EngineState.DIED)
+    bar.set_state(EngineState.DIED, 0.0)
     dot = next(label for label in bar.findChildren(QLabel) if label.text() == "●")
     assert dot.accessibleName() == "Engine: stopped"
 

@@ -18,8 +18,7 @@ from app.models.header_cache import AT_ONCE
 from app.protocol.messages import LoadSettings
 from app.settings import Settings, SettingsFile
 from app.ui.engine import load_planner
-from app.ui.engine.load_planner import LoadPlanner
-from app.ui.engine.memory_watch import MemoryWatch
+from app.ui.engine.load_planner import LoadPlanner, MemoryWatch
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models import library_service
 from app.ui.models.choice import OpenModelsChoice

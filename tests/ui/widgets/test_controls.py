@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from app.ui.shell.undo_bar import UndoBar
+from app.ui.shell.bars import UndoBar
 from app.ui.widgets.controls import ElidedLabel
 
 

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.ui import notices
 from app.ui.notices import Action, Notice
-from app.ui.shell.notice_bar import NoticeBar
+from app.ui.shell.bars import NoticeBar
 from app.ui.widgets.column import prose_margin
 
 

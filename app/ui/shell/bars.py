@@ -1,18 +1,22 @@
-"""The notices in force, above the composer: each says what happened, and offers what one can do about it."""
+"""The bars above the composer: the notices in force, and the offer to take a deletion back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QPushButton, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
+from app.models.text import visible
 from app.ui.chat.parts import Card
 from app.ui.notices import Action, Notice
-from app.ui.widgets import theme
+from app.ui.widgets import icons, theme
 from app.ui.widgets.column import Widths, prose_margin, prose_width
+from app.ui.widgets.controls import ElidedLabel, plain_tooltip
+from app.ui.widgets.layouts import column, row
+from app.ui.widgets.theme import SPACING
 
 _MOST_OF_THE_HEIGHT = 0.4
 """How much of the height of what it stands in it may take; more notices are scrolled."""
@@ -28,21 +32,19 @@ class NoticeBar(QScrollArea):
     action_triggered = Signal(Action, str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent, widgetResizable=True)
         self.cards: dict[str, Card] = {}
         self._notices: dict[str, Notice] = {}
-        self._content = QWidget()
-        theme.set_role(self._content, "reading")
-        self._column = QVBoxLayout(self._content)
-        self._column.setSpacing(theme.SPACING)
-        self.setWidget(self._content)
+        content = QWidget()
+        theme.set_role(content, "reading")
+        self._column = column(gap=SPACING, on=content)
+        self.setWidget(content)
         self.setAccessibleName("Notices")
         self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setWidgetResizable(True)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         # Whenever there is more or less to see, the newest is what one sees.
         self.verticalScrollBar().rangeChanged.connect(lambda _least, most: self.verticalScrollBar().setValue(most))
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.hide()
 
@@ -73,12 +75,12 @@ class NoticeBar(QScrollArea):
         heights = [card.fit(Widths(prose, prose)) for card in self.cards.values()]
         for card, height in zip(self.cards.values(), heights, strict=True):
             card.setFixedHeight(height)
-        wanted = sum(heights) + theme.SPACING * (len(heights) + 1)
+        wanted = sum(heights) + SPACING * (len(heights) + 1)
         parent = self.parentWidget()
         space = round(parent.height() * _MOST_OF_THE_HEIGHT) if parent is not None else wanted
         # A scroll bar takes its room from the margin, so that the cards stay in line.
         right = side - (self.verticalScrollBar().sizeHint().width() if wanted > space else 0)
-        self._column.setContentsMargins(side, theme.SPACING, max(0, right), theme.SPACING)
+        self._column.setContentsMargins(side, SPACING, max(0, right), SPACING)
         self.setFixedHeight(max(1, min(wanted, space)))
 
     # -- Qt
@@ -93,3 +95,43 @@ class NoticeBar(QScrollArea):
 
     def minimumSizeHint(self) -> QSize:
         return QSize(80, 0)
+
+
+class UndoBar(QWidget):
+    """Hidden until `offer`; in line with the messages above it.
+
+    Attributes:
+        undo: Its button.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._label = ElidedLabel()
+        self.undo = QPushButton("Undo")
+        self.undo.setAccessibleName("Undo the deletion")
+        icons.set_icon(self.undo, "undo")
+        theme.set_role(self.undo, "flat")
+        card = QFrame()
+        theme.set_role(card, "card")
+        row((self._label, 1), self.undo, gap=-1, margins=(3 * SPACING, SPACING, SPACING, SPACING), on=card)
+        self._column = QVBoxLayout(self)
+        self._column.addWidget(card)
+        self.hide()
+
+    def offer(self, text: str) -> None:
+        """Say what happened and that it can be undone."""
+        self._label.setText(visible(text))
+        self._label.setToolTip(plain_tooltip(text))
+        self.show()
+
+    @Slot()
+    def withdraw(self) -> None:
+        """Offer nothing any more; what was offered named something that may be gone for good."""
+        self.hide()
+        self._label.setText("")
+        self._label.setToolTip("")
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        side = prose_margin(self.font(), event.size().width())
+        self._column.setContentsMargins(side, SPACING, side, 0)
