@@ -126,7 +126,8 @@ class RealPair:
             stack.enter_context(contender.playing())
             key = f"{contender.name} {sampling.temperature} {sampling.top_k} {length}"
             nothing_kept = PairHistory(history_file(None), key)
-            self._engine._history = self._histories.setdefault(key, nothing_kept)
+            assert self._engine._costs
+            self._engine._costs.history = self._histories.setdefault(key, nothing_kept)
             command = msgspec.structs.replace(
                 command, draft_length=length, accept=contender.accept, propose=contender.propose
             )

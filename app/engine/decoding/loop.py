@@ -68,11 +68,6 @@ class Decoding:
         self.finish_reason: FinishReason | None = None
         self.stop_string: str | None = None
 
-    @property
-    def draft_failure(self) -> str | None:
-        """Why a drafter was left out before the answer ended, in words for the user."""
-        return self._drafting.failure if self._drafting else None
-
     def rounds(self, prompt_logits: Floats) -> Iterator[Round]:
         """Yield a `Round` for each verify pass until the answer ends; ``finish_reason`` then says why.
 

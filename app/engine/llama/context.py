@@ -18,6 +18,7 @@ from app.engine.llama.memory import SEQUENCE, WHOLE, Memory
 from app.engine.llama.model import Model
 from app.errors import Cancelled, KnownError
 from app.protocol.limits import TARGET_OUTPUTS, KvType
+from app.protocol.messages import LoadSettings
 
 _KV_TYPES: dict[KvType, int] = {
     "f16": llama_cpp.GGML_TYPE_F16,
@@ -36,27 +37,26 @@ class Context:
     def __init__(
         self,
         model: Model,
+        settings: LoadSettings,
         *,
         length: int,
-        batch_size: int,
-        micro_batch_size: int,
         threads: int,
-        kv_type: KvType,
         outputs: int = TARGET_OUTPUTS,
         snapshots: int = 0,
     ) -> None:
-        """``length`` tokens of cache; ``outputs`` is the largest number of positions whose logits are asked at once.
+        """``length`` tokens of cache, whatever ``settings`` say; ``outputs`` is the largest number of positions whose
+        logits are asked at once.
 
         ``snapshots`` of a running state are asked for after each pass; where the model cannot, there are none.
         """
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = max(length, _LEAST_CONTEXT)
-        params.n_batch = min(batch_size, params.n_ctx)
-        params.n_ubatch = min(micro_batch_size, params.n_batch)
+        params.n_batch = min(settings.batch_size, params.n_ctx)
+        params.n_ubatch = min(settings.micro_batch_size, params.n_batch)
         params.n_outputs_max = outputs
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
-        params.type_k = params.type_v = _KV_TYPES[kv_type]
+        params.type_k = params.type_v = _KV_TYPES[settings.kv_type]
         params.n_rs_seq = snapshots
         params.swa_full = model.has_running_state  # else what is behind the windows would only take memory
         params.no_perf = True
