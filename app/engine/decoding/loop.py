@@ -81,8 +81,9 @@ class Decoding:
                 yield self._closing() if self._cancelled() else self._next()
         except Cancelled:  # in the middle of a long catch-up
             yield self._closing()
-        finally:
-            self._trim_cache()
+        finally:  # nothing behind the end of the answer stays in the cache; of a stop string, nothing at all
+            length = self._text.safe_tokens if self.finish_reason == "stop_string" else self._sequence.answer_length
+            self._target.roll_back(self._sequence.prompt_length + length)
 
     def _first(self, logits: Floats) -> Round:
         begun, kind = time.perf_counter(), self._kinds.kind
@@ -129,7 +130,7 @@ class Decoding:
             drafted=len(draft.proposal.tokens),
             tested=draft.tested,
             accepted=min(verdict.accepted, tokens),
-            paused=draft.paused,
+            paused=draft.decision.paused,
             kind=kind,
             draft_seconds=seconds[0],
             verify_seconds=seconds[1],
@@ -168,25 +169,22 @@ class Decoding:
 
     def _take(self, verdict: Verdict, proposal: Proposal, drafter: DrafterName | None) -> tuple[int, list[Piece]]:
         """Add accepted tokens and the target's own until the answer ends: how many, and what may be shown."""
+        rejected = None
+        if verdict.accepted < len(proposal.tokens):
+            rejected = self._vocabulary.piece(proposal.tokens[verdict.accepted]).decode("utf-8", "replace")
+        accepted = proposal.tokens[: verdict.accepted]
+        new = [Piece(text="", id=token, drafter=drafter, round=self._round) for token in accepted]
+        new.append(Piece(text="", id=verdict.token, round=self._round, rejected=rejected))
+        before = len(self._sequence)
         shown: list[Piece] = []
-        new = [*proposal.tokens[: verdict.accepted], verdict.token]
-        taken = 0
-        for taken, token in enumerate(new, 1):
-            own = taken == len(new)
-            rejected = self._rejected(proposal, verdict) if own else None
-            self._sequence.append(token)
-            piece = Piece(text="", id=token, drafter=None if own else drafter, round=self._round, rejected=rejected)
+        for piece in new:
+            self._sequence.append(piece.id)
             shown += self._show(piece)
             if self.finish_reason:
                 break
         for piece in shown:
             self._kinds.add(piece.text)
-        return taken, shown
-
-    def _rejected(self, proposal: Proposal, verdict: Verdict) -> str | None:
-        if verdict.accepted == len(proposal.tokens):
-            return None
-        return self._vocabulary.piece(proposal.tokens[verdict.accepted]).decode("utf-8", "replace")
+        return len(self._sequence) - before, shown
 
     def _show(self, piece: Piece) -> list[Piece]:
         if self._vocabulary.is_end(piece.id):
@@ -211,8 +209,3 @@ class Decoding:
 
     def _since_start(self) -> float:
         return time.perf_counter() - self._started
-
-    def _trim_cache(self) -> None:
-        """Nothing behind the end of the answer stays in the cache; of a stop string, nothing at all."""
-        length = self._text.safe_tokens if self.finish_reason == "stop_string" else self._sequence.answer_length
-        self._target.roll_back(self._sequence.prompt_length + length)

@@ -31,7 +31,6 @@ from app.engine.host.pair_costs import PairCosts, measured_costs
 from app.engine.llama import backend
 from app.engine.llama.thread_count import default_threads
 from app.engine.policy.auto import AutoPolicy
-from app.engine.policy.policy import Policy
 from app.errors import Cancelled, KnownError
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.messages import (
@@ -222,9 +221,7 @@ class Engine:
         self, target: Target, command: Generate, task: Task, logits: Floats, statistics: Statistics, started: float
     ) -> Iterator[Round | GenerationFinished]:
         """The answer behind a processed prompt, whose last token has these ``logits``."""
-        drafters = self._chosen_drafters(command)
-        policy = self._policy(command, drafters)
-        drafting = Drafting(policy, drafters) if policy else None
+        drafting = self._drafting(command)
         decoding = Decoding(target.context, self._sequence, target.model, drafting, task, started, self._cancel.is_set)
         try:
             for round_ in decoding.rounds(logits):
@@ -235,8 +232,8 @@ class Engine:
             target.context.clear(overwrite=True)  # what is no number would spoil the sums of later answers too
             raise
         figures, curve = statistics.figures(time.perf_counter() - started), []
-        if policy and self._costs:
-            learnt = policy.learnt()
+        if drafting and self._costs:
+            learnt = drafting.policy.learnt()
             self._costs.history.add(figures.kinds, command.accept, learnt.priors)
             self._costs.costs, curve = learnt.costs, learnt.curve
         yield GenerationFinished(
@@ -250,17 +247,13 @@ class Engine:
         if self._costs:
             self._costs.history.save_now_and_then()
 
-    def _chosen_drafters(self, command: Generate) -> list[Drafter]:
-        """Those that ``command`` asks for and this pair has."""
-        if command.draft_length == 0 or not self._costs:
-            return []
-        return [drafter for drafter in self._drafters if command.drafter in ("auto", "chain", drafter.name)]
-
-    def _policy(self, command: Generate, drafters: list[Drafter]) -> Policy | None:
-        if not drafters or not self._costs:
+    def _drafting(self, command: Generate) -> Drafting | None:
+        """By those drafters that ``command`` asks for and this pair has; ``None`` where there are none."""
+        drafters = [drafter for drafter in self._drafters if command.drafter in ("auto", "chain", drafter.name)]
+        if command.draft_length == 0 or not drafters or not self._costs:
             return None
         limit = self._loaded().longest_draft
-        return AutoPolicy(
+        policy = AutoPolicy(
             self._costs.costs,
             limit=limit,
             propose=command.propose,
@@ -268,6 +261,7 @@ class Engine:
             fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
             samples=command.accept != "coupled",
         )
+        return Drafting(policy, drafters)
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
         """The plain decode speed of the target on ``command``'s chat. Raises `Cancelled` or `KnownError`."""
@@ -280,16 +274,14 @@ class Engine:
             max_tokens=command.max_tokens,
             draft_length=0,
         )
-        for event in self.generate(request):
-            if isinstance(event, GenerationFinished):
-                if event.finish_reason == "cancelled":
-                    raise Cancelled
-                speed = event.figures.decode_tokens_per_second
-                if speed is None:
-                    raise KnownError("The answer was too short to measure a speed. Try with another chat.")
-                tokens = event.figures.completion_tokens
-                return PlainMeasured(request=command.request, tokens=tokens, decode_tokens_per_second=speed)
-        raise AssertionError("a generation always finishes")
+        *_, finished = self.generate(request)
+        assert isinstance(finished, GenerationFinished)
+        if finished.finish_reason == "cancelled":
+            raise Cancelled
+        tokens, speed = finished.figures.completion_tokens, finished.figures.decode_tokens_per_second
+        if speed is None:
+            raise KnownError("The answer was too short to measure a speed. Try with another chat.")
+        return PlainMeasured(request=command.request, tokens=tokens, decode_tokens_per_second=speed)
 
     def score_tokens(self, command: ScoreTokens) -> TokensScored:
         """What the target thinks of ``command``'s candidates behind its chat and answer, chosen as under ``coupled``.

@@ -143,7 +143,8 @@ class Worker:
                 idle = time.monotonic() - self._engine.last_progress if self._busy else 0.0
                 self._send(Pong(busy=self._busy, seconds_since_progress=max(idle, 0.0)))
             case ReadMemory():
-                self._send(MemoryRead(devices=devices(), own_bytes=self._own_bytes()))
+                own = private_bytes() - self._bytes_at_start - self._caches.held_bytes()
+                self._send(MemoryRead(devices=devices(), own_bytes=max(own, 0)))
             case Cancel():
                 self._cancel()
             case Quit():
@@ -156,9 +157,6 @@ class Worker:
                 self._enqueue(command)
             case _:
                 self._enqueue(command)
-
-    def _own_bytes(self) -> int:
-        return max(private_bytes() - self._bytes_at_start - self._caches.held_bytes(), 0)
 
     def _enqueue(self, command: Command) -> None:
         self._received += 1
@@ -239,7 +237,8 @@ def run(*, chat_files: bool = True, watched: bool = True) -> int:
     """The entry of the engine process. ``chat_files``, ``watched``: as `Worker` has them."""
     faulthandler.enable()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(name)s: %(message)s")
-    _end_with_parent()
+    if sys.platform == "linux":  # elsewhere only the end of stdin ends it with its parent
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     for interrupt in (signal.SIGINT, getattr(signal, "SIGBREAK", None)):
         if interrupt is not None:
             signal.signal(interrupt, signal.SIG_IGN)  # Ctrl+C goes to the window, which ends this process in order
@@ -269,9 +268,3 @@ def _claim_stdout() -> BinaryIO:
         msvcrt.setmode(own, os.O_BINARY)
         msvcrt.setmode(0, os.O_BINARY)
     return os.fdopen(own, "wb")  # buffered: a raw file may write less than it was given
-
-
-def _end_with_parent() -> None:
-    """On Linux the kernel ends this process with its parent; elsewhere the end of stdin does."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

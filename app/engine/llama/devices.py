@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+import llama_cpp
 from llama_cpp import _ggml
 
 from app.errors import KnownError
@@ -22,6 +23,17 @@ CPU, GPU, INTEGRATED_GPU = 0, 1, 2
 """Kinds of devices as ggml numbers them."""
 _NVIDIA_VERSION = Path("/proc/driver/nvidia/version")
 _DRIVER_SECONDS = 10.0
+_SIZE = ctypes.POINTER(ctypes.c_size_t)
+_SIGNATURES: dict[str, tuple[object, ...]] = {
+    "ggml_backend_dev_count": (ctypes.c_size_t,),
+    "ggml_backend_dev_get": (ctypes.c_void_p, ctypes.c_size_t),
+    "ggml_backend_dev_name": (ctypes.c_char_p, ctypes.c_void_p),
+    "ggml_backend_dev_description": (ctypes.c_char_p, ctypes.c_void_p),
+    "ggml_backend_dev_type": (ctypes.c_int, ctypes.c_void_p),
+    "ggml_backend_dev_memory": (None, ctypes.c_void_p, _SIZE, _SIZE),
+    "ggml_backend_load_all_from_path": (None, ctypes.c_char_p),
+}
+"""ggml's functions that llama-cpp-python does not declare: what they return, and what they are given."""
 
 
 def load_backends() -> None:
@@ -41,29 +53,9 @@ def load_backends() -> None:
 
 def processor_features() -> list[str]:
     """Instruction sets the code that computes was built for and this processor has, as ggml names them."""
-    ggml = _library()
-    name = b"ggml_backend_get_features"
-    found: list[str] = []
-    for handle in _handles(CPU)[:1]:
-        registry = ggml.ggml_backend_dev_backend_reg(handle)
-        address = ggml.ggml_backend_reg_get_proc_address(registry, name)
-        if address:
-            features = ctypes.CFUNCTYPE(ctypes.POINTER(_Feature), ctypes.c_void_p)(address)(registry)
-            found += _named(features)
-    return found
-
-
-class _Feature(ctypes.Structure):
-    """``ggml_backend_feature``; the last of an array has no name."""
-
-    _fields_ = (("name", ctypes.c_char_p), ("value", ctypes.c_char_p))
-
-
-def _named(features: ctypes._Pointer[_Feature]) -> list[str]:
-    names: list[str] = []
-    while (feature := features[len(names)]).name:
-        names.append(_text(feature.name))
-    return names
+    report = llama_cpp.llama_print_system_info().decode("utf-8", "replace")
+    processor = re.search(r"\bCPU : ((?:\w+ = \w+ \| )*)", report)  # GPUs have parts of their own
+    return re.findall(r"(\w+) =", processor[1]) if processor else []
 
 
 def gpu_devices() -> list[str]:
@@ -155,20 +147,7 @@ def _text(value: bytes | None) -> str:
 @cache
 def _library() -> ctypes.CDLL:
     ggml: ctypes.CDLL = _ggml.libggml
-    ggml.ggml_backend_dev_count.restype = ctypes.c_size_t
-    ggml.ggml_backend_dev_get.restype = ctypes.c_void_p
-    ggml.ggml_backend_dev_get.argtypes = [ctypes.c_size_t]
-    ggml.ggml_backend_load_all_from_path.argtypes = [ctypes.c_char_p]
-    ggml.ggml_backend_load_all_from_path.restype = None
-    ggml.ggml_backend_dev_backend_reg.argtypes = [ctypes.c_void_p]
-    ggml.ggml_backend_dev_backend_reg.restype = ctypes.c_void_p
-    ggml.ggml_backend_reg_get_proc_address.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-    ggml.ggml_backend_reg_get_proc_address.restype = ctypes.c_void_p
-    for name in ("name", "description", "type"):
-        getattr(ggml, f"ggml_backend_dev_{name}").argtypes = [ctypes.c_void_p]
-    for name in ("name", "description"):
-        getattr(ggml, f"ggml_backend_dev_{name}").restype = ctypes.c_char_p
-    sizes = ctypes.POINTER(ctypes.c_size_t)
-    ggml.ggml_backend_dev_memory.argtypes = [ctypes.c_void_p, sizes, sizes]
-    ggml.ggml_backend_dev_memory.restype = None
+    for name, (result, *arguments) in _SIGNATURES.items():
+        function = getattr(ggml, name)
+        function.restype, function.argtypes = result, arguments
     return ggml

@@ -125,7 +125,7 @@ def test_whatever_of_a_draft_is_rejected(
     load(pairs[architecture][0], **SMALL)
     plain = run(engine, ask("Tell me", sampling=WARM, draft_length=0, max_tokens=160))
     scripted = Scripted(plain.token_ids)
-    monkeypatch.setattr(engine, "_chosen_drafters", lambda *_: [scripted])
+    monkeypatch.setattr(engine, "_drafters", [scripted])
     command = ask("Tell me", sampling=WARM, draft_length=length, drafter="ngram", max_tokens=160)
     drafted = run(engine, command)
     assert_same(engine, command, drafted, plain)

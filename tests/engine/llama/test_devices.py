@@ -31,6 +31,14 @@ def test_the_processors_instruction_sets_are_those_of_ggmls_own_report() -> None
     assert processor_features() == re.findall(r"(\w+) = \w+", report)
 
 
+def test_what_ggml_reports_of_gpus_is_no_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = b"CUDA : ARCHS = 750,860 | USE_GRAPHS = 1 | CPU : AVX2 = 1 | SVE_CNT = 16 | Vulkan : FP16 = 1 | "
+    monkeypatch.setattr(llama_cpp, "llama_print_system_info", lambda: report)
+    assert processor_features() == ["AVX2", "SVE_CNT"]
+    monkeypatch.setattr(llama_cpp, "llama_print_system_info", lambda: b"")
+    assert processor_features() == []
+
+
 @pytest.mark.parametrize(
     ("library", "variant"),
     [

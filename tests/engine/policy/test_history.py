@@ -153,13 +153,13 @@ def test_the_next_start_begins_with_what_was_learnt(
     learnt = engine._costs.history.priors("coupled")
     engine.unload()
     load(*random_pair)
-    drafters = engine._chosen_drafters(ask("x", draft_length="auto"))
-    policy = engine._policy(ask("x", draft_length="auto"), drafters)
-    assert isinstance(policy, AutoPolicy)
+    drafting = engine._drafting(ask("x", draft_length="auto"))
+    assert drafting and isinstance(drafting.policy, AutoPolicy)
+    policy = drafting.policy
     assert policy.learnt().priors == learnt
     rate = policy._texts["prose"].coupled.rate
     assert rate == pytest.approx(learnt["prose"].rates["coupled"].rate, abs=0.01)
-    assert engine._policy(ask("x", draft_length="auto", accept="rejection"), drafters) is not None
+    assert engine._drafting(ask("x", draft_length="auto", accept="rejection")) is not None
 
 
 def test_an_answer_brings_a_curve_by_draft_length(
