@@ -19,10 +19,9 @@ import psutil
 from app import helper
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
-from app.engine.llama.backend import engine_name
+from app.engine.llama.backend import engine_name, gpu_devices
 from app.engine.llama.checkpoints import RollBackSupport, try_out
 from app.engine.llama.context import Context
-from app.engine.llama.devices import gpu_devices
 from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header

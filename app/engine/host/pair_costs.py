@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from app.engine.host.loading import LoadedModel, Target
-from app.engine.llama.backend import engine_name
-from app.engine.llama.devices import driver_name, gpu_devices
+from app.engine.llama.backend import driver_name, engine_name, gpu_devices
 from app.engine.policy.calibration import Build, MeasuredCosts, is_sound, measure, up_to_date
 from app.engine.policy.costs import Costs
 from app.engine.policy.history import PairHistory, history_file

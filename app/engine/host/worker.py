@@ -22,8 +22,7 @@ from typing import BinaryIO
 from app.engine.host import chat_cache_files
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.engine import Engine
-from app.engine.llama.backend import engine_name
-from app.engine.llama.devices import devices, processor_features
+from app.engine.llama.backend import devices, engine_name, processor_features
 from app.errors import Cancelled, KnownError
 from app.models.machine_memory import private_bytes
 from app.protocol.frames import FrameReader, ProtocolError

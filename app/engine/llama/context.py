@@ -12,9 +12,8 @@ import numpy as np
 from app.engine.decoding.kv_cache import State
 from app.engine.decoding.sampling import Floats
 from app.engine.llama import backend
-from app.engine.llama.checkpoints import Checkpoints
+from app.engine.llama.checkpoints import SEQUENCE, WHOLE, Checkpoints, Memory
 from app.engine.llama.long_context import lengthened
-from app.engine.llama.memory import SEQUENCE, WHOLE, Memory
 from app.engine.llama.model import Model
 from app.errors import Cancelled, KnownError
 from app.protocol.limits import TARGET_OUTPUTS, KvType

@@ -16,8 +16,8 @@ from app.engine.host import loading
 from app.engine.host.engine import Engine
 from app.engine.host.loading import ModelFiles, default_draft_length, recommended_sampling
 from app.engine.llama import backend
+from app.engine.llama.checkpoints import CHECKPOINT, Memory
 from app.engine.llama.context import Context
-from app.engine.llama.memory import CHECKPOINT, Memory
 from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.models.gguf import check_loadable

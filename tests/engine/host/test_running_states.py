@@ -15,9 +15,8 @@ from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.engine.host import loading
 from app.engine.host.engine import Engine
 from app.engine.host.loading import NO_ROLL_BACK
-from app.engine.llama.checkpoints import RollBackSupport, try_out
+from app.engine.llama.checkpoints import Memory, RollBackSupport, try_out
 from app.engine.llama.context import Context
-from app.engine.llama.memory import Memory
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import (
     DrafterName,

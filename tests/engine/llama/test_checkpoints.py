@@ -12,9 +12,8 @@ import pytest
 
 from app.engine.host import loading
 from app.engine.llama import backend, checkpoints
-from app.engine.llama.checkpoints import try_out
+from app.engine.llama.checkpoints import Bytes, Memory, try_out
 from app.engine.llama.context import Context
-from app.engine.llama.memory import Bytes, Memory
 from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
