@@ -21,8 +21,7 @@ import numpy as np
 from app.engine.decoding import loop
 from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.sampling import Floats, distributions
-from app.engine.decoding.sequence import TokenSequence
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters.model import LoadedDraft, ModelDrafter
 from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine

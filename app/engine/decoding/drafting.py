@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.engine.decoding.sampling import InvalidLogitsError
-from app.engine.decoding.sequence import TokenSequence
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter, Proposal, check_needs
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
 from app.errors import KnownError

@@ -5,6 +5,7 @@ The helper process compiles and renders templates.
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import re
 import secrets
@@ -169,20 +170,15 @@ class PromptBuilder:
 
     def _shortened(self, system: list[Message], turns: list[Message], drop: int) -> tuple[int, list[int]]:
         """Drop the fewest turns that leave half of the context free, by bisection: a chat may have thousands."""
-        starts = [i for i in range(drop + 1, len(turns)) if turns[i].role == "user" or i == len(turns) - 1]
-        if not starts:  # only the last message is left
-            return drop, self._tokens([*system, *turns[drop:]])
-        fitting = {len(starts) - 1: self._tokens([*system, *turns[starts[-1] :]])}
-        low, high = 0, len(starts) - 1
-        while low < high:
-            middle = (low + high) // 2
-            tokens = self._tokens([*system, *turns[starts[middle] :]])
-            if len(tokens) <= self._context_length // 2:
-                fitting[middle] = tokens
-                high = middle
-            else:
-                low = middle + 1
-        return starts[high], fitting[high]
+        starts = [i for i in range(drop + 1, len(turns)) if turns[i].role == "user" or i == len(turns) - 1] or [drop]
+        tried: dict[int, list[int]] = {}
+
+        def fits(start: int) -> bool:
+            tried[start] = self._tokens([*system, *turns[start:]])
+            return len(tried[start]) <= self._context_length // 2
+
+        start = starts[bisect.bisect_left(starts, True, hi=len(starts) - 1, key=fits)]
+        return start, tried.get(start) or self._tokens([*system, *turns[start:]])
 
     def _remembered(self, turns: list[Message]) -> int:
         """Start where the last prompt of this chat started: only then is its KV cache of use."""

@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 
+import msgspec
+
 from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.loop import Decoding
 from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sampling import Floats, InvalidLogitsError
 from app.engine.decoding.scoring import Choice, logits_behind
-from app.engine.decoding.sequence import TokenSequence
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter
 from app.engine.drafters.model import LoadedDraft
 from app.engine.drafters.table import LoadedPair, drafters_of
@@ -74,11 +75,6 @@ class Engine:
         """When the computation last moved (`time.monotonic`); read by the worker to notice a hang."""
         self._sequence = TokenSequence()
         """The last prompt and its answer."""
-
-    @property
-    def token_ids(self) -> list[int]:
-        """The tokens of the last answer."""
-        return self._sequence.answer
 
     # ------------------------------------------------------------ loading
 
@@ -143,11 +139,9 @@ class Engine:
         begun = time.perf_counter()
         self._drafters = []
         if self._target:
-            self._target.switcher.put_away()
-        self._close_draft()
-        if self._target:
             self._target.close()
             self._target = None
+        self._close_draft()
         self.caches.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
 
     def forget(self) -> None:
@@ -167,7 +161,6 @@ class Engine:
             self._costs.save()
             self._costs = None
         if self._draft:
-            self._draft.switcher.put_away()
             self._draft.close()
             self._draft = None
 
@@ -240,7 +233,7 @@ class Engine:
             request=command.request,
             finish_reason=decoding.finish_reason or "cancelled",
             figures=figures,
-            stop_string=decoding.stop_string,
+            stop_string=decoding.text.met_stop,
             draft_failure=drafting.failure if drafting else None,
             curve=curve,
         )
@@ -266,15 +259,8 @@ class Engine:
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
         """The plain decode speed of the target on ``command``'s chat. Raises `Cancelled` or `KnownError`."""
         self._loaded().switcher.before_measuring()
-        request = Generate(
-            request=command.request,
-            messages=command.messages,
-            sampling=command.sampling,
-            seed=command.seed,
-            max_tokens=command.max_tokens,
-            draft_length=0,
-        )
-        *_, finished = self.generate(request)
+        plain = Generate(**msgspec.structs.asdict(command), draft_length=0)
+        *_, finished = self.generate(plain)
         assert isinstance(finished, GenerationFinished)
         if finished.finish_reason == "cancelled":
             raise Cancelled

@@ -214,7 +214,8 @@ class LoadedModel:
     """How many rejected tokens its memory can take back; 0: none."""
 
     def close(self) -> None:
-        """Free it."""
+        """Save what is worth it of its KV cache, and free it."""
+        self.switcher.put_away()
         self.context.close()
         self.model.close()
 

@@ -109,9 +109,11 @@ class Worker:
     # ------------------------------------------------------------ the reading thread
 
     def _read(self) -> None:
-        status = 1
+        status, frames = 1, FrameReader()
         try:
-            self._receive_all()
+            while data := self._read_some():
+                for body in frames.feed(data):
+                    self._receive(decode_command(body))
             status = 0  # the window is gone
         except _WindowGoneError:
             status = 0
@@ -122,12 +124,6 @@ class Worker:
         if self._quits:
             self._done.wait(_QUIT_SECONDS)  # it is ending in order, and may have something to write
         os._exit(status)  # llama.cpp may be in the middle of an answer, which nobody reads or could still stop
-
-    def _receive_all(self) -> None:
-        frames = FrameReader()
-        while data := self._read_some():
-            for body in frames.feed(data):
-                self._receive(decode_command(body))
 
     def _read_some(self) -> bytes:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -34,6 +35,9 @@ _variant = ""
 CPU, GPU, INTEGRATED_GPU = 0, 1, 2
 """Kinds of devices as ggml numbers them."""
 _NVIDIA_VERSION = Path("/proc/driver/nvidia/version")
+_NVIDIA_MODULE = re.compile(r"NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s")
+"""The line reads ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar …``, or ``… UNIX Open Kernel
+Module for x86_64  570.86.15  Release Build …``."""
 _DRIVER_SECONDS = 10.0
 _SIZE = ctypes.POINTER(ctypes.c_size_t)
 _SIGNATURES: dict[str, tuple[object, ...]] = {
@@ -147,10 +151,9 @@ def driver_name(devices: Sequence[str]) -> str:
 
 
 def _nvidia_version() -> str:
-    try:
-        return nvidia_version(_NVIDIA_VERSION.read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):
+        found = _NVIDIA_MODULE.search(_NVIDIA_VERSION.read_text(encoding="utf-8", errors="replace"))
+        return found[1] if found else ""
     tool = windows_program("System32", "nvidia-smi.exe") if sys.platform == "win32" else "nvidia-smi"
     command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
     hidden = getattr(subprocess, "CREATE_NO_WINDOW", 0)  # only Windows has it, and would show a console
@@ -162,16 +165,6 @@ def _nvidia_version() -> str:
         return ""
     lines = result.stdout.split()
     return lines[0] if result.returncode == 0 and lines else ""
-
-
-def nvidia_version(text: str) -> str:
-    """The version in ``/proc/driver/nvidia/version``; empty where there is none.
-
-    The line reads ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar …``, or ``… UNIX Open Kernel
-    Module for x86_64  570.86.15  Release Build …``.
-    """
-    found = re.search(r"NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s", text)
-    return found[1] if found else ""
 
 
 def _handles(*kinds: int) -> list[int]:

@@ -88,7 +88,6 @@ class Context:
             self._batch.seq_id[i][0] = SEQUENCE
         self._rows: Floats = np.empty((0, 0), np.float32)
         self._rows_address = 0
-        self._abort_callback: object = None
 
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
         """Feed ``tokens`` (at most a batch) after the cached ones.
@@ -172,7 +171,7 @@ class Context:
     def save(self) -> State:
         """See `SavableCache.save`."""
         data = np.empty(self.state_size(), np.uint8)
-        if not len(data) or not self._memory.copy_out(data, WHOLE):
+        if not self._memory.copy_out(data, WHOLE):
             raise KnownError("llama.cpp could not copy its KV cache.")
         return State(np.array(self.tokens, np.int32), data, self.checkpoints.least_of_copy(len(self.tokens)))
 
@@ -212,17 +211,14 @@ class Context:
                 failure = error
                 return True
 
-        self._set_abort(llama_cpp.ggml_abort_callback(check))
+        callback = llama_cpp.ggml_abort_callback(check)  # has to live as long as llama.cpp may call it
+        llama_cpp.llama_set_abort_callback(self._handle, callback, None)
         try:
             yield
         finally:
-            self._set_abort(llama_cpp.ggml_abort_callback())
+            llama_cpp.llama_set_abort_callback(self._handle, llama_cpp.ggml_abort_callback(), None)
             if failure is not None:
                 raise failure
-
-    def _set_abort(self, callback: object) -> None:
-        llama_cpp.llama_set_abort_callback(self._handle, callback, None)
-        self._abort_callback = callback  # kept alive: llama.cpp calls it
 
     def close(self) -> None:
         """Free the cache and the compute buffers."""

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from app.engine.decoding.prompt import Prompt
-from app.engine.decoding.sequence import TokenSequence
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.engine.host import loading
 from app.engine.host.engine import Engine
@@ -80,7 +79,7 @@ class Scripted(Drafter):
     def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
         right = self._round % (count + 1)
         self._round += 1
-        place = self._sequence.answer_length
+        place = len(self._sequence) - self._sequence.prompt_length
         truth = self._answer[place : place + count]
         tokens = [token if place < right else token ^ 1 for place, token in enumerate(truth)]
         return Proposal(tokens, confidences=[1.0] * len(tokens))

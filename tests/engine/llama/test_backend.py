@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from app.engine.llama import backend
-from app.engine.llama.backend import CPU, devices, driver_name, gpu_devices, nvidia_version, processor_features
+from app.engine.llama.backend import CPU, devices, driver_name, gpu_devices, processor_features
 
 PROPRIETARY = """NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024
 GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)
@@ -67,24 +67,29 @@ def test_the_variant_is_the_one_that_ggml_says_it_loaded(
     assert backend.engine_name() == f"llama.cpp (llama-cpp-python {llama_cpp.__version__}{variant})"
 
 
-def test_the_version_of_the_nvidia_driver() -> None:
-    assert nvidia_version(PROPRIETARY) == "550.54.15"
-    assert nvidia_version(OPEN) == "570.86.15"
-    assert nvidia_version("GCC version:  gcc version 12.2.0") == ""
-    assert nvidia_version("") == ""
-
-
 def test_without_a_gpu_there_is_no_driver_and_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_args, **_options: pytest.fail("asked"))
     assert driver_name([]) == ""
 
 
-def test_a_file_tells_the_nvidia_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("text", "driver"),
+    [
+        (PROPRIETARY, "NVIDIA driver 550.54.15"),
+        (OPEN, "NVIDIA driver 570.86.15"),
+        ("GCC version:  gcc version 12.2.0", f"Linux {platform.release()}"),
+        ("", f"Linux {platform.release()}"),
+    ],
+    ids=["proprietary", "open", "without a version", "empty"],
+)
+def test_a_file_tells_the_nvidia_driver(
+    text: str, driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     file = tmp_path / "version"
-    file.write_text(PROPRIETARY)
+    file.write_text(text)
     monkeypatch.setattr(backend, "_NVIDIA_VERSION", file)
-    assert driver_name(["NVIDIA GeForce RTX 4090"]) == "NVIDIA driver 550.54.15"
+    assert driver_name(["NVIDIA GeForce RTX 4090"]) == driver
 
 
 def test_else_its_tool_does_and_without_one_the_system_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
