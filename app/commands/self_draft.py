@@ -91,7 +91,6 @@ class Trial:
 def run(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit status."""
     from app.engine.llama import self_draft
-    from app.engine.llama.thread_count import default_threads
 
     asked = prompts.read(options.prompts or paths.resource("bench", "prompts.txt"))
     most = self_draft.layers_to_choose(options.target)
@@ -99,12 +98,11 @@ def run(options: argparse.Namespace) -> int:
     for layers in tried:
         self_draft.check_destination(_output(options, layers))
     trials: list[Trial] = []
-    threads = options.threads or default_threads()
     with _folder_beside(_output(options, 1)) as folder:
         for layers in tried:
             draft = folder / f"{layers}.gguf"
             show_progress(f"cutting to {layers} of {most + 1} layers")
-            self_draft.cut(options.target, layers, draft, options.quantize, threads)
+            self_draft.cut(options.target, layers, draft, options.quantize, options.threads)
             trials.append(_try(options, draft, layers, most + 1, asked))
             if trials[-1] is not max(trials, key=lambda trial: trial.times_plain):
                 draft.unlink()

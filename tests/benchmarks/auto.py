@@ -143,14 +143,15 @@ class Contest:
         When cold, everything is.
         """
         engine = self.engine
-        assert engine._costs
-        known = engine._history, engine._costs.costs
+        pair = engine._costs
+        assert pair
+        known = pair.history, pair.costs
         forgets = self._cold or length != "auto"
         if forgets:
-            engine._history = copy.copy(engine._history)  # which changes none of its parts
+            pair.history = copy.copy(pair.history)  # which changes none of its parts
         answer = run(engine, msgspec.structs.replace(command, draft_length=length, drafter=drafter))
         if forgets:
-            engine._history, engine._costs.costs = known
+            pair.history, pair.costs = known
         figures = answer.finished.figures
         draft = figures.draft
         tokens, speed = figures.completion_tokens, figures.decode_tokens_per_second

@@ -17,8 +17,7 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.engine.decoding.sequence import TokenSequence
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters.ngram import NgramDrafter
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import Sampling

@@ -21,8 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from app.engine.decoding.prompt import PromptBuilder
-from app.engine.decoding.template import CHATML, ChatTemplate
+from app.engine.decoding.prompt import CHATML, ChatTemplate, PromptBuilder
 from app.engine.llama import backend
 from app.engine.llama.model import Model
 from app.protocol.messages import Message, Quantization
@@ -107,7 +106,7 @@ class _Renderer:
         message = Message(role="user", content=text)
         tokens = self._builder.chat([message]).tokens
         prompt = self._template.render([message])
-        if self._model.adds_bos:
+        if self._model.tokenize("", special=True, bos=True):
             prompt = prompt.removeprefix(self._bos)
         if self._model.tokenize(prompt, special=True, bos=True) != tokens:
             raise SystemExit(f"The prompt for {text!r} is not the same as text and as tokens.")

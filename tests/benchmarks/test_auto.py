@@ -54,8 +54,7 @@ def test_what_fixed_lengths_teach_is_forgotten(contest: Contest) -> None:
     costs = engine._costs.costs
     seen, drafted = [], 0
     for run in contest.runs(tales(), repeat=1):
-        assert engine._history
-        seen.append((run.length, dict(engine._history.priors("coupled")), engine._costs.costs))
+        seen.append((run.length, dict(engine._costs.history.priors("coupled")), engine._costs.costs))
         drafted += run.answer.drafted if run.length == "auto" else 0
     learnt = [(priors, costs) for length, priors, costs in seen if length == "auto"]
     assert learnt[-1][1] is not costs

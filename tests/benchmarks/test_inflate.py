@@ -45,9 +45,8 @@ def logits(path: Path, tokens: list[int]) -> Floats:
     """Logits behind each of ``tokens``, shape (tokens, vocabulary)."""
     backend.start()
     model = Model(path, 0, lambda _: True)
-    context = Context(
-        model, length=256, batch_size=64, micro_batch_size=64, threads=1, kv_type="f16", outputs=len(tokens)
-    )
+    settings = LoadSettings(batch_size=64, micro_batch_size=64)
+    context = Context(model, settings, length=256, threads=1, outputs=len(tokens))
     rows = context.decode(tokens, len(tokens)).copy()
     context.close()
     model.close()

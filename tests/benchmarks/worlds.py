@@ -21,8 +21,7 @@ import numpy as np
 from app.engine.decoding import loop
 from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.sampling import Floats, distributions
-from app.engine.decoding.sequence import TokenSequence
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters.model import LoadedDraft, ModelDrafter
 from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine
@@ -126,7 +125,8 @@ class RealPair:
             stack.enter_context(contender.playing())
             key = f"{contender.name} {sampling.temperature} {sampling.top_k} {length}"
             nothing_kept = PairHistory(history_file(None), key)
-            self._engine._history = self._histories.setdefault(key, nothing_kept)
+            assert self._engine._costs
+            self._engine._costs.history = self._histories.setdefault(key, nothing_kept)
             command = msgspec.structs.replace(
                 command, draft_length=length, accept=contender.accept, propose=contender.propose
             )

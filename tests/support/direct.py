@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
-from app.protocol.messages import Message
+from app.protocol.messages import LoadSettings, Message
 
 
 def direct_logits(
@@ -19,9 +19,7 @@ def direct_logits(
 ) -> tuple[NDArray[np.float64], int]:
     """The logits behind a chat and an answer, shape (vocabulary,), and the position of the token they choose."""
     model = Model(target, 0, lambda _: True)
-    context = Context(
-        model, length=length, batch_size=512, micro_batch_size=512, threads=threads, kv_type="f16", outputs=1
-    )
+    context = Context(model, LoadSettings(), length=length, threads=threads, outputs=1)
     tokens = [*PromptBuilder(model, length).chat(messages).tokens, *answer]
     for token in tokens:
         logits = context.decode([token], 1)[0].astype(np.float64)

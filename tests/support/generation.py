@@ -74,7 +74,12 @@ def run(engine: Engine, command: Generate, cancel_after: int | None = None) -> A
                 if len(rounds) == cancel_after:
                     engine.cancel()
     assert started is not None and finished is not None
-    return Answer(started, finished, rounds, progress, engine.token_ids)
+    return Answer(started, finished, rounds, progress, tokens_of(engine))
+
+
+def tokens_of(engine: Engine) -> list[int]:
+    """The tokens of its last answer."""
+    return engine._sequence.tokens[engine._sequence.prompt_length :]
 
 
 def assert_same(engine: Engine, command: Generate, answer: Answer, plain: Answer) -> None:

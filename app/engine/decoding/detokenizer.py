@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 import msgspec
 
 from app.protocol.messages import Piece
-
-
-@dataclass(frozen=True)
-class Released:
-    """Pieces that may be shown now, and the stop string that was met, if any."""
-
-    pieces: list[Piece]
-    stop: str | None = None
 
 
 class TextStream:
@@ -33,22 +24,24 @@ class TextStream:
         self._stops = [stop for stop in stops if stop]
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._held: list[Piece] = []
+        self.met_stop: str | None = None
+        """The stop string that ended the text."""
         self.safe_tokens = 0
         """Tokens that lie wholly before a possible or met stop string."""
 
-    def add(self, piece: Piece) -> Released:
+    def add(self, piece: Piece) -> list[Piece]:
         """Take the next token (a `Piece` without text) and return what may be shown now."""
         text = self._utf8.decode(self._piece(piece.id))
         self._held.append(msgspec.structs.replace(piece, text=text))
         if not text:  # inside a character: the token waits for the one that completes it
-            return Released([])
+            return []
         if not self._stops:
             return self._release(len(self._held))
         held = "".join(p.text for p in self._held)
-        met = self._first_stop(held)
-        if met is not None:
-            start, stop = met
-            return Released(self._cut(start), stop)
+        met = [(start, stop) for stop in self._stops if (start := held.find(stop)) >= 0]
+        if met:
+            start, self.met_stop = min(met)
+            return self._cut(start)
         return self._release(self._whole_pieces(len(held) - self._possible_stop(held)))
 
     def end(self) -> list[Piece]:
@@ -57,12 +50,12 @@ class TextStream:
         if rest:
             last = self._held.pop() if self._held else Piece(text="")
             self._held.append(msgspec.structs.replace(last, text=last.text + rest))
-        return self._release(len(self._held)).pieces
+        return self._release(len(self._held))
 
-    def _release(self, count: int) -> Released:
+    def _release(self, count: int) -> list[Piece]:
         pieces, self._held = self._held[:count], self._held[count:]
         self.safe_tokens += len(pieces)
-        return Released(pieces)
+        return pieces
 
     def _cut(self, length: int) -> list[Piece]:
         """The held pieces cut to ``length`` characters; pieces behind stay, without text."""
@@ -79,10 +72,6 @@ class TextStream:
     def _whole_pieces(self, length: int) -> int:
         """How many of the held pieces lie wholly within the first ``length`` characters."""
         return sum(end <= length for end in accumulate(len(piece.text) for piece in self._held))
-
-    def _first_stop(self, text: str) -> tuple[int, str] | None:
-        found = [(text.find(stop), stop) for stop in self._stops]
-        return min(((start, stop) for start, stop in found if start >= 0), default=None)
 
     def _possible_stop(self, text: str) -> int:
         """The length of the longest end of ``text`` that begins a stop string."""

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.engine.decoding.sampling import InvalidLogitsError
-from app.engine.decoding.sequence import TokenSequence
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter, Proposal, check_needs
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
 from app.errors import KnownError
-from app.protocol.messages import DrafterName, Pause, TextKind
+from app.protocol.messages import DrafterName, TextKind
 
 _INVALID_DRAFT = "The draft model computes no valid numbers, so its file is probably damaged. Choose another draft."
 
@@ -30,11 +29,6 @@ class Draft:
         """Who proposed; ``None`` where nobody did."""
         return self.decision.drafter if self.proposal.tokens else None
 
-    @property
-    def paused(self) -> Pause | None:
-        """Why drafting is paused, where it is."""
-        return self.decision.paused
-
 
 NO_DRAFT = Draft(Situation(length=0, most=0, has_model=False), Decision(), Proposal(), 0)
 """For a plain pass."""
@@ -49,7 +43,7 @@ class Drafting:
     def __init__(self, policy: Policy, drafters: Sequence[Drafter]) -> None:
         """Raises `NotImplementedError` for a drafter that needs what the loop does not provide."""
         check_needs(drafters)
-        self._policy = policy
+        self.policy = policy
         self._sequence = TokenSequence()
         self._drafters = {drafter.name: drafter for drafter in drafters}
         self._missing = 0
@@ -73,31 +67,21 @@ class Drafting:
         Raises `Cancelled` when told to stop while the draft model processes what it has missed.
         """
         ngrams, has_model = self._drafters.get("ngram"), "model" in self._drafters
-        found = ngrams.propose(min(most, self._policy.limit)) if ngrams else Proposal()
+        found = ngrams.propose(min(most, self.policy.limit)) if ngrams else Proposal()
         if not found.tokens and not has_model:
             return NO_DRAFT  # nothing to decide: on a target of a millisecond a pass the policy's time would show
         situation = Situation(len(self._sequence), most, has_model, found, self._missing, kind)
-        decision = self._policy.decide(situation)
+        decision = self.policy.decide(situation)
         proposal = found.first(decision.length) if decision.drafter == "ngram" else Proposal()
-        if decision.drafter == "model":
-            proposal = self._ask(decision)
-        elif decision.catch_up:
-            self._catch_up(decision.catch_up)
+        try:
+            if decision.drafter == "model":
+                proposal = self._drafters["model"].propose(decision.length, decision.method, decision.worth())
+            elif decision.catch_up:
+                self._drafters["model"].catch_up(decision.catch_up)
+                self._count_missing()
+        except KnownError as error:
+            self._leave_out("model", error)
         return Draft(situation, decision, proposal, decision.tested(proposal))
-
-    def _ask(self, decision: Decision) -> Proposal:
-        try:
-            return self._drafters["model"].propose(decision.length, decision.method, decision.worth())
-        except KnownError as error:
-            self._leave_out("model", error)
-            return Proposal()
-
-    def _catch_up(self, tokens: int) -> None:
-        try:
-            self._drafters["model"].catch_up(tokens)
-        except KnownError as error:
-            self._leave_out("model", error)
-        self._count_missing()
 
     def _count_missing(self) -> None:
         if "model" in self._drafters:
@@ -108,7 +92,7 @@ class Drafting:
         if draft is NO_DRAFT:
             return
         self._missing = 0 if draft.drafter == "model" else self._missing + accepted + 1
-        self._policy.learn(
+        self.policy.learn(
             Outcome(draft.situation, draft.decision, draft.proposal, draft.tested, accepted, token, *seconds)
         )
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.decoding.sampling import Floats
-from app.engine.decoding.sequence import shared_prefix
 
 Tokens = NDArray[np.int32]
 
@@ -81,12 +80,6 @@ class SavableCache(Cache, Protocol):
 
     def restore(self, state: State) -> bool:
         """Hold what ``state`` has, and nothing else; False, and it holds nothing, when that does not work."""
-
-
-def cut_to(cache: Cache, tokens: Sequence[int]) -> int:
-    """Cut ``cache`` to what it shares with ``tokens``, or as near to it as it can; how many tokens that is."""
-    cache.roll_back(shared_prefix(cache.tokens, tokens))
-    return len(cache.tokens)
 
 
 def common_length(a: Tokens, b: Tokens) -> int:

@@ -12,8 +12,7 @@ from app.engine.decoding.detokenizer import TextStream
 from app.engine.decoding.drafting import NO_DRAFT, Draft, Drafting
 from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import Floats, distributions, penalize_rows
-from app.engine.decoding.sequence import TokenSequence
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.decoding.text_kind import TextKinds
 from app.engine.drafters import Proposal
 from app.errors import Cancelled
@@ -55,7 +54,8 @@ class Decoding:
         self._task = task
         self._started = started
         self._cancelled = cancelled
-        self._text = TextStream(vocabulary.piece, task.stops)
+        self.text = TextStream(vocabulary.piece, task.stops)
+        """What may be shown of the answer; it meets stop strings."""
         self._sequence = sequence
         """All but its last token are in the target's cache while a round starts."""
         self._longest = sys.maxsize if task.max_tokens is None else sequence.prompt_length + task.max_tokens
@@ -66,12 +66,6 @@ class Decoding:
         self._learning_seconds = 0.0
         """What the policy took to learn from the last round, which counts as time of the next one."""
         self.finish_reason: FinishReason | None = None
-        self.stop_string: str | None = None
-
-    @property
-    def draft_failure(self) -> str | None:
-        """Why a drafter was left out before the answer ended, in words for the user."""
-        return self._drafting.failure if self._drafting else None
 
     def rounds(self, prompt_logits: Floats) -> Iterator[Round]:
         """Yield a `Round` for each verify pass until the answer ends; ``finish_reason`` then says why.
@@ -86,8 +80,11 @@ class Decoding:
                 yield self._closing() if self._cancelled() else self._next()
         except Cancelled:  # in the middle of a long catch-up
             yield self._closing()
-        finally:
-            self._trim_cache()
+        finally:  # nothing behind the end of the answer stays in the cache; of a stop string, nothing at all
+            end = len(self._sequence)
+            if self.finish_reason == "stop_string":
+                end = self._sequence.prompt_length + self.text.safe_tokens
+            self._target.roll_back(end)
 
     def _first(self, logits: Floats) -> Round:
         begun, kind = time.perf_counter(), self._kinds.kind
@@ -134,7 +131,7 @@ class Decoding:
             drafted=len(draft.proposal.tokens),
             tested=draft.tested,
             accepted=min(verdict.accepted, tokens),
-            paused=draft.paused,
+            paused=draft.decision.paused,
             kind=kind,
             draft_seconds=seconds[0],
             verify_seconds=seconds[1],
@@ -173,51 +170,43 @@ class Decoding:
 
     def _take(self, verdict: Verdict, proposal: Proposal, drafter: DrafterName | None) -> tuple[int, list[Piece]]:
         """Add accepted tokens and the target's own until the answer ends: how many, and what may be shown."""
+        rejected = None
+        if verdict.accepted < len(proposal.tokens):
+            rejected = self._vocabulary.piece(proposal.tokens[verdict.accepted]).decode("utf-8", "replace")
+        accepted = proposal.tokens[: verdict.accepted]
+        new = [Piece(text="", id=token, drafter=drafter, round=self._round) for token in accepted]
+        new.append(Piece(text="", id=verdict.token, round=self._round, rejected=rejected))
+        before = len(self._sequence)
         shown: list[Piece] = []
-        new = [*proposal.tokens[: verdict.accepted], verdict.token]
-        taken = 0
-        for taken, token in enumerate(new, 1):
-            own = taken == len(new)
-            rejected = self._rejected(proposal, verdict) if own else None
-            self._sequence.append(token)
-            piece = Piece(text="", id=token, drafter=None if own else drafter, round=self._round, rejected=rejected)
+        for piece in new:
+            self._sequence.append(piece.id)
             shown += self._show(piece)
             if self.finish_reason:
                 break
         for piece in shown:
             self._kinds.add(piece.text)
-        return taken, shown
-
-    def _rejected(self, proposal: Proposal, verdict: Verdict) -> str | None:
-        if verdict.accepted == len(proposal.tokens):
-            return None
-        return self._vocabulary.piece(proposal.tokens[verdict.accepted]).decode("utf-8", "replace")
+        return len(self._sequence) - before, shown
 
     def _show(self, piece: Piece) -> list[Piece]:
         if self._vocabulary.is_end(piece.id):
             self.finish_reason = "end"
-            return [*self._text.end(), piece]
-        released = self._text.add(piece)
-        if released.stop is not None:
-            self.finish_reason, self.stop_string = "stop_string", released.stop
-            return released.pieces
+            return [*self.text.end(), piece]
+        shown = self.text.add(piece)
+        if self.text.met_stop:
+            self.finish_reason = "stop_string"
+            return shown
         if len(self._sequence) >= self._longest:
             self.finish_reason = "length"
         elif len(self._sequence) > self._target.length:
             self.finish_reason = "context"
         if self.finish_reason:
-            return [*released.pieces, *self._text.end()]
-        return released.pieces
+            return [*shown, *self.text.end()]
+        return shown
 
     def _closing(self) -> Round:
         """Ends the answer after a stop by the user, with the text that was held back."""
         self.finish_reason = "cancelled"
-        return Round(index=self._round, verify_passes=0, pieces=self._text.end(), time=self._since_start())
+        return Round(index=self._round, verify_passes=0, pieces=self.text.end(), time=self._since_start())
 
     def _since_start(self) -> float:
         return time.perf_counter() - self._started
-
-    def _trim_cache(self) -> None:
-        """Nothing behind the end of the answer stays in the cache; of a stop string, nothing at all."""
-        length = self._text.safe_tokens if self.finish_reason == "stop_string" else self._sequence.answer_length
-        self._target.roll_back(self._sequence.prompt_length + length)

@@ -1,7 +1,11 @@
-"""A chat to tokens: template, control tokens, and what leaves when the chat outgrows the context."""
+"""A chat to tokens: its template, control tokens, and what leaves when the chat outgrows the context.
+
+The helper process compiles and renders templates.
+"""
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import re
 import secrets
@@ -10,13 +14,87 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
 
-from app.engine.decoding.template import CHATML, CHATML_STOPS, ChatTemplate
+from app import helper
 from app.errors import KnownError
+from app.helper import messages as helper_messages
 from app.protocol.messages import Message
 
 _REMEMBERED_CHATS = 32
 LEAST_ANSWER = 16
 """Tokens that must be left for an answer, or the message is refused."""
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+CHATML_STOPS = ["<|im_end|>", "<|im_start|>"]
+"""ChatML's markers are plain text for a model that was not made for it, so they have to stop the answer as strings."""
+
+_OTHER_FILE = "so it cannot be used. Try another file of this model."
+_REFUSALS = {
+    "broken": "The chat template of this model is broken ({detail}). Try another file of it.",
+    "endless": f"The chat template of this model writes without end, {_OTHER_FILE}",
+    "loses": f"The chat template of this model leaves out what you write, {_OTHER_FILE}",
+    "failed": "The chat template of this model failed ({detail}).",
+}
+
+
+class ChatTemplate:
+    """Renders messages to the text a model expects."""
+
+    def __init__(self, source: str, bos: str = "", eos: str = "", process: helper.Helper | None = None) -> None:
+        """``process``: what compiles and renders it, by default the helper that all of this process share.
+
+        Raises `KnownError` when ``source`` is no valid template.
+        """
+        self._source = source
+        self._bos = bos
+        self._eos = eos
+        self._helper = process or helper.shared()
+        self._ask(helper_messages.CheckTemplate(source))
+
+    def render(self, chat: Sequence[Message], now: datetime | None = None) -> str:
+        """The prompt for ``chat``, up to where the answer begins. ``now``: the local time that the template sees.
+
+        Some templates refuse a system message; its text then goes in front of the first message of the user. Raises
+        `KnownError` when the template fails, leaves out the last message, passes the time or the memory of a request
+        (`app.helper.limits`) or writes more than 16 MB.
+        """
+        plain = [helper_messages.Message(role=message.role, content=message.content) for message in chat]
+        now = now or datetime.now()
+        return self._ask(helper_messages.RenderTemplate(self._source, self._bos, self._eos, plain, now.isoformat()))
+
+    def forget(self) -> None:
+        """End the process that rendered it, and what is left of messages in its memory."""
+        self._helper.stop()
+
+    def _ask(self, request: helper_messages.CheckTemplate | helper_messages.RenderTemplate) -> str:
+        try:
+            answer = self._helper.template(request)
+        except helper.HelperError as error:
+            raise KnownError(_sentence(error)) from error
+        if isinstance(answer, helper_messages.TemplateFailed):
+            raise KnownError(_REFUSALS[answer.reason].format(detail=answer.detail))
+        return answer.text
+
+
+def _sentence(error: helper.HelperError) -> str:
+    match error:
+        case helper.TookTooLong():
+            seconds = f"{helper.TIME_LIMIT_SECONDS:.0f} seconds"
+            return f"The chat template of this model did not finish within {seconds}, {_OTHER_FILE}"
+        case helper.TooMuchMemory():
+            limit = f"{helper.MEMORY_LIMIT // 2**20} MB"
+            return f"The chat template of this model needs more than {limit} of memory, {_OTHER_FILE}"
+        case helper.NotStarted():
+            return (
+                f"The process that reads chat templates could not be started ({error}). "
+                "Close other programs, then try again."
+            )
+        case _:
+            return (
+                "The process that reads chat templates ended unexpectedly, so there is no answer. "
+                "Try again; if it happens each time, try another file of this model."
+            )
 
 
 class Vocabulary(Protocol):
@@ -85,35 +163,27 @@ class PromptBuilder:
         if len(tokens) > self._context_length * 3 // 4:
             drop, tokens = self._shortened(system, turns, drop)
         self._check_length(len(tokens))
-        self._remember(turns[:drop])
+        if dropped := turns[:drop]:
+            others = (other for other in self._dropped if other != dropped)
+            self._dropped = [dropped, *others][:_REMEMBERED_CHATS]
         return Prompt(tokens, drop, CHATML_STOPS if self.template == "chatml" else [])
 
     def _shortened(self, system: list[Message], turns: list[Message], drop: int) -> tuple[int, list[int]]:
         """Drop the fewest turns that leave half of the context free, by bisection: a chat may have thousands."""
-        starts = [i for i in range(drop + 1, len(turns)) if turns[i].role == "user" or i == len(turns) - 1]
-        if not starts:  # only the last message is left
-            return drop, self._tokens([*system, *turns[drop:]])
-        fitting = {len(starts) - 1: self._tokens([*system, *turns[starts[-1] :]])}
-        low, high = 0, len(starts) - 1
-        while low < high:
-            middle = (low + high) // 2
-            tokens = self._tokens([*system, *turns[starts[middle] :]])
-            if len(tokens) <= self._context_length // 2:
-                fitting[middle] = tokens
-                high = middle
-            else:
-                low = middle + 1
-        return starts[high], fitting[high]
+        starts = [i for i in range(drop + 1, len(turns)) if turns[i].role == "user" or i == len(turns) - 1] or [drop]
+        tried: dict[int, list[int]] = {}
+
+        def fits(start: int) -> bool:
+            tried[start] = self._tokens([*system, *turns[start:]])
+            return len(tried[start]) <= self._context_length // 2
+
+        start = starts[bisect.bisect_left(starts, True, hi=len(starts) - 1, key=fits)]
+        return start, tried.get(start) or self._tokens([*system, *turns[start:]])
 
     def _remembered(self, turns: list[Message]) -> int:
         """Start where the last prompt of this chat started: only then is its KV cache of use."""
         lengths = (len(dropped) for dropped in self._dropped if turns[: len(dropped)] == dropped)
         return next((length for length in lengths if length < len(turns)), 0)
-
-    def _remember(self, dropped: list[Message]) -> None:
-        if dropped:
-            others = [other for other in self._dropped if other != dropped]
-            self._dropped = [dropped, *others][:_REMEMBERED_CHATS]
 
     def _time_of(self, system: list[Message], turns: list[Message]) -> datetime:
         """The time that the template sees: always the same one in a chat, which begins with its first message."""

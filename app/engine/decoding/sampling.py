@@ -197,7 +197,8 @@ def candidates(logits: Floats, sampling: Sampling) -> Distributions:
 def distributions(logits: Floats, sampling: Sampling) -> Distributions:
     """`candidates` with the logarithms of their probabilities."""
     p = candidates(logits, sampling)
-    return Distributions(p.ids, _normalize(p.log_probs), p.whole)
+    shifted = p.log_probs - p.log_probs.max(axis=1, keepdims=True)
+    return Distributions(p.ids, shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)), p.whole)
 
 
 def survivors(log_probs: NDArray[np.floating[Any]], sampling: Sampling) -> NDArray[np.bool_]:
@@ -261,8 +262,3 @@ def stack(rows: Sequence[Distributions]) -> Distributions:
         ids[place, : row.ids.shape[1]] = row.ids[0]
         log_probs[place, : row.log_probs.shape[1]] = row.log_probs[0]
     return Distributions(ids, log_probs)
-
-
-def _normalize(scores: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
-    shifted = scores - scores.max(axis=1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))

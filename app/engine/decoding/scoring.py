@@ -98,7 +98,8 @@ class Choice:
         better_down = np.where(keys > keys[candidate], -rounding, rounding).astype(np.float32)
         for move in (others_down, better_down):
             move[candidate] = rounding
-            if self._token(self.logits + move) == candidate:
+            penalized = self._penalized(self.logits + move)
+            if sample(penalized, self.sampling, self.seed, len(self.history)) == [candidate]:
                 return True
         return False
 
@@ -109,9 +110,6 @@ class Choice:
             return penalized
         noise = gumbel(self.seed, [len(self.history)], np.arange(len(penalized))[None])[0]
         return np.asarray(penalized / self.sampling.temperature + noise, np.float32)
-
-    def _token(self, logits: Floats) -> int:
-        return sample(self._penalized(logits), self.sampling, self.seed, len(self.history))[0]
 
     def _penalized(self, logits: Floats) -> Floats:
         return penalize_rows(logits[None], self.history, [], self.sampling)

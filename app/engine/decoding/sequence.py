@@ -1,11 +1,31 @@
-"""The tokens of a prompt and its answer. They stand here once: who needs them reads them here and keeps no copy."""
+"""What an answer is to be, and the tokens of a prompt and its answer, for the loop and the drafters alike.
+
+The tokens stand here once: who needs them reads them here and keeps no copy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from app.protocol.messages import AcceptRule, Sampling
 
 _COMPARED = 512
 """Tokens that are compared at once."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """How to choose the tokens of one answer, and where it ends.
+
+    ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and are not shown.
+    """
+
+    sampling: Sampling
+    seed: int
+    max_tokens: int | None = None
+    stops: list[str] = field(default_factory=list)
+    accept: AcceptRule = "coupled"
 
 
 class TokenSequence:
@@ -23,16 +43,6 @@ class TokenSequence:
 
     def __len__(self) -> int:
         return len(self.tokens)
-
-    @property
-    def answer(self) -> list[int]:
-        """The tokens of the answer so far; a copy, for the end of it."""
-        return self.tokens[self.prompt_length :]
-
-    @property
-    def answer_length(self) -> int:
-        """How many tokens the answer has so far."""
-        return len(self.tokens) - self.prompt_length
 
     def append(self, token: int) -> None:
         """The answer goes on with ``token``."""

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from app.engine.decoding.sampling import Distributions
-from app.engine.decoding.sequence import TokenSequence
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence
 from app.protocol.messages import DrafterName, ProposalMethod
 
 Worth = Callable[[float], bool]

@@ -21,8 +21,7 @@ from app.engine.decoding.sampling import (
     penalize_rows,
     stack,
 )
-from app.engine.decoding.sequence import TokenSequence, shared_prefix
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence, shared_prefix
 from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.errors import Cancelled, KnownError
 from app.protocol.messages import DrafterName, ProposalMethod, Sampling

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from app.engine.decoding.sequence import TokenSequence
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import DrafterName, ProposalMethod

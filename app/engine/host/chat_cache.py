@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import psutil
 
-from app.engine.decoding.kv_cache import SavableCache, State, Tokens, common_length, covers, cut_to
+from app.engine.decoding.kv_cache import SavableCache, State, Tokens, common_length, covers
 from app.engine.decoding.sequence import shared_prefix
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.state_file import StateFile
@@ -163,7 +163,8 @@ class ChatSwitcher:
                 break
             shared = self._shared(tokens)  # nothing, where llama.cpp took half of it
         self._caches.trim()
-        return cut_to(self._cache, tokens)
+        self._cache.roll_back(shared_prefix(self._cache.tokens, tokens))
+        return len(self._cache.tokens)
 
     def processed(self, count: int, seconds: float) -> None:
         """So many tokens of a prompt were processed in so many ``seconds``."""

@@ -15,8 +15,7 @@ from app.engine.decoding.loop import Decoding
 from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sampling import Floats, InvalidLogitsError
 from app.engine.decoding.scoring import Choice, logits_behind
-from app.engine.decoding.sequence import TokenSequence
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter
 from app.engine.drafters.model import LoadedDraft
 from app.engine.drafters.table import drafters_of
@@ -26,15 +25,13 @@ from app.engine.host.loading import (
     LoadedModel,
     Loader,
     Target,
+    default_draft_length,
+    recommended_sampling,
 )
-from app.engine.host.pair_costs import PairCosts, measured_costs, pair_history
-from app.engine.host.recommended import default_draft_length, recommended_sampling
+from app.engine.host.pair_costs import PairCosts, measured_costs
 from app.engine.llama import backend
-from app.engine.llama.context import Context
 from app.engine.llama.thread_count import default_threads
 from app.engine.policy.auto import AutoPolicy
-from app.engine.policy.history import PairHistory
-from app.engine.policy.policy import Policy
 from app.errors import Cancelled, KnownError
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.messages import (
@@ -73,18 +70,11 @@ class Engine:
         self._drafters: list[Drafter] = []
         """All that can draft for the loaded pair."""
         self._costs: PairCosts | None = None
-        self._history: PairHistory | None = None
-        """What earlier answers of this pair taught; there while there are costs."""
         self._cancel = threading.Event()
         self.last_progress = time.monotonic()
         """When the computation last moved (`time.monotonic`); read by the worker to notice a hang."""
         self._sequence = TokenSequence()
         """The last prompt and its answer."""
-
-    @property
-    def token_ids(self) -> list[int]:
-        """The tokens of the last answer."""
-        return self._sequence.answer
 
     # ------------------------------------------------------------ loading
 
@@ -119,7 +109,6 @@ class Engine:
         self._drafters = drafters_of(target.model.is_end, self._loaded_draft(target))
         if target.longest_draft:
             self._costs = measured_costs(target, self._draft, threads, self._should_abort)
-            self._history = pair_history(target, self._draft, threads)
         return PairLoaded(
             request=command.request,
             target=target.info,
@@ -133,7 +122,7 @@ class Engine:
             sampling=recommended_sampling(target.model),
             load_seconds=time.perf_counter() - started,
             plain_pass_seconds=self._costs.costs.verify[1] if self._costs else 0.0,
-            history=self._history.figures() if self._history else [],
+            history=self._costs.history.figures() if self._costs else [],
             slower=self._costs.slower if self._costs else None,
         )
 
@@ -149,11 +138,9 @@ class Engine:
         begun = time.perf_counter()
         self._drafters = []
         if self._target:
-            self._target.switcher.put_away()
-        self._close_draft()
-        if self._target:
             self._target.close()
             self._target = None
+        self._close_draft()
         self.caches.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
 
     def forget(self) -> None:
@@ -170,13 +157,9 @@ class Engine:
 
     def _close_draft(self) -> None:
         if self._costs:
-            self._costs.save()  # with what the answers taught
+            self._costs.save()
             self._costs = None
-        if self._history:
-            self._history.save()
-            self._history = None
         if self._draft:
-            self._draft.switcher.put_away()
             self._draft.close()
             self._draft = None
 
@@ -202,7 +185,7 @@ class Engine:
         seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
         shared = target.switcher.begin(prompt.tokens[:-1])
         statistics = Statistics(prompt_tokens=len(prompt.tokens), cached_tokens=shared)
-        self._sequence = sequence = TokenSequence(prompt.tokens)
+        self._sequence = TokenSequence(prompt.tokens)
         yield GenerationStarted(
             request=command.request,
             seed=seed,
@@ -214,7 +197,8 @@ class Engine:
         try:
             logits = yield from self._process(target, prompt.tokens, command.request, statistics)
         except Cancelled:
-            yield self._finished(command.request, statistics, started, None)
+            figures = statistics.figures(time.perf_counter() - started)
+            yield GenerationFinished(request=command.request, finish_reason="cancelled", figures=figures)
             return
         task = Task(
             sampling=command.sampling,
@@ -223,64 +207,66 @@ class Engine:
             stops=[*command.stop, *prompt.stops],
             accept=command.accept,
         )
-        drafters = self._chosen_drafters(command)
-        policy = self._policy(command, drafters)
-        drafting = Drafting(policy, drafters) if policy else None
-        decoding = Decoding(target.context, sequence, target.model, drafting, task, started, self._cancel.is_set)
-        for round_ in _rounds(decoding, logits, target.context):
-            self.last_progress = time.monotonic()
-            statistics.add(round_)
-            yield round_
-        finished = self._finished(command.request, statistics, started, decoding)
-        if policy and self._costs and self._history:
-            learnt = policy.learnt()
-            self._history.add(finished.figures.kinds, command.accept, learnt.priors)
-            self._costs.costs = learnt.costs
-            finished = msgspec.structs.replace(finished, curve=learnt.curve)
-        yield finished
-        if self._history:
-            self._history.save_now_and_then()
+        yield from self._decode(target, command, task, logits, statistics, started)
 
-    def _chosen_drafters(self, command: Generate) -> list[Drafter]:
-        """Those that ``command`` asks for and this pair has."""
-        if command.draft_length == 0 or not self._costs:
-            return []
-        return [drafter for drafter in self._drafters if command.drafter in ("auto", "chain", drafter.name)]
+    def _decode(
+        self, target: Target, command: Generate, task: Task, logits: Floats, statistics: Statistics, started: float
+    ) -> Iterator[Round | GenerationFinished]:
+        """The answer behind a processed prompt, whose last token has these ``logits``."""
+        drafting = self._drafting(command)
+        decoding = Decoding(target.context, self._sequence, target.model, drafting, task, started, self._cancel.is_set)
+        try:
+            for round_ in decoding.rounds(logits):
+                self.last_progress = time.monotonic()
+                statistics.add(round_)
+                yield round_
+        except InvalidLogitsError:
+            target.context.clear(overwrite=True)  # what is no number would spoil the sums of later answers too
+            raise
+        figures, curve = statistics.figures(time.perf_counter() - started), []
+        if drafting and self._costs:
+            learnt = drafting.policy.learnt()
+            self._costs.history.add(figures.kinds, command.accept, learnt.priors)
+            self._costs.costs, curve = learnt.costs, learnt.curve
+        yield GenerationFinished(
+            request=command.request,
+            finish_reason=decoding.finish_reason or "cancelled",
+            figures=figures,
+            stop_string=decoding.text.met_stop,
+            draft_failure=drafting.failure if drafting else None,
+            curve=curve,
+        )
+        if self._costs:
+            self._costs.history.save_now_and_then()
 
-    def _policy(self, command: Generate, drafters: list[Drafter]) -> Policy | None:
-        if not drafters or not self._costs:
+    def _drafting(self, command: Generate) -> Drafting | None:
+        """By those drafters that ``command`` asks for and this pair has; ``None`` where there are none."""
+        drafters = [drafter for drafter in self._drafters if command.drafter in ("auto", "chain", drafter.name)]
+        if command.draft_length == 0 or not drafters or not self._costs:
             return None
         limit = self._loaded().longest_draft
-        return AutoPolicy(
+        policy = AutoPolicy(
             self._costs.costs,
             limit=limit,
             propose=command.propose,
-            start=self._history.priors(command.accept) if self._history else None,
+            start=self._costs.history.priors(command.accept),
             fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
             samples=command.accept != "coupled",
         )
+        return Drafting(policy, drafters)
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
         """The plain decode speed of the target on ``command``'s chat. Raises `Cancelled` or `KnownError`."""
         self._loaded().switcher.before_measuring()
-        request = Generate(
-            request=command.request,
-            messages=command.messages,
-            sampling=command.sampling,
-            seed=command.seed,
-            max_tokens=command.max_tokens,
-            draft_length=0,
-        )
-        for event in self.generate(request):
-            if isinstance(event, GenerationFinished):
-                if event.finish_reason == "cancelled":
-                    raise Cancelled
-                speed = event.figures.decode_tokens_per_second
-                if speed is None:
-                    raise KnownError("The answer was too short to measure a speed. Try with another chat.")
-                tokens = event.figures.completion_tokens
-                return PlainMeasured(request=command.request, tokens=tokens, decode_tokens_per_second=speed)
-        raise AssertionError("a generation always finishes")
+        plain = Generate(**msgspec.structs.asdict(command), draft_length=0)
+        *_, finished = self.generate(plain)
+        assert isinstance(finished, GenerationFinished)
+        if finished.finish_reason == "cancelled":
+            raise Cancelled
+        tokens, speed = finished.figures.completion_tokens, finished.figures.decode_tokens_per_second
+        if speed is None:
+            raise KnownError("The answer was too short to measure a speed. Try with another chat.")
+        return PlainMeasured(request=command.request, tokens=tokens, decode_tokens_per_second=speed)
 
     def score_tokens(self, command: ScoreTokens) -> TokensScored:
         """What the target thinks of ``command``'s candidates behind its chat and answer, chosen as under ``coupled``.
@@ -292,7 +278,10 @@ class Engine:
         does not fit into the context.
         """
         target = self._loaded()
-        self._check_ids(target, [*command.answer, *command.candidates])
+        size = target.model.vocabulary_size
+        unknown = next((token for token in (*command.answer, *command.candidates) if not 0 <= token < size), None)
+        if unknown is not None:
+            raise KnownError(f"The loaded target has no token {unknown}, so these answers are another model's.")
         tokens = [*self._prompt(target, command).tokens, *command.answer]
         if len(tokens) > target.context.length:
             raise KnownError("The answer does not fit into the context any more. Choose a longer context.")
@@ -307,12 +296,6 @@ class Engine:
             could_win=[choice.could_win(candidate, rounding) for candidate in command.candidates],
             rounding=rounding,
         )
-
-    @staticmethod
-    def _check_ids(target: Target, ids: list[int]) -> None:
-        unknown = next((token for token in ids if not 0 <= token < target.model.vocabulary_size), None)
-        if unknown is not None:
-            raise KnownError(f"The loaded target has no token {unknown}, so these answers are another model's.")
 
     def _loaded(self) -> Target:
         if not self._target:
@@ -352,24 +335,3 @@ class Engine:
     def _should_abort(self) -> bool:
         self.last_progress = time.monotonic()
         return self._cancel.is_set()
-
-    @staticmethod
-    def _finished(
-        request: int, statistics: Statistics, started: float, decoding: Decoding | None
-    ) -> GenerationFinished:
-        return GenerationFinished(
-            request=request,
-            finish_reason=(decoding.finish_reason if decoding else None) or "cancelled",
-            figures=statistics.figures(time.perf_counter() - started),
-            stop_string=decoding.stop_string if decoding else None,
-            draft_failure=decoding.draft_failure if decoding else None,
-        )
-
-
-def _rounds(decoding: Decoding, logits: Floats, cache: Context) -> Iterator[Round]:
-    """`Decoding.rounds`. What is no number is overwritten: in a cache it would spoil the sums of later answers too."""
-    try:
-        yield from decoding.rounds(logits)
-    except InvalidLogitsError:
-        cache.clear(overwrite=True)
-        raise

@@ -3,35 +3,201 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
+import math
+import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+import psutil
 
 from app import helper
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
-from app.engine.host.contexts import longest_draft, new_context, target_context, warm_up
-from app.engine.host.model_files import ModelFiles
-from app.engine.llama.backend import engine_name
+from app.engine.llama.backend import engine_name, gpu_devices
+from app.engine.llama.checkpoints import RollBackSupport, try_out
 from app.engine.llama.context import Context
-from app.engine.llama.devices import gpu_devices
 from app.engine.llama.model import Model
 from app.errors import KnownError
+from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.pairing import compare
-from app.protocol.limits import DRAFT_OUTPUTS, default_context_length
-from app.protocol.messages import Load, LoadProgressed, LoadSettings, ModelInfo
-from app.storage.keyed_file import key_of
+from app.models.text import printable
+from app.protocol.limits import (
+    DEFAULT_DRAFT_LENGTH,
+    DRAFT_OUTPUTS,
+    MAX_CONTEXT_LENGTH,
+    MAX_DRAFT_LENGTH,
+    default_context_length,
+    fewer_snapshots,
+    snapshots_for,
+)
+from app.protocol.messages import Load, LoadProgressed, LoadSettings, ModelInfo, Sampling
+from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
 log = logging.getLogger("slipstream.engine")
 
 _SMALL_DRAFT_PARAMETERS = 20_000_000
 NO_ROLL_BACK = "Rejected guesses cannot be taken back from the running state of this target, so drafting is off."
 _DRAFT_NO_ROLL_BACK = "Rejected guesses cannot be taken back from the running state of this draft, so it is not used."
+_FINGERPRINT_BYTES, _LEAST_FINGERPRINT_BYTES = 1024 * 1024, 16 * 1024
+"""Read at each of three places of a model, shared by its parts; and of a part at least."""
+_SAMPLING_KEYS = {
+    "temperature": "temp",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "repetition_penalty": "penalty_repeat",
+    "penalty_window": "penalty_last_n",
+}
+"""Fields of `Sampling` and what they are called in a GGUF, behind ``general.sampling.``."""
+_ALL = {"top_k": 0, "penalty_window": MAX_CONTEXT_LENGTH}
+"""What llama.cpp's -1 is here: every token of the vocabulary, the whole context."""
+_MOST_RECOMMENDED = 2**31 - 1
+"""llama.cpp reads 32 bits, and so do the window's fields."""
+
+Stamp = tuple[int, ...]
+"""Size in bytes and time of the last change in nanoseconds of each file of a model: with the same it is the same."""
+
+
+# ---------------------------------------------------------------- files
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """The file of a model, or all its parts, as they were when the header was read."""
+
+    header: GgufHeader
+    paths: tuple[Path, ...]
+    stamp: Stamp
+
+    @classmethod
+    def checked(cls, path: Path) -> ModelFiles:
+        """Read the header. Raises `KnownError` for what llama.cpp cannot load, or what changes meanwhile."""
+        header = read_header(path)
+        check_loadable(header)
+        paths = header.split.files if header.split else (path,)
+        files = cls(header, paths, _stamp(paths))
+        if sum(files.stamp[::2]) != header.file_size:
+            raise _changed(path)
+        return files
+
+    def check_unchanged(self) -> None:
+        """Raise `KnownError` where a file was replaced, or written to, since `checked`."""
+        if _stamp(self.paths) != self.stamp:
+            raise _changed(self.header.path)
+
+    def fingerprint(self) -> str:
+        """A digest of parts of the files: header, middle and end of each. Times of change are not always to be trusted,
+        and a state of another model of the same shape would be taken for its own."""
+        digest = hashlib.sha256()
+        length = max(_FINGERPRINT_BYTES // len(self.paths), _LEAST_FINGERPRINT_BYTES)
+        for path in self.paths:
+            with _reading(path), path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                for place in (0, size // 2, max(size - length, 0)):
+                    file.seek(place)
+                    digest.update(file.read(length))
+        return digest.hexdigest()
+
+
+def _stamp(paths: tuple[Path, ...]) -> Stamp:
+    stamp: list[int] = []
+    for path in paths:
+        with _reading(path):
+            status = path.stat()
+        stamp += (status.st_size, status.st_mtime_ns)
+    return tuple(stamp)
+
+
+def _changed(path: Path) -> KnownError:
+    return KnownError(f"{printable(path.name)} changed while it was being loaded, so it was not used. Load it again.")
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = "it is no longer there" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+        raise KnownError(
+            f"{printable(path.name)} could not be read while it was being loaded: {reason}. Load it again."
+        ) from None
+
+
+def recommended_sampling(model: Model) -> Sampling:
+    """How the file of ``model`` says to sample. A value that makes no sense is left out, and none of the others."""
+    sampling = Sampling()
+    for name, key in _SAMPLING_KEYS.items():
+        text = model.metadata(f"general.sampling.{key}")
+        if not text:
+            continue
+        value: object = _ALL[name] if name in _ALL and text == "-1" else text
+        try:
+            changed = msgspec.convert({**msgspec.to_builtins(sampling), name: value}, Sampling, strict=False)
+        except msgspec.ValidationError as error:
+            log.info("%s that %s recommends is not used: %s", name, model.path.name, error)
+            continue
+        if math.isfinite(number := getattr(changed, name)) and number <= _MOST_RECOMMENDED:
+            sampling = changed
+    return sampling
+
+
+def default_draft_length(model: Model) -> int:
+    """The fixed draft length that the file of ``model`` recommends."""
+    value = model.metadata("slipstream.draft_length")
+    if value is None or not (value.isascii() and value.isdigit()):
+        return DEFAULT_DRAFT_LENGTH
+    return min(max(int(value), 1), MAX_DRAFT_LENGTH)
+
+
+# ---------------------------------------------------------------- contexts
+
+
+def target_context(model: Model, settings: LoadSettings, length: int, threads: int) -> Context:
+    """With as many snapshots of its running state as there is memory for; without any where it would not fit else."""
+    snapshots = _affordable_snapshots(model, settings, threads)
+    while snapshots:
+        try:
+            return Context(model, settings, length=length, threads=threads, snapshots=snapshots)
+        except KnownError as error:
+            log.info("too little memory for %d snapshots: %s", snapshots, error)
+            snapshots = fewer_snapshots(snapshots)
+    return Context(model, settings, length=length, threads=threads)
+
+
+def _affordable_snapshots(model: Model, settings: LoadSettings, threads: int) -> int:
+    if not model.has_running_state:
+        return 0
+    small = msgspec.structs.replace(settings, batch_size=32, micro_batch_size=32)
+    with contextlib.closing(Context(model, small, length=1, threads=threads, outputs=1, snapshots=1)) as probe:
+        probe.decode([0], 1)
+        if not probe.checkpoints.snapshots:
+            return 0
+        size = probe.checkpoints.size()
+    return snapshots_for(size, min(model.size_bytes, psutil.virtual_memory().available))  # 0: llama.cpp cannot tell
+
+
+def _longest_draft(context: Context, owner: str) -> int:
+    """How many draft tokens the memory of ``owner`` can take back: tried out the first time, then known."""
+    back = context.checkpoints
+    if back.any_length:
+        return MAX_DRAFT_LENGTH
+    store = KeyedFile(cache_file("rolling_back.json"), RollBackSupport)
+    key = key_of({"owner": owner, "snapshots": back.snapshots})
+    tried = store.get(key)
+    if tried is None:
+        tried = try_out(context, context.model.vocabulary_size)
+        store.put(key, tried)
+    back.use(tried)
+    return tried.longest_draft
+
+
+# ---------------------------------------------------------------- loading
 
 
 @dataclass
@@ -48,7 +214,8 @@ class LoadedModel:
     """How many rejected tokens its memory can take back; 0: none."""
 
     def close(self) -> None:
-        """Free it."""
+        """Save what is worth it of its KV cache, and free it."""
+        self.switcher.put_away()
         self.context.close()
         self.model.close()
 
@@ -113,7 +280,8 @@ class Loader:
         def context_of(model: Model) -> Context:
             # below this size waiting for each other costs threads more than they share
             threads = 1 if model.parameters < _SMALL_DRAFT_PARAMETERS else self._threads
-            return new_context(model, self._settings, target.context.length, threads, DRAFT_OUTPUTS)
+            length = target.context.length
+            return Context(model, self._settings, length=length, threads=threads, outputs=DRAFT_OUTPUTS)
 
         with contextlib.ExitStack() as undo:
             loaded = self._loaded(undo, files, "draft", self._settings.draft_gpu_layers, context_of)
@@ -136,9 +304,10 @@ class Loader:
         context = context_of(model)
         undo.callback(context.close)
         with context.aborting(self._is_cancelled):
-            warm_up(context)
+            context.decode([0], 1)  # pages the weights in and sets the compute buffers up
+            context.clear()
             owner = self._owner(context, files, gpu_layers)
-            longest = longest_draft(context, owner)
+            longest = _longest_draft(context, owner)
         files.check_unchanged()
         switcher = ChatSwitcher(context, self._caches, owner, self._is_cancelled)
         info = _info(files, model, gpu_layers)
@@ -181,6 +350,7 @@ class Loader:
 
 def _info(files: ModelFiles, model: Model, gpu_layers: int) -> ModelInfo:
     header = files.header
+    layers = model.layers if gpu_layers < 0 else min(gpu_layers, model.layers)
     return ModelInfo(
         path=str(header.path),
         name=header.name,
@@ -189,12 +359,6 @@ def _info(files: ModelFiles, model: Model, gpu_layers: int) -> ModelInfo:
         size_bytes=header.file_size,
         parameters=model.parameters,
         layers=model.layers,
-        gpu_layers=_layers_on_gpu(model, gpu_layers),
+        gpu_layers=layers if gpu_devices() else 0,
         training_context=model.training_context,
     )
-
-
-def _layers_on_gpu(model: Model, wanted: int) -> int:
-    if not gpu_devices():
-        return 0
-    return model.layers if wanted < 0 else min(wanted, model.layers)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from app.engine.host.loading import LoadedModel, Target
-from app.engine.llama.backend import engine_name
-from app.engine.llama.devices import driver_name, gpu_devices
+from app.engine.llama.backend import driver_name, engine_name, gpu_devices
 from app.engine.policy.calibration import Build, MeasuredCosts, measure, up_to_date
 from app.engine.policy.costs import Costs
 from app.engine.policy.history import PairHistory, history_file
@@ -26,25 +25,34 @@ class PairCosts:
     written: MeasuredCosts
     store: KeyedFile[MeasuredCosts]
     key: str
+    history: PairHistory
+    """What earlier answers of this pair on this machine brought, whatever the context length was."""
     slower: SpeedChange | None = None
     """Set where engine or driver are others than they were, and the pair got slower by that."""
 
     def save(self) -> None:
-        """Write down what is known now."""
+        """Write down what is known now, with what the answers taught."""
         if self.costs != self.written.costs:
             self.written = replace(self.written, costs=self.costs)
             self.store.put(self.key, self.written)
+        self.history.save()
 
 
 def measured_costs(
     target: Target, draft: LoadedModel | None, threads: int, is_cancelled: Callable[[], bool]
 ) -> PairCosts:
     """What passes of this pair cost here, from the last time if nothing has changed. Raises `Cancelled`."""
-    store = KeyedFile(cache_file("costs.json"), MeasuredCosts)
+    pair = {
+        "target": target.files.stamp,
+        "draft": draft.files.stamp if draft else None,
+        "threads": threads,
+        "machine": (platform.node(), platform.machine(), platform.processor()),
+    }
     settings = msgspec.to_builtins(target.settings)
+    layers = (settings["target_gpu_layers"], settings["draft_gpu_layers"])
     settings["kept_cache_mib"] = settings.pop("chat_cache_mib")  # as it was called when others were written down
-    snapshots = target.context.checkpoints.snapshots
-    key = key_of({**_pair(target, draft, threads), "settings": settings, "snapshots": snapshots})
+    key = key_of({**pair, "settings": settings, "snapshots": target.context.checkpoints.snapshots})
+    store = KeyedFile(cache_file("costs.json"), MeasuredCosts)
     written = store.get(key)
     build = Build(engine_name(), driver_name(gpu_devices()))
 
@@ -56,22 +64,6 @@ def measured_costs(
     latest, slower = up_to_date(written, build, measured)
     if latest is not written:
         store.put(key, latest)
-    return PairCosts(latest.costs, latest, store, key, slower)
-
-
-def pair_history(target: Target, draft: LoadedModel | None, threads: int) -> PairHistory:
-    """What earlier answers of this pair on this machine brought, whatever the context length was."""
-    settings = target.settings
-    layers = (settings.target_gpu_layers, settings.draft_gpu_layers)
-    key = key_of({**_pair(target, draft, threads), "layers": layers, "kv": settings.kv_type})
-    return PairHistory(history_file(cache_file("history.json")), key)
-
-
-def _pair(target: Target, draft: LoadedModel | None, threads: int) -> dict[str, object]:
-    """What identifies a pair on this machine."""
-    return {
-        "target": target.files.stamp,
-        "draft": draft.files.stamp if draft else None,
-        "threads": threads,
-        "machine": (platform.node(), platform.machine(), platform.processor()),
-    }
+    history_key = key_of({**pair, "layers": layers, "kv": target.settings.kv_type})
+    history = PairHistory(history_file(cache_file("history.json")), history_key)
+    return PairCosts(latest.costs, latest, store, key, history, slower)

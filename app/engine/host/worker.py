@@ -22,8 +22,7 @@ from typing import BinaryIO
 from app.engine.host import chat_cache_files
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.engine import Engine
-from app.engine.llama.backend import engine_name
-from app.engine.llama.devices import devices, processor_features
+from app.engine.llama.backend import devices, engine_name, processor_features
 from app.errors import Cancelled, KnownError
 from app.models.machine_memory import private_bytes
 from app.protocol.frames import FrameReader, ProtocolError
@@ -110,9 +109,11 @@ class Worker:
     # ------------------------------------------------------------ the reading thread
 
     def _read(self) -> None:
-        status = 1
+        status, frames = 1, FrameReader()
         try:
-            self._receive_all()
+            while data := self._read_some():
+                for body in frames.feed(data):
+                    self._receive(decode_command(body))
             status = 0  # the window is gone
         except _WindowGoneError:
             status = 0
@@ -123,12 +124,6 @@ class Worker:
         if self._quits:
             self._done.wait(_QUIT_SECONDS)  # it is ending in order, and may have something to write
         os._exit(status)  # llama.cpp may be in the middle of an answer, which nobody reads or could still stop
-
-    def _receive_all(self) -> None:
-        frames = FrameReader()
-        while data := self._read_some():
-            for body in frames.feed(data):
-                self._receive(decode_command(body))
 
     def _read_some(self) -> bytes:
         try:
@@ -143,7 +138,8 @@ class Worker:
                 idle = time.monotonic() - self._engine.last_progress if self._busy else 0.0
                 self._send(Pong(busy=self._busy, seconds_since_progress=max(idle, 0.0)))
             case ReadMemory():
-                self._send(MemoryRead(devices=devices(), own_bytes=self._own_bytes()))
+                own = private_bytes() - self._bytes_at_start - self._caches.held_bytes()
+                self._send(MemoryRead(devices=devices(), own_bytes=max(own, 0)))
             case Cancel():
                 self._cancel()
             case Quit():
@@ -156,9 +152,6 @@ class Worker:
                 self._enqueue(command)
             case _:
                 self._enqueue(command)
-
-    def _own_bytes(self) -> int:
-        return max(private_bytes() - self._bytes_at_start - self._caches.held_bytes(), 0)
 
     def _enqueue(self, command: Command) -> None:
         self._received += 1
@@ -239,7 +232,8 @@ def run(*, chat_files: bool = True, watched: bool = True) -> int:
     """The entry of the engine process. ``chat_files``, ``watched``: as `Worker` has them."""
     faulthandler.enable()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(name)s: %(message)s")
-    _end_with_parent()
+    if sys.platform == "linux":  # elsewhere only the end of stdin ends it with its parent
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     for interrupt in (signal.SIGINT, getattr(signal, "SIGBREAK", None)):
         if interrupt is not None:
             signal.signal(interrupt, signal.SIG_IGN)  # Ctrl+C goes to the window, which ends this process in order
@@ -269,9 +263,3 @@ def _claim_stdout() -> BinaryIO:
         msvcrt.setmode(own, os.O_BINARY)
         msvcrt.setmode(0, os.O_BINARY)
     return os.fdopen(own, "wb")  # buffered: a raw file may write less than it was given
-
-
-def _end_with_parent() -> None:
-    """On Linux the kernel ends this process with its parent; elsewhere the end of stdin does."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,15 +1,26 @@
-"""llama.cpp as a whole: started once in a process, what it logs, and the reasons it gives for failures."""
+"""llama.cpp as a whole: started once in a process, what it computes on, what it logs, and its reasons for failures."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
+import os
+import platform
 import re
+import subprocess
+import sys
 from collections import deque
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
 import llama_cpp
+from llama_cpp import _ggml
 
-from app.engine.llama.devices import load_backends
+from app.errors import KnownError
+from app.program import windows_program
+from app.protocol.devices import Device
 
 log = logging.getLogger("slipstream.llama")
 
@@ -18,15 +29,43 @@ errors: deque[str] = deque(maxlen=5)
 """What went wrong since somebody cleared it, the latest last."""
 _WHERE_AND_WHAT = re.compile(r"^(\w+: )?(error loading model: )*")
 """What llama.cpp puts before a reason: its own function and, once or twice, what it was doing."""
-_LOADED_VARIANT = re.compile(r"loaded CPU backend from .*ggml-cpu-([\w.]+)\.[a-z]+$")
+_LOADED_VARIANT = re.compile(rb"loaded CPU backend from .*ggml-cpu-([\w.]+)\.[a-z]+\s*$")
 _variant = ""
 """Of llama.cpp's libraries for kinds of processors the one that computes; empty where there is only one."""
+CPU, GPU, INTEGRATED_GPU = 0, 1, 2
+"""Kinds of devices as ggml numbers them."""
+_NVIDIA_VERSION = Path("/proc/driver/nvidia/version")
+_NVIDIA_MODULE = re.compile(r"NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s")
+"""The line reads ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar …``, or ``… UNIX Open Kernel
+Module for x86_64  570.86.15  Release Build …``."""
+_DRIVER_SECONDS = 10.0
+_SIZE = ctypes.POINTER(ctypes.c_size_t)
+_SIGNATURES: dict[str, tuple[object, ...]] = {
+    "ggml_backend_dev_count": (ctypes.c_size_t,),
+    "ggml_backend_dev_get": (ctypes.c_void_p, ctypes.c_size_t),
+    "ggml_backend_dev_name": (ctypes.c_char_p, ctypes.c_void_p),
+    "ggml_backend_dev_description": (ctypes.c_char_p, ctypes.c_void_p),
+    "ggml_backend_dev_type": (ctypes.c_int, ctypes.c_void_p),
+    "ggml_backend_dev_memory": (None, ctypes.c_void_p, _SIZE, _SIZE),
+    "ggml_backend_load_all_from_path": (None, ctypes.c_char_p),
+}
+"""ggml's functions that llama-cpp-python does not declare: what they return, and what they are given."""
 
 
 def start() -> None:
-    """Prepare llama.cpp once per process, before the first model. Raises `KnownError` if it cannot compute here."""
+    """Prepare llama.cpp once per process, before the first model. Raises `KnownError` if it cannot compute here.
+
+    In packages what computes is in libraries of its own, of which the best for this processor and those for GPUs are
+    loaded; built from source, llama.cpp has one processor's code inside.
+    """
     llama_cpp.llama_log_set(_on_log, ctypes.c_void_p(0))
-    load_backends()
+    if not _handles(CPU):
+        _library().ggml_backend_load_all_from_path(os.fsencode(_ggml.libggml_base_path))
+    if not _handles(CPU):
+        raise KnownError(
+            "llama.cpp has nothing here that runs on this processor, so no model can answer. "
+            "Install Slipstream again; if that changes nothing, please report it with the log."
+        )
     llama_cpp.llama_backend_init()
 
 
@@ -43,9 +82,10 @@ def reason() -> str:
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
 def _on_log(level: int, text: bytes, _data: object) -> None:
+    global _variant  # noqa: PLW0603 - llama.cpp says it here and nowhere else, once a process
+    if level == _LOG_INFO and (loaded := _LOADED_VARIANT.search(text)):
+        _variant = loaded[1].decode()
     if level not in (_LOG_WARN, _LOG_ERROR):
-        if level == _LOG_INFO and b"loaded CPU backend" in text:
-            _note_variant(text.decode("utf-8", "replace").rstrip())
         return
     line = text.decode("utf-8", "replace").rstrip()
     if level == _LOG_ERROR:
@@ -53,7 +93,94 @@ def _on_log(level: int, text: bytes, _data: object) -> None:
     log.info("%s", line)  # llama.cpp warns about things that are no news to the user
 
 
-def _note_variant(line: str) -> None:
-    global _variant  # noqa: PLW0603 - llama.cpp says it here and nowhere else, once a process
-    found = _LOADED_VARIANT.search(line)
-    _variant = found[1] if found else ""
+# ---------------------------------------------------------------- devices
+
+
+def processor_features() -> list[str]:
+    """Instruction sets the code that computes was built for and this processor has, as ggml names them."""
+    report = llama_cpp.llama_print_system_info().decode("utf-8", "replace")
+    processor = re.search(r"\bCPU : ((?:\w+ = \w+ \| )*)", report)  # GPUs have parts of their own
+    return re.findall(r"(\w+) =", processor[1]) if processor else []
+
+
+def gpu_devices() -> list[str]:
+    """Descriptions of the GPUs this build of llama.cpp can offload to; empty on a CPU build."""
+    return [_text(_library().ggml_backend_dev_description(handle)) for handle in _handles(GPU, INTEGRATED_GPU)]
+
+
+def devices(*kinds: int) -> list[Device]:
+    """The devices of these kinds with their memory as it is now; without kinds the GPUs.
+
+    Known after `start`. Asking is safe from any thread, also while llama.cpp computes. The
+    first time, a CUDA device is initialized, which takes some of its memory.
+    """
+    return [_device(handle) for handle in _handles(*(kinds or (GPU, INTEGRATED_GPU)))]
+
+
+def _device(handle: int) -> Device:
+    ggml = _library()
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    ggml.ggml_backend_dev_memory(handle, ctypes.byref(free), ctypes.byref(total))
+    # Metal calls the GPU of a Mac with Apple silicon a device of its own; its memory is the system's.
+    is_apple = sys.platform == "darwin" and platform.machine() == "arm64"
+    shared = is_apple or ggml.ggml_backend_dev_type(handle) == INTEGRATED_GPU
+    return Device(
+        name=_text(ggml.ggml_backend_dev_name(handle)),
+        description=_text(ggml.ggml_backend_dev_description(handle)),
+        kind="integrated" if shared else "gpu",
+        total_bytes=total.value,
+        free_bytes=min(free.value, total.value),
+    )
+
+
+def driver_name(devices: Sequence[str]) -> str:
+    """The driver of these GPUs (by description), with its version, for people; empty where there are none.
+
+    After an update of it a pair's costs are measured anew.
+    Metal is a part of macOS, and elsewhere what is not NVIDIA's comes with the system as well: there it is its version
+    that counts.
+    """
+    if not devices:
+        return ""
+    if sys.platform == "darwin":
+        return f"macOS {platform.mac_ver()[0]}"
+    version = _nvidia_version()
+    if version:
+        return f"NVIDIA driver {version}"
+    return f"{platform.system()} {platform.release() if sys.platform == 'linux' else platform.version()}"
+
+
+def _nvidia_version() -> str:
+    with contextlib.suppress(OSError):
+        found = _NVIDIA_MODULE.search(_NVIDIA_VERSION.read_text(encoding="utf-8", errors="replace"))
+        return found[1] if found else ""
+    tool = windows_program("System32", "nvidia-smi.exe") if sys.platform == "win32" else "nvidia-smi"
+    command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
+    hidden = getattr(subprocess, "CREATE_NO_WINDOW", 0)  # only Windows has it, and would show a console
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=_DRIVER_SECONDS, check=False, creationflags=hidden
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    lines = result.stdout.split()
+    return lines[0] if result.returncode == 0 and lines else ""
+
+
+def _handles(*kinds: int) -> list[int]:
+    ggml = _library()
+    found = (ggml.ggml_backend_dev_get(index) for index in range(ggml.ggml_backend_dev_count()))
+    return [handle for handle in found if ggml.ggml_backend_dev_type(handle) in kinds]
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode("utf-8", "replace")
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    ggml: ctypes.CDLL = _ggml.libggml
+    for name, (result, *arguments) in _SIGNATURES.items():
+        function = getattr(ggml, name)
+        function.restype, function.argtypes = result, arguments
+    return ggml

@@ -12,12 +12,12 @@ import numpy as np
 from app.engine.decoding.kv_cache import State
 from app.engine.decoding.sampling import Floats
 from app.engine.llama import backend
-from app.engine.llama.checkpoints import Checkpoints
+from app.engine.llama.checkpoints import SEQUENCE, WHOLE, Checkpoints, Memory
 from app.engine.llama.long_context import lengthened
-from app.engine.llama.memory import SEQUENCE, WHOLE, Memory
 from app.engine.llama.model import Model
 from app.errors import Cancelled, KnownError
 from app.protocol.limits import TARGET_OUTPUTS, KvType
+from app.protocol.messages import LoadSettings
 
 _KV_TYPES: dict[KvType, int] = {
     "f16": llama_cpp.GGML_TYPE_F16,
@@ -36,27 +36,26 @@ class Context:
     def __init__(
         self,
         model: Model,
+        settings: LoadSettings,
         *,
         length: int,
-        batch_size: int,
-        micro_batch_size: int,
         threads: int,
-        kv_type: KvType,
         outputs: int = TARGET_OUTPUTS,
         snapshots: int = 0,
     ) -> None:
-        """``length`` tokens of cache; ``outputs`` is the largest number of positions whose logits are asked at once.
+        """``length`` tokens of cache, whatever ``settings`` say; ``outputs`` is the largest number of positions whose
+        logits are asked at once.
 
         ``snapshots`` of a running state are asked for after each pass; where the model cannot, there are none.
         """
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = max(length, _LEAST_CONTEXT)
-        params.n_batch = min(batch_size, params.n_ctx)
-        params.n_ubatch = min(micro_batch_size, params.n_batch)
+        params.n_batch = min(settings.batch_size, params.n_ctx)
+        params.n_ubatch = min(settings.micro_batch_size, params.n_batch)
         params.n_outputs_max = outputs
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
-        params.type_k = params.type_v = _KV_TYPES[kv_type]
+        params.type_k = params.type_v = _KV_TYPES[settings.kv_type]
         params.n_rs_seq = snapshots
         params.swa_full = model.has_running_state  # else what is behind the windows would only take memory
         params.no_perf = True
@@ -89,7 +88,6 @@ class Context:
             self._batch.seq_id[i][0] = SEQUENCE
         self._rows: Floats = np.empty((0, 0), np.float32)
         self._rows_address = 0
-        self._abort_callback: object = None
 
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
         """Feed ``tokens`` (at most a batch) after the cached ones.
@@ -173,7 +171,7 @@ class Context:
     def save(self) -> State:
         """See `SavableCache.save`."""
         data = np.empty(self.state_size(), np.uint8)
-        if not len(data) or not self._memory.copy_out(data, WHOLE):
+        if not self._memory.copy_out(data, WHOLE):
             raise KnownError("llama.cpp could not copy its KV cache.")
         return State(np.array(self.tokens, np.int32), data, self.checkpoints.least_of_copy(len(self.tokens)))
 
@@ -213,17 +211,14 @@ class Context:
                 failure = error
                 return True
 
-        self._set_abort(llama_cpp.ggml_abort_callback(check))
+        callback = llama_cpp.ggml_abort_callback(check)  # has to live as long as llama.cpp may call it
+        llama_cpp.llama_set_abort_callback(self._handle, callback, None)
         try:
             yield
         finally:
-            self._set_abort(llama_cpp.ggml_abort_callback())
+            llama_cpp.llama_set_abort_callback(self._handle, llama_cpp.ggml_abort_callback(), None)
             if failure is not None:
                 raise failure
-
-    def _set_abort(self, callback: object) -> None:
-        llama_cpp.llama_set_abort_callback(self._handle, callback, None)
-        self._abort_callback = callback  # kept alive: llama.cpp calls it
 
     def close(self) -> None:
         """Free the cache and the compute buffers."""

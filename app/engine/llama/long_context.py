@@ -15,6 +15,8 @@ Bytes = NDArray[np.uint8]
 
 _HEADER = 8
 """Bytes before the memory: a magic number and flags."""
+_MATRIX = 12
+"""Bytes before a layer's matrix: the type and the size of what is in it."""
 _EXTENSIONS = (0, 8, 12)
 """Bytes more that a cell has where positions have several dimensions."""
 _MOST_LAYERS, _MOST_ROW = 4096, 1 << 24
@@ -53,28 +55,27 @@ def _lengthened(state: bytes, count: int, extension: int) -> Bytes:
     parts: list[tuple[bytes, int]] = [(b"".join([*begin, state[at : at + 8]]), 0)]
     """Bytes, and how many zeros follow."""
     at += 8
-    for keys in (True, False):
+    for is_transposed in (False, bool(transposed)):  # the keys of all layers, then the values
         for _ in range(layers):
-            size, row = _matrix(state, at, is_transposed=bool(transposed) and not keys)
-            parts.append((state[at : at + size], row * count))
-            at += size + row
+            row = _row(state, at, is_transposed)
+            parts.append((state[at : at + _MATRIX], row * count))
+            at += _MATRIX + row
     if at > len(state):
         raise _OtherLayoutError
     parts.append((state[at:], 0))
     return _joined(parts)
 
 
-def _matrix(state: bytes, at: int, is_transposed: bool) -> tuple[int, int]:
-    """Bytes before a layer's matrix, and in it for each token."""
+def _row(state: bytes, at: int, is_transposed: bool) -> int:
+    """Bytes in a layer's matrix for each token."""
     if is_transposed:
         _, element, width = struct.unpack_from("<iII", state, at)
-        size, row = 12, element * width
+        row = element * width
     else:
         _, row = struct.unpack_from("<iQ", state, at)
-        size = 12
     if not 0 < row <= _MOST_ROW:
         raise _OtherLayoutError
-    return size, row
+    return int(row)
 
 
 def _joined(parts: list[tuple[bytes, int]]) -> Bytes:

@@ -99,11 +99,6 @@ class Model:
     def _token_text(self, token: int) -> str:
         return (llama_cpp.llama_vocab_get_text(self._vocab, token) or b"").decode("utf-8", "replace")
 
-    @property
-    def adds_bos(self) -> bool:
-        """Whether texts of this model begin with its BOS token."""
-        return bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
-
     def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
         """Token ids of ``text``. ``special`` reads control tokens from their text; ``bos`` puts the BOS token in front
         where the model wants one. (The EOS token that some want behind it would end the text before the answer.)"""

@@ -22,6 +22,7 @@ import llama_cpp
 
 from app.engine.llama import backend
 from app.engine.llama.model import Model
+from app.engine.llama.thread_count import default_threads
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.gguf_parser import Array
@@ -40,30 +41,26 @@ _QUANTIZE_BYTES = 256 * 1024 * 1024
 
 def layers_to_choose(target: Path) -> int:
     """The most layers a draft of ``target`` can have. Raises `KnownError` where none can be cut from it."""
-    header = read_header(target)
-    check_loadable(header)
-    problem = _problem(header)
-    if problem:
-        raise KnownError(problem)
-    return _own_layers(header) - 1
+    return _own_layers(_cuttable(target)) - 1
 
 
 def cut(target: Path, layers: int, destination: Path, quantization: Quantization | None, threads: int) -> None:
     """Write the first ``layers`` of ``target`` as a model of its own, checked to load and to fit ``target`` as a draft.
 
-    ``quantization`` of ``None`` leaves the weights as they are. Raises `KnownError`, and leaves nothing behind then.
+    ``quantization`` of ``None`` leaves the weights as they are; 0 ``threads`` are as many as there are cores. Raises
+    `KnownError`, and leaves nothing behind then.
     """
-    most = layers_to_choose(target)
+    header = _cuttable(target)
+    most = _own_layers(header) - 1
     if not 1 <= layers <= most:
         only = f"from 1 to {most}" if most > 1 else "1"
         raise KnownError(f"{target.name} has {most + 1} layers, so a draft of it can have {only}, not {layers}.")
-    header = read_header(target)
     _check_quantization(header, quantization)
     check_destination(destination)
     _check_free_space(header, layers, destination, quantization)
     made = destination.with_name(f".{destination.name}")  # not yet: nobody shall open it before it was checked
     try:
-        _write(header, layers, made, quantization, threads)
+        _write(header, layers, made, quantization, threads or default_threads())
         _check_result(header, layers, made)
         made.replace(destination)
     except OSError as error:
@@ -78,34 +75,30 @@ def _write(header: GgufHeader, layers: int, made: Path, quantization: Quantizati
     if header.mtp_layers:
         metadata[f"{header.architecture}.nextn_predict_layers"] = 0
     backend.start()
-    quantize(
-        header.path,
-        made,
-        quantization,
-        threads,
-        without_layers=range(layers, header.layers),
-        metadata=metadata,
-    )
+    behind = range(layers, header.layers)
+    quantize(header.path, made, quantization, threads, without_layers=behind, metadata=metadata)
 
 
 def _own_layers(header: GgufHeader) -> int:
     return header.layers - header.mtp_layers
 
 
-def _problem(header: GgufHeader) -> str | None:
-    """Why no draft can be cut from this model, for the user."""
+def _cuttable(target: Path) -> GgufHeader:
+    """The header of ``target``. Raises `KnownError` where no draft can be cut from it."""
+    header = read_header(target)
+    check_loadable(header)
     verdict = compare(header, header)
     if not verdict.fits:
-        return verdict.reason
+        raise KnownError(verdict.reason)
     if _own_layers(header) < 2:
-        return f"{header.path.name} has a single layer, so there is nothing to cut off."
+        raise KnownError(f"{header.path.name} has a single layer, so there is nothing to cut off.")
     for key, value in header.metadata.items():
         if isinstance(value, Array) and value.count == header.layers and key.startswith(f"{header.architecture}."):
-            return (
+            raise KnownError(
                 f"Models of the architecture {header.architecture} cannot be cut: "
                 f"{header.path.name} describes each layer on its own ({key}), which llama.cpp does not shorten."
             )
-    return None
+    return header
 
 
 def _check_quantization(header: GgufHeader, quantization: Quantization | None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
@@ -42,14 +42,9 @@ def _linux_cores(cpus: Path, allowed: Iterable[int]) -> int:
     if not capacity or not all(core.values()):
         return 0
     intel = _numbers(_text(cpus.parents[1] / "cpu_core" / "cpus"))
-    if intel & capacity.keys():
-        return len({core[cpu] for cpu in intel & capacity.keys()})
-    return len({core[cpu] for cpu in _quick(capacity)})
-
-
-def _quick(capacity: Mapping[int, int]) -> list[int]:
-    most = max(capacity.values())
-    return [cpu for cpu, value in capacity.items() if value >= _FAST * most]
+    least = _FAST * max(capacity.values())
+    quick = intel & capacity.keys() or {cpu for cpu, value in capacity.items() if value >= least}
+    return len({core[cpu] for cpu in quick})
 
 
 def _capacity(cpu: Path) -> int:

@@ -127,9 +127,9 @@ def test_while_drafting_is_paused_the_draft_model_sees_nothing_of_a_long_prompt(
     engine: Engine, counting: Callable[[Costs], Counting]
 ) -> None:
     counted = counting(Costs(verify={1: 1.0, 17: 17.0}, draft=0.5, catch_up=0.1))
-    assert engine._history
+    assert engine._costs
     known = AcceptancePrior({"coupled": RatePrior(0.02, 300.0)})
-    engine._history.add([], "coupled", {"prose": known})
+    engine._costs.history.add([], "coupled", {"prose": known})
     answer = run(engine, ask(LONG, draft_length="auto", max_tokens=40))
     assert counted.widths == []
     pauses = [round_.paused for round_ in answer.rounds[1:]]

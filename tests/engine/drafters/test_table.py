@@ -8,8 +8,7 @@ from typing import get_args
 
 import pytest
 
-from app.engine.decoding.sequence import TokenSequence
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import NOTHING, Drafter, Needs, Proposal, Worth, always
 from app.engine.drafters.table import DRAFTERS, drafters_of
 from app.engine.host.engine import Engine

@@ -19,6 +19,7 @@ from app.engine.llama import backend
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.errors import KnownError
+from app.protocol.messages import LoadSettings
 
 LENGTH = 512
 OWNER = "owner"
@@ -38,7 +39,7 @@ def new_context(model: Model) -> Iterator[Callable[[], Context]]:
     made = []
 
     def new() -> Context:
-        made.append(Context(model, length=LENGTH, batch_size=64, micro_batch_size=64, threads=1, kv_type="f16"))
+        made.append(Context(model, LoadSettings(batch_size=64, micro_batch_size=64), length=LENGTH, threads=1))
         return made[-1]
 
     yield new

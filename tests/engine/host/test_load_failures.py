@@ -12,13 +12,12 @@ import gguf
 import numpy as np
 import pytest
 
-from app.engine.host import contexts, loading, model_files
+from app.engine.host import loading
 from app.engine.host.engine import Engine
-from app.engine.host.model_files import ModelFiles
-from app.engine.host.recommended import default_draft_length, recommended_sampling
+from app.engine.host.loading import ModelFiles, default_draft_length, recommended_sampling
 from app.engine.llama import backend
+from app.engine.llama.checkpoints import CHECKPOINT, Memory
 from app.engine.llama.context import Context
-from app.engine.llama.memory import CHECKPOINT, Memory
 from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.models.gguf import check_loadable
@@ -101,7 +100,7 @@ def test_a_file_that_changes_between_its_header_and_its_stamp(tmp_path: Path, mo
         with path.open("ab") as file:
             file.write(b"more")
 
-    monkeypatch.setattr(model_files, "check_loadable", checked_and_then_written_to)
+    monkeypatch.setattr(loading, "check_loadable", checked_and_then_written_to)
     with pytest.raises(KnownError, match="changed while it was being loaded"):
         ModelFiles.checked(path)
 
@@ -163,7 +162,7 @@ def test_a_failing_look_at_stop_is_not_swallowed(random_pair: tuple[Path, Path])
 
     backend.start()
     model = Model(random_pair[0], 0, lambda _: True)
-    context = Context(model, length=256, batch_size=32, micro_batch_size=32, threads=1, kv_type="f16")
+    context = Context(model, LoadSettings(batch_size=32, micro_batch_size=32), length=256, threads=1)
     with pytest.raises(ZeroDivisionError), context.aborting(failing):
         context.decode([1, 2, 3], 1)
     assert context.tokens == []
@@ -219,7 +218,7 @@ def test_a_state_whose_size_llama_cpp_cannot_tell_is_neither_saved_nor_restored(
     backend.start()
     model = Model(make(tmp_path / "mamba.gguf", "mamba"), 0, lambda _: True)
     model.size_bytes = 10**9
-    context = Context(model, length=256, batch_size=32, micro_batch_size=32, threads=1, kv_type="f16")
+    context = Context(model, LoadSettings(batch_size=32, micro_batch_size=32), length=256, threads=1)
     context.decode([1, 2, 3], 0)
     monkeypatch.setattr(Memory, "size", lambda *_: 0)
     context.remember()
@@ -229,7 +228,7 @@ def test_a_state_whose_size_llama_cpp_cannot_tell_is_neither_saved_nor_restored(
     assert not context._memory.copy_back(np.empty(0, np.uint8), CHECKPOINT)
     context.roll_back(4)
     assert context.tokens == []
-    assert contexts._affordable_snapshots(model, LoadSettings(), 1) == 0
+    assert loading._affordable_snapshots(model, LoadSettings(), 1) == 0
     context.close()
     model.close()
 
@@ -238,9 +237,9 @@ def test_a_state_whose_size_llama_cpp_cannot_tell_is_neither_saved_nor_restored(
 def test_on_a_gpu_no_draft_is_longer_than_the_snapshots(
     engine: Engine, load: Loading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers_on_gpu: int, longest: int
 ) -> None:
-    monkeypatch.setattr(contexts, "_affordable_snapshots", lambda *_: 4)
-    monkeypatch.setattr(loading, "_layers_on_gpu", lambda *_: layers_on_gpu)
-    load(make(tmp_path / "model.gguf", "qwen35"))
+    monkeypatch.setattr(loading, "_affordable_snapshots", lambda *_: 4)
+    monkeypatch.setattr(loading, "gpu_devices", lambda: ["a GPU"])
+    load(make(tmp_path / "model.gguf", "qwen35"), target_gpu_layers=layers_on_gpu)
     assert engine._target is not None
     assert engine._target.context.checkpoints.snapshots == 4
     assert engine._target.longest_draft == longest

@@ -9,15 +9,13 @@ import msgspec
 import pytest
 
 from app.engine.decoding.prompt import Prompt
-from app.engine.decoding.sequence import TokenSequence
-from app.engine.decoding.task import Task
+from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter, Proposal, Worth, always
-from app.engine.host import contexts
+from app.engine.host import loading
 from app.engine.host.engine import Engine
 from app.engine.host.loading import NO_ROLL_BACK
-from app.engine.llama.checkpoints import RollBackSupport, try_out
+from app.engine.llama.checkpoints import Memory, RollBackSupport, try_out
 from app.engine.llama.context import Context
-from app.engine.llama.memory import Memory
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import (
     DrafterName,
@@ -81,7 +79,7 @@ class Scripted(Drafter):
     def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
         right = self._round % (count + 1)
         self._round += 1
-        place = self._sequence.answer_length
+        place = len(self._sequence) - self._sequence.prompt_length
         truth = self._answer[place : place + count]
         tokens = [token if place < right else token ^ 1 for place, token in enumerate(truth)]
         return Proposal(tokens, confidences=[1.0] * len(tokens))
@@ -125,7 +123,7 @@ def test_whatever_of_a_draft_is_rejected(
     load(pairs[architecture][0], **SMALL)
     plain = run(engine, ask("Tell me", sampling=WARM, draft_length=0, max_tokens=160))
     scripted = Scripted(plain.token_ids)
-    monkeypatch.setattr(engine, "_chosen_drafters", lambda *_: [scripted])
+    monkeypatch.setattr(engine, "_drafters", [scripted])
     command = ask("Tell me", sampling=WARM, draft_length=length, drafter="ngram", max_tokens=160)
     drafted = run(engine, command)
     assert_same(engine, command, drafted, plain)
@@ -284,7 +282,7 @@ def test_drafts_are_as_long_as_what_can_be_taken_back(
     engine: Engine, load: Loader, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the snapshots work here: three of them."""
-    monkeypatch.setattr(contexts, "try_out", _without_marks)
+    monkeypatch.setattr(loading, "try_out", _without_marks)
     load(pairs["qwen35"][0], pairs["llama"][0], **SMALL)
     plain = run(engine, ask("Tell me", sampling=WARM, draft_length=0, max_tokens=60))
     for length in (MAX_DRAFT_LENGTH, "auto"):
@@ -311,7 +309,7 @@ def test_what_was_tried_out_is_not_tried_again(
         tried.append(try_out(cache, vocabulary))
         return tried[-1]
 
-    monkeypatch.setattr(contexts, "try_out", counted)
+    monkeypatch.setattr(loading, "try_out", counted)
     for _ in range(2):
         assert load(*pairs[architecture], **SMALL).drafting_off is None
         engine.unload()

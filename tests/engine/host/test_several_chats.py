@@ -15,7 +15,7 @@ from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.protocol.messages import Generate, Load, LoadSettings, MeasurePlain, Message, Sampling
-from tests.support.generation import Answer, ask, run
+from tests.support.generation import Answer, ask, run, tokens_of
 
 Pair = tuple[Path, Path]
 WARM = Sampling(temperature=0.8)
@@ -295,7 +295,7 @@ def test_nothing_is_left_after_forgetting(new_engine: Callable[..., Engine], tmp
     other.ask("And then?")
     engine.forget()
     assert list((tmp_path / "saved").iterdir()) == []
-    assert engine.token_ids == []
+    assert engine._sequence.tokens == []
     assert other.answer().started.cached_tokens == 0
     assert one.answer().started.cached_tokens < 20  # the words all chats begin with
     engine.forget()
@@ -326,7 +326,7 @@ def test_no_token_of_a_chat_is_held_after_forgetting(new_engine: Callable[..., E
         pass
     assert engine._target is not None and engine._draft is not None
     spoken = engine._target.prompts.chat(command.messages).tokens[5:12]
-    written = engine.token_ids[:7]
+    written = tokens_of(engine)[:7]
 
     def holders(run: list[int]) -> list[object]:
         lists = (

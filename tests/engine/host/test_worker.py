@@ -243,8 +243,8 @@ def test_it_ends_when_the_window_is_gone(process: EngineProcess, random_pair: Pa
 
 def test_where_nothing_runs_on_the_processor_it_says_so_and_ends() -> None:
     script = (
-        "import sys; from app.engine.llama import devices; from app.engine.host import worker\n"
-        "devices._handles = lambda *kinds: []\n"
+        "import sys; from app.engine.llama import backend; from app.engine.host import worker\n"
+        "backend._handles = lambda *kinds: []\n"
         "sys.exit(worker.run())"
     )
     ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, timeout=60, check=False)

@@ -40,7 +40,7 @@ def test_a_failure_while_receiving_ends_the_process_with_its_traceback(error: st
     script = (
         "import sys; from app.engine.host import worker\n"
         "def failing(self): raise {error}('no answer to this')\n"
-        "worker.Worker._own_bytes = failing\n"
+        "worker.ChatCaches.held_bytes = failing\n"
         "sys.exit(worker.run())"
     )
     ended = subprocess.run(

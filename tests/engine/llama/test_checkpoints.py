@@ -10,11 +10,10 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from app.engine.host import contexts
+from app.engine.host import loading
 from app.engine.llama import backend, checkpoints
-from app.engine.llama.checkpoints import try_out
+from app.engine.llama.checkpoints import Bytes, Memory, try_out
 from app.engine.llama.context import Context
-from app.engine.llama.memory import Bytes, Memory
 from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
@@ -42,9 +41,7 @@ def model(request: pytest.FixtureRequest, files: dict[Architecture, Path]) -> It
 
 
 def new_context(model: Model, snapshots: int = 0) -> Context:
-    return Context(
-        model, length=2048, batch_size=64, micro_batch_size=64, threads=1, kv_type="f16", snapshots=snapshots
-    )
+    return Context(model, LoadSettings(batch_size=64, micro_batch_size=64), length=2048, threads=1, snapshots=snapshots)
 
 
 def error_against_fresh(context: Context, fresh: Context, token: int) -> float:
@@ -225,9 +222,9 @@ def test_snapshots_give_way_where_memory_is_short(model: Model, monkeypatch: pyt
             raise KnownError("There is not enough memory.")
         return new_context(model)
 
-    monkeypatch.setattr(contexts, "_affordable_snapshots", lambda *_: 8)
-    monkeypatch.setattr(contexts, "Context", short_of_memory)
-    contexts.target_context(model, LoadSettings(), 512, 1).close()
+    monkeypatch.setattr(loading, "_affordable_snapshots", lambda *_: 8)
+    monkeypatch.setattr(loading, "Context", short_of_memory)
+    loading.target_context(model, LoadSettings(), 512, 1).close()
     assert asked == [8, 4, 2, 0]
 
 
@@ -237,9 +234,9 @@ def test_snapshots_are_asked_for_where_they_exist_and_are_small_against_the_mode
 ) -> None:
     has_snapshots = model.path.stem in WITH_SNAPSHOTS
     model.size_bytes = 10**9
-    assert contexts._affordable_snapshots(model, LoadSettings(), 1) == (8 if has_snapshots else 0)
+    assert loading._affordable_snapshots(model, LoadSettings(), 1) == (8 if has_snapshots else 0)
     model.size_bytes = 10**3
-    assert contexts._affordable_snapshots(model, LoadSettings(), 1) == 0
+    assert loading._affordable_snapshots(model, LoadSettings(), 1) == 0
 
 
 @pytest.mark.parametrize("model", ALL, indirect=True)

@@ -19,7 +19,7 @@ from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, measure,
 from app.engine.policy.costs import CostModel, Costs
 from app.errors import Cancelled
 from app.protocol.limits import KvType
-from app.protocol.messages import PairLoaded
+from app.protocol.messages import LoadSettings, PairLoaded
 from app.storage.keyed_file import KeyedFile, cache_file
 from tests.support.architectures import Architecture
 from tests.support.architectures import make as make_architecture
@@ -366,7 +366,8 @@ def test_a_lengthened_memory_goes_on_and_is_empty_afterwards(
 ) -> None:
     backend.start()
     model = Model(make_architecture(tmp_path / "model.gguf", architecture), 0, lambda _: True)
-    context = Context(model, length=2048, batch_size=64, micro_batch_size=64, threads=1, kv_type=kv_type, snapshots=2)
+    settings = LoadSettings(batch_size=64, micro_batch_size=64, kv_type=kv_type)
+    context = Context(model, settings, length=2048, threads=1, snapshots=2)
     try:
         prompt = [1, 2, 3, 4, 5]
         wanted = context.decode(prompt, 1).copy()

@@ -128,7 +128,7 @@ def test_a_pair_remembers_what_drafting_brought(
         sum(one.draft.accepted for one in figures),
     )
     assert kept.tested > 0
-    assert engine._history and engine._history.priors("coupled")["prose"].rates["coupled"].weight > 20
+    assert engine._costs and engine._costs.history.priors("coupled")["prose"].rates["coupled"].weight > 20
     assert load(random_pair[0]).history == []  # without the draft it is another
 
 
@@ -149,17 +149,17 @@ def test_the_next_start_begins_with_what_was_learnt(
 ) -> None:
     load(*random_pair)
     run(engine, ask("x", draft_length=6, max_tokens=120))
-    assert engine._history
-    learnt = engine._history.priors("coupled")
+    assert engine._costs
+    learnt = engine._costs.history.priors("coupled")
     engine.unload()
     load(*random_pair)
-    drafters = engine._chosen_drafters(ask("x", draft_length="auto"))
-    policy = engine._policy(ask("x", draft_length="auto"), drafters)
-    assert isinstance(policy, AutoPolicy)
+    drafting = engine._drafting(ask("x", draft_length="auto"))
+    assert drafting and isinstance(drafting.policy, AutoPolicy)
+    policy = drafting.policy
     assert policy.learnt().priors == learnt
     rate = policy._texts["prose"]["coupled"].rate
     assert rate == pytest.approx(learnt["prose"].rates["coupled"].rate, abs=0.01)
-    assert engine._policy(ask("x", draft_length="auto", accept="rejection"), drafters) is not None
+    assert engine._drafting(ask("x", draft_length="auto", accept="rejection")) is not None
 
 
 def test_an_answer_brings_a_curve_by_draft_length(
