@@ -253,10 +253,13 @@ class LocalEngine(Engine):
 
 
 def child_environment(own: QProcessEnvironment) -> QProcessEnvironment:
-    """``own`` without anything that looks like a secret or a proxy, which may carry one."""
+    """``own`` as `program.child_environment` makes it; what stays the same keeps its bytes, UTF-8 or not."""
+    values = {name: own.value(name) for name in own.keys()}  # noqa: SIM118 - not a mapping
+    wanted = program.child_environment(values)
     environment = QProcessEnvironment(own)
-    for name in own.keys():  # noqa: SIM118 - not a mapping
-        if program.is_secret(name):
-            environment.remove(name)
-    environment.insert(program.RESET_VARIABLE, "1")
+    for name in values.keys() - wanted.keys():
+        environment.remove(name)
+    for name, value in wanted.items():
+        if values.get(name) != value:
+            environment.insert(name, value)
     return environment

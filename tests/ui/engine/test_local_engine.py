@@ -15,6 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from app import paths
 from app.client.connection import Timings
+from app.paths import HOME_VARIABLE
 from app.protocol.messages import Generate, LoadSettings, MeasurePlain, Message, Round, ScoreTokens
 from app.ui.engine import local_engine
 from app.ui.engine.interface import EngineExit, EngineState, ExitCause
@@ -472,12 +473,18 @@ def test_engine_that_will_not_quit_is_killed(qtbot: QtBot, make_engine: MakeEngi
     assert engine.state() is EngineState.STOPPED
 
 
-def test_environment_carries_no_secrets() -> None:
+def test_environment_carries_no_secrets_and_names_the_home_folder_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     own = QProcessEnvironment()
+    own.insert(HOME_VARIABLE, "here")
     hub = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_TOKEN")
     for name in (*hub, "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "https_proxy", "DB_PASSWORD", "PATH", "HOME"):
         own.insert(name, "x")
-    assert sorted(child_environment(own).keys()) == ["HOME", "PATH", "PYINSTALLER_RESET_ENVIRONMENT"]
+    environment = child_environment(own)
+    assert sorted(environment.keys()) == ["HOME", "PATH", "PYINSTALLER_RESET_ENVIRONMENT", HOME_VARIABLE]
+    assert environment.value(HOME_VARIABLE) == str(tmp_path / "here")
 
 
 def test_three_deaths_in_five_minutes_are_too_many() -> None:
