@@ -1,4 +1,4 @@
-"""What each accept rule accepts, and what it brings, by way of proposing, temperature and truncation.
+"""What each accept rule accepts, and what it brings, by proposal method, temperature and truncation.
 
     python -m tests.benchmarks.accept_rules [--pair guide|models|synthetic]… [--models FOLDER] [--runs N] [--length N]
         [--costs here|CURVE]… [--json]
@@ -29,7 +29,7 @@ import msgspec
 
 from app.engine.policy.costs import Costs
 from app.protocol.messages import DraftLength, Sampling
-from tests.benchmarks.contenders import BLOCK, CHOICE, CONTENDERS, GREEDY_WAY, SAME_NOISE, Contender, Counts
+from tests.benchmarks.contenders import BLOCK, CHOICE, CONTENDERS, GREEDY, SAME_NOISE, Contender, Counts
 from tests.benchmarks.engine import GUIDE, LONGEST, questions
 from tests.benchmarks.worlds import DIVERGENCES, MadeUpPair, RealPair, World, chats, stories
 from tests.support.simulator import curves
@@ -69,12 +69,12 @@ class Table:
     cells: dict[str, list[Cell]]
     """By contender; one a temperature."""
 
-    def choice_to_better_way(self) -> list[float]:
-        """Of the policy's choice of proposing ÷ of the better fixed way, for each temperature: the acceptance, or,
+    def choice_to_better_method(self) -> list[float]:
+        """Of the policy's choice of proposing ÷ of the better fixed method, for each temperature: the acceptance, or,
         where each drafts as far as it likes, the tokens per second.
         """
         figure = "tokens_per_second" if self.length == "auto" else "acceptance"
-        values = [[getattr(cell, figure) for cell in self.cells[c.name]] for c in (CHOICE, SAME_NOISE, GREEDY_WAY)]
+        values = [[getattr(cell, figure) for cell in self.cells[c.name]] for c in (CHOICE, SAME_NOISE, GREEDY)]
         return [choice / max(one, other) for choice, one, other in zip(*values, strict=True)]
 
     def block_to_best(self) -> list[float]:
@@ -133,9 +133,9 @@ def shown(table: Table) -> str:
             for c in cells
         ]
         lines.append(f"{name:26}" + "".join(f"{text:>32}" for text in texts))
-    ratios = ", ".join(f"{ratio:.3f}" for ratio in table.choice_to_better_way())
+    ratios = ", ".join(f"{ratio:.3f}" for ratio in table.choice_to_better_method())
     figure = "tokens per second" if table.length == "auto" else "acceptance"
-    lines.append(f"choice of proposing ÷ better fixed way, {figure}: {ratios}")
+    lines.append(f"choice of proposing ÷ better fixed method, {figure}: {ratios}")
     return "\n".join(lines)
 
 
@@ -200,9 +200,9 @@ def _decision(tables: Sequence[Table]) -> str:
     lines = []
     if tables:
         fixed = [table for table in tables if table.length != "auto"]
-        worst = min(ratio for table in fixed for ratio in table.choice_to_better_way())
+        worst = min(ratio for table in fixed for ratio in table.choice_to_better_method())
         block = max(((ratio, table) for table in tables for ratio in table.block_to_best()), key=lambda pair: pair[0])
-        lines.append(f"\nchoice of proposing ÷ better fixed way, acceptance, worst: {worst:.3f}")
+        lines.append(f"\nchoice of proposing ÷ better fixed method, acceptance, worst: {worst:.3f}")
         where = f"{block[1].pair}; {block[1].sampler}; draft length {block[1].length}"
         lines.append(f"block ÷ best other, tokens per second, best: {block[0]:.3f} ({where})")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The accept rules and ways of proposing that `tests.benchmarks.accept_rules` compares, and what they are counted by.
+"""The accept rules and proposal methods that `tests.benchmarks.accept_rules` compares, and what they are counted by.
 
 All run in the app's own loop. A rule the app does not have is put in the place of the judge for as long as it plays.
 """
@@ -24,7 +24,7 @@ Rule = Callable[[Distributions, Proposal, int, int], Verdict]
 
 @dataclass(frozen=True)
 class Contender:
-    """An accept rule with a way of proposing. ``rule`` is for one the app does not have."""
+    """An accept rule with a proposal method. ``rule`` is for one the app does not have."""
 
     name: str
     accept: AcceptRule
@@ -61,12 +61,12 @@ def sample_and_match(p: Distributions, proposal: Proposal, seed: int, position: 
 
 
 SAME_NOISE = Contender("coupled, same noise", "coupled", "coupled")
-GREEDY_WAY = Contender("coupled, greedy", "coupled", "greedy")
+GREEDY = Contender("coupled, greedy", "coupled", "greedy")
 CHOICE = Contender("coupled, choice of both", "coupled", "auto")
 MATCH = Contender("sample and match, greedy", "coupled", "greedy", sample_and_match)
 REJECTION = Contender("rejection", "rejection", "auto")
 BLOCK = Contender("block", "block", "auto")
-CONTENDERS = (SAME_NOISE, GREEDY_WAY, CHOICE, MATCH, REJECTION, BLOCK)
+CONTENDERS = (SAME_NOISE, GREEDY, CHOICE, MATCH, REJECTION, BLOCK)
 
 
 @dataclass(frozen=True)

@@ -58,13 +58,13 @@ def measure(tokens: int, parameters: int, draft_parameters: int, repeat: int) ->
         answer(engine, text(100, 999), "auto")
         for number in range(repeat):
             order = list(lengths)[number % 3 :] + list(lengths)[: number % 3]
-            for place, way in enumerate(order):
-                runs[way].append(answer(engine, f"{number}{place} {text(tokens, 3 * number + place)}", lengths[way]))
+            for place, mode in enumerate(order):
+                runs[mode].append(answer(engine, f"{number}{place} {text(tokens, 3 * number + place)}", lengths[mode]))
         engine.unload()
     result: dict[str, Any] = {"parameters": parameters, "draft_parameters": draft_parameters, "repeat": repeat}
-    for way, own in runs.items():
-        result[way] = {key: statistics.median(one[key] for one in own) for key in own[0]}
-        result[way]["ratio"], result[way]["low"], result[way]["high"] = _ratio(own, runs["plain"])
+    for mode, own in runs.items():
+        result[mode] = {key: statistics.median(one[key] for one in own) for key in own[0]}
+        result[mode]["ratio"], result[mode]["low"], result[mode]["high"] = _ratio(own, runs["plain"])
     return result
 
 
@@ -79,11 +79,11 @@ def _ratio(own: Sequence[dict[str, float]], plain: Sequence[dict[str, float]]) -
 def table(result: dict[str, Any]) -> str:
     """The result for people."""
     lines = [f"{'':8}{'to first token':>16}{'÷ plain':>9}{'':18}{'longest gap':>14}{'prompt':>8}"]
-    for way in ("plain", "auto", "5"):
-        row = result[way]
+    for mode in ("plain", "auto", "5"):
+        row = result[mode]
         first, gap = f"{row['first'] * 1e3:,.0f} ms", f"{row['gap'] * 1e3:,.0f} ms"
         interval = f"({row['low']:.3f} to {row['high']:.3f})"
-        lines.append(f"{way:8}{first:>16}{row['ratio']:>9.3f}{interval:>18}{gap:>14}{row['prompt']:>8.0f}")
+        lines.append(f"{mode:8}{first:>16}{row['ratio']:>9.3f}{interval:>18}{gap:>14}{row['prompt']:>8.0f}")
     return "\n".join(lines)
 
 

@@ -65,15 +65,15 @@ def main() -> int:
     figures["memory_mb_templates"] = round(psutil.Process(helper.process_id).memory_info().rss / 2**20, 1)
     for turns in (1, 20, 200):
         request = RenderTemplate(CHATML, "", "", chat(turns), "2026-11-22T10:00:00")
-        ways: dict[str, Callable[[], object]] = {
+        calls: dict[str, Callable[[], object]] = {
             "traced": lambda request=request: traced(lambda: templates.answer(request)),  # type: ignore[misc]
             "same process": lambda request=request: templates.answer(request),  # type: ignore[misc]
             "helper": lambda request=request: helper.template(request),  # type: ignore[misc]
         }
-        took: dict[str, list[float]] = {name: [] for name in ways}
+        took: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(options.runs):
-            for name, way in ways.items():
-                took[name].append(seconds(way))
+            for name, call in calls.items():
+                took[name].append(seconds(call))
         medians = {name: statistics.median(times) * 1000 for name, times in took.items()}
         figures[f"render_{2 * turns + 1}_messages_ms"] = {
             **{name: round(value, 2) for name, value in medians.items()},

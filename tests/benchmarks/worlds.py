@@ -124,9 +124,9 @@ class RealPair:
                 return Counts.of(run(self._engine, msgspec.structs.replace(command, draft_length=0)).rounds)
             stack.enter_context(contender.playing())
             key = f"{contender.name} {sampling.temperature} {sampling.top_k} {length}"
-            nothing_kept = PairHistory(history_file(None), key)
+            nothing_known = PairHistory(history_file(None), key)
             assert self._engine._costs
-            self._engine._costs.history = self._histories.setdefault(key, nothing_kept)
+            self._engine._costs.history = self._histories.setdefault(key, nothing_known)
             command = msgspec.structs.replace(
                 command, draft_length=length, accept=contender.accept, propose=contender.propose
             )

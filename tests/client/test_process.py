@@ -22,8 +22,8 @@ ANSWER = Generate(request=0, messages=HI, seed=1, max_tokens=16)
 PAIR = Load(request=0, target="target.gguf", draft="draft.gguf")
 
 
-def scripted(way: str) -> EngineProcess:
-    return EngineProcess(command=[sys.executable, "-m", "tests.ui.scripted_engine", way])
+def scripted(behavior: str) -> EngineProcess:
+    return EngineProcess(command=[sys.executable, "-m", "tests.ui.scripted_engine", behavior])
 
 
 def test_a_pair_is_loaded_and_answers(tmp_path: Path) -> None:
@@ -94,10 +94,10 @@ def test_ctrl_c_ends_an_answer_and_what_there_is_is_told() -> None:
             list(engine.generate(ANSWER))
 
 
-@pytest.mark.parametrize("way", ["well", "slow load"])
-def test_a_load_is_cancelled(way: str) -> None:
-    with scripted(way) as engine:
-        if way == "well":
+@pytest.mark.parametrize("behavior", ["well", "slow load"])
+def test_a_load_is_cancelled(behavior: str) -> None:
+    with scripted(behavior) as engine:
+        if behavior == "well":
             engine.cancel()  # before it has greeted
         with pytest.raises(Cancelled):
             engine.load(PAIR, lambda _: engine.cancel())
@@ -106,7 +106,7 @@ def test_a_load_is_cancelled(way: str) -> None:
 @posix
 @pytest.mark.allow_logs
 @pytest.mark.parametrize(
-    ("way", "cause", "sentence"),
+    ("behavior", "cause", "sentence"),
     [
         ("signal 6", ExitCause.ABORTED, "The engine stopped itself because of an internal error (SIGABRT)."),
         ("signal 11", ExitCause.CRASHED, "The engine crashed (SIGSEGV)."),
@@ -115,8 +115,8 @@ def test_a_load_is_cancelled(way: str) -> None:
         ("wrong field", ExitCause.PROTOCOL, "something that Slipstream does not understand"),
     ],
 )
-def test_an_engine_that_ends_in_an_answer_is_one_sentence(way: str, cause: ExitCause, sentence: str) -> None:
-    with scripted(way) as engine:
+def test_an_engine_that_ends_in_an_answer_is_one_sentence(behavior: str, cause: ExitCause, sentence: str) -> None:
+    with scripted(behavior) as engine:
         engine.load(PAIR)
         with pytest.raises(EngineEndedError) as raised:
             list(engine.generate(ANSWER))
@@ -126,7 +126,7 @@ def test_an_engine_that_ends_in_an_answer_is_one_sentence(way: str, cause: ExitC
 
 @pytest.mark.allow_logs
 @pytest.mark.parametrize(
-    ("way", "sentence"),
+    ("behavior", "sentence"),
     [
         ("exit", "The engine ended unexpectedly (exit code 3)."),
         ("unable", "The engine did not start. Nothing here runs on this processor."),
@@ -134,8 +134,8 @@ def test_an_engine_that_ends_in_an_answer_is_one_sentence(way: str, cause: ExitC
         ("early", "The engine sent something that Slipstream does not understand, so it was stopped."),
     ],
 )
-def test_an_engine_that_ends_at_the_start_is_one_sentence(way: str, sentence: str) -> None:
-    with scripted(way) as engine, pytest.raises(EngineEndedError) as raised:
+def test_an_engine_that_ends_at_the_start_is_one_sentence(behavior: str, sentence: str) -> None:
+    with scripted(behavior) as engine, pytest.raises(EngineEndedError) as raised:
         engine.load(PAIR)
     assert str(raised.value) == sentence
 

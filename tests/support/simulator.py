@@ -57,7 +57,7 @@ class Trace:
 
     length: int
     hits: Mapping[ProposalMethod, Sequence[bool]]
-    """Whether the draft model is right at each position, by way of proposing."""
+    """Whether the draft model is right at each position, by proposal method."""
     confidences: Sequence[float]
     matches: Sequence[int] = field(default_factory=list)
     """Length of the n-gram match that ends before each position; 0: none."""
@@ -67,14 +67,14 @@ class Trace:
     """The kind of text at each position; empty where nothing is known of it."""
     _rounds: dict[ProposalMethod, list[tuple[int, int]]] = field(default_factory=dict)
 
-    def fixed_rounds(self, way: ProposalMethod) -> list[tuple[int, int]]:
+    def fixed_rounds(self, method: ProposalMethod) -> list[tuple[int, int]]:
         """Tokens and rounds for each fixed draft length from 0 to `LIMIT`; they do not depend on costs."""
-        if way not in self._rounds:
-            ahead = [0] * (len(self.hits[way]) + 1)
-            for i in reversed(range(len(self.hits[way]))):
-                ahead[i] = ahead[i + 1] + 1 if self.hits[way][i] else 0
-            self._rounds[way] = [_rounds(ahead, self.length, draft) for draft in range(LIMIT + 1)]
-        return self._rounds[way]
+        if method not in self._rounds:
+            ahead = [0] * (len(self.hits[method]) + 1)
+            for i in reversed(range(len(self.hits[method]))):
+                ahead[i] = ahead[i + 1] + 1 if self.hits[method][i] else 0
+            self._rounds[method] = [_rounds(ahead, self.length, draft) for draft in range(LIMIT + 1)]
+        return self._rounds[method]
 
 
 def _rounds(ahead: Sequence[int], length: int, draft: int) -> tuple[int, int]:
@@ -98,7 +98,7 @@ def trace(
 
     A position's own chance is drawn from a Beta distribution of that mean, many of them near 0 or 1. Its confidence
     rises with it, but is noisy; an uninformative one has the same distribution and no connection. Greedy proposals
-    are accepted ``greedy_lead`` more often; the two ways share their luck half of the time.
+    are accepted ``greedy_lead`` more often; the two methods share their luck half of the time.
     """
     rng = np.random.default_rng([seed, round(1000 * sum(means))])
     total = length + 2 * LIMIT
@@ -112,11 +112,11 @@ def trace(
     leads = np.logaddexp(0.0, np.log(clipped / (1 - clipped)) + rng.normal(0.0, 1.0, total))
     if not informative:
         rng.shuffle(leads)
-    ways: dict[ProposalMethod, Sequence[bool]] = {
+    by_method: dict[ProposalMethod, Sequence[bool]] = {
         "coupled": hits["coupled"].tolist(),
         "greedy": hits["greedy"].tolist(),
     }
-    return Trace(length, ways, leads.tolist())
+    return Trace(length, by_method, leads.tolist())
 
 
 def _chances(rng: np.random.Generator, mean: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -260,17 +260,17 @@ class Machine:
         return seconds * self._noise[self._at]
 
 
-def run_fixed(costs: Costs, text: Trace, length: int, way: ProposalMethod = "coupled") -> float:
+def run_fixed(costs: Costs, text: Trace, length: int, method: ProposalMethod = "coupled") -> float:
     """Tokens per second with always ``length`` tokens from the draft model."""
     machine = Machine(costs, USUAL)
     seconds = length * machine.draft + machine.verify[length + 1] + machine.other(length + 1)
-    tokens, rounds = text.fixed_rounds(way)[length]
+    tokens, rounds = text.fixed_rounds(method)[length]
     return tokens / (rounds * seconds)
 
 
-def best_fixed(costs: Costs, text: Trace, way: ProposalMethod = "coupled") -> tuple[int, float]:
+def best_fixed(costs: Costs, text: Trace, method: ProposalMethod = "coupled") -> tuple[int, float]:
     """The best fixed draft length in hindsight, and its tokens per second."""
-    speeds = [run_fixed(costs, text, length, way) for length in range(LIMIT + 1)]
+    speeds = [run_fixed(costs, text, length, method) for length in range(LIMIT + 1)]
     best = max(range(LIMIT + 1), key=speeds.__getitem__)
     return best, speeds[best]
 

@@ -97,14 +97,14 @@ class Page:
 class Rig:
     """A session with a scripted engine in a real process, a real store and a page."""
 
-    def __init__(self, qtbot: QtBot, folder: Path, way: str, timings: Timings | None = None) -> None:
+    def __init__(self, qtbot: QtBot, folder: Path, behavior: str, timings: Timings | None = None) -> None:
         self.qtbot = qtbot
         self.folder = folder
         self.target = folder / "target.gguf"
         self.draft = folder / "draft.gguf"
         for path in (self.target, self.draft):
             path.write_bytes(b"GGUF")
-        self.engine = self._engine(way, timings or Timings(quit=0.5))
+        self.engine = self._engine(behavior, timings or Timings(quit=0.5))
         self.worker = ChatWorker(folder / "chats.sqlite")
         self.notice_list = NoticeList()
         self.marker = LoadingMarker(folder / "loading.json")
@@ -114,8 +114,8 @@ class Rig:
         self.session = ChatSession(self.engine, self.pair_loader, chat_store, self.notice_list, self.page)
 
     @staticmethod
-    def _engine(way: str, timings: Timings) -> LocalEngine:
-        return LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", way], timings)
+    def _engine(behavior: str, timings: Timings) -> LocalEngine:
+        return LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", behavior], timings)
 
     def files(self) -> PairFiles:
         return PairFiles(str(self.target), str(self.draft))

@@ -78,30 +78,30 @@ def hang() -> None:
 
 
 class ScriptedEngine:
-    """Answers commands; ``way`` names the one thing it does differently."""
+    """Answers commands; ``behavior`` names the one thing it does differently."""
 
-    def __init__(self, way: str) -> None:
-        self.way = way
+    def __init__(self, behavior: str) -> None:
+        self.behavior = behavior
         self.busy_with = 0
         self.loading = 0
         self.loads = 0
 
     def run(self) -> None:
-        log(f"scripted engine, way {self.way}")
-        if self.way == "early":
+        log(f"scripted engine, behavior {self.behavior}")
+        if self.behavior == "early":
             send(LoadProgressed(request=1, stage="target", fraction=0.5))
-        if self.way == "mute":
+        if self.behavior == "mute":
             hang()
-        if self.way == "unable":
+        if self.behavior == "unable":
             log("not here")
             send(StartFailed(message="Nothing here runs on this processor."))
             sys.exit(1)
-        protocol = 99 if self.way == "newer" else PROTOCOL_VERSION
+        protocol = 99 if self.behavior == "newer" else PROTOCOL_VERSION
         send(Hello(protocol=protocol, engine="scripted", devices=DEVICES))
-        if self.way == "exit":
+        if self.behavior == "exit":
             log("nothing to live for")
             sys.exit(3)
-        if self.way == "flood":
+        if self.behavior == "flood":
             for number in range(100):
                 log(f"line {number}")
         reader = FrameReader()
@@ -132,51 +132,53 @@ class ScriptedEngine:
 
     def forget(self) -> None:
         log("forgotten")
-        if self.way != "unforgetting":
+        if self.behavior != "unforgetting":
             send(Forgotten())
 
     def quit(self) -> None:
-        if self.way == "stubborn":
+        if self.behavior == "stubborn":
             hang()
         sys.exit(0)
 
     def pong(self) -> None:
-        if self.way != "silent":
-            stuck = 1000.0 if self.way == "stuck" else 0.0
+        if self.behavior != "silent":
+            stuck = 1000.0 if self.behavior == "stuck" else 0.0
             send(Pong(busy=bool(self.busy_with), seconds_since_progress=stuck))
 
     def load(self, command: Load) -> None:
         send(LoadProgressed(request=command.request, stage="target", fraction=0.5))
-        if self.way == "slow load":
+        if self.behavior == "slow load":
             self.loading = command.request
             return
-        if self.way == "no load":
+        if self.behavior == "no load":
             send(LoadFailed(request=command.request, message="The file is not a GGUF model."))
             return
-        if self.way == "load death":
+        if self.behavior == "load death":
             os.kill(os.getpid(), signal.SIGABRT)
         target = ModelInfo(path=command.target, name="scripted")
         draft = ModelInfo(path=command.draft, name="scripted draft") if command.draft else None
         self.loads += 1
-        is_slower = self.way == "slower" and self.loads == 1
+        is_slower = self.behavior == "slower" and self.loads == 1
         slower = SpeedChange(before="engine 1", now="engine 2", times=1.3) if is_slower else None
         send(PairLoaded(request=command.request, target=target, draft=draft, context_length=2048, slower=slower))
 
     def generate(self, command: Generate) -> None:
         request = command.request
-        if self.way == "stale":
+        if self.behavior == "stale":
             send(RoundsReceived(request=request + 7, rounds=[round_of("not yours")]))
-        dropped = 2 if self.way == "forgetful" and len(command.messages) > 2 else 0
+        dropped = 2 if self.behavior == "forgetful" and len(command.messages) > 2 else 0
         send(GenerationStarted(request=request, seed=command.seed or 7, prompt_tokens=12, dropped_messages=dropped))
-        if self.way == "refusing":
+        if self.behavior == "refusing":
             send(GenerationFailed(request=request, message="The message has 9,000 tokens, the context 2,048."))
             return
-        if self.way.startswith("compare"):
+        if self.behavior.startswith("compare"):
             self.write_words(command)
             return
-        text = f"{command.draft_length} {command.drafter} {command.propose}" if self.way == "echo" else "Hello there"
+        text = (
+            f"{command.draft_length} {command.drafter} {command.propose}" if self.behavior == "echo" else "Hello there"
+        )
         send(RoundsReceived(request=request, rounds=[round_of(text)]))
-        match self.way:
+        match self.behavior:
             case "garbage":
                 raw(struct.pack("<I", 4) + b"what")
             case "oversized":
@@ -189,40 +191,40 @@ class ScriptedEngine:
                 self.busy_with = request
             case "signal 6" | "signal 9" | "signal 11":
                 log("about to die")
-                os.kill(os.getpid(), int(self.way.split()[1]))
+                os.kill(os.getpid(), int(self.behavior.split()[1]))
                 hang()
             case _:
                 self.finish(request, "end")
 
     def write_words(self, command: Generate) -> None:
-        """An answer of several tokens, with draft another one where the way says so."""
+        """An answer of several tokens, with draft another one where the behavior says so."""
         request, is_drafted = command.request, command.draft_length != 0
-        if "picky" in self.way and "too long" in command.messages[-1].content:
+        if "picky" in self.behavior and "too long" in command.messages[-1].content:
             send(GenerationFailed(request=request, message="The message has 9,000 tokens, the context 2,048."))
             return
-        if "dies" in self.way and is_drafted and command.max_tokens != 1:
+        if "dies" in self.behavior and is_drafted and command.max_tokens != 1:
             os.kill(os.getpid(), signal.SIGKILL)
             hang()
-        words = OTHER_WORDS if is_drafted and "differ" in self.way else PLAIN_WORDS
-        is_nameless = "nameless" in self.way
+        words = OTHER_WORDS if is_drafted and "differ" in self.behavior else PLAIN_WORDS
+        is_nameless = "nameless" in self.behavior
         for index, word in enumerate(words[: command.max_tokens]):
             kept = is_drafted and index > 0 and not is_nameless
             piece = Piece(text=word, id=-1 if is_nameless else id_of(word), drafter="model" if kept else None)
             send(RoundsReceived(request=request, rounds=[round_of(piece, index, 0.01 if is_drafted else 0.02)]))
-        if "endless" in self.way and command.max_tokens != 1:
+        if "endless" in self.behavior and command.max_tokens != 1:
             self.busy_with = request
             return
         draft = DraftFigures() if is_nameless or not is_drafted else DRAFT_FIGURES
         speed = 80.0 if is_drafted else 40.0
         figures = Figures(completion_tokens=len(words), decode_tokens_per_second=speed, total_seconds=0.2, draft=draft)
-        failure = "It ran out of memory." if is_drafted and "fails" in self.way else None
+        failure = "It ran out of memory." if is_drafted and "fails" in self.behavior else None
         send(GenerationFinished(request=request, finish_reason="end", figures=figures, draft_failure=failure))
 
     def score(self, command: ScoreTokens) -> None:
-        if "unscored" in self.way:
+        if "unscored" in self.behavior:
             send(GenerationFailed(request=command.request, message="It does not fit."))
             return
-        gap = 2.0 if "far" in self.way else 0.004
+        gap = 2.0 if "far" in self.behavior else 0.004
         send(
             TokensScored(
                 request=command.request,
@@ -241,18 +243,18 @@ class ScriptedEngine:
             request=request,
             finish_reason="cancelled" if reason == "cancelled" else "end",
             figures=figures,
-            draft_failure="The draft ran out of memory." if self.way == "draft fails" else None,
+            draft_failure="The draft ran out of memory." if self.behavior == "draft fails" else None,
         )
         send(finished)
         self.busy_with = 0
-        if self.way == "finishes and exits":
+        if self.behavior == "finishes and exits":
             sys.exit(0)
 
     def cancel(self) -> None:
         if self.loading:
             send(LoadFailed(request=self.loading, message="Loading was cancelled.", cancelled=True))
             self.loading = 0
-        if self.busy_with and self.way != "deaf":
+        if self.busy_with and self.behavior != "deaf":
             self.finish(self.busy_with, "cancelled")
 
 

@@ -210,13 +210,13 @@ def test_the_choice_of_way_is_as_good_as_the_better_way(lead: float) -> None:
     assert acceptance("auto") >= 0.98 * max(acceptance("coupled"), acceptance("greedy"))
 
 
-@pytest.mark.parametrize("way", ["coupled", "greedy"])
-def test_a_fixed_way_is_kept(way: ProposalMethod) -> None:
-    policy = a_policy(propose=way)
-    wrong = Proposal([1, 1], None, [1.0, 1.0], [0, 0])  # the other way would be right
+@pytest.mark.parametrize("method", ["coupled", "greedy"])
+def test_a_fixed_proposal_method_stays(method: ProposalMethod) -> None:
+    policy = a_policy(propose=method)
+    wrong = Proposal([1, 1], None, [1.0, 1.0], [0, 0])  # the other method would be right
     for _ in range(50):
         decision = policy.decide(at())
-        assert decision.method == way
+        assert decision.method == method
         tell(policy, decision, wrong.first(decision.length), min(decision.length, 1), 0)
 
 

@@ -98,7 +98,7 @@ def test_costs_that_make_no_sense_are_not_used(tmp_path: Path, nonsense: dict[st
     assert store.get("nonsense") is None
 
 
-def test_kept_costs_that_make_no_sense_are_measured_again(
+def test_written_costs_that_make_no_sense_are_measured_again(
     engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
 ) -> None:
     load(*random_pair)
@@ -115,7 +115,7 @@ def test_kept_costs_that_make_no_sense_are_measured_again(
 OLD, NEW = Build("llama-cpp-python 0.3.36"), Build("llama-cpp-python 0.3.37")
 
 
-def kept_costs(plain: float, lately: float | None = None, build: Build = OLD) -> MeasuredCosts:
+def written_costs(plain: float, lately: float | None = None, build: Build = OLD) -> MeasuredCosts:
     return MeasuredCosts(Costs({1: plain if lately is None else lately, 2: 0.9}, 0.01), build, plain, METHOD)
 
 
@@ -130,23 +130,23 @@ class Bench:
 
 
 def test_the_same_build_measures_nothing() -> None:
-    kept = kept_costs(0.1)
+    kept = written_costs(0.1)
     assert up_to_date(kept, OLD, Bench()) == (kept, None)
 
 
-def test_nothing_kept_is_measured_once() -> None:
+def test_nothing_written_is_measured_once() -> None:
     latest, slower = up_to_date(None, NEW, Bench(0.2))
     assert (latest.plain, latest.build, latest.costs.verify[1], slower) == (0.2, NEW, 0.2, None)
 
 
 @pytest.mark.parametrize("now", [0.05, 0.1, 0.109])
 def test_another_build_that_is_about_as_quick_says_nothing(now: float) -> None:
-    latest, slower = up_to_date(kept_costs(0.1), NEW, Bench(now))
+    latest, slower = up_to_date(written_costs(0.1), NEW, Bench(now))
     assert (latest.plain, latest.build, slower) == (now, NEW, None)
 
 
 def test_a_pair_that_got_slower_is_told_with_both_builds() -> None:
-    latest, slower = up_to_date(kept_costs(0.1), NEW, Bench(0.14, 0.13))
+    latest, slower = up_to_date(written_costs(0.1), NEW, Bench(0.14, 0.13))
     assert slower is not None
     assert (slower.before, slower.now) == (OLD.engine, NEW.engine)
     assert slower.times == pytest.approx(1.3)
@@ -156,18 +156,18 @@ def test_a_pair_that_got_slower_is_told_with_both_builds() -> None:
 
 
 def test_what_only_looked_slower_once_is_noise() -> None:
-    latest, slower = up_to_date(kept_costs(0.1), NEW, Bench(0.3, 0.105))
+    latest, slower = up_to_date(written_costs(0.1), NEW, Bench(0.3, 0.105))
     assert (latest.plain, slower) == (0.105, None)
 
 
 def test_slower_than_it_was_measured_but_not_than_lately_says_nothing() -> None:
-    assert up_to_date(kept_costs(0.1, lately=0.13), NEW, Bench(0.14, 0.14))[1] is None
-    assert up_to_date(kept_costs(0.1, lately=0.08), NEW, Bench(0.105, 0.105))[1] is None
+    assert up_to_date(written_costs(0.1, lately=0.13), NEW, Bench(0.14, 0.14))[1] is None
+    assert up_to_date(written_costs(0.1, lately=0.08), NEW, Bench(0.105, 0.105))[1] is None
 
 
 def test_only_what_changed_is_named() -> None:
     def change(before: Build, now: Build) -> tuple[str, str]:
-        slower = up_to_date(kept_costs(0.1, build=before), now, Bench(0.2, 0.2))[1]
+        slower = up_to_date(written_costs(0.1, build=before), now, Bench(0.2, 0.2))[1]
         assert slower is not None
         return slower.before, slower.now
 

@@ -35,12 +35,12 @@ WORD = re.compile(r"w\d+w")
 class Slow:
     """A window with a scripted engine whose chat store can be held up."""
 
-    def __init__(self, qtbot: QtBot, way: str = "well") -> None:
+    def __init__(self, qtbot: QtBot, behavior: str = "well") -> None:
         self.qtbot = qtbot
         self.settings = SettingsFile(paths.settings_file())
         self.window = MainWindow(self.settings.values)
         self.engine = LocalEngine(
-            [sys.executable, "-m", "tests.ui.scripted_engine", way], Timings(quit=0.5), self.window
+            [sys.executable, "-m", "tests.ui.scripted_engine", behavior], Timings(quit=0.5), self.window
         )
         self.worker = ChatWorker(paths.chat_file())
         self.controller = Controller(self.window, self.settings, self.engine, self.worker)

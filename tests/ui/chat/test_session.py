@@ -28,8 +28,8 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def make_rig(qtbot: QtBot, tmp_path: Path) -> Iterator[MakeRig]:
     rigs = []
 
-    def make(way: str = "well", timings: Timings | None = None) -> Rig:
-        rigs.append(Rig(qtbot, tmp_path, way, timings))
+    def make(behavior: str = "well", timings: Timings | None = None) -> Rig:
+        rigs.append(Rig(qtbot, tmp_path, behavior, timings))
         return rigs[-1]
 
     yield make

@@ -17,8 +17,8 @@ MakeRig = Callable[..., Rig]
 def make_rig(qtbot: QtBot, tmp_path: Path) -> Iterator[MakeRig]:
     rigs = []
 
-    def make(way: str = "compare") -> Rig:
-        rigs.append(Rig(qtbot, tmp_path, way))
+    def make(behavior: str = "compare") -> Rig:
+        rigs.append(Rig(qtbot, tmp_path, behavior))
         rigs[-1].load()
         return rigs[-1]
 

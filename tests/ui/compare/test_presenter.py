@@ -64,8 +64,8 @@ MakeComparing = Callable[[str], Comparing]
 def make(make_rig: MakeRig, dressed: None) -> Iterator[MakeComparing]:
     made = []
 
-    def start(way: str) -> Comparing:
-        made.append(Comparing(make_rig(way)))
+    def start(how: str) -> Comparing:
+        made.append(Comparing(make_rig(how)))
         return made[-1]
 
     yield start
@@ -149,8 +149,8 @@ def test_run_again(make: MakeComparing) -> None:
     assert at.verdict().startswith("✓ Same text")
 
 
-@pytest.mark.parametrize("way", ["button", "escape", "close", "program"])
-def test_every_way_to_stop(qtbot: QtBot, make: MakeComparing, way: str) -> None:
+@pytest.mark.parametrize("how", ["button", "escape", "close", "program"])
+def test_every_way_to_stop(qtbot: QtBot, make: MakeComparing, how: str) -> None:
     at = make("compare endless")
     at.chat.session.send("Hello")
     qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
@@ -159,19 +159,19 @@ def test_every_way_to_stop(qtbot: QtBot, make: MakeComparing, way: str) -> None:
     at.presenter.compare_last()
     qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
     window = at.window
-    if way == "button":
+    if how == "button":
         QTest.mouseClick(window.one.footer.stop_button, Qt.MouseButton.LeftButton)
-    elif way == "escape":
+    elif how == "escape":
         at.escape()
         assert window.isVisible()
-    elif way == "close":
+    elif how == "close":
         window.close()
     else:
         at.presenter.close()
     assert not at.presenter.runner.is_running()
-    if way != "program":
+    if how != "program":
         assert at.verdict() == "Stopped."
-        assert window.one.footer.run_button.isEnabled() or way == "close"
+        assert window.one.footer.run_button.isEnabled() or how == "close"
     qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.READY, timeout=WAIT_MS)
 
 

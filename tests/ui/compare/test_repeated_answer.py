@@ -66,9 +66,9 @@ def test_another_pair_is_told(pair: PairLoaded) -> None:
     assert found.notes == ("Written with another pair (Target, draft Draft). Both runs are by the pair loaded now.",)
 
 
-@pytest.mark.parametrize("way", [AnswerSettings(draft_length=0), AnswerSettings(drafter="none", draft_length=4)])
-def test_an_answer_without_a_draft_is_drafted_automatically(way: AnswerSettings) -> None:
-    found = repeated_answer([message("user", "One"), answer(settings=way)], 1, AnswerSettings(), PAIR)
+@pytest.mark.parametrize("settings", [AnswerSettings(draft_length=0), AnswerSettings(drafter="none", draft_length=4)])
+def test_an_answer_without_a_draft_is_drafted_automatically(settings: AnswerSettings) -> None:
+    found = repeated_answer([message("user", "One"), answer(settings=settings)], 1, AnswerSettings(), PAIR)
     assert found is not None
     assert (found.task.command.draft_length, found.task.command.drafter) == ("auto", "auto")
     assert "drafting off" in found.notes[0]

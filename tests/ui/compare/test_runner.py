@@ -97,11 +97,11 @@ def test_one_answer_is_written_plain_and_then_with_draft(make_rig: MakeRig, owne
     assert at.rig.engine.state() is EngineState.READY
 
 
-@pytest.mark.parametrize(("way", "is_tie"), [("compare differ", True), ("compare differ far", False)])
+@pytest.mark.parametrize(("behavior", "is_tie"), [("compare differ", True), ("compare differ far", False)])
 def test_where_the_answers_part_the_target_is_asked_again(
-    make_rig: MakeRig, owner: QObject, way: str, is_tie: bool
+    make_rig: MakeRig, owner: QObject, behavior: str, is_tie: bool
 ) -> None:
-    at = bench(make_rig(way), owner)
+    at = bench(make_rig(behavior), owner)
     at.runner.start_one(task())
     at.wait()
     difference = at.heard.compared[0].comparison.difference
@@ -112,17 +112,17 @@ def test_where_the_answers_part_the_target_is_asked_again(
     assert difference.near_tie is is_tie
 
 
-@pytest.mark.parametrize("way", ["compare differ unscored", "compare differ nameless"])
+@pytest.mark.parametrize("behavior", ["compare differ unscored", "compare differ nameless"])
 def test_an_engine_that_cannot_tell_more_leaves_the_difference_as_it_is(
-    make_rig: MakeRig, owner: QObject, way: str
+    make_rig: MakeRig, owner: QObject, behavior: str
 ) -> None:
-    at = bench(make_rig(way), owner)
+    at = bench(make_rig(behavior), owner)
     at.runner.start_one(task())
     assert at.wait() == End("done")
     difference = at.heard.compared[0].comparison.difference
     assert difference is not None
     assert difference.near_tie is None
-    assert (difference.token is None) == ("nameless" in way)
+    assert (difference.token is None) == ("nameless" in behavior)
     assert difference.character == len("Hello there, my f")
 
 

@@ -19,9 +19,9 @@ MakeTried = Callable[[str], "Tried"]
 class Tried:
     """A session with a pair, and what tries it out."""
 
-    def __init__(self, qtbot: QtBot, folder: Path, way: str) -> None:
+    def __init__(self, qtbot: QtBot, folder: Path, behavior: str) -> None:
         self.qtbot = qtbot
-        self.rig = Rig(qtbot, folder, way)
+        self.rig = Rig(qtbot, folder, behavior)
         self.trials = Trials(folder / "trials.json")
         self.trial = PairTrial(self.rig.engine, self.rig.session, self.trials)
         self.trial._idle.setInterval(1)
@@ -52,8 +52,8 @@ class Tried:
 def tried(qtbot: QtBot, tmp_path: Path) -> Iterator[MakeTried]:
     made: list[Tried] = []
 
-    def make(way: str) -> Tried:
-        made.append(Tried(qtbot, tmp_path, way))
+    def make(behavior: str) -> Tried:
+        made.append(Tried(qtbot, tmp_path, behavior))
         return made[-1]
 
     yield make

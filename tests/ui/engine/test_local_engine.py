@@ -36,8 +36,8 @@ pytestmark = pytest.mark.allow_logs  # deaths and hangs are what happens here
 def make_engine(qtbot: QtBot) -> Iterator[MakeEngine]:
     engines = []
 
-    def make(way: str, timings: Timings = PATIENT) -> LocalEngine:
-        engine = LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", way], timings)
+    def make(behavior: str, timings: Timings = PATIENT) -> LocalEngine:
+        engine = LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", behavior], timings)
         engines.append(engine)
         return engine
 
@@ -189,9 +189,9 @@ def test_cancel_ends_an_answer(qtbot: QtBot, make_engine: MakeEngine) -> None:
     assert blocker.args[0].finish_reason == "cancelled"
 
 
-@pytest.mark.parametrize("way", ["garbage", "oversized", "wrong field", "unknown"])
-def test_violation_ends_the_engine(qtbot: QtBot, make_engine: MakeEngine, way: str) -> None:
-    engine = make_engine(way)
+@pytest.mark.parametrize("behavior", ["garbage", "oversized", "wrong field", "unknown"])
+def test_violation_ends_the_engine(qtbot: QtBot, make_engine: MakeEngine, behavior: str) -> None:
+    engine = make_engine(behavior)
     load(qtbot, engine)
     exit_ = ended(qtbot, engine, generate)
     assert exit_.cause is ExitCause.PROTOCOL
@@ -199,14 +199,14 @@ def test_violation_ends_the_engine(qtbot: QtBot, make_engine: MakeEngine, way: s
     assert engine.process_id() == 0
 
 
-@pytest.mark.parametrize("way", ["early", "newer"])
-def test_violation_at_the_start(qtbot: QtBot, make_engine: MakeEngine, way: str) -> None:
-    assert ended(qtbot, make_engine(way), LocalEngine.start).cause is ExitCause.PROTOCOL
+@pytest.mark.parametrize("behavior", ["early", "newer"])
+def test_violation_at_the_start(qtbot: QtBot, make_engine: MakeEngine, behavior: str) -> None:
+    assert ended(qtbot, make_engine(behavior), LocalEngine.start).cause is ExitCause.PROTOCOL
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize(
-    ("way", "cause", "name"),
+    ("behavior", "cause", "name"),
     [
         ("signal 6", ExitCause.ABORTED, "SIGABRT"),
         ("signal 9", ExitCause.KILLED, "SIGKILL"),
@@ -214,9 +214,9 @@ def test_violation_at_the_start(qtbot: QtBot, make_engine: MakeEngine, way: str)
     ],
 )
 def test_death_names_its_cause_and_last_words(
-    qtbot: QtBot, make_engine: MakeEngine, way: str, cause: ExitCause, name: str
+    qtbot: QtBot, make_engine: MakeEngine, behavior: str, cause: ExitCause, name: str
 ) -> None:
-    engine = make_engine(way)
+    engine = make_engine(behavior)
     load(qtbot, engine)
     exit_ = ended(qtbot, engine, generate)
     assert (exit_.cause, exit_.detail) == (cause, name)
@@ -309,19 +309,19 @@ def test_the_end_of_the_app_waits_for_a_hung_engine_only_so_long(
     left.waitForFinished()
 
 
-@pytest.mark.parametrize("way", ["well", "no load"])
-def test_an_event_is_told_before_the_state_it_leads_to(qtbot: QtBot, make_engine: MakeEngine, way: str) -> None:
-    engine = make_engine(way)
+@pytest.mark.parametrize("behavior", ["well", "no load"])
+def test_an_event_is_told_before_the_state_it_leads_to(qtbot: QtBot, make_engine: MakeEngine, behavior: str) -> None:
+    engine = make_engine(behavior)
     told: list[object] = []
     engine.state_changed.connect(told.append)
     engine.load_failed.connect(lambda _: told.append("load failed"))
     engine.pair_loaded.connect(lambda _: told.append("pair loaded"))
     engine.generation_finished.connect(lambda _: told.append(("finished", engine.state())))
     engine.load("target.gguf", None, LoadSettings())
-    end = EngineState.EMPTY if way == "no load" else EngineState.READY
+    end = EngineState.EMPTY if behavior == "no load" else EngineState.READY
     qtbot.waitUntil(lambda: told[-1] is end, timeout=WAIT_MS)
     begin = [EngineState.STARTING, EngineState.LOADING]
-    if way == "no load":
+    if behavior == "no load":
         assert told == [*begin, "load failed", EngineState.EMPTY]
         return
     assert told == [*begin, "pair loaded", EngineState.READY]
@@ -385,16 +385,16 @@ def test_only_the_last_log_lines_are_kept(qtbot: QtBot, make_engine: MakeEngine)
     assert exit_.log_lines == tuple(f"line {number}" for number in range(60, 100))
 
 
-@pytest.mark.parametrize("way", ["silent", "stuck", "deaf"])
-def test_hang_is_noticed(qtbot: QtBot, make_engine: MakeEngine, way: str) -> None:
-    engine = make_engine(way, QUICK)
+@pytest.mark.parametrize("behavior", ["silent", "stuck", "deaf"])
+def test_hang_is_noticed(qtbot: QtBot, make_engine: MakeEngine, behavior: str) -> None:
+    engine = make_engine(behavior, QUICK)
     with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS):
         engine.load("target.gguf", None, LoadSettings())
     stalls: list[float] = []
     engine.engine_stalled.connect(stalls.append)
     with qtbot.waitSignal(engine.engine_stalled, timeout=WAIT_MS):
         generate(engine)
-        if way == "deaf":
+        if behavior == "deaf":
             engine.cancel()
     engine.restart()
     with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS):
