@@ -1,4 +1,4 @@
-"""What the chat store hands out: plain values, safe to pass between threads; and what they look like elsewhere.
+"""What the chat store hands out: plain values, safe to pass between threads; a chat as Markdown.
 
 Which drafter wrote which part of an answer is stored with it as one entry a token:
 ``[text length in characters, drafter or None, round, rejected text or None]``.

@@ -29,6 +29,7 @@ class Headers:
 
 
 def _loadable_header(path: str, *_state: int) -> GgufHeader:
+    """``_state``: of the file, only for the cache, which keeps a header for each."""
     header = read_header(path)
     check_loadable(header)
     return header

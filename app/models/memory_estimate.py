@@ -138,28 +138,28 @@ class _Model:
         slots = self.shape.gpu_slots
         self._on_gpu = slots if self.gpu_layers < 0 else min(self.gpu_layers, slots)
         first = slots - self._on_gpu
-        self._system_layers, self._gpu_layers = self.shape.layers[:first], self.shape.layers[first:]
+        self._layers_in_system, self._layers_on_gpu = self.shape.layers[:first], self.shape.layers[first:]
 
     def system(self) -> _Place:
         """What it takes in system memory."""
         shape = self.shape
         output = 0 if self._on_gpu else shape.output_weights
-        weights = shape.input_weights + output + sum(layer.weights for layer in self._system_layers)
-        return _Place(weights, self._kv(self._system_layers), self._buffers() + self._tables())
+        weights = shape.input_weights + output + sum(layer.weights for layer in self._layers_in_system)
+        return _Place(weights, self._kv(self._layers_in_system), self._buffers() + self._tables())
 
     def gpu(self) -> _Place:
         """What it takes on GPUs."""
         if not self._on_gpu:
             return _Place()
         output = self.shape.output_weights + self.shape.tied_weights
-        weights = output + sum(layer.weights for layer in self._gpu_layers)
-        return _Place(weights, self._kv(self._gpu_layers), self._graph())
+        weights = output + sum(layer.weights for layer in self._layers_on_gpu)
+        return _Place(weights, self._kv(self._layers_on_gpu), self._graph())
 
     def repacked(self) -> int:
         """Bytes of weights that are rearranged for the processor; the file's pages of them stay mapped."""
         kinds = _REPACKED_X86 if platform.machine().lower() in ("x86_64", "amd64") else _REPACKED_ARM
         found = sum(size for kind, size in self.shape.by_type.items() if kind in kinds)
-        return found * len(self._system_layers) // max(len(self.shape.layers), 1)
+        return found * len(self._layers_in_system) // max(len(self.shape.layers), 1)
 
     def _kv(self, layers: list[Layer]) -> int:
         numbers, size = _KV_BLOCKS[self.kv_type]
@@ -174,7 +174,7 @@ class _Model:
 
     def _buffers(self) -> int:
         """Compute buffers in system memory: the whole graph where layers are there, else what is handed to the GPU."""
-        if self._system_layers:
+        if self._layers_in_system:
             return self._graph() + self._logits() + self.batch * self.shape.feed_forward * _HALF
         return self._masks() + self.batch * self.shape.width * _FLOAT + self._logits()
 

@@ -85,6 +85,8 @@ class JsonFile(Generic[T]):
         `NOT_UNDERSTOOD` for what is none. ``patience`` is how many seconds another process is waited for. What is not
         understood of a cache is written over. ``log_level`` is that of problems with the file.
         """
+        if getattr(empty, "version", version) != version:
+            raise ValueError(f"{path.name} is of version {version}, but what is written would say otherwise")
         self.path = path
         self.lock = Lock(path)
         self.aside: Path | None = None

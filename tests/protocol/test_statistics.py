@@ -43,6 +43,8 @@ def test_figures_follow_their_definitions() -> None:
     assert draft.tested_per_position == [3, 3, 3, 3, 3]
     assert exported_acceptance_by_position(draft) == [2 / 3, 2 / 3, 2 / 3, 1 / 3, 1 / 3]
     assert figures.completion_tokens == 12
+    assert draft.tested - draft.accepted == 7
+    assert figures.completion_tokens - draft.accepted == 4  # the target's own: one a round
     assert figures.time_to_first_token_seconds == 1.0
     assert figures.decode_tokens_per_second == pytest.approx(11 / 2.0)
     assert figures.prompt_tokens_per_second == 20 / 0.5

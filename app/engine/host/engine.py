@@ -134,13 +134,18 @@ class Engine:
         return LoadedDraft(draft.context, vocabulary, draft.model.is_end, self._should_abort, draft.switcher)
 
     def unload(self) -> None:
-        """Give up the loaded pair; large KV caches are written to disk, as far as about a second is enough."""
+        """Give up the loaded pair; large KV caches are written to disk, as far as about a second is enough.
+
+        Freeing a large model takes its time, and whoever waits for this process may end it: that comes last.
+        """
         begun = time.perf_counter()
         self._drafters = []
         if self._target:
+            self._target.switcher.put_away()
+        self._close_draft()
+        if self._target:
             self._target.close()
             self._target = None
-        self._close_draft()
         self.caches.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
 
     def forget(self) -> None:
@@ -160,6 +165,7 @@ class Engine:
             self._costs.save()
             self._costs = None
         if self._draft:
+            self._draft.switcher.put_away()
             self._draft.close()
             self._draft = None
 

@@ -129,6 +129,9 @@ def _reading(path: Path) -> Iterator[None]:
         ) from None
 
 
+# ---------------------------------------------------------------- what the file recommends
+
+
 def recommended_sampling(model: Model) -> Sampling:
     """How the file of ``model`` says to sample. A value that makes no sense is left out, and none of the others."""
     sampling = Sampling()
@@ -214,8 +217,7 @@ class LoadedModel:
     """How many rejected tokens its memory can take back; 0: none."""
 
     def close(self) -> None:
-        """Save what is worth it of its KV cache, and free it."""
-        self.switcher.put_away()
+        """Free it; what is worth it of its KV cache was put away before (`ChatSwitcher.put_away`)."""
         self.context.close()
         self.model.close()
 

@@ -19,7 +19,7 @@ from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
 @dataclass
 class PairCosts:
-    """What passes of a pair cost here, and where that is written down."""
+    """What passes of a pair cost here and what its answers taught, and where that is written down."""
 
     costs: Costs
     written: MeasuredCosts
@@ -41,7 +41,10 @@ class PairCosts:
 def measured_costs(
     target: Target, draft: LoadedModel | None, threads: int, is_cancelled: Callable[[], bool]
 ) -> PairCosts:
-    """What passes of this pair cost here, from the last time if nothing has changed. Raises `Cancelled`."""
+    """What passes of this pair cost here, from the last time if nothing has changed, and its history.
+
+    Raises `Cancelled`.
+    """
     pair = {
         "target": target.files.stamp,
         "draft": draft.files.stamp if draft else None,

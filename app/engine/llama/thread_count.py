@@ -43,7 +43,7 @@ def _linux_cores(cpus: Path, allowed: Iterable[int]) -> int:
         return 0
     intel = _numbers(_text(cpus.parents[1] / "cpu_core" / "cpus"))
     least = _FAST * max(capacity.values())
-    quick = intel & capacity.keys() or {cpu for cpu, value in capacity.items() if value >= least}
+    quick = (intel & capacity.keys()) or {cpu for cpu, value in capacity.items() if value >= least}
     return len({core[cpu] for cpu in quick})
 
 

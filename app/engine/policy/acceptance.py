@@ -62,7 +62,7 @@ class RatePrior:
 
 _MODEL_PRIOR = RatePrior(rate=0.7, weight=4.0)
 _NGRAM_PRIOR = RatePrior(rate=0.6, weight=4.0)
-_BEFORE = {
+_STARTING_POINTS = {
     "coupled": (LEAD_EDGES, _MODEL_PRIOR, _MODEL_SHAPE),
     "greedy": (LEAD_EDGES, _MODEL_PRIOR, _MODEL_SHAPE),
     "ngram": (MATCH_EDGES, _NGRAM_PRIOR, _NGRAM_SHAPE),
@@ -269,7 +269,7 @@ def estimates_from(prior: AcceptancePrior) -> dict[str, AcceptanceEstimate]:
     """The estimates for one kind of text, named as the rates of ``prior``."""
     return {
         name: AcceptanceEstimate(edges, prior.rates.get(name, usual), shape)
-        for name, (edges, usual, shape) in _BEFORE.items()
+        for name, (edges, usual, shape) in _STARTING_POINTS.items()
     }
 
 

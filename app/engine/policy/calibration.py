@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from app.engine.decoding.kv_cache import MeasurableCache
-from app.engine.policy.costs import Costs, Seconds
+from app.engine.policy.costs import Costs, MeasuredSeconds
 from app.errors import Cancelled
 from app.protocol.messages import SpeedChange
 
@@ -184,7 +184,7 @@ class MeasuredCosts:
     costs: Costs
     """As they are known now."""
     build: Build
-    plain: Seconds
+    plain: MeasuredSeconds
     """Seconds of a plain pass when they were measured, on empty caches."""
     method: int = 1
     """Of measuring, when they were measured: files of older versions do not say it."""
@@ -214,10 +214,12 @@ def up_to_date(
 def _quicker(first: Costs, second: Costs) -> Costs:
     both = {**first.verify, **second.verify}
     verify = {width: min(seconds, first.verify.get(width, seconds)) for width, seconds in both.items()}
+    drafts = [one.draft for one in (first, second) if one.draft is not None]
+    catch_ups = [one.catch_up for one in (first, second) if one.catch_up is not None]
     return Costs(
         verify,
-        min(filter(None, (first.draft, second.draft)), default=None),
-        catch_up=min(filter(None, (first.catch_up, second.catch_up)), default=None),
+        min(drafts, default=None),
+        catch_up=min(catch_ups, default=None),
         growth={width: min(each, first.growth.get(width, each)) for width, each in second.growth.items()},
         draft_growth=min(first.draft_growth, second.draft_growth),
     )

@@ -52,27 +52,26 @@ _LONG = 4000
 """Tokens of context that may well make a pass twice as long: the step in which growth is learnt."""
 
 
-Seconds = Annotated[float, Meta(gt=1e-7)]
-"""What a pass may take, according to a file."""
-Added = Annotated[float, Meta(ge=0.0)]
-"""What may come on top of it, which can be nothing."""
+MeasuredSeconds = Annotated[float, Meta(gt=1e-7)]
+"""Of a pass, as a file may say: above zero, as ratios need it."""
+SecondsOrZero = Annotated[float, Meta(ge=0.0)]
 
 
 @dataclass(frozen=True)
 class Costs:
     """Measured on this machine at load; all in seconds. Raises `ValueError` where width 1 was not measured."""
 
-    verify: Mapping[int, Seconds]
+    verify: Mapping[int, MeasuredSeconds]
     """Width → one target pass over so many tokens, for the measured widths. 1 is always there."""
-    draft: Seconds | None
+    draft: MeasuredSeconds | None
     """One token of the draft model; ``None`` without a draft model."""
     since_plain: float = 0.0
     """Seconds of verify passes since width 1 was last timed."""
-    catch_up: Added | None = None
+    catch_up: SecondsOrZero | None = None
     """One token of many that the draft model processes at once; ``None`` where not known."""
-    growth: Mapping[int, Added] = field(default_factory=dict)
+    growth: Mapping[int, SecondsOrZero] = field(default_factory=dict)
     """Width → what each token of context adds to its pass, for some widths; empty where not known."""
-    draft_growth: Added = 0.0
+    draft_growth: SecondsOrZero = 0.0
     """What each token of context adds to a token of the draft model."""
 
     def __post_init__(self) -> None:
@@ -131,7 +130,8 @@ class CostModel:
 
     def __init__(self, costs: Costs, limit: int) -> None:
         """``limit``: the largest width ever asked for."""
-        self._told = costs
+        self._measured = costs
+        """What was known when this began."""
         self._known = {width: max(seconds, _FLOOR) for width, seconds in costs.verify.items()}
         """The widths that were measured, or run often enough since, with their `_base`."""
         self.length = 0
@@ -304,15 +304,15 @@ class CostModel:
         machine that became slower, a few answers bring it in. What is known of single widths, and how they grow with
         the context, is taken over whole.
         """
-        told, limit = self._told, len(self._base)
+        before, count = self._measured, len(self._base)
         common = statistics.median(self._corrections[width] * self._drift for width in self._observed or {1})
         half = math.sqrt(common)
-        inside = {w: self._corrections[w] * self._drift / half for w in sorted(self._known) if w < limit}
+        inside = {w: self._corrections[w] * self._drift / half for w in sorted(self._known) if w < count}
         verify = {width: self._base[width] * times for width, times in inside.items()}
-        beyond = {width: max(seconds, _FLOOR) * half for width, seconds in told.verify.items() if width >= limit}
+        beyond = {width: max(seconds, _FLOOR) * half for width, seconds in before.verify.items() if width >= count}
         growth = {width: self._growth[width] * times for width, times in inside.items()}
-        growth_beyond = {width: each * half for width, each in told.growth.items() if width >= limit}
-        draft = None if told.draft is None else math.sqrt(max(told.draft, _FLOOR) * self._draft_base)
+        growth_beyond = {width: each * half for width, each in before.growth.items() if width >= count}
+        draft = None if before.draft is None else math.sqrt(max(before.draft, _FLOOR) * self._draft_base)
         draft_growth = self._draft_growth * (draft or 0.0) / self._draft_base
         return Costs(
             verify | beyond,

@@ -328,9 +328,9 @@ class DownloadQueue:
         outcome, message, page = ItemState.FAILED, "A bug of Slipstream's ended this download.", ""
         try:
             transfer.run()
-            outcome = ItemState.DONE
+            outcome, message = ItemState.DONE, ""
         except Cancelled:
-            outcome = ItemState.CANCELLED
+            outcome, message = ItemState.CANCELLED, ""
         except KnownError as error:
             message = str(error)
             if isinstance(error, DiskFullError):

@@ -80,8 +80,8 @@ class Transfer:
     """Why it began again, if it did."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set to end it soon; what came stays for the next time, and how it ended says nothing."""
-    _ranges: bool = True
-    _refusals: int = 0
+    _ranges: bool = field(default=True, init=False)
+    _refusals: int = field(default=0, init=False)
 
     def run(self) -> None:
         """Come back when the file is at its destination.

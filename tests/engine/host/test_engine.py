@@ -15,8 +15,10 @@ import llama_cpp
 import msgspec
 import pytest
 
+from app import paths
 from app.engine.decoding.sampling import Floats
 from app.engine.host.engine import Engine
+from app.engine.llama.model import Model
 from app.errors import Cancelled, KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import (
@@ -465,3 +467,22 @@ def test_kv_cache_types_load(engine: Engine, load: Loader, random_pair: Pair, kv
 def test_a_model_that_cannot_write_is_refused(engine: Engine, load: Loader, tmp_path: Path) -> None:
     with pytest.raises(KnownError):
         load(make_model(tmp_path / "bert.gguf", architecture="bert", chat_template=CHATML_TEMPLATE))
+
+
+def test_what_answers_taught_is_saved_before_a_model_is_freed(
+    engine: Engine, load: Loader, guide_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Freeing a large one takes seconds, and the window waits for two."""
+    load(*guide_pair)
+    for _ in range(2):
+        run(engine, ask("What is a draft?", draft_length="auto", max_tokens=30))
+    file, found, close = paths.cache_dir() / "history.json", list[bytes](), Model.close
+
+    def closing(model: Model) -> None:
+        found.append(file.read_bytes())
+        close(model)
+
+    monkeypatch.setattr(Model, "close", closing)
+    before = file.read_bytes()
+    engine.unload()
+    assert found == [file.read_bytes()] * 2 and before not in found
