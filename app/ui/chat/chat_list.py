@@ -162,7 +162,8 @@ class ChatList(QFrame):
         made.currentItemChanged.connect(self._on_current_changed)
         made.itemChanged.connect(self._on_item_changed)
         made.customContextMenuRequested.connect(self._on_menu_requested)
-        delete = QShortcut(QKeySequence.StandardKey.Delete, made, context=Qt.ShortcutContext.WidgetShortcut)
+        # On X11 the standard key is Ctrl+D as well, which is the menu's.
+        delete = QShortcut(QKeySequence(Qt.Key.Key_Delete), made, context=Qt.ShortcutContext.WidgetShortcut)
         delete.activated.connect(self._on_delete_pressed)
         return made
 

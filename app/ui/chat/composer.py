@@ -15,6 +15,8 @@ from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 MAX_LINES = 8
+_ABOVE, _BELOW = 8, 16
+"""Free space."""
 
 
 class _Editor(MessageEditor):
@@ -82,7 +84,7 @@ class Composer(QWidget):
         box = QFrame()
         themes.set_role(box, "card")
         row((self.editor, 1), (self.button, Qt.AlignmentFlag.AlignBottom), margins=(12, 8, 8, 8), on=box)
-        self._column = column(box, self.hint, gap=SPACING, on=self)
+        self._column = column(box, self.hint, gap=SPACING, margins=(0, _ABOVE, 0, _BELOW), on=self)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.setFocusProxy(self.editor)
         themes.follow(self.button, self._show_state)
@@ -145,4 +147,4 @@ class Composer(QWidget):
         """Stay in line with the messages above."""
         super().resizeEvent(event)
         side = prose_margin(self.font(), event.size().width())
-        self._column.setContentsMargins(side, 8, side, 16)
+        self._column.setContentsMargins(side, _ABOVE, side, _BELOW)

@@ -83,7 +83,7 @@ class UserMessage(MessageWidget):
         self.cancel_button = QPushButton("Cancel")
         self.cancel_button.clicked.connect(self.stop_editing)
         self.edit_actions = QWidget(self)
-        row(None, self.cancel_button, self.save_button, on=self.edit_actions)
+        row(None, self.cancel_button, self.save_button, gap=-1, on=self.edit_actions)
         self.edit_actions.hide()
         self.view.set_text(message.text)
 

@@ -238,12 +238,12 @@ class ChatSession(QObject):
         page, chat_id = self._page, self._chat_id
         if message_id is None and not self._page_is_true():
 
-            def regenerate(_: None) -> None:
+            def try_again(_: None) -> None:
                 if chat_id == self._chat_id and self._page_is_true():
                     self.regenerate()
 
             # What was asked of the store before is done by then.
-            self._chat_store.ask(lambda _store: None, regenerate)
+            self._chat_store.ask(lambda _store: None, try_again)
             return
         place = len(page.branch) - 1 if message_id is None else page.place(message_id)
         if page.chat_id is None or place is None or place < 0 or self._is_busy(page.chat_id):

@@ -63,3 +63,4 @@ class CompareLauncher(QObject):
         """The main window is closed."""
         if self._presenter is not None:
             self._presenter.close()
+            self._presenter = None

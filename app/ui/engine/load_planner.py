@@ -60,8 +60,12 @@ class MemoryWatch(QObject):
         engine.engine_exited.connect(self._on_exited)
 
     def machine(self) -> MachineMemory:
-        """The memory there is now. What the loaded pair holds counts as free: the next one takes its place."""
-        return machine_now(self._read.devices, released=self._read.own_bytes, released_gpu=self._on_gpu)
+        """The memory there is now. What the loaded pair holds counts as free: the next one takes its place.
+
+        From any thread.
+        """
+        read = self._read
+        return machine_now(read.devices, released=read.own_bytes, released_gpu=self._on_gpu)
 
     @Slot(object)
     def note_loaded(self, gpu_bytes: int) -> None:

@@ -104,7 +104,7 @@ class PairLoader(QObject):
         engine.pair_loaded.connect(self._on_pair_loaded)
         engine.load_failed.connect(self._on_load_failed)
         engine.engine_exited.connect(self._on_engine_exited)
-        engine.engine_stalled.connect(lambda seconds: notice_list.show("stall", notices.engine_stalled(seconds)))
+        engine.engine_stalled.connect(self._on_engine_stalled)
         engine.state_changed.connect(self._on_state_changed)
         engine.plain_measured.connect(self._on_plain_measured)
         engine.generation_failed.connect(self._on_generation_failed)
@@ -290,6 +290,10 @@ class PairLoader(QObject):
         self._set_pair(None)
         notice = notices.load_cancelled() if failed.cancelled else notices.load_failed(failed.message)
         self._notice_list.show("load", notice)
+
+    @Slot(float)
+    def _on_engine_stalled(self, seconds: float) -> None:
+        self._notice_list.show("stall", notices.engine_stalled(seconds))
 
     @Slot(object)
     def _on_engine_exited(self, ended: EngineExit) -> None:

@@ -43,7 +43,7 @@ class LibraryService(QObject):
     checksum, a move) in another.
 
     Attributes:
-        origins, trials: What is known of downloaded files and of pairs; safe from any thread.
+        trials: What is known of pairs; safe from any thread.
 
     Signals:
         scanned: The `LibraryEntry`s of the last look.
@@ -64,7 +64,6 @@ class LibraryService(QObject):
         self._values = values
         self.trials = Trials(paths.data_dir() / trials_file.FILE_NAME)
         self._library, self._looked_into = self._make_library(), self._folders()
-        self.origins = self._library.origins
         self._scanning: Future[Any] | None = None
         self._entries: list[LibraryEntry] = []
         self._lane = Lane(self, "library")

@@ -20,10 +20,10 @@ from app.ui.engine.load_planner import MemoryWatch, wishes_of
 from app.ui.engine.pair_names import recent_title
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fields import AcceptRuleFields, MemoryFields, SamplingFields, SystemPromptField
-from app.ui.models.file_row import FileRow, PairPicks, dropped_files
 from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker
 from app.ui.models.library_service import LibraryService
 from app.ui.models.memory_part import MemoryPart
+from app.ui.models.pickers import FileRow, PairPicks, dropped_files
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label, plain_tooltip, scrolling
 from app.ui.widgets.layouts import column, row

@@ -21,7 +21,7 @@ from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.unsent_text import joined
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.baseline import Baseline
-from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.interface import Engine, EngineExit, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles, is_guide
 from app.ui.engine.pair_names import files_title, pair_details, pair_title, recent_title
@@ -129,7 +129,7 @@ class Controller(QObject):
     def _connect_engine(self) -> None:
         pair_loader = self.pair_loader
         self._engine.state_changed.connect(self._on_engine_state_changed)
-        self._engine.engine_exited.connect(lambda ended: self._window.speed_panel.set_failure(ended.sentence()))
+        self._engine.engine_exited.connect(self._on_engine_exited)
         self._engine.forgotten.connect(self.operations.finish_erasing)
         pair_loader.load_progressed.connect(self._on_load_progressed)
         pair_loader.pair_changed.connect(self._on_pair_changed)
@@ -209,6 +209,10 @@ class Controller(QObject):
         panel.show_drafted.box.clicked.connect(self.commands.show_drafted)
 
     # ------------------------------------------------------------ engine and panel
+
+    @Slot(object)
+    def _on_engine_exited(self, ended: EngineExit) -> None:
+        self._window.speed_panel.set_failure(ended.sentence())
 
     @Slot(EngineState)
     def _on_engine_state_changed(self, state: EngineState) -> None:

@@ -39,7 +39,7 @@ _SELECTABLE = Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionF
 
 
 class _HelpDialog(QDialog):
-    """One that is gone when it is closed.
+    """A dialog with a Close button, deleted when it is closed.
 
     Attributes:
         buttons: The one that closes it, and what `add_button` added.
@@ -67,12 +67,12 @@ class AboutDialog(_HelpDialog):
     def __init__(self, hello: Hello | None, parent: QWidget | None = None) -> None:
         """``hello`` as `Engine.hello` has it."""
         super().__init__("About Slipstream", parent)
-        told = hello or Hello(protocol=PROTOCOL_VERSION, engine="not running")
+        hello = hello or Hello(protocol=PROTOCOL_VERSION, engine="")
         versions = (
             ("Slipstream", __version__),
-            ("Engine", told.engine),
-            ("Computes on", ", ".join(device.description for device in told.devices) or "the processor"),
-            ("Processor", ", ".join(told.processor_features) or "not known yet"),
+            ("Engine", hello.engine or "not running"),
+            ("Computes on", ", ".join(device.description for device in hello.devices) or "the processor"),
+            ("Processor", ", ".join(hello.processor_features) or "not known yet"),
             ("Qt", f"{qVersion()} (PySide6 {PySide6.__version__})"),
             ("Python", platform.python_version()),
             ("System", platform.platform()),

@@ -22,7 +22,8 @@ class Drawing(QWidget):
         self.setFont(theme.tabular(self.font()))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
-    def paint(self, painter: QPainter, colors: theme.Theme) -> None: ...
+    def paint(self, painter: QPainter, colors: theme.Theme) -> None:
+        raise NotImplementedError
 
     def minimumSizeHint(self) -> QSize:
         return QSize(self._LEAST_WIDTH, self.sizeHint().height())

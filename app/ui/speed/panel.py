@@ -45,7 +45,7 @@ class SpeedPanel(QScrollArea):
         theme.set_role(self, "side")
         self._meter = Meter()
         self._told = wording.Situation()
-        """As far as the window told it; `_situation` adds what is set and counted."""
+        """What the window told; `_situation` adds what is set and counted."""
         self._rows = DEFAULT_DRAFT_LENGTH
         self._curve: list[float] = []
         """Of the last answer that had one."""

@@ -74,7 +74,7 @@ class Theme:
     def series(self) -> tuple[QColor, ...]:
         """Colors of the kinds in a chart: those of Okabe and Ito, which color-blind people tell apart, at least 3 : 1
         on the surface. Never the only difference: shape and label differ too."""
-        return tuple(_outstanding(QColor(color), self.text, self.surface) for color in _OKABE_ITO)
+        return tuple(_standing_out(QColor(color), self.text, self.surface) for color in _OKABE_ITO)
 
     @property
     def control_line(self) -> QColor:
@@ -84,7 +84,7 @@ class Theme:
     @property
     def focus_line(self) -> QColor:
         """The outline of what has the focus: at least 3 : 1 to the surfaces and to the outline it replaces."""
-        return _outstanding(self.accent, self.text, self.surface, self.raised, self.control_line)
+        return _standing_out(self.accent, self.text, self.surface, self.raised, self.control_line)
 
 
 def _theme(is_dark: bool, **colors: str) -> Theme:
@@ -154,7 +154,7 @@ def readable(color: QColor, fallback: QColor, *surfaces: QColor) -> QColor:
     return color if all(contrast(color, surface) >= MINIMUM_CONTRAST for surface in surfaces) else fallback
 
 
-def _outstanding(color: QColor, ink: QColor, *surfaces: QColor) -> QColor:
+def _standing_out(color: QColor, ink: QColor, *surfaces: QColor) -> QColor:
     """``color`` with as little of ``ink`` as makes it stand out from all these surfaces."""
     for percent in range(0, 100, 5):
         mixed = mix(color, ink, percent / 100)

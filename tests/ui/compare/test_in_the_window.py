@@ -224,3 +224,11 @@ def test_what_compares_is_made_when_it_is_wanted(running: Comparing) -> None:
     running.choose("compare_last")
     running.compared()
     assert running.compare.one.drafted._text().view._shows_drafted
+
+
+def test_nothing_is_told_to_a_compare_window_that_was_closed_for_good(running: Comparing) -> None:
+    launcher, window = running.controller.compare, running.compare
+    launcher.close()
+    running.qtbot.waitUntil(lambda: not isValid(window), timeout=WAIT_MS)
+    launcher.set_show_drafted(True)
+    launcher.close()

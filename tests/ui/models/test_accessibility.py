@@ -9,9 +9,10 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QLabel, QMenu, QTabBar, QWidget
 
+from app import paths
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.library.folders import FolderKind, ModelFolder
-from app.models.origins import Origin
+from app.models.origins import FILE_NAME, Origin, Origins
 from app.ui.models.library_list import COLUMNS
 from app.ui.settings.network_page import TokenDialog
 from tests.support.gguf_files import make_model
@@ -28,7 +29,7 @@ def full(windows: Windows, tmp_path: Path, dressed: None) -> Windows:
     small_model(windows.models / f"{HOSTILE}.gguf", name=HOSTILE, vocab_size=700)
     small_model(windows.models / "draft.gguf", name=HOSTILE)
     origin = Origin(repository=HOSTILE, commit="0" * 40, path=HOSTILE, sha256="0" * 64, size=1, licence=HOSTILE)
-    windows.library.origins.put(target, origin)
+    Origins(paths.data_dir() / FILE_NAME).put(target, origin)
     windows.values.extra_folders = [str(tmp_path / HOSTILE)]
     windows.scanned()
     windows.choose(target)

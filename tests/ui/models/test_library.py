@@ -12,8 +12,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu, QMessageBox
 
+from app import paths
 from app.models.library.folders import FolderKind, ModelFolder
-from app.models.origins import Origin
+from app.models.origins import FILE_NAME, Origin, Origins
 from app.models.text import size_text
 from app.models.trials import FileKey, Trial
 from app.ui.models.library_list import COLUMNS, when
@@ -197,7 +198,7 @@ def test_facts(stocked: Windows) -> None:
     origin = Origin(
         repository="owner/Big-GGUF", commit="abcdef12" * 5, path="big.gguf", sha256="0" * 64, size=1, licence="mit"
     )
-    stocked.library.origins.put(file, origin)
+    Origins(paths.data_dir() / FILE_NAME).put(file, origin)
     stocked.scanned()
     stocked.choose(file)
     shown = texts(stocked.model_page)
@@ -279,7 +280,7 @@ def downloaded(windows: Windows, file: Path) -> None:
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     size = file.stat().st_size
     origin = Origin(repository="owner/x", commit="0" * 40, path=file.name, sha256=digest, size=size)
-    windows.library.origins.put(file, origin)
+    Origins(paths.data_dir() / FILE_NAME).put(file, origin)
     windows.scanned()
     windows.choose(file)
 

@@ -31,8 +31,8 @@ from pytestqt.qtbot import QtBot
 from app.protocol.messages import LoadSettings, Sampling
 from app.settings import Pair
 from app.ui.models.choice import OpenModelsChoice
-from app.ui.models.file_row import FileRow
 from app.ui.models.open_dialog import OpenModelsDialog
+from app.ui.models.pickers import FileRow
 from app.ui.widgets.forms import Whole
 from app.ui.widgets.section import Section
 from tests.support.gguf_files import make_model

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import SIGNAL, Qt
+from PySide6.QtCore import SIGNAL, QCoreApplication, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
@@ -25,7 +25,7 @@ from app.chats.model import Chat, unpack
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.protocol.messages import Sampling
-from app.settings import SettingsFile
+from app.settings import Settings, SettingsFile
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair_files import PairFiles
@@ -503,6 +503,18 @@ def test_export_that_fails_says_so_and_leaves_the_old_file(
 @pytest.mark.parametrize(("title", "name"), [("a/b: c?", "a b c.md"), ("", "chat.md"), ("..", "chat.md")])
 def test_file_names_suit_every_system(title: str, name: str) -> None:
     assert file_name(title) == name
+
+
+@pytest.mark.usefixtures("dressed")
+@pytest.mark.parametrize("introduced", [False, True])
+def test_an_empty_chat_needs_no_scroll_bar_at_the_start(qtbot: QtBot, introduced: bool) -> None:
+    window = MainWindow(Settings(guide_introduced=introduced))
+    qtbot.addWidget(window)
+    window.show()
+    qtbot.waitExposed(window)
+    QCoreApplication.processEvents()
+    bar = window.transcript.column.verticalScrollBar()
+    assert (bar.maximum(), bar.isVisible()) == (0, False)
 
 
 def test_panels_give_way_in_a_narrow_window(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
