@@ -51,6 +51,15 @@ def test_a_change_of_text_is_noticed_within_a_few_tokens() -> None:
     assert estimate.rate > 0.8
 
 
+def test_what_an_earlier_answer_learnt_counts_for_a_few_tokens_only() -> None:
+    bins = tuple((0.95, 500.0) for _ in range(len(LEAD_EDGES) + 1))
+    estimate = an_estimate(RatePrior(rate=0.95, weight=500.0, calibration=bins))
+    assert estimate.long_rate == pytest.approx(0.95)
+    for _ in range(20):
+        estimate.judge(False, 0, 1.0)
+    assert estimate.long_rate < 0.5
+
+
 def test_confidence_is_calibrated() -> None:
     estimate = an_estimate()
     rng = random.Random(1)
