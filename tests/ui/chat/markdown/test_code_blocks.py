@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 from PySide6.QtGui import QTextBlock, QTextCursor
-from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
@@ -29,18 +27,10 @@ CODE = "Look:\n\n```python\ndef f():\n    return '😀'  # x\n```\n\nand\n\n- it
 
 
 @pytest.fixture
-def view(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> Iterator[MarkdownView]:
+def view(view: MarkdownView, monkeypatch: pytest.MonkeyPatch) -> MarkdownView:
     # However slow the machine is, a text is drawn in one go.
     monkeypatch.setattr(markdown_view, "_BUDGET", 60.0)
-    host = QWidget()
-    qtbot.addWidget(host)
-    host.resize(720, 600)
-    result = MarkdownView(parent=host)
-    result.set_widths(500, 700)
-    host.show()
-    theme.override(theme.LIGHT)
-    yield result
-    theme.override(None)
+    return view
 
 
 def line_of(view: MarkdownView, text: str) -> QTextBlock:

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from PySide6.QtCore import QPoint, QRectF
-from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.widgets import theme
 
 TEXT = "Some **bold** words 😀 here.\n\n```python\ndef first():\n    return 1\n```\n\nThe end"
-
-
-@pytest.fixture
-def view(qtbot: QtBot, qapp: QApplication) -> Iterator[MarkdownView]:
-    theme.override(theme.LIGHT)
-    host = QWidget()
-    qtbot.addWidget(host)
-    host.resize(720, 600)
-    result = MarkdownView(parent=host)
-    result.set_widths(500, 700)
-    host.show()
-    yield result
-    theme.override(None)
 
 
 def show(qtbot: QtBot, view: MarkdownView, text: str = TEXT) -> None:

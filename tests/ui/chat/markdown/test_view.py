@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QGuiApplication, QPainter, QPixmap, QTextCursor, QTextDocument
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLabel, QMessageBox, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.protocol.messages import DrafterName, Piece
@@ -45,18 +44,6 @@ def f():
 > quoted
 
 last words"""
-
-
-@pytest.fixture
-def view(qtbot: QtBot) -> Iterator[MarkdownView]:
-    host = QWidget()
-    qtbot.addWidget(host)
-    host.resize(720, 600)
-    result = MarkdownView(parent=host)
-    result.set_widths(500, 700)
-    host.show()
-    yield result
-    theme.override(None)
 
 
 def show(qtbot: QtBot, view: MarkdownView, text: str, pieces: list[Piece] | None = None) -> str:
