@@ -1,4 +1,4 @@
-"""What the tests of the windows "Models" and "Settings" share."""
+"""What the tests of the window share."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ _VARIABLES = (
 
 
 @pytest.fixture(scope="session", autouse=True)
-def clipboard_without_python_objects() -> Iterator[None]:
-    """Copying from a text leaves an object of Python in the clipboard. That of the offscreen platform goes after the
-    interpreter, which would end the process with a segmentation fault."""
+def application(qapp: QApplication) -> Iterator[None]:
+    """It is there before the first test, whichever that is, and goes without Python's objects in the clipboard.
+
+    Copying from a text leaves one there. The clipboard of the offscreen platform goes after the interpreter, which
+    would end the process with a segmentation fault.
+    """
     yield
-    if isinstance(QApplication.instance(), QApplication):
-        QApplication.clipboard().clear()
+    qapp.clipboard().clear()
 
 
 @pytest.fixture
