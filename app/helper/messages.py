@@ -69,4 +69,4 @@ Answer = TemplateAnswer | Highlighted
 REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 TEMPLATE_ANSWERS: msgspec.json.Decoder[TemplateAnswer] = msgspec.json.Decoder(TemplateAnswer)
 HIGHLIGHTED = msgspec.json.Decoder(Highlighted)
-"""To be used with `app.protocol.frames.decode`."""
+"""Use it with `app.protocol.frames.decode`."""

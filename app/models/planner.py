@@ -39,7 +39,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """As llama.cpp counts them; `ALL_LAYERS` is all."""
     draft_gpu_layers: int | None = None
     keep_draft: bool = False
-    """Rather no plan than one without the draft."""
+    """A plan without the draft is no plan."""
     batch_size: int = DEFAULT_BATCH_SIZE
     """`LoadSettings.micro_batch_size`."""
 

@@ -162,7 +162,7 @@ def default_draft_length(model: Model) -> int:
 
 
 def target_context(model: Model, settings: LoadSettings, length: int, threads: int) -> Context:
-    """With as many snapshots of its running state as there is memory for; without any where it would not fit else."""
+    """With as many snapshots of its running state as there is memory for, or none if it would not fit otherwise."""
     snapshots = _affordable_snapshots(model, settings, threads)
     while snapshots:
         try:

@@ -20,7 +20,7 @@ _COPIED_MILLISECONDS = 1500
 
 
 def _nothing(*_: object) -> None:
-    """Nobody has said yet what a button does."""
+    """A button that nobody has connected yet does nothing."""
 
 
 @dataclass

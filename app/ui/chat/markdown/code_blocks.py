@@ -47,14 +47,14 @@ class CodeRun:
     columns: int = 0
     """Length of its longest line in characters."""
     size: int = 0
-    """So many positions from ``start`` its finished lines reach; one that is still growing may follow."""
+    """Positions that its finished lines take, from ``start`` on; a line that is still growing may follow."""
     lines: int = 0
-    """So many blocks of the document they take."""
+    """How many blocks of the document these lines are."""
     joined: set[int] = field(default_factory=set)
-    """Those of them, counted from 0, that go on with the line before."""
+    """Those blocks, counted from 0, that continue the line before them."""
     is_closed: bool = False
     asked: int = 0
-    """As far as that it was highlighted, or is being so."""
+    """How many of these positions were sent to be highlighted."""
     colors: list[list[int]] = field(default_factory=list)
     """The colors its lines have (`app.helper.messages.Highlighted`)."""
     rests_until: float = 0.0
@@ -68,7 +68,7 @@ class CodeRun:
 
 
 class CodeHeader(QWidget):
-    """Lies over the top of a code block's frame: its language and a button, which whoever owns it connects."""
+    """The language and a copy button, over the top of a code block's frame. The owner connects the button."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)

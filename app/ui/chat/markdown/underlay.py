@@ -24,7 +24,7 @@ _ROUNDING = 3.0
 _CARET = 3.0
 """Width, in pixels, of the mark of something that is not shown, such as a line break or the end of the text."""
 MAX_SPANS_PER_PAINT = 400
-"""When so many were worked out in one painting, the rest follows in the next."""
+"""Units worked out in one painting at most; the rest follow in the next."""
 
 
 @dataclass(slots=True)
@@ -179,7 +179,7 @@ class SourceMark:
             painter.drawRoundedRect(shown, _ROUNDING, _ROUNDING)
 
     def _find(self, units: Sequence[Unit], source: str) -> tuple[int, int] | None:
-        """The first and last position in the document that show it; twice the same where nothing of it is shown."""
+        """The first and last position in the document that show it; the same one twice if none of it is shown."""
         index = max(0, bisect_right(units, self.start, key=lambda unit: unit.source_start) - 1)
         before = units[index].start if units else None
         found: tuple[int, int] | None = None
