@@ -38,8 +38,9 @@ Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
 """Of weights that are written again."""
 Role = Literal["system", "user", "assistant"]
 Overflow = Literal["stop", "drop_oldest", "keep_ends"]
-"""What happens when a chat no longer fits into the context: the answer stops; the oldest messages are left out; those
-between the first and the last ones are."""
+"""What happens to a chat that no longer fits into the context: it is not answered; its oldest messages are left out; or
+its middle is, and the first turn and the last ones stay. The system prompt always stays."""
+FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
 TextKind = Literal["prose", "code", "list", "thinking"]
 """What a token of an answer is part of, read off the answer's Markdown (`app.engine.decoding.text_kind`)."""
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]

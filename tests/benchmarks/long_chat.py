@@ -23,7 +23,7 @@ from pathlib import Path
 from PySide6.QtCore import QCoreApplication, QEvent, QEventLoop
 from PySide6.QtWidgets import QApplication
 
-from app.chats.model import pack
+from app.chats.model import pack, to_json
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.ui.chat.messages import MessageWidget
@@ -36,6 +36,7 @@ from app.ui.engine.pair_files import LoadingMarker
 from app.ui.notices import NoticeList
 from app.ui.widgets import stylesheet
 from tests.benchmarks.transcript import tokens
+from tests.support.chats import add_question, begin_answer
 
 TOKENS = 220
 """In each answer."""
@@ -81,16 +82,23 @@ class Steps:
 def fill(path: Path, messages: int) -> str:
     """A stored chat of questions and answers with the origin of each token."""
     pieces = tokens(TOKENS)
-    text, packed = "".join(piece.text for piece in pieces), pack(pieces)
-    figures: dict[str, object] = {"completion_tokens": TOKENS, "decode_tokens_per_second": 74.0}
+    text, packed = "".join(piece.text for piece in pieces), to_json(pack(pieces))
+    figures = to_json({"completion_tokens": TOKENS, "decode_tokens_per_second": 74.0})
     with ChatStore(path) as store:
         store._connection.execute("PRAGMA synchronous = OFF")
         chat, parent = store.create_chat("Long"), None
         for number in range(messages // 2):
-            question = store.add_user_message(chat.id, parent, f"Question {number}: how does it go on from there?")
-            answer = store.begin_answer(chat.id, question.id, "Guide", {})
+            question = add_question(store, chat.id, parent, f"Question {number}: how does it go on from there?")
+            answer = begin_answer(store, chat.id, question.id, "Guide", {})
             store.finish_answer(
-                replace(answer, text=text, provenance=packed, status="complete", finish_reason="end", figures=figures)
+                replace(
+                    answer,
+                    text=text,
+                    provenance_json=packed,
+                    status="complete",
+                    finish_reason="end",
+                    figures_json=figures,
+                )
             )
             parent = answer.id
     return chat.id

@@ -112,11 +112,9 @@ class AnswerQueue(QObject):
 
     def clear(self) -> None:
         """The window closes: what waits is withdrawn, what is being written is interrupted."""
-        for live in list(self._waiting):
-            self.withdraw(live)
-        live, self.live = self.live, None
-        if live is not None:
-            live.end("interrupted")
+        for waiting in list(self._waiting):
+            self.withdraw(waiting)
+        self._end("interrupted")
 
     @Slot()
     def go_on(self) -> None:

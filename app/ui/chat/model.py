@@ -14,9 +14,10 @@ from typing import TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.chats.model import Chat, Deletion, StoredMessage, title_of, to_json
+from app.chats.model import Chat, StoredMessage, title_of, to_json
 from app.chats.settings import ChatSettings, chat_settings
 from app.chats.store import ChatStore, new_id
+from app.chats.tree import Deletion
 from app.errors import KnownError
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.live_answer import LiveAnswer, can_continue

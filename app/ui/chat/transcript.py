@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from functools import partial
 
 from PySide6.QtCore import Qt, Slot
@@ -72,6 +73,11 @@ class Transcript(QWidget):
     def add(self, message: StoredMessage) -> None:
         """Add a message of the user or a stored answer."""
         self._add(message, is_stored=True)
+
+    def add_all(self, messages: Iterable[StoredMessage]) -> None:
+        """Add these, oldest first."""
+        for message in messages:
+            self.add(message)
 
     def remove_from(self, message_id: str) -> None:
         """Remove this message and everything after it."""
