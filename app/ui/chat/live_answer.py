@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -188,7 +189,7 @@ class LiveAnswer(QObject):
             self.message,
             text=self.text(),
             provenance_json=to_json(self.packed()),
-            tokens=tuple(self.tokens()),
+            tokens=array("i", self.tokens()),
             status=status,
             finish_reason=reason,
             seed=self._seed,

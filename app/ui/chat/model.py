@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -330,7 +331,7 @@ class ChatModel(QObject):
             return False
         old = self.messages[place]
         if tokens is not None:
-            old = replace(old, tokens=tuple(tokens))
+            old = replace(old, tokens=array("i", tokens))
         if not can_continue(old):
             return False
         live = LiveAnswer(

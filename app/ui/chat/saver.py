@@ -65,7 +65,7 @@ class ChatSaver(QObject):
             if replaces and len(self._writes) > begun and self._writes[-1].replaces == replaces:
                 self._writes.pop()
             self._writes.append(_Write(operation, replaces))
-        self._ask(lambda store: self._flush(store), lambda _: self._told(done), lambda _error: self._told(done))
+        self._ask(self._flush, lambda _: self._told(done), lambda _error: self._told(done))
 
     def read(
         self, read: Callable[[ChatStore], T], done: Callable[[T], None], failed: Callable[[KnownError], None]

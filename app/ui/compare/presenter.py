@@ -169,7 +169,9 @@ class ComparePresenter(QObject):
     # ------------------------------------------------------------ one answer
 
     def _asked(self, branch: list[StoredMessage], place: int) -> RepeatedAnswer | None:
-        return repeated_answer(branch, place, self._chats.queue.settings(self._chats.current.settings), self._pair_loader.pair())
+        return repeated_answer(
+            branch, place, self._chats.queue.settings(self._chats.current.settings), self._pair_loader.pair()
+        )
 
     def _take(self, subject: _Subject) -> None:
         """Make something else the subject of the tab, and compare it unless a set is running."""

@@ -19,8 +19,8 @@ from app.models.opened_file import path_of
 from app.settings import Pair, Settings
 from app.ui import notices
 from app.ui.chat.conversation import question_to_measure
-from app.ui.chat.operations import ChatOperations
 from app.ui.chat.open_chats import OpenChats
+from app.ui.chat.operations import ChatOperations
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader

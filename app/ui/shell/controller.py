@@ -175,7 +175,7 @@ class Controller(QObject):
 
     def _connect_chat_views(self) -> None:
         """The widgets of `app.ui.chat`."""
-        window, chats, operations, commands = self._window, self.chats, self.operations, self.commands
+        window, operations, commands = self._window, self.operations, self.commands
         window.chat_list.chat_chosen.connect(commands.open_chat)
         window.chat_list.new_button.clicked.connect(commands.new_chat)
         window.chat_list.chat_renamed.connect(operations.rename)
@@ -183,10 +183,7 @@ class Controller(QObject):
         window.chat_list.search_changed.connect(operations.search)
         operations.deletion_failed.connect(window.chat_list.show_chat)
         chat_commands = window.transcript.commands
-        chat_commands.regenerate = lambda message_id: chats.current.regenerate(message_id)
-        chat_commands.edit = lambda message_id, text: chats.current.edit(message_id, text)
         chat_commands.compare = lambda message_id: self.compare.presenter().compare_answer(message_id)
-        chat_commands.choose_version = lambda message_id, step: chats.current.choose_version(message_id, step)
         chat_commands.ask = self.composer.send
         chat_commands.open_models = commands.open_models
         chat_commands.get_proposed = commands.get_proposal
@@ -321,6 +318,10 @@ class Controller(QObject):
             model.state_changed.connect(self._refresh_menus),
             model.settings_changed.connect(self._apply_settings),
         ]
+        chat_commands = self._window.transcript.commands
+        chat_commands.regenerate = model.regenerate
+        chat_commands.edit = model.edit
+        chat_commands.choose_version = model.choose_version
         self._remember_chat(model)
         self._apply_settings()
 
