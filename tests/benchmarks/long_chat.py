@@ -27,7 +27,10 @@ from app.chats.model import pack, to_json
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.ui.chat.messages import MessageWidget
-from app.ui.chat.session import ChatSession
+from app.ui.chat.answer_queue import AnswerQueue
+from app.ui.chat.conversation import AnswerSettings
+from app.ui.chat.open_chats import OpenChats
+from app.ui.chat.page import ChatPage
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.local_engine import LocalEngine
@@ -123,14 +126,17 @@ def measure(folder: Path, messages: int) -> Result:
     transcript = Transcript()
     transcript.resize(900, 720)
     transcript.show()
-    session = ChatSession(engine, pair_loader, StoredChats(worker, notice_list), notice_list, transcript)
-    session.open_chat(None)
+    queue = AnswerQueue(engine, pair_loader, notice_list, lambda _chat, _pair: AnswerSettings())
+    stored = StoredChats(worker, notice_list)
+    chats, page = OpenChats(stored, queue, notice_list, lambda: stored), ChatPage(transcript)
+    chats.current_changed.connect(page.show)
+    page.show(chats.current)
     ready = time.perf_counter() + 0.5
     Steps().run_until(lambda: time.perf_counter() > ready)
 
     before, opening, began = memory_mb(), Steps(), time.perf_counter()
-    session.open_chat(chat_id)
-    opening.run_until(lambda: len(session.branch()) > 0 and is_drawn(transcript))
+    chats.open(chat_id)
+    opening.run_until(lambda: len(chats.current.messages) > 0 and is_drawn(transcript))
     first_screen = time.perf_counter() - began
     opened = memory_mb()
 
@@ -150,7 +156,7 @@ def measure(folder: Path, messages: int) -> Result:
         scrolling_memory_mb=round(memory_mb() - opened, 1),
         widgets_at_the_end=sum(entry.widget is not None for entry in transcript.column.entries),
     )
-    session.shutdown()
+    chats.shut_down()
     worker.close()
     transcript.close()
     return result

@@ -26,12 +26,12 @@ class OpenChats(QObject):
     Signals:
         current_changed: Another `ChatModel` is shown. Its messages may still be on their way.
         created: A chat has its first message.
-        chats_changed: The list of chats is out of date.
+        opened: A `ChatModel` that was not open before, but for the first one.
     """
 
     current_changed = Signal(object)
     created = Signal(object)
-    chats_changed = Signal()
+    opened = Signal(object)
 
     def __init__(
         self,
@@ -83,10 +83,10 @@ class OpenChats(QObject):
             store.setParent(model)
         else:
             model.created.connect(self._on_created)
-            model.stored.connect(self.chats_changed)
             model.state_changed.connect(self._tidy_soon)
             model.saver.changed.connect(self._on_saver_changed)
         model.failed.connect(self._on_failed)
+        self.opened.emit(model)
         return model
 
     def _show(self, model: ChatModel) -> None:

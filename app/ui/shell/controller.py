@@ -99,7 +99,8 @@ class Controller(QObject):
         self._connect_speed_panel()
         self._apply_settings()
         self._on_engine_state_changed(engine.state())
-        self._on_current_changed(self.chats.current)
+        self._on_opened(self.chats.current)
+        self._show_chat(self.chats.current)
 
     # ------------------------------------------------------------ beginning and end
 
@@ -148,7 +149,7 @@ class Controller(QObject):
 
     def _connect_chats(self) -> None:
         chats, operations = self.chats, self.operations
-        chats.chats_changed.connect(operations.refresh)
+        chats.opened.connect(self._on_opened)
         chats.current_changed.connect(self._on_current_changed)
         chats.created.connect(self._on_created)
         self.queue.begun.connect(self._on_answer_begun)
@@ -308,8 +309,16 @@ class Controller(QObject):
         self.operations.refresh()
 
     @Slot(object)
+    def _on_opened(self, model: ChatModel) -> None:
+        if not model.is_temporary:
+            model.stored.connect(self.operations.refresh)
+
+    @Slot(object)
     def _on_current_changed(self, model: ChatModel) -> None:
-        """Another chat is shown."""
+        self._show_chat(model)
+        self._remember_chat(model)
+
+    def _show_chat(self, model: ChatModel) -> None:
         self.page.show(model)
         self.composer.show(model)
         for connection in self._current:
@@ -322,7 +331,7 @@ class Controller(QObject):
         chat_commands.regenerate = model.regenerate
         chat_commands.edit = model.edit
         chat_commands.choose_version = model.choose_version
-        self._remember_chat(model)
+        self._refresh_menus()
         self._apply_settings()
 
     @Slot(object)

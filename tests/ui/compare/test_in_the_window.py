@@ -142,7 +142,7 @@ def test_a_message_waits_for_the_prompt_being_compared(qtbot: QtBot, running: Co
     with qtbot.waitSignal(running.presenter.runner.run_begun, timeout=WAIT_MS):
         pass
     running.type("Are you there?")
-    assert running.window.composer.hint.text() == ("Your message is sent as soon as the prompt being compared is done.")
+    assert running.window.composer.hint.text() == ("Your message will be sent once the current comparison is done.")
     running.compared()
     running.done()
     assert running.model.messages[-1].status == "complete"

@@ -113,8 +113,7 @@ def test_no_trial_begins_while_an_answer_is_written(tried: MakeTried, qtbot: QtB
     one = tried("compare")
     one.trial._idle.setInterval(60_000)
     one.rig.load()
-    one.rig.begin_answer("Hello?")
-    one.rig.settle()
+    one.rig.ask("Hello?")
     assert one.told == []
     one.trial._idle.setInterval(1)
     one.trial._wait()

@@ -59,10 +59,8 @@ class Running:
         qtbot.waitExposed(self.window)
 
     def begin(self) -> None:
-        self.controller.begin()
-        self.qtbot.waitUntil(self.worker.opened.done, timeout=WAIT_MS)
-        future = self.worker.submit(lambda store: store.chats())
-        self.qtbot.waitUntil(future.done, timeout=WAIT_MS)
+        with self.qtbot.waitSignal(self.controller.operations.chats_listed, timeout=WAIT_MS):
+            self.controller.begin()
         self.qtbot.waitUntil(lambda: self.model.state is not ChatState.OPENING, timeout=WAIT_MS)
 
     @property
@@ -255,7 +253,7 @@ def test_a_message_too_long_is_refused_with_both_numbers(open_window: Callable[[
     assert "2,048" in reason
     assert len(re.findall(r"\d[\d,]+", reason)) >= 2
     running.choose("new_chat")
-    running.qtbot.waitUntil(lambda: running.model.id is None, timeout=WAIT_MS)
+    assert running.model.is_new
     running.ask("Short")
     assert running.model.messages[-1].status == "complete"
 
