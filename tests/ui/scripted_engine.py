@@ -223,6 +223,8 @@ class ScriptedEngine:
                 raw(frame(b'{"type": "own_the_window", "request": 1}'))
             case "endless" | "deaf" | "silent" | "stuck":
                 self.busy_with = request
+            case "endless if asked" if "endless" in command.messages[-1].content:
+                self.busy_with = request
             case "signal 6" | "signal 9" | "signal 11":
                 log("about to die")
                 os.kill(os.getpid(), int(self.behavior.split()[1]))

@@ -302,15 +302,12 @@ class ChatModel(QObject):
         place = len(self.messages) - 1 if message_id is None else self.place(message_id)
         if self.state is not ChatState.IDLE or place is None or place < 0:
             return False
-        old = self.messages[place]
-        version = 1
-        if old.role == "assistant":
-            version = old.versions + 1
-        else:
+        if self.messages[place].role == "user":
             place += 1
         if place == 0:
             return False
         self._replaced = self.messages[place:]
+        version = self._replaced[0].versions + 1 if self._replaced else 1
         self._replace(place, [])
         live = LiveAnswer(
             self.messages, settings or self.settings, version=version, seed=seed, private=self.is_temporary, parent=self
