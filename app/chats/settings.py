@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from app.protocol.messages import DrafterChoice, Overflow, Sampling
-from app.storage.json_file import NOT_UNDERSTOOD, decode
+from app.storage.json_file import NOT_UNDERSTOOD
 from app.storage.lenient import lenient
 
 
@@ -212,7 +212,7 @@ def chat_settings(text: str) -> ChatSettings | None:
     if not text:
         return None
     try:
-        content: dict[str, Any] = decode(text.encode(errors="replace"), dict[str, Any])
+        content = msgspec.json.decode(text.encode(errors="replace"), type=dict[str, Any])
     except NOT_UNDERSTOOD:
         return None
     return lenient(ChatSettings, content, [])
