@@ -38,9 +38,6 @@ Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
 """Of weights that are written again."""
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
-Overflow = Literal["stop", "drop_oldest", "keep_ends"]
-"""What happens when a chat no longer fits into the context: the answer stops; the oldest messages are left out; those
-between the first and the last ones are."""
 TextKind = Literal["prose", "code", "list", "thinking"]
 """What a token of an answer is part of, read off the answer's Markdown (`app.engine.decoding.text_kind`)."""
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]

@@ -119,7 +119,7 @@ def test_no_default_any_more(path: Path) -> None:
 
 
 def test_there_is_an_end(path: Path) -> None:
-    entries = {str(number): {} for number in range(MAX_PRESETS)}
+    entries: dict[str, object] = {str(number): {} for number in range(MAX_PRESETS)}
     path.write_text(json.dumps({"version": 1, "presets": entries}), encoding="utf-8")
     presets = Presets(path)
     assert len(presets.names()) == MAX_PRESETS
