@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.chats.model import StoredMessage
-from app.protocol.messages import AcceptRule, DrafterChoice, DraftLength, Generate, Message, Propose, Sampling
+from app.protocol.messages import AcceptRule, DrafterChoice, DraftLength, Generate, Message, Overflow, Propose, Sampling
 
 EXAMPLE = "What is speculative decoding?"
 
 
 @dataclass(frozen=True)
 class AnswerSettings:
-    """How answers are written; the same for all chats."""
+    """How an answer is written, with every value decided."""
 
     sampling: Sampling = field(default_factory=Sampling)
     seed: int | None = None
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     system_prompt: str = ""
+    overflow: Overflow = "drop_oldest"
     draft_length: DraftLength = "auto"
     drafter: DrafterChoice = "auto"
     propose: Propose = "auto"
@@ -34,6 +35,7 @@ class AnswerSettings:
             seed=self.seed if seed is None else seed,
             max_tokens=self.max_tokens,
             stop=list(self.stop),
+            overflow=self.overflow,
             draft_length=self.draft_length,
             accept=self.accept,
             drafter=self.drafter,

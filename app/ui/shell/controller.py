@@ -5,9 +5,13 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import msgspec
 from PySide6.QtCore import QObject, QTimer, Slot
 
 from app import paths
+from app.chats import presets
+from app.chats.presets import Presets
+from app.chats.settings import ChatSettings
 from app.chats.worker import ChatWorker, Opened
 from app.errors import KnownError
 from app.models.measurements import FILE_NAME, Measurements
@@ -54,6 +58,8 @@ class Controller(QObject):
         self._results = Results(self)
         self._saver = SettingsSaver(settings, self)
         self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME), self)
+        self.presets = Presets(paths.data_dir() / presets.FILE_NAME)
+        self._chosen: ChatSettings | None = None
         self._progress = 0.0
         self._is_shut_down = False
         self.notice_list = NoticeList(self)
@@ -97,6 +103,9 @@ class Controller(QObject):
         """Load the pair, open the chats; call when the window has been painted."""
         for subject, notice in (notices_at_start or {}).items():
             self.notice_list.show(subject, notice)
+        if problem := in_use.move_former_settings(self._settings, self.presets):
+            self.notice_list.show("presets", notices.plain_text(problem))
+        self._apply_settings()
         self.pair_loader.open_at_start(in_use.files_at_start(self._settings.values))
         self._results.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
         self.commands.begin()
@@ -264,8 +273,7 @@ class Controller(QObject):
 
     @Slot(str)
     def _on_drafter_changed(self, drafter: DrafterChoice) -> None:
-        self._settings.values.drafter = drafter
-        self._settings_changed()
+        self.use_chat_settings(msgspec.structs.replace(self.chat_settings(), drafter=drafter))
 
     @Slot()
     def _settings_changed(self) -> None:
@@ -274,14 +282,14 @@ class Controller(QObject):
 
     @Slot(float)
     def _on_plain_speed_measured(self, tokens_per_second: float) -> None:
-        load, sampling = self._settings.values.load, self.session.settings.sampling
+        load, sampling = self.pair_loader.load_settings(), self.session.settings.sampling
         self._baseline.record(self.pair_loader.pair(), load, sampling, tokens_per_second)
         self._window.speed_panel.set_plain_speed(tokens_per_second)
         self.notice_list.remove("measure")
 
     @Slot()
     def _refresh_plain_speed(self) -> None:
-        load, sampling = self._settings.values.load, self.session.settings.sampling
+        load, sampling = self.pair_loader.load_settings(), self.session.settings.sampling
         self._baseline.find(self.pair_loader.pair(), load, sampling, self._window.speed_panel.set_plain_speed)
 
     # ------------------------------------------------------------ chats
@@ -348,10 +356,20 @@ class Controller(QObject):
 
     # ------------------------------------------------------------ notices, settings, dialogs
 
+    def chat_settings(self) -> ChatSettings:
+        """Those of all chats, until each has its own."""
+        files = self.pair_loader.files()
+        return self._chosen or self.presets.default_for(files.target if files else "")
+
+    def use_chat_settings(self, settings: ChatSettings) -> None:
+        """Write answers like that from now on."""
+        self._chosen = settings
+        self._settings_changed()
+
     def _apply_settings(self) -> None:
         """Bring panel, transcript and session to what the settings say."""
         values, window = self._settings.values, self._window
-        settings = self.session.settings = in_use.answer_settings(values, self.pair_loader.pair())
+        settings = self.session.settings = in_use.answer_settings(self.chat_settings(), values, self.pair_loader.pair())
         window.speed_panel.set_draft_length(settings.draft_length)
         window.speed_panel.set_drafter(settings.drafter)
         window.speed_panel.show_drafted.box.setChecked(values.drafted_visible)
