@@ -133,7 +133,8 @@ def path(tmp_path: Path) -> Path:
 
 def former_keys(path: Path) -> set[str]:
     keys = {"drafter", "model_sampling", "sampling", "seed", "longest_answer", "stop_strings", "system_prompt"}
-    return keys & json.loads(path.read_bytes()).keys()
+    content: dict[str, object] = json.loads(path.read_bytes())
+    return keys & content.keys()
 
 
 def test_what_held_for_all_chats_becomes_the_preset_they_begin_with(path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from PySide6.QtWidgets import QComboBox, QLabel, QPushButton, QSpinBox, QWidget
+from PySide6.QtWidgets import QAbstractSpinBox, QComboBox, QLabel, QPushButton, QSpinBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice
@@ -66,10 +66,12 @@ def test_none_is_below_a_range_that_reaches_nothing(qtbot: QtBot) -> None:
     qtbot.addWidget(form)
     assert set(form.values().values()) == {None}
     assert (form.text_of("temperature"), form.text_of("max_tokens")) == ("recommended", "no limit")
-    for key, value in (("temperature", 0.0), ("top_k", 0), ("top_p", 0.0001), ("presence_penalty", -10.0)):
-        form.fields[key].stepUp()
+    for key, value in (("temperature", 0.0), ("top_k", 0), ("top_p", 0.01), ("presence_penalty", -10.0)):
+        field = form.fields[key]
+        assert isinstance(field, QAbstractSpinBox)
+        field.stepUp()
         assert form.value(key) == value
-        form.fields[key].stepDown()
+        field.stepDown()
         assert form.value(key) is None
     form.set_value("top_k", 40)
     form.set_value("top_k", None)
