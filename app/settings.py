@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,8 +22,9 @@ from app.protocol.messages import AcceptRule, DrafterChoice, LoadSettings, Propo
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
 from app.storage.lenient import lenient, struct_of
 
-VERSION = 2
+VERSION = 3
 MAX_RECENT_PAIRS = 10
+MAX_MODEL_LOADS = 100
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -47,18 +49,13 @@ class Settings(msgspec.Struct, kw_only=True):
         | None
     ) = None
     """``None`` leaves it to the engine, which drafts as far as that pays."""
-    drafter: Annotated[DrafterChoice, Meta(description="Who drafts")] = "auto"
     propose: Annotated[Propose, Meta(description="How a draft model proposes; the text does not depend on it")] = "auto"
     accept: Annotated[AcceptRule, Meta(description="How draft tokens are accepted")] = "coupled"
-    model_sampling: Annotated[bool, Meta(description="Draw tokens as the model's file recommends")] = True
-    sampling: Annotated[Sampling, Meta(description="How the next token is drawn, if not so")] = Sampling()
-    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="The same seed gives the same answer")] | None = None
-    """``None`` draws another seed for each answer."""
-    longest_answer: Annotated[int, Meta(ge=1, description="Tokens after which an answer is cut")] | None = None
-    """``None`` writes until the answer ends or the context is full."""
-    stop_strings: Annotated[list[str], Meta(description="Texts that end an answer")] = []
-    system_prompt: Annotated[str, Meta(description="What the model is told before each chat")] = ""
-    load: Annotated[LoadSettings, Meta(description="Context and memory")] = LoadSettings()
+    load: Annotated[LoadSettings, Meta(description="Context and memory, for models without their own")] = LoadSettings()
+    model_loads: Annotated[
+        dict[str, LoadSettings], Meta(description="The same for each model, by the target's path")
+    ] = msgspec.field(default_factory=dict)
+    """In the order they were loaded, at most `MAX_MODEL_LOADS`."""
 
     models_folder: Annotated[str, Meta(description="Where downloaded models go")] = ""
     """Empty is `app.paths.models_dir`."""
@@ -76,10 +73,32 @@ class Settings(msgspec.Struct, kw_only=True):
     recent_pairs: Annotated[list[Pair], Meta(description="The pairs that were loaded, newest first, at most 10")] = []
     last_chat_id: Annotated[str, Meta(description="The chat that was open")] | None = None
 
+    def load_for(self, target: str) -> LoadSettings:
+        """How the target at this path is loaded."""
+        return self.model_loads.get(target, self.load)
+
+    def remember_load(self, target: str, load: LoadSettings) -> None:
+        """Load this target like that from now on; of the oldest ones only so many stay."""
+        others = [(path, one) for path, one in self.model_loads.items() if path != target]
+        self.model_loads = dict([*others, (target, load)][-MAX_MODEL_LOADS:])
+
     def remember_pair(self, pair: Pair) -> None:
         """Make ``pair`` the last one and the first of the recent ones."""
         self.last_pair = pair
         self.recent_pairs = [pair, *(other for other in self.recent_pairs if other != pair)][:MAX_RECENT_PAIRS]
+
+
+class FormerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What up to version 2 held for all chats together. It belongs to each chat now, and begins with a preset."""
+
+    drafter: DrafterChoice = "auto"
+    model_sampling: bool = True
+    """As the model's file recommends; else ``sampling``."""
+    sampling: Sampling = Sampling()
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    longest_answer: Annotated[int, Meta(ge=1)] | None = None
+    stop_strings: list[str] = []
+    system_prompt: str = ""
 
 
 class SettingsFile:
@@ -104,6 +123,8 @@ class SettingsFile:
         self._is_newer = False
         self.notice: str | None = None
         """What the user should know about the file, in a sentence or two."""
+        self.former: FormerSettings | None = None
+        """What an older version kept here, if it did. It stays in the file until this is ``None``."""
         self.values = self._read()
 
     def save(self, values: Settings | None = None) -> None:
@@ -115,9 +136,10 @@ class SettingsFile:
             return
         with self._saving:
             raw = msgspec.to_builtins(self.values if values is None else values)
+            gone = set() if self.former else set(FormerSettings.__struct_fields__)
             msgspec.convert(raw, Settings)
             try:
-                self._file.update(lambda content: {"version": VERSION, **_merged(content, raw, Settings)})
+                self._file.update(lambda content: {"version": VERSION, **_merged(content, raw, Settings, gone)})
             except NotSavedError as error:
                 raise KnownError(
                     f"Settings could not be saved in {self._file.path.parent}: {error.reason}. "
@@ -139,6 +161,8 @@ class SettingsFile:
             self.notice = f"The settings could not be read. The file is now {aside}, and everything has its default."
         problems: list[str] = []
         values = lenient(Settings, content, problems)
+        if content.keys() & set(FormerSettings.__struct_fields__):
+            self.former = lenient(FormerSettings, content, problems)
         if problems:
             self.notice = f"Some settings could not be used and have their defaults: {', '.join(problems)}."
         return values
@@ -155,8 +179,9 @@ class SettingsFile:
         return lenient(Settings, content, [])
 
 
-def _upgraded(_version: int, data: bytes) -> dict[str, Any]:
-    """Up to version 1 two settings had other names."""
+def _upgraded(version: int, data: bytes) -> dict[str, Any]:
+    """Up to version 1 two settings had other names. Up to version 2 all models were loaded in the same way; what was
+    chosen for all chats stays where it is, for `SettingsFile.former`."""
     content = decode(data, dict[str, Any])
     content["version"] = VERSION
     load = content.get("load")
@@ -166,14 +191,19 @@ def _upgraded(_version: int, data: bytes) -> dict[str, Any]:
     ):
         if isinstance(values, dict) and before in values:
             values[now] = values.pop(before)
+    match content:
+        case {"last_pair": {"target": str(target)}, "load": dict()} if version < 3:
+            content["model_loads"] = {target: load}
     return content
 
 
-def _merged(content: dict[str, Any], values: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """``values`` in the place of those in ``content``, where unknown settings stay."""
+def _merged(
+    content: dict[str, Any], values: dict[str, Any], kind: type[msgspec.Struct], gone: Collection[str] = ()
+) -> dict[str, Any]:
+    """``values`` in the place of those in ``content``, where unknown settings stay, but for those that are ``gone``."""
     merged = {**content, **values}
     for field in msgspec.structs.fields(kind):
         struct, before = struct_of(field.type), content.get(field.name)
         if struct is not None and isinstance(before, dict):
             merged[field.name] = _merged(before, values[field.name], struct)
-    return {key: value for key, value in merged.items() if key != "version"}
+    return {key: value for key, value in merged.items() if key not in ("version", *gone)}

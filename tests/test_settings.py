@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from app.errors import KnownError
-from app.protocol.messages import Generate, LoadSettings, Sampling
-from app.settings import MAX_RECENT_PAIRS, VERSION, Pair, Settings, SettingsFile
+from app.protocol.messages import Generate, LoadSettings
+from app.settings import MAX_MODEL_LOADS, MAX_RECENT_PAIRS, VERSION, Pair, Settings, SettingsFile
 
 
 @pytest.fixture
@@ -39,10 +39,8 @@ def test_without_a_file_everything_has_its_default_and_nothing_is_written(path: 
 
 def test_defaults_are_those_of_the_engines_messages() -> None:
     settings, request = Settings(), Generate(request=1, messages=[])
-    assert settings.sampling == request.sampling == Sampling()
-    assert (settings.accept, settings.seed, settings.longest_answer) == (request.accept, None, None)
     assert settings.draft_length is None
-    assert (settings.drafter, settings.propose, request.draft_length) == (request.drafter, request.propose, "auto")
+    assert (settings.accept, settings.propose, request.draft_length) == (request.accept, request.propose, "auto")
 
 
 def test_every_setting_survives_being_saved(path: Path) -> None:
@@ -55,16 +53,10 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "guide_introduced": True,
         "drafted_visible": True,
         "draft_length": 16,
-        "drafter": "ngram",
         "propose": "greedy",
         "accept": "rejection",
-        "model_sampling": False,
-        "sampling": Sampling(temperature=0.0, top_k=1),
-        "seed": 2**63 - 1,
-        "longest_answer": 1,
-        "stop_strings": ["\n\n", "Ende"],
-        "system_prompt": "Sei kurz – „bitte“ 😀",
         "load": LoadSettings(context_length=4096, kv_type="q8_0", target_gpu_layers=0),
+        "model_loads": {"/m/ü.gguf": LoadSettings(context_length=512), "C:\\m.gguf": LoadSettings()},
         "last_pair": Pair("/m/ü.gguf", "/m/d.gguf"),
         "recent_pairs": [Pair("/m/ü.gguf", "/m/d.gguf"), Pair("C:\\m.gguf")],
         "last_chat_id": "abc",
@@ -118,7 +110,7 @@ def test_a_broken_file_is_put_aside(path: Path, content: str) -> None:
 
 def test_bytes_that_are_no_text_are_put_aside(path: Path) -> None:
     path.parent.mkdir()
-    path.write_bytes(b'{"system_prompt": "\xff\xfe"}')
+    path.write_bytes(b'{"models_folder": "\xff\xfe"}')
     assert SettingsFile(path).values == Settings()
     assert len(list(path.parent.glob("settings.broken-*.json"))) == 1
 
@@ -131,37 +123,39 @@ def test_a_draft_length_of_an_older_version_stays_fixed(path: Path) -> None:
 
 
 def test_one_unusable_value_costs_only_itself(path: Path) -> None:
-    sampling = {"temperature": 99, "top_k": 7}
-    write(path, {"version": 1, "draft_length": 99, "sampling": sampling, "seed": 5, "load": [], "accept": None})
+    load, loads = {"context_length": -5, "threads": 7}, {"/a": {"threads": 3, "kv_type": "q9"}, "/b": 1}
+    content = {"draft_length": 99, "load": load, "model_loads": loads, "download_limit": 5000, "accept": None}
+    write(path, {"version": 1, **content})
     file = SettingsFile(path)
-    assert file.values == Settings(sampling=Sampling(top_k=7), seed=5)
+    expected = Settings(load=LoadSettings(threads=7), model_loads={"/a": LoadSettings(threads=3)}, download_limit=5000)
+    assert file.values == expected
     assert file.notice is not None
-    assert file.notice.endswith("draft_length, accept, sampling.temperature, load.")
+    assert file.notice.endswith("draft_length, accept, load.context_length, model_loads, model_loads.kv_type.")
     file.save()
     assert SettingsFile(path).notice is None
 
 
 def test_settings_that_this_version_does_not_know_stay_in_the_file(path: Path) -> None:
-    write(path, {"version": VERSION, "theme": {"name": "dusk"}, "sampling": {"temperature": 0.5, "mirostat": 2}})
+    write(path, {"version": VERSION, "theme": {"name": "dusk"}, "load": {"threads": 5, "turbo": 2}})
     file = SettingsFile(path)
-    assert file.notice is None
-    file.values.seed = 6
+    assert (file.notice, file.former) == (None, None)
+    file.values.draft_length = 6
     file.save()
     file.save()
     saved = read(path)
-    assert (saved["version"], saved["theme"], saved["seed"]) == (VERSION, {"name": "dusk"}, 6)
-    assert (saved["sampling"]["mirostat"], saved["sampling"]["temperature"]) == (2, 0.5)
+    assert (saved["version"], saved["theme"], saved["draft_length"]) == (VERSION, {"name": "dusk"}, 6)
+    assert (saved["load"]["turbo"], saved["load"]["threads"]) == (2, 5)
 
 
 def test_a_file_of_a_newer_version_is_used_and_left_alone(path: Path) -> None:
-    sampling = {"temperature": 0.5, "mirostat": 2}
-    write(path, {"version": VERSION + 1, "sampling": sampling, "accept": "typical", "draft_length": "auto", "seed": 5})
+    load = {"threads": 5, "turbo": 2}
+    write(path, {"version": VERSION + 1, "load": load, "accept": "typical", "draft_length": "auto", "offline": True})
     before = path.read_bytes()
     file = SettingsFile(path)
     assert file.notice is not None
     assert "newer Slipstream" in file.notice and "until Slipstream ends" in file.notice
-    assert (file.values.sampling, file.values.accept, file.values.seed) == (Sampling(temperature=0.5), "coupled", 5)
-    file.values.seed = 6
+    assert (file.values.load, file.values.accept, file.values.offline) == (LoadSettings(threads=5), "coupled", True)
+    file.values.draft_length = 6
     file.save()
     assert path.read_bytes() == before
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
@@ -192,15 +186,15 @@ def test_of_saves_in_several_threads_the_last_values_win(path: Path, monkeypatch
 
     monkeypatch.setattr(os, "fsync", held_up)
     threads = []
-    for seed in range(3):
-        file.values.seed = seed
+    for length in range(3):
+        file.values.draft_length = length
         threads.append(threading.Thread(target=file.save))
         threads[-1].start()
         assert is_writing.wait(30)
     go_on.set()
     for thread in threads:
         thread.join()
-    assert SettingsFile(path).values.seed == 2
+    assert SettingsFile(path).values.draft_length == 2
 
 
 def test_recent_pairs_are_few_newest_first_and_each_once() -> None:
@@ -212,10 +206,23 @@ def test_recent_pairs_are_few_newest_first_and_each_once() -> None:
     assert settings.last_pair == Pair("/m/5.gguf")
 
 
+def test_each_model_is_loaded_as_it_was_the_last_time() -> None:
+    settings = Settings(load=LoadSettings(threads=2))
+    for number in range(MAX_MODEL_LOADS + 1):
+        settings.remember_load(f"/m/{number}.gguf", LoadSettings(context_length=number))
+    settings.remember_load("/m/1.gguf", LoadSettings(context_length=77))
+    settings.remember_load("/m/new.gguf", LoadSettings())
+    assert [settings.load_for(f"/m/{name}.gguf").context_length for name in (1, 3, 100, "new")] == [77, 3, 100, 0]
+    assert settings.load_for("/m/0.gguf") == settings.load_for("/m/2.gguf") == LoadSettings(threads=2)
+    assert len(settings.model_loads) == MAX_MODEL_LOADS
+
+
 def test_a_path_that_is_no_text_survives(path: Path) -> None:
     file = SettingsFile(path)
     file.values.remember_pair(Pair("/m/\udcff.gguf"))
+    file.values.remember_load("/m/\udcff.gguf", LoadSettings(threads=2))
     file.save()
+    assert SettingsFile(path).values.load_for("/m/\udcff.gguf") == LoadSettings(threads=2)
     assert SettingsFile(path).values.last_pair == Pair("/m/\udcff.gguf")
 
 
@@ -228,7 +235,7 @@ def test_a_save_that_fails_leaves_the_old_file(path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    file.values.seed = 1
+    file.values.draft_length = 1
     with pytest.raises(KnownError, match="No space left on device"):
         file.save()
     assert path.read_bytes() == before
@@ -250,8 +257,8 @@ file = SettingsFile(Path(sys.argv[1]))
 number = 0
 while True:
     number += 1
-    file.values.seed = number
-    file.values.system_prompt = "x" * 100_000
+    file.values.download_limit = 2000 + number
+    file.values.models_folder = "x" * 100_000
     file.save()
     print(number, flush=True)
 """
@@ -267,6 +274,6 @@ def test_a_kill_while_saving_leaves_a_whole_file(path: Path) -> None:
         child.kill()
     file = SettingsFile(path)
     assert file.notice is None
-    assert file.values.seed is not None
-    assert file.values.seed >= saved
-    assert len(file.values.system_prompt) == 100_000
+    assert file.values.download_limit is not None
+    assert file.values.download_limit >= 2000 + saved
+    assert len(file.values.models_folder) == 100_000

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from app.protocol.messages import DrafterChoice, Overflow, Sampling
-from app.storage.json_file import NOT_UNDERSTOOD, decode
+from app.storage.json_file import NOT_UNDERSTOOD
 from app.storage.lenient import lenient
 
 
@@ -181,8 +181,8 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
         Overflow,
         Meta(
             title="When the context is full",
-            description="A model can only see so much text at once. When a chat grows longer, the answer can stop "
-            "there, or messages can be left out of what the model sees; you still see all of them.",
+            description="A model can only see so much text at once. When a chat has grown longer than that, you can "
+            "end it there, or leave messages out of what the model sees; you still see all of them.",
         ),
     ] = "drop_oldest"
     drafter: Annotated[
@@ -200,7 +200,7 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OVERFLOW_TITLES: dict[Overflow, str] = {
-    "stop": "Stop the answer",
+    "stop": "End the chat there",
     "drop_oldest": "Leave out the oldest messages",
     "keep_ends": "Keep the first and the last messages",
 }
@@ -212,7 +212,7 @@ def chat_settings(text: str) -> ChatSettings | None:
     if not text:
         return None
     try:
-        content: dict[str, Any] = decode(text.encode(errors="replace"), dict[str, Any])
+        content = msgspec.json.decode(text.encode(errors="replace"), type=dict[str, Any])
     except NOT_UNDERSTOOD:
         return None
     return lenient(ChatSettings, content, [])

@@ -283,6 +283,8 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     default_draft_length: int = DEFAULT_DRAFT_LENGTH
     sampling: Sampling = Sampling()
     """What the target's file recommends, llama.cpp's defaults for the rest."""
+    recommended: list[str] = []
+    """The fields of ``sampling`` that the file says something about."""
     load_seconds: float = 0.0
     plain_pass_seconds: float = 0.0
     """One pass of the target over one token, measured here; 0 where it was not."""

@@ -35,4 +35,10 @@ def struct_of(kind: Any) -> type[msgspec.Struct] | None:
 def _value(kind: Any, raw: Any, problems: list[str], name: str) -> Any:
     if (struct := struct_of(kind)) is not None and isinstance(raw, dict):
         return lenient(struct, raw, problems, f"{name}.")
+    plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    if get_origin(plain) is dict and isinstance(raw, dict) and (struct := struct_of(get_args(plain)[1])) is not None:
+        sound = {key: one for key, one in raw.items() if isinstance(one, dict)}
+        if len(sound) < len(raw):
+            problems.append(name)
+        return {key: lenient(struct, one, problems, f"{name}.") for key, one in sound.items()}
     return msgspec.convert(raw, kind)

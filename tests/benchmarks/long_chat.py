@@ -24,11 +24,12 @@ from PySide6.QtCore import QCoreApplication, QEvent, QEventLoop
 from PySide6.QtWidgets import QApplication
 
 from app.chats.model import pack, to_json
+from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.ui.chat.messages import MessageWidget
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.conversation import AnswerSettings
+from app.ui.chat.messages import MessageWidget
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.page import ChatPage
 from app.ui.chat.stored_chats import StoredChats
@@ -128,7 +129,7 @@ def measure(folder: Path, messages: int) -> Result:
     transcript.show()
     queue = AnswerQueue(engine, pair_loader, notice_list, lambda _chat, _pair: AnswerSettings())
     stored = StoredChats(worker, notice_list)
-    chats, page = OpenChats(stored, queue, notice_list, lambda: stored), ChatPage(transcript)
+    chats, page = OpenChats(stored, queue, notice_list, ChatSettings, lambda: stored), ChatPage(transcript)
     chats.current_changed.connect(page.show)
     page.show(chats.current)
     ready = time.perf_counter() + 0.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.engine.llama.checkpoints import RollBackSupport
@@ -22,7 +23,7 @@ from app.models.measurements import Measurements, PlainKey
 from app.models.origins import Origins
 from app.models.trials import FileKey, Trials
 from app.protocol.messages import KindFigures, LoadSettings, Sampling
-from app.settings import Pair, SettingsFile
+from app.settings import FormerSettings, Pair, SettingsFile
 from app.storage.json_file import decode, version_of
 from app.storage.keyed_file import KeyedFile
 
@@ -39,29 +40,34 @@ def folder(tmp_path: Path) -> Path:
 def test_settings(folder: Path) -> None:
     file = SettingsFile(folder / "settings.json")
     values = file.values
-    assert (file.notice, values.seed, values.draft_length) == (None, 7, 5)
-    assert (values.sampling, values.load) == (Sampling(temperature=0.5), LoadSettings(context_length=4096))
+    assert (file.notice, values.draft_length) == (None, 5)
+    assert file.former == FormerSettings(seed=7, sampling=Sampling(temperature=0.5))
+    assert values.load == values.load_for("/models/t\udcff.gguf") == LoadSettings(context_length=4096)
     assert values.last_pair == Pair("/models/t\udcff.gguf", "/models/d.gguf")
     before = decode((folder / "settings.json").read_bytes(), dict)
-    values.seed = before["seed"] = 8
+    values.draft_length = before["draft_length"] = 8
     file.save()
     after = decode((folder / "settings.json").read_bytes(), dict)
-    assert (after.pop("version"), after.pop("guide_introduced"), after["load"].pop("chat_cache_mib")) == (2, False, -1)
+    assert (after.pop("version"), after.pop("guide_introduced"), after["load"].pop("chat_cache_mib")) == (3, False, -1)
     assert (before.pop("version"), before.pop("guide_kept"), before["load"].pop("kept_cache_mib")) == (1, False, -1)
-    assert after == before
+    assert after.pop("model_loads") == {"/models/t\udcff.gguf": msgspec.to_builtins(values.load)}
+    assert after == before  # what belonged to all chats too, until it is somewhere else
+    file.former = None
+    file.save()
+    assert not {"seed", "sampling", "drafter"} & decode((folder / "settings.json").read_bytes(), dict).keys()
 
 
 def test_settings_under_older_names(tmp_path: Path) -> None:
     """Written by commit 0465daa, as version 1."""
     path = Path(shutil.copy(UNDER_OLDER_NAMES / "settings.json", tmp_path))
-    for seed in (7, 8):
+    for length in (None, 8):
         file = SettingsFile(path)
-        assert (file.notice, file.values.guide_introduced, file.values.seed) == (None, True, seed)
+        assert (file.notice, file.values.guide_introduced, file.values.draft_length) == (None, True, length)
         assert file.values.load == LoadSettings(context_length=4096, chat_cache_mib=512)
-        file.values.seed = 8
+        file.values.draft_length = 8
         file.save()
     saved = decode(path.read_bytes(), dict)
-    assert saved["version"] == 2 and not {"guide_kept", "kept_cache_mib"} & {*saved, *saved["load"]}
+    assert saved["version"] == 3 and not {"guide_kept", "kept_cache_mib"} & {*saved, *saved["load"]}
 
 
 def test_what_was_measured(folder: Path) -> None:

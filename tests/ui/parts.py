@@ -11,6 +11,7 @@ from typing import TypeVar
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage, unpack
+from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.client.connection import Timings
@@ -121,7 +122,11 @@ class Rig:
         self.settings = AnswerSettings()
         self.queue = AnswerQueue(self.engine, self.pair_loader, self.notice_list, lambda _chat, _pair: self.settings)
         self.chats = OpenChats(
-            StoredChats(self.worker, self.notice_list), self.queue, self.notice_list, self._temporary_store
+            StoredChats(self.worker, self.notice_list),
+            self.queue,
+            self.notice_list,
+            ChatSettings,
+            self._temporary_store,
         )
         self.chat_page = ChatPage(self.page)
         self.chats.current_changed.connect(self.chat_page.show)

@@ -221,9 +221,7 @@ class ScriptedEngine:
                 raw(frame(b'{"type": "rounds_received", "request": "one", "rounds": []}'))
             case "unknown":
                 raw(frame(b'{"type": "own_the_window", "request": 1}'))
-            case "endless" | "deaf" | "silent" | "stuck":
-                self.busy_with = request
-            case "endless if asked" if "endless" in command.messages[-1].content:
+            case "endless" | "deaf" | "silent" | "stuck" | "endless if asked" if self._is_endless(command):
                 self.busy_with = request
             case "signal 6" | "signal 9" | "signal 11":
                 log("about to die")
@@ -231,6 +229,9 @@ class ScriptedEngine:
                 hang()
             case _:
                 self.finish(request, "end")
+
+    def _is_endless(self, command: Generate) -> bool:
+        return self.behavior != "endless if asked" or "endless" in command.messages[-1].content
 
     def write_words(self, command: Generate) -> None:
         """An answer of several tokens, with draft another one where the behavior says so."""

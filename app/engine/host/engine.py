@@ -109,6 +109,7 @@ class Engine:
         self._drafters = drafters_of(target.model.is_end, self._loaded_draft(target))
         if target.longest_draft:
             self._costs = measured_costs(target, self._draft, threads, self._should_abort)
+        sampling, recommended = recommended_sampling(target.model)
         return PairLoaded(
             request=command.request,
             target=target.info,
@@ -119,7 +120,8 @@ class Engine:
             threads=threads,
             template=target.prompts.template,
             default_draft_length=default_draft_length(self._draft.model) if self._draft else DEFAULT_DRAFT_LENGTH,
-            sampling=recommended_sampling(target.model),
+            sampling=sampling,
+            recommended=recommended,
             load_seconds=time.perf_counter() - started,
             plain_pass_seconds=self._costs.costs.verify[1] if self._costs else 0.0,
             history=self._costs.history.figures() if self._costs else [],

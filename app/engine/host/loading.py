@@ -132,9 +132,12 @@ def _reading(path: Path) -> Iterator[None]:
 # ---------------------------------------------------------------- what the file recommends
 
 
-def recommended_sampling(model: Model) -> Sampling:
-    """How the file of ``model`` says to sample. A value that makes no sense is left out, and none of the others."""
-    sampling = Sampling()
+def recommended_sampling(model: Model) -> tuple[Sampling, list[str]]:
+    """How the file of ``model`` says to sample, and the names of the fields it says something about.
+
+    A value that makes no sense is left out, and none of the others.
+    """
+    sampling, fields = Sampling(), list[str]()
     for name, key in _SAMPLING_KEYS.items():
         text = model.metadata(f"general.sampling.{key}")
         if not text:
@@ -147,7 +150,8 @@ def recommended_sampling(model: Model) -> Sampling:
             continue
         if math.isfinite(number := getattr(changed, name)) and number <= _MOST_RECOMMENDED:
             sampling = changed
-    return sampling
+            fields.append(name)
+    return sampling, fields
 
 
 def default_draft_length(model: Model) -> int:

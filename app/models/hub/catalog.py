@@ -5,6 +5,7 @@ The file says what to get and about how large it is. Commits, sizes and checksum
 
 from __future__ import annotations
 
+import functools
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +15,7 @@ from msgspec import Meta
 from app import paths
 from app.errors import KnownError
 from app.models.downloads.item import Item
-from app.models.hub.repository import RemoteModel, Repository
+from app.models.hub.repository import RemoteModel, Repository, base_name
 from app.models.machine_memory import MachineMemory
 from app.protocol.devices import Device
 
@@ -35,6 +36,17 @@ Text = Annotated[str, Meta(min_length=1, max_length=300)]
 Bytes = Annotated[int, Meta(ge=1)]
 
 
+class CatalogSampling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the makers of a model say to sample, as far as they do: fields of the protocol's `Sampling`."""
+
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_k: Annotated[int, Meta(ge=0)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=2)] | None = None
+    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+
+
 class CatalogModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One model of a pair. Bytes."""
 
@@ -47,6 +59,7 @@ class CatalogModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     kv_per_token: Bytes
     """In F16: 2 × layers × KV heads × head width × 2 bytes."""
     licence: Text
+    sampling: CatalogSampling = CatalogSampling()
 
 
 class CatalogPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -98,7 +111,15 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
                 return max(fitting, key=lambda pair: pair.memory)
         return None
 
+    def sampling_for(self, *names: str) -> CatalogSampling:
+        """How to sample with a model that has one of these names: of its file, or in it. In any quantization."""
+        wanted = {base_name(name) for name in names} - {""}
+        models = (model for pair in self.pairs for model in (pair.target, pair.draft))
+        found = (model for model in models if wanted & {base_name(model.file), base_name(model.repository)})
+        return next((model.sampling for model in found), CatalogSampling())
 
+
+@functools.cache
 def load_catalog() -> Catalog:
     """The catalogue this version came with."""
     return msgspec.json.decode(paths.resource("catalog.json").read_bytes(), type=Catalog)

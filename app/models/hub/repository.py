@@ -33,6 +33,14 @@ _NO_MODEL = re.compile(
 _HEADS = re.compile(r"(mtp|nextn|assistant)[-_.]|.*[-_.](mtp|nextn)[-_](heads?|only)(?![a-z0-9])")
 
 
+def base_name(name: str) -> str:
+    """What is left of a model's name, file or repository to recognize it by: without owner, quantization and part,
+    capitals and what stands between the words."""
+    stem = _PART_ENDING.sub("", name.rsplit("/", 1)[-1].removesuffix(".gguf"))
+    words = _QUANTIZATION.sub("", stem).lower().removesuffix("-gguf")
+    return re.sub(r"[^a-z0-9.]+", "", words).strip(".")
+
+
 class RemoteFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file of a repository, pinned to a commit."""
 

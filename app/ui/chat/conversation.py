@@ -13,18 +13,18 @@ EXAMPLE = "What is speculative decoding?"
 
 @dataclass(frozen=True)
 class AnswerSettings:
-    """How an answer is asked for; stored with it."""
+    """How an answer is written, with every value decided."""
 
     sampling: Sampling = field(default_factory=Sampling)
     seed: int | None = None
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     system_prompt: str = ""
+    overflow: Overflow = "drop_oldest"
     draft_length: DraftLength = "auto"
     drafter: DrafterChoice = "auto"
     propose: Propose = "auto"
     accept: AcceptRule = "coupled"
-    overflow: Overflow = "drop_oldest"
 
     def command(self, messages: list[Message], seed: int | None = None) -> Generate:
         """What an engine is asked for an answer to ``messages``; ``seed`` goes before the one of the settings."""
@@ -35,11 +35,11 @@ class AnswerSettings:
             seed=self.seed if seed is None else seed,
             max_tokens=self.max_tokens,
             stop=list(self.stop),
+            overflow=self.overflow,
             draft_length=self.draft_length,
             accept=self.accept,
             drafter=self.drafter,
             propose=self.propose,
-            overflow=self.overflow,
         )
 
 

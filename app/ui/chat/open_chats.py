@@ -21,7 +21,6 @@ class OpenChats(QObject):
     Attributes:
         current: The chat that is shown; there always is one.
         queue: Has their answers written.
-        settings: What new chats begin with, and stored ones that chose nothing.
 
     Signals:
         current_changed: Another `ChatModel` is shown. Its messages may still be on their way.
@@ -38,16 +37,18 @@ class OpenChats(QObject):
         chat_store: StoredChats,
         queue: AnswerQueue,
         notice_list: NoticeList,
+        default_settings: Callable[[], ChatSettings],
         temporary_store: Callable[[], StoredChats],
         parent: QObject | None = None,
     ) -> None:
-        """``temporary_store`` makes a store that leaves nothing behind."""
+        """``default_settings``: what chats have that chose nothing. ``temporary_store``: a store that leaves nothing."""
         super().__init__(parent)
         self.queue = queue
-        self.settings = ChatSettings()
+        self._default_settings = default_settings
         self._chat_store = chat_store
         self._temporary_store = temporary_store
         self._notice_list = notice_list
+        self._defaults = default_settings()
         self._open: dict[str, ChatModel] = {}
         self._new = self._made()
         self.current = self._new
@@ -74,9 +75,15 @@ class OpenChats(QObject):
         """Show a chat that is never stored, and that is gone when it is left."""
         self._show(self._made(is_temporary=True))
 
+    def use_defaults(self) -> None:
+        """Another model is loaded, or the presets were changed: the chat to come follows, unless it was changed."""
+        before, self._defaults = self._defaults, self._default_settings()
+        if self._new.settings == before:
+            self._new.set_settings(self._defaults)
+
     def _made(self, chat_id: str = "", *, is_temporary: bool = False) -> ChatModel:
         store = self._temporary_store() if is_temporary else self._chat_store
-        model = ChatModel(store, self.queue, self.settings, chat_id, is_temporary=is_temporary, parent=self)
+        model = ChatModel(store, self.queue, self._default_settings(), chat_id, is_temporary=is_temporary, parent=self)
         if chat_id:
             self._open[chat_id] = model
         if is_temporary:
@@ -149,6 +156,7 @@ class OpenChats(QObject):
     @Slot()
     def _on_created(self) -> None:
         model, self._new = self._new, self._made()
+        self._defaults = self._new.settings
         self._open[model.id] = model
         self.created.emit(model)
 

@@ -25,7 +25,7 @@ from app.protocol.messages import (
 )
 from app.ui import notices
 from app.ui.engine.interface import Engine, EngineExit, EngineState, ExitCause
-from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, guide_files, is_guide
+from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, is_guide
 from app.ui.notices import Notice, NoticeList
 
 if TYPE_CHECKING:
@@ -118,6 +118,10 @@ class PairLoader(QObject):
         """What is loaded, or shall be."""
         return self._files
 
+    def load_settings(self) -> LoadSettings:
+        """How that is loaded."""
+        return self._files.settings if self._files else LoadSettings()
+
     def refused(self) -> PairFiles | None:
         """What was asked for last, if it was not loaded because it does not fit or is not there."""
         return self._refused
@@ -199,10 +203,6 @@ class PairLoader(QObject):
         self.load_begun.emit(gpu_bytes)
         self.load_progressed.emit(0.0)
         self._load_request = self._engine.load(files.target, files.draft, files.settings)
-
-    def load_guide(self) -> None:
-        settings = self._files.settings if self._files and is_guide(self._files.target) else LoadSettings()
-        self.load(replace(guide_files(), settings=settings))
 
     def load_again(self) -> None:
         if self._files is not None:

@@ -1,66 +1,20 @@
-"""The four sections of the Open models dialog: each shows a part of the choice and gives it back."""
+"""The two sections of the Open models dialog: each shows a part of the choice and gives it back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtWidgets import QCheckBox, QPlainTextEdit, QRadioButton, QWidget
+from PySide6.QtWidgets import QRadioButton, QWidget
 
-from app.chats.settings import stop_strings_as_text, stop_strings_from
-from app.protocol.messages import AcceptRule, LoadSettings, Sampling
-from app.settings import Settings
+from app.protocol.messages import AcceptRule, LoadSettings
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.widgets.controls import explain, label
-from app.ui.widgets.forms import FIELD_MARGINS, FIELD_WIDTH, Digits, Form, Setting
+from app.ui.widgets.forms import FIELD_MARGINS, Form, Setting
 from app.ui.widgets.layouts import column
 from app.ui.widgets.theme import SPACING
 
-_HIGHEST_SEED = 2**63 - 1
 _NO_GPU = "No GPU in this build: everything runs on the processor."
-
-_SAMPLING = (
-    Setting(
-        "temperature", "Temperature", "Higher is more varied. 0 always takes the most likely token.", 0.05, "greedy"
-    ),
-    Setting("top_k", "Top-k", "Keeps the k most likely tokens. 0 keeps all.", 5, "off", high=1_000_000),
-    Setting(
-        "top_p",
-        "Top-p",
-        "Keeps the likeliest tokens until their shares add up to this. 1 is off.",
-        0.01,
-        low=0.0001,
-    ),
-    Setting("min_p", "Min-p", "Drops tokens below this share of the likeliest one. 0 is off.", 0.01, "off"),
-    Setting(
-        "repetition_penalty",
-        "Repetition penalty",
-        "Above 1 makes tokens that stand there already less likely.",
-        0.05,
-        low=0.01,
-    ),
-    Setting(
-        "frequency_penalty",
-        "Frequency penalty",
-        "Taken off for each time a token stands there already. 0 is off.",
-        0.1,
-    ),
-    Setting(
-        "presence_penalty",
-        "Presence penalty",
-        "Taken off once for a token that stands there already. 0 is off.",
-        0.1,
-    ),
-    Setting("penalty_window", "Penalty window", "How many of the last tokens the penalties look at.", 16, "none"),
-)
-_LONGEST = Setting(
-    "longest_answer",
-    "Longest answer",
-    "Tokens after which an answer is cut. 0 is no limit.",
-    64,
-    "no limit",
-    "max tokens",
-)
 
 
 def _gpu_layers(key: str, name: str) -> Setting:
@@ -109,82 +63,6 @@ _LOADING = (
         suffix=" MiB",
     ),
 )
-
-
-class SamplingFields(Form):
-    """How the next token is drawn, and when an answer ends."""
-
-    def __init__(self, changed: Callable[[], object]) -> None:
-        super().__init__(Sampling, _SAMPLING, changed)
-        self._random_seed = QCheckBox("Random")
-        self._seed = Digits(_HIGHEST_SEED)
-        self.add("Seed", self._random_seed, "Another seed for each answer, or one of yours: same seed, same answer.")
-        self.add("Fixed seed", self._seed, "A whole number; only while the seed is not random.")
-        self.add_settings(Settings, [_LONGEST])
-        self._stop = QPlainTextEdit(tabChangesFocus=True)
-        self._stop.setFixedSize(FIELD_WIDTH, 64)
-        stop_help = "One a line. The answer ends before the first of them; \\n is a line break."
-        self.add("Stop strings", self._stop, stop_help)
-        self._random_seed.toggled.connect(self._on_random_toggled)
-        self._seed.textChanged.connect(changed)
-        self._stop.textChanged.connect(changed)
-
-    def show_choice(self, choice: OpenModelsChoice) -> None:
-        for setting in _SAMPLING:
-            self.set_value(setting.key, getattr(choice.sampling, setting.key))
-        self._random_seed.setChecked(choice.seed is None)
-        self._seed.set_value(choice.seed)
-        self._seed.setEnabled(choice.seed is not None)
-        self.set_value("longest_answer", choice.max_tokens)
-        self._stop.setPlainText(stop_strings_as_text(choice.stop))
-
-    def apply_to(self, choice: OpenModelsChoice) -> OpenModelsChoice:
-        """``choice`` with what is set here."""
-        return replace(
-            choice,
-            sampling=Sampling(**{setting.key: self.value(setting.key) for setting in _SAMPLING}),
-            seed=None if self._random_seed.isChecked() else self._seed.value() or 0,
-            max_tokens=self.value("longest_answer"),
-            stop=stop_strings_from(self._stop.toPlainText()),
-        )
-
-    def summary(self) -> str:
-        parts = [f"temperature {self.text_of('temperature')}", f"top-k {self.text_of('top_k')}"]
-        parts.append("random seed" if self._random_seed.isChecked() else f"seed {self._seed.text() or '0'}")
-        if longest := self.value("longest_answer"):
-            parts.append(f"at most {longest:,} tokens")
-        return " · ".join(parts)
-
-    def _on_random_toggled(self, is_random: bool) -> None:
-        self._seed.setEnabled(not is_random)
-        if not is_random and not self._seed.text():
-            self._seed.set_value(0)
-        self._changed()
-
-
-class SystemPromptField(QWidget):
-    """What the model is told before each chat."""
-
-    def __init__(self, changed: Callable[[], object]) -> None:
-        super().__init__()
-        example = "None. For example: Answer in short sentences."
-        self._text = QPlainTextEdit(tabChangesFocus=True, placeholderText=example)
-        self._text.setFixedHeight(96)
-        self._text.setAccessibleName("System prompt")
-        explain(self._text, "What the model is told before each chat. It stays in the context when old messages leave.")
-        column(self._text, margins=FIELD_MARGINS, on=self)
-        self._text.textChanged.connect(changed)
-
-    def show_choice(self, choice: OpenModelsChoice) -> None:
-        self._text.setPlainText(choice.system_prompt)
-
-    def apply_to(self, choice: OpenModelsChoice) -> OpenModelsChoice:
-        """``choice`` with what is set here."""
-        return replace(choice, system_prompt=self._text.toPlainText())
-
-    def summary(self) -> str:
-        words = " ".join(self._text.toPlainText().split())
-        return "none" if not words else words if len(words) <= 48 else f"{words[:47]}…"
 
 
 class MemoryFields(Form):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -14,12 +14,12 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QMenu, QPushButton, QWi
 from app.models.planner import LoadPlan, alternatives, make_plan
 from app.models.ranking import RankedDraft
 from app.models.text import visible
-from app.protocol.messages import Sampling
+from app.protocol.messages import LoadSettings
 from app.settings import Pair
 from app.ui.engine.load_planner import MemoryWatch, wishes_of
 from app.ui.engine.pair_names import recent_title
 from app.ui.models.choice import OpenModelsChoice
-from app.ui.models.fields import AcceptRuleFields, MemoryFields, SamplingFields, SystemPromptField
+from app.ui.models.fields import AcceptRuleFields, MemoryFields
 from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker
 from app.ui.models.library_service import LibraryService
 from app.ui.models.memory_part import MemoryPart
@@ -33,7 +33,7 @@ from app.ui.widgets.theme import SPACING
 
 _TARGET_HELP = "The model whose answers you read. Any text model in the GGUF format."
 _DRAFT_HELP = "A much smaller model of the same family that guesses ahead. It changes the speed, never the answers."
-_Fields: TypeAlias = SamplingFields | SystemPromptField | MemoryFields | AcceptRuleFields
+_Fields: TypeAlias = MemoryFields | AcceptRuleFields
 
 
 class OpenModelsDialog(QDialog):
@@ -49,7 +49,7 @@ class OpenModelsDialog(QDialog):
         *,
         has_gpu: bool = False,
         is_loaded: bool = True,
-        own_sampling: Sampling | None = None,
+        load_for: Callable[[str], LoadSettings] | None = None,
         library: LibraryService | None = None,
         memory: MemoryWatch | None = None,
         parent: QWidget | None = None,
@@ -57,12 +57,13 @@ class OpenModelsDialog(QDialog):
         """``library`` offers its models, and drafts for the chosen target; ``memory`` is what the plan goes by.
 
         ``is_loaded`` says whether the models of ``current`` are in use, so that there may be nothing to load.
-        ``own_sampling`` is what the loaded target recommends; "Reset to defaults" goes back to it.
+        ``load_for`` says how the target at a path was loaded the last time; that is shown when it is chosen.
         """
         super().__init__(parent)
         self._current = current
         self._is_loaded = is_loaded
-        self._defaults = OpenModelsChoice(sampling=own_sampling or Sampling())
+        self._load_for = load_for
+        self._shown_target = current.target
         self._check = NO_TARGET
         self._proposes_draft = False
         self._checker = PairChecker(self)
@@ -116,10 +117,8 @@ class OpenModelsDialog(QDialog):
     def _build(self, recent: Sequence[Pair]) -> None:
         self.setWindowTitle("Open models")
         self.setAcceptDrops(True)
-        self.resize(680, 660)
+        self.resize(680, 560)
         contents: tuple[tuple[str, _Fields], ...] = (
-            ("Sampling", SamplingFields(self._refresh)),
-            ("System prompt", SystemPromptField(self._refresh)),
             ("Context and memory", self._memory_fields),
             ("Accept rule", AcceptRuleFields(self._refresh)),
         )
@@ -160,7 +159,7 @@ class OpenModelsDialog(QDialog):
         theme.set_role(self._load, "primary")
         reset = QPushButton("Reset to defaults", autoDefault=False)
         reset.setToolTip("Sets everything but the files back")
-        reset.clicked.connect(lambda: self._show_fields(self._defaults))
+        reset.clicked.connect(lambda: self._show_fields(OpenModelsChoice()))
         box = QDialogButtonBox()
         box.addButton(reset, QDialogButtonBox.ButtonRole.ResetRole)
         box.addButton(QDialogButtonBox.StandardButton.Cancel).setText("Cancel")
@@ -237,6 +236,10 @@ class OpenModelsDialog(QDialog):
     @Slot()
     def _on_path_changed(self) -> None:
         self._proposes_draft = False
+        target = self._target.path()
+        if target != self._shown_target and self._load_for is not None:
+            self._memory_fields.show_values(self._load_for(target))
+        self._shown_target = target
         self._ask()
 
     @Slot(list)

@@ -1,80 +1,107 @@
-"""From the settings to what uses them: the Open models dialog and the next answer; and back."""
+"""From the settings to what uses them: the Open models dialog, what is loaded, the next answer; and back."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from app.protocol.messages import PairLoaded, Sampling
-from app.settings import Pair, Settings
+from app.chats.presets import Presets
+from app.chats.settings import ChatSettings, SamplingChoice
+from app.errors import KnownError
+from app.protocol.messages import PairLoaded
+from app.settings import FormerSettings, Pair, Settings, SettingsFile
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.engine import drafters
 from app.ui.engine.pair_files import PairFiles, guide_files, is_guide
+from app.ui.engine.recommended import recommended
 from app.ui.models.choice import OpenModelsChoice
-
-
-def sampling_in_use(values: Settings, pair: PairLoaded | None) -> Sampling:
-    """The model's own recommendation until the user chooses otherwise."""
-    return own_sampling(pair) if values.model_sampling else values.sampling
-
-
-def own_sampling(pair: PairLoaded | None) -> Sampling:
-    """What the loaded target recommends."""
-    return pair.sampling if pair else Sampling()
 
 
 def files_at_start(values: Settings) -> PairFiles:
     """The pair that was loaded last, or the bundled one."""
     if values.last_pair is None:
-        return replace(guide_files(), settings=values.load)
-    return PairFiles(values.last_pair.target, values.last_pair.draft, values.load)
+        return guide_to_load(values)
+    return files_to_load(values, values.last_pair.target, values.last_pair.draft)
 
 
-def choice_in_use(values: Settings, files: PairFiles | None, pair: PairLoaded | None) -> OpenModelsChoice:
+def guide_to_load(values: Settings) -> PairFiles:
+    """The bundled pair, as it was loaded the last time."""
+    guide = guide_files()
+    return replace(guide, settings=values.load_for(guide.target))
+
+
+def files_to_load(values: Settings, target: str, draft: str | None) -> PairFiles:
+    """This pair, loaded as its target was the last time."""
+    return PairFiles(target, draft, values.load_for(target))
+
+
+def choice_in_use(values: Settings, files: PairFiles | None) -> OpenModelsChoice:
     """What the dialog begins with."""
     return OpenModelsChoice(
         target=files.target if files else "",
         draft=files.draft if files else None,
         load=files.settings if files else values.load,
-        sampling=sampling_in_use(values, pair),
-        seed=values.seed,
-        max_tokens=values.longest_answer,
-        stop=list(values.stop_strings),
-        system_prompt=values.system_prompt,
         accept=values.accept,
     )
 
 
-def keep_choice(values: Settings, choice: OpenModelsChoice, pair: PairLoaded | None) -> PairFiles:
+def keep_choice(values: Settings, choice: OpenModelsChoice) -> PairFiles:
     """Put what the dialog ends with into the settings; returns what is to be loaded, if it must be."""
-    values.sampling = choice.sampling
-    values.model_sampling = choice.sampling == own_sampling(pair)
-    values.seed = choice.seed
-    values.longest_answer = choice.max_tokens
-    values.stop_strings = list(choice.stop)
-    values.system_prompt = choice.system_prompt
     values.accept = choice.accept
     return PairFiles(choice.target, choice.draft, choice.load)
 
 
 def keep_opened(values: Settings, files: PairFiles) -> None:
-    """Put the pair that was loaded into the settings: it is the one to begin with next time."""
-    values.load = files.settings
+    """Put the pair that was loaded into the settings: it is the one to begin with next time, loaded like that."""
+    values.remember_load(files.target, files.settings)
     if is_guide(files.target):
         values.last_pair = None
     else:
         values.remember_pair(Pair(files.target, files.draft))
 
 
-def answer_settings(values: Settings, pair: PairLoaded | None) -> AnswerSettings:
-    """How answers are written now; a drafter the pair does not have is left for the automatic choice."""
+def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | None) -> AnswerSettings:
+    """How the next answer of a chat is written; a drafter the pair does not have is left for the automatic choice."""
     return AnswerSettings(
-        sampling=sampling_in_use(values, pair),
-        seed=values.seed,
-        max_tokens=values.longest_answer,
-        stop=tuple(values.stop_strings),
-        system_prompt=values.system_prompt,
+        sampling=chat.sampling.over(recommended(pair).sampling),
+        seed=chat.seed,
+        max_tokens=chat.max_tokens,
+        stop=tuple(chat.stop),
+        system_prompt=chat.system_prompt,
+        overflow=chat.overflow,
         draft_length="auto" if values.draft_length is None else values.draft_length,
-        drafter=drafters.usable(values.drafter, pair),
+        drafter=drafters.usable(chat.drafter, pair),
         propose=values.propose,
         accept=values.accept,
+    )
+
+
+def move_former_settings(file: SettingsFile, presets: Presets) -> str:
+    """Make a preset of what an older version had for all chats, so that they go on as they were.
+
+    Where that cannot be written the values stay in ``file`` for the next start. Returns what the user should know of
+    the presets; empty for nothing.
+    """
+    if file.former is not None:
+        settings = chat_settings_of(file.former)
+        try:
+            if settings != ChatSettings():
+                presets.keep_former(settings)
+        except KnownError as error:
+            return presets.notice or str(error)
+        file.former = None
+    return presets.notice or ""
+
+
+def chat_settings_of(former: FormerSettings) -> ChatSettings:
+    """The same as the settings of a chat."""
+    sampling = former.sampling
+    return ChatSettings(
+        system_prompt=former.system_prompt,
+        sampling=SamplingChoice()
+        if former.model_sampling
+        else SamplingChoice(**{key: getattr(sampling, key) for key in sampling.__struct_fields__}),
+        seed=former.seed,
+        max_tokens=former.longest_answer,
+        stop=list(former.stop_strings),
+        drafter=former.drafter,
     )

@@ -113,7 +113,7 @@ class AppCommands(QObject):
         return {
             "new_chat": self.new_chat,
             "open_models": self.open_models,
-            "load_guide": self._pair_loader.load_guide,
+            "load_guide": self.load_guide,
             "show_library": lambda: self.models().show_library(),
             "get_models": lambda: self.models().show_recommended(),
             "show_settings": self.show_settings,
@@ -227,9 +227,13 @@ class AppCommands(QObject):
 
     @Slot(str, str)
     def load_pair(self, target: str, draft: str = "") -> None:
-        """Load a target with a draft, or with an empty text without, as the settings want it."""
-        self._pair_loader.load(PairFiles(target, draft or None, self._values.load))
+        """Load a target with a draft, or with an empty text without, as the target was loaded the last time."""
+        self._pair_loader.load(in_use.files_to_load(self._values, target, draft or None))
         bring_to_front(self._window)
+
+    def load_guide(self) -> None:
+        """Load the bundled pair."""
+        self._pair_loader.load(in_use.guide_to_load(self._values))
 
     @Slot()
     def open_models(self) -> None:
@@ -275,7 +279,7 @@ class AppCommands(QObject):
 
     def _open_files(self, target: str, draft: str = "") -> OpenModelsDialog:
         if (dialog := self._dialog) is None:
-            return self._open(PairFiles(target, draft or None, self._values.load), is_loaded=False)
+            return self._open(in_use.files_to_load(self._values, target, draft or None), is_loaded=False)
         dialog.show_files(target, draft)
         dialog.activateWindow()
         return dialog
@@ -283,13 +287,12 @@ class AppCommands(QObject):
     def _open(self, files: PairFiles | None, *, is_loaded: bool) -> OpenModelsDialog:
         from app.ui.models.open_dialog import OpenModelsDialog
 
-        pair = self._pair_loader.pair()
         self._dialog = dialog = OpenModelsDialog(
-            in_use.choice_in_use(self._values, files, pair),
+            in_use.choice_in_use(self._values, files),
             self._values.recent_pairs,
             has_gpu=bool(self._engine.devices()),
-            is_loaded=is_loaded and pair is not None,
-            own_sampling=in_use.own_sampling(pair),
+            is_loaded=is_loaded and self._pair_loader.pair() is not None,
+            load_for=self._values.load_for,
             library=self._coordinator.library(),
             memory=self._coordinator.memory,
             parent=self._window,
@@ -303,7 +306,7 @@ class AppCommands(QObject):
     @Slot()
     def _on_accepted(self) -> None:
         if (dialog := self._dialog) is not None:
-            files = in_use.keep_choice(self._values, dialog.choice(), self._pair_loader.pair())
+            files = in_use.keep_choice(self._values, dialog.choice())
             self.settings_changed.emit()
             if dialog.needs_reload:
                 self._pair_loader.load(files, anyway=dialog.does_not_fit)
@@ -407,7 +410,7 @@ class AppCommands(QObject):
             Action.RESTART_PLAIN: lambda: self._pair_loader.restart(with_draft=False),
             Action.COPY_REPORT: lambda: QGuiApplication.clipboard().setText(self._pair_loader.report()),
             Action.OPEN_MODELS: self.open_models,
-            Action.LOAD_GUIDE: self._pair_loader.load_guide,
+            Action.LOAD_GUIDE: self.load_guide,
             Action.LOAD_AGAIN: self._pair_loader.load_again,
             Action.LOAD_ANYWAY: self._pair_loader.load_anyway,
             Action.OPEN_LOGS: open_log_folder,

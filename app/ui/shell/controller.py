@@ -5,9 +5,12 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import msgspec
 from PySide6.QtCore import QMetaObject, QObject, QTimer, Slot
 
 from app import paths
+from app.chats import presets
+from app.chats.presets import Presets
 from app.chats.settings import ChatSettings
 from app.chats.worker import ChatWorker, Opened
 from app.errors import KnownError
@@ -60,6 +63,7 @@ class Controller(QObject):
         self._results = Results(self)
         self._saver = SettingsSaver(settings, self)
         self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME), self)
+        self.presets = Presets(paths.data_dir() / presets.FILE_NAME)
         self._progress = 0.0
         self._current: list[QMetaObject.Connection] = []
         """To the chat that is shown."""
@@ -68,7 +72,9 @@ class Controller(QObject):
         self._chat_store = StoredChats(worker, self.notice_list, self)
         self.pair_loader = PairLoader(engine, self.notice_list, LoadingMarker(paths.data_dir() / "loading.json"), self)
         self.queue = AnswerQueue(engine, self.pair_loader, self.notice_list, self._answer_settings, self)
-        self.chats = OpenChats(self._chat_store, self.queue, self.notice_list, self._temporary_chats, self)
+        self.chats = OpenChats(
+            self._chat_store, self.queue, self.notice_list, self._default_settings, self._temporary_chats, self
+        )
         self.page = ChatPage(window.transcript, self)
         self.composer = ComposerPresenter(window.composer, engine, self.notice_list, self)
         self.operations = ChatOperations(self._chat_store, self)
@@ -108,6 +114,10 @@ class Controller(QObject):
         """Load the pair, open the chats; call when the window has been painted."""
         for subject, notice in (notices_at_start or {}).items():
             self.notice_list.show(subject, notice)
+        if problem := in_use.move_former_settings(self._settings, self.presets):
+            self.notice_list.show("presets", notices.plain_text(problem))
+        self.chats.use_defaults()
+        self._apply_settings()
         self.pair_loader.open_at_start(in_use.files_at_start(self._settings.values))
         self._results.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
         self.commands.begin()
@@ -228,6 +238,7 @@ class Controller(QObject):
         files = self.pair_loader.files()
         self._window.top_bar.set_pair(pair_title(pair) or files_title(files), pair_details(pair))
         self._window.speed_panel.set_pair(pair)
+        self.chats.use_defaults()
         self._apply_settings()
         self._refresh_plain_speed()
         self._introduce_guide()
@@ -257,8 +268,8 @@ class Controller(QObject):
 
     @Slot(str)
     def _on_drafter_changed(self, drafter: DrafterChoice) -> None:
-        self._settings.values.drafter = drafter
-        self._settings_changed()
+        current = self.chats.current
+        current.set_settings(msgspec.structs.replace(current.settings, drafter=drafter))
 
     @Slot()
     def _settings_changed(self) -> None:
@@ -267,14 +278,14 @@ class Controller(QObject):
 
     @Slot(float)
     def _on_plain_speed_measured(self, tokens_per_second: float) -> None:
-        load, sampling = self._settings.values.load, self._sampling()
+        load, sampling = self.pair_loader.load_settings(), self._sampling()
         self._baseline.record(self.pair_loader.pair(), load, sampling, tokens_per_second)
         self._window.speed_panel.set_plain_speed(tokens_per_second)
         self.notice_list.remove("measure")
 
     @Slot()
     def _refresh_plain_speed(self) -> None:
-        load, sampling = self._settings.values.load, self._sampling()
+        load, sampling = self.pair_loader.load_settings(), self._sampling()
         self._baseline.find(self.pair_loader.pair(), load, sampling, self._window.speed_panel.set_plain_speed)
 
     # ------------------------------------------------------------ chats
@@ -355,7 +366,7 @@ class Controller(QObject):
         live.ended.connect(panel.end_generation)
 
     def _answer_settings(self, chat: ChatSettings, pair: PairLoaded | None) -> AnswerSettings:
-        return in_use.answer_settings(self._settings.values, pair)
+        return in_use.answer_settings(chat, self._settings.values, pair)
 
     def _sampling(self) -> Sampling:
         """How tokens are drawn in the chat that is shown."""
@@ -371,6 +382,11 @@ class Controller(QObject):
         self._window.undo_bar.offer(f"Deleted “{title or UNTITLED}”")
 
     # ------------------------------------------------------------ notices, settings, dialogs
+
+    def _default_settings(self) -> ChatSettings:
+        """What a chat begins with."""
+        files = self.pair_loader.files()
+        return self.presets.default_for(files.target if files else "")
 
     def _apply_settings(self) -> None:
         """Bring panel, transcript and session to what the settings say."""

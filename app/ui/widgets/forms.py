@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
@@ -27,6 +27,8 @@ from app.ui.widgets.theme import SPACING
 _ENGLISH = QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
 FIELD_WIDTH = 132
 FIELD_MARGINS = (6 * SPACING, 0, 0, 2 * SPACING)
+_SMALLEST = 0.0001
+"""What a field with decimals can show."""
 _LARGEST = 2**30
 """Where a range has no end."""
 
@@ -106,8 +108,9 @@ class Setting:
 
     key: str
     """Its name in the typed table."""
-    name: str
-    help: str
+    name: str = ""
+    help: str = ""
+    """Both are empty where the table says them: ``Meta(title=…, description=…)``."""
     step: float = 1
     lowest: str = ""
     """Shown in place of the lowest number."""
@@ -122,7 +125,8 @@ class Setting:
 
 
 class Form(QWidget):
-    """Shows settings of a struct and gives them back. A number that may be ``None`` is ``None`` at its lowest, 0."""
+    """Shows settings of a struct and gives them back. A number that may be ``None`` is ``None`` below its range: at 0,
+    or where that can be set one step below; the word for the lowest number is shown there."""
 
     def __init__(self, table: type[msgspec.Struct], settings: Sequence[Setting], changed: Callable[[], object]) -> None:
         """``changed`` is called after each change."""
@@ -154,8 +158,10 @@ class Form(QWidget):
     def add_settings(self, table: type[msgspec.Struct], settings: Sequence[Setting]) -> None:
         """Rows below the ones that are there."""
         annotations = {one.name: one.type for one in msgspec.structs.fields(table)}
-        for setting in settings:
-            annotation = annotations[setting.key]
+        for given in settings:
+            annotation = annotations[given.key]
+            title, description = words_of(table, given.key)
+            setting = replace(given, name=given.name or title, help=given.help or description)
             kind = _plain(type_info(annotation))
             field = self.fields[setting.key] = _field(setting, kind, annotation)
             self._settings[setting.key] = setting, kind
@@ -169,19 +175,21 @@ class Form(QWidget):
             self.set_value(key, getattr(values, key))
 
     def set_value(self, key: str, value: Any) -> None:
-        unit = self._settings[key][0].unit
-        if value is None:
-            value = 0
+        unit, field = self._settings[key][0].unit, self.fields[key]
+        if value is None and not isinstance(field, OneOf):
+            value = field.minimum()
         elif unit > 1:
             value = max(1, round(value / unit))
-        self.fields[key].setValue(value)
+        field.setValue(value)
 
     def value(self, key: str) -> Any:
         setting, kind = self._settings[key]
         value = self.fields[key].value()
-        if isinstance(kind, UnionType) and not value:
+        if isinstance(value, str):
+            return value
+        if isinstance(kind, UnionType) and value < _range(setting, kind)[0]:
             return None
-        return value if isinstance(value, str) or setting.unit == 1 else value * setting.unit
+        return value if setting.unit == 1 else value * setting.unit
 
     def text_of(self, key: str) -> str:
         """What the field shows."""
@@ -200,13 +208,35 @@ def _field(setting: Setting, kind: Type, annotation: Any) -> Whole | Decimal | O
         return OneOf([str(value) for value in get_args(literal)])
     number = _plain(kind.types[0]) if isinstance(kind, UnionType) else kind
     assert isinstance(number, IntType | FloatType)
-    low = 0 if isinstance(kind, UnionType) else _first(setting.low, number.ge, 0)
-    high = _first(setting.high, number.le, _LARGEST)
+    low, high = _range(setting, kind)
+    if isinstance(kind, UnionType):
+        low = 0 if low > 0 else low - setting.step
+    field: Whole | Decimal
     if isinstance(number, FloatType):
-        return Decimal(low, high, setting.step, setting.lowest)
-    field = Whole(int(low), int(high), int(setting.step), setting.lowest)
+        field = Decimal(low, high, setting.step, setting.lowest)
+        field.setValue(low)
+    else:
+        field = Whole(int(low), int(high), int(setting.step), setting.lowest)
+        field.setValue(int(low))
     field.setSuffix(setting.suffix)
     return field
+
+
+def _range(setting: Setting, kind: Type) -> tuple[float, float]:
+    """The lowest and the highest number that can be set, as they are shown."""
+    number = _plain(kind.types[0]) if isinstance(kind, UnionType) else kind
+    assert isinstance(number, IntType | FloatType)
+    above = None if number.gt is None else number.gt + _SMALLEST
+    low = 1 if setting.unit > 1 else _first(setting.low, number.ge, above, 0)
+    return low, _first(setting.high, number.le, _LARGEST)
+
+
+def words_of(table: type[msgspec.Struct], key: str) -> tuple[str, str]:
+    """Title and description of a setting, as the table has them; empty where it does not."""
+    kind = type_info(next(field.type for field in msgspec.structs.fields(table) if field.name == key))
+    kind = kind.types[0] if isinstance(kind, UnionType) else kind
+    words = (kind.extra_json_schema or {}) if isinstance(kind, Metadata) else {}
+    return words.get("title", ""), words.get("description", "")
 
 
 def _plain(kind: Type) -> Type:

@@ -344,8 +344,8 @@ def test_the_sampling_a_file_recommends_is_told(engine: Engine, load: Loader, tm
         writer.add_float32("general.sampling.temp", 400.0)
 
     assert load(make_model(tmp_path / "plain.gguf")).sampling == Sampling()
-    recommended = load(make_model(tmp_path / "recommends.gguf", edit=recommend)).sampling
-    assert recommended == Sampling(temperature=0.25, top_k=7)
+    pair = load(make_model(tmp_path / "recommends.gguf", edit=recommend))
+    assert (pair.sampling, pair.recommended) == (Sampling(temperature=0.25, top_k=7), ["temperature", "top_k"])
     assert load(make_model(tmp_path / "exaggerates.gguf", edit=exaggerate)).sampling == Sampling()
 
 

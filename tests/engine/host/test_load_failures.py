@@ -207,7 +207,10 @@ def test_a_recommended_value_that_makes_no_sense_costs_none_of_the_others(tmp_pa
     backend.start()
     model = Model(make_model(tmp_path / "model.gguf", layers=1, edit=recommend), 0, lambda _: True)
     expected = Sampling(temperature=0.25, top_k=0, repetition_penalty=1.5, penalty_window=MAX_CONTEXT_LENGTH)
-    assert recommended_sampling(model) == expected
+    assert recommended_sampling(model) == (
+        expected,
+        ["temperature", "top_k", "repetition_penalty", "penalty_window"],
+    )
     assert default_draft_length(model) == DEFAULT_DRAFT_LENGTH
     model.close()
 

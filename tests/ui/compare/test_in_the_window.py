@@ -13,12 +13,12 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from app.protocol.messages import Sampling
+from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui.chat.messages import AnswerMessage
 from app.ui.compare.presenter import ComparePresenter
 from app.ui.compare.window import CompareWindow
 from app.ui.engine.interface import EngineState
-from tests.ui.shell.test_main_window import WAIT_MS, Running
+from tests.ui.shell.test_main_window import LONGEST_ANSWER, WAIT_MS, Running
 
 pytestmark = pytest.mark.usefixtures("guide_pair", "dressed")
 
@@ -39,11 +39,8 @@ class Comparing(Running):
 
     def endless(self) -> None:
         """From now on no answer finds an end."""
-        values = self.settings.values
-        values.longest_answer = None
-        values.model_sampling = False
-        values.sampling = Sampling(temperature=5.0, top_k=0, top_p=1.0, min_p=0.0)
-        self.controller._apply_settings()
+        endless = SamplingChoice(temperature=5.0, top_k=0, top_p=1.0, min_p=0.0)
+        self.model.set_settings(ChatSettings(sampling=endless))
 
     def stopped_answer(self) -> None:
         """An endless answer, stopped after a while."""
@@ -76,8 +73,7 @@ def more_menu(running: Comparing) -> Callable[[], None]:
 
 
 def test_an_answer_is_compared_from_its_menu(running: Comparing) -> None:
-    running.settings.values.seed = 5
-    running.controller._apply_settings()
+    running.model.set_settings(ChatSettings(seed=5, max_tokens=LONGEST_ANSWER))
     running.ask("What is a draft model?")
     answer = running.model.messages[-1]
     states: list[str] = []
@@ -116,9 +112,9 @@ def test_the_shortcut_compares_the_last_answer_and_needs_one(running: Comparing)
 
 def test_under_the_rejection_rule_the_words_differ_and_the_target_says_how_close(running: Comparing) -> None:
     values = running.settings.values
-    values.accept, values.model_sampling, values.sampling = "rejection", False, Sampling(temperature=3.0, min_p=0.0)
-    values.draft_length, values.longest_answer = 5, 64
-    running.controller._apply_settings()
+    values.accept, values.draft_length = "rejection", 5
+    hot = SamplingChoice(temperature=3.0, top_k=40, top_p=0.95, min_p=0.0)
+    running.model.set_settings(ChatSettings(sampling=hot, max_tokens=64))
     running.ask("Tell me a short story")
     running.choose("compare_last")
     running.compared()
@@ -136,8 +132,7 @@ def test_a_message_waits_for_the_prompt_being_compared(qtbot: QtBot, running: Co
     running.stopped_answer()
     answer = running.model.messages[-1]
     assert answer.status == "stopped"
-    running.settings.values.longest_answer = 24
-    running.controller._apply_settings()
+    running.model.set_settings(ChatSettings(max_tokens=24))
     running.choose("compare_last")
     with qtbot.waitSignal(running.presenter.runner.run_begun, timeout=WAIT_MS):
         pass

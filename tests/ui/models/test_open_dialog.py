@@ -12,13 +12,10 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QApplication,
-    QCheckBox,
     QComboBox,
-    QDoubleSpinBox,
     QFileDialog,
     QLabel,
     QLineEdit,
-    QPlainTextEdit,
     QPushButton,
     QRadioButton,
     QScrollArea,
@@ -28,7 +25,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from app.protocol.messages import LoadSettings, Sampling
+from app.protocol.messages import LoadSettings
 from app.settings import Pair
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.open_dialog import OpenModelsDialog
@@ -66,20 +63,6 @@ def choice(folder: Path) -> OpenModelsChoice:
             kv_type="q8_0",
             chat_cache_mib=768,
         ),
-        sampling=Sampling(
-            temperature=0.35,
-            top_k=12,
-            top_p=0.875,
-            min_p=0.0125,
-            repetition_penalty=1.15,
-            frequency_penalty=-0.5,
-            presence_penalty=0.25,
-            penalty_window=128,
-        ),
-        seed=2**62 + 1,
-        max_tokens=77,
-        stop=["END", "\n\n"],
-        system_prompt="Be brief.\nUse <b>no</b> markup.",
         accept="rejection",
     )
 
@@ -92,9 +75,9 @@ def opened(qtbot: QtBot, dressed: None) -> Opened:
         *,
         has_gpu: bool = False,
         is_loaded: bool = True,
-        own_sampling: Sampling | None = None,
+        load_for: Callable[[str], LoadSettings] | None = None,
     ) -> OpenModelsDialog:
-        dialog = OpenModelsDialog(current, recent, has_gpu=has_gpu, is_loaded=is_loaded, own_sampling=own_sampling)
+        dialog = OpenModelsDialog(current, recent, has_gpu=has_gpu, is_loaded=is_loaded, load_for=load_for)
         qtbot.addWidget(dialog)
         dialog.show()
         return dialog
@@ -184,12 +167,7 @@ def test_apply_where_nothing_must_be_loaded(opened: Opened, choice: OpenModelsCh
     dialog = opened(choice)
     load = button(dialog, "Load", "Apply")
     assert load.text() == "Apply"
-    prompt = named(dialog, QPlainTextEdit, "System prompt")
-    assert isinstance(prompt, QPlainTextEdit)
-    prompt.setPlainText("Answer in verse.")
-    temperature = named(dialog, QDoubleSpinBox, "Temperature")
-    assert isinstance(temperature, QDoubleSpinBox)
-    temperature.setValue(0)
+    dialog.findChildren(QRadioButton)[0].setChecked(True)
     assert load.text() == "Apply"
     context = spin(dialog, "Context length")
     context.setValue(4096)
@@ -197,9 +175,7 @@ def test_apply_where_nothing_must_be_loaded(opened: Opened, choice: OpenModelsCh
     assert dialog.choice().load.context_length == 4096
     context.setValue(3000)
     assert load.text() == "Apply"
-    expected = replace(choice, system_prompt="Answer in verse.")
-    assert replace(dialog.choice(), sampling=choice.sampling) == expected
-    assert dialog.choice().sampling.temperature == 0
+    assert dialog.choice() == replace(choice, accept="coupled")
 
 
 def test_same_models_are_loaded_if_they_are_not_there(opened: Opened, choice: OpenModelsChoice) -> None:
@@ -214,10 +190,23 @@ def test_reset_keeps_the_files(opened: Opened, choice: OpenModelsChoice) -> None
     assert dialog.choice() == OpenModelsChoice(target=choice.target, draft=choice.draft)
 
 
-def test_reset_goes_back_to_what_the_target_recommends(opened: Opened, choice: OpenModelsChoice) -> None:
-    dialog = opened(choice, own_sampling=Sampling(temperature=0.3))
-    QTest.mouseClick(button(dialog, "Reset to defaults"), Qt.MouseButton.LeftButton)
-    assert dialog.choice().sampling == Sampling(temperature=0.3)
+def test_each_target_is_shown_as_it_was_loaded_the_last_time(
+    opened: Opened, folder: Path, choice: OpenModelsChoice
+) -> None:
+    other = str(folder / "other.gguf")
+    loads = {other: LoadSettings(context_length=2000, kv_type="q4_0"), choice.target: LoadSettings(threads=1)}
+    dialog = opened(choice, (Pair(other),), load_for=lambda path: loads.get(path, LoadSettings()))
+    assert dialog.choice() == choice
+    assert not dialog.needs_reload
+    row(dialog, 1).set_path("")
+    assert dialog.choice().load == choice.load  # another draft changes nothing
+    button(dialog, "Recent pairs ▾").menu().actions()[0].trigger()
+    assert dialog.choice().load == loads[other]
+    spin(dialog, "Context length").setValue(2500)
+    row(dialog, 1).set_path(str(folder / "draft.gguf"))
+    assert dialog.choice().load.context_length == 2500
+    row(dialog, 0).set_path(choice.target)
+    assert dialog.choice().load == LoadSettings(threads=1)
 
 
 def test_return_accepts_and_escape_rejects(opened: Opened, choice: OpenModelsChoice, qtbot: QtBot) -> None:
@@ -235,17 +224,15 @@ def test_sections_are_closed_and_say_what_is_in_them(opened: Opened, choice: Ope
     sections = dialog.findChildren(Section)
     assert not any(section._button.isChecked() for section in sections)
     assert [section._summary.text() for section in sections] == [
-        f"temperature 0.35 · top-k 12 · seed {2**62 + 1} · at most 77 tokens",
-        "Be brief. Use <b>no</b> markup.",
         "context 3,000 · KV cache q8_0 · 7 layers on the GPU",
         "rejection",
     ]
-    temperature = named(dialog, QDoubleSpinBox, "Temperature")
-    assert not temperature.isVisible()
-    heading = named(dialog, QToolButton, "Sampling, closed")
+    context = spin(dialog, "Context length")
+    assert not context.isVisible()
+    heading = named(dialog, QToolButton, "Context and memory, closed")
     QTest.mouseClick(heading, Qt.MouseButton.LeftButton)
-    assert heading.accessibleName() == "Sampling, open"
-    assert temperature.isVisible()
+    assert heading.accessibleName() == "Context and memory, open"
+    assert context.isVisible()
 
 
 def test_without_a_gpu_offload_says_so(opened: Opened, choice: OpenModelsChoice) -> None:
@@ -255,23 +242,6 @@ def test_without_a_gpu_offload_says_so(opened: Opened, choice: OpenModelsChoice)
     hints = [label.text() for label in dialog.findChildren(QLabel)]
     assert hints.count("No GPU in this build: everything runs on the processor.") == 2
     assert spin(opened(choice, has_gpu=True), "Target on the GPU").isEnabled()
-
-
-def test_seed_is_random_or_fixed(opened: Opened) -> None:
-    dialog = opened(OpenModelsChoice())
-    random, seed = dialog.findChild(QCheckBox), named(dialog, QLineEdit, "Fixed seed")
-    assert isinstance(random, QCheckBox)
-    assert isinstance(seed, QLineEdit)
-    assert dialog.choice().seed is None
-    assert not seed.isEnabled()
-    random.setChecked(False)
-    assert dialog.choice().seed == 0
-    seed.setText("99999999999999999999"[:19])
-    assert dialog.choice().seed == 2**63 - 1
-    seed.clear()
-    assert dialog.choice().seed == 0
-    random.setChecked(True)
-    assert dialog.choice().seed is None
 
 
 def test_accept_rule(opened: Opened) -> None:
@@ -343,15 +313,15 @@ def test_files_can_be_dropped(opened: Opened, folder: Path, qtbot: QtBot) -> Non
 
 def test_wheel_changes_nothing_without_focus(opened: Opened) -> None:
     dialog = opened(OpenModelsChoice())
-    for field in (*dialog.findChildren(Whole), *dialog.findChildren(QDoubleSpinBox), *dialog.findChildren(QComboBox)):
+    for field in (*dialog.findChildren(Whole), *dialog.findChildren(QComboBox)):
         assert field.focusPolicy() is Qt.FocusPolicy.StrongFocus
     dialog.findChildren(Section)[0]._button.click()
-    area, field = dialog.findChildren(QScrollArea)[0], dialog.findChildren(QDoubleSpinBox)[0]
+    area, field = dialog.findChildren(QScrollArea)[0], spin(dialog, "Context length")
     before = dialog.choice()
 
     def turn() -> None:
         area.ensureWidgetVisible(field)
-        QTest.wheelEvent(dialog.windowHandle(), QPointF(field.mapTo(dialog, field.rect().center())), QPoint(0, -120))
+        QTest.wheelEvent(dialog.windowHandle(), QPointF(field.mapTo(dialog, field.rect().center())), QPoint(0, 120))
 
     turn()
     assert dialog.choice() == before
@@ -364,7 +334,7 @@ def test_every_control_has_a_name(opened: Opened, choice: OpenModelsChoice) -> N
     dialog = opened(choice)
     for section in dialog.findChildren(Section):
         section._button.click()
-    kinds = (QSpinBox, QDoubleSpinBox, QComboBox, QPlainTextEdit, QPushButton, QToolButton, QCheckBox, QRadioButton)
+    kinds = (QSpinBox, QComboBox, QPushButton, QToolButton, QRadioButton)
     nameless = [
         found
         for kind in kinds

@@ -1,35 +1,72 @@
-"""Between the settings, the Open models dialog and the next answer."""
+"""Between the settings, the presets, the Open models dialog and the next answer."""
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
+import pytest
 
-from app.protocol.messages import ModelInfo, PairLoaded, Sampling
-from app.settings import Settings
-from app.ui.settings.in_use import answer_settings, choice_in_use, keep_choice
+from app.chats.presets import FORMER_SETTINGS, Presets
+from app.chats.settings import ChatSettings, SamplingChoice
+from app.protocol.messages import LoadSettings, ModelInfo, PairLoaded, Sampling
+from app.settings import Pair, Settings, SettingsFile
+from app.ui.engine.pair_files import PairFiles, guide_files
+from app.ui.settings.in_use import (
+    answer_settings,
+    choice_in_use,
+    files_at_start,
+    files_to_load,
+    keep_choice,
+    keep_opened,
+    move_former_settings,
+)
 
 COOL = Sampling(temperature=0.0)
-PAIR = PairLoaded(request=1, target=ModelInfo(path="t.gguf", name="t"), default_draft_length=8, sampling=COOL)
+PAIR = PairLoaded(
+    request=1,
+    target=ModelInfo(path="t.gguf", name="t"),
+    default_draft_length=8,
+    sampling=COOL,
+    recommended=["temperature"],
+)
+FORMER = Path(__file__).parents[2] / "data" / "version-4b42be7" / "settings.json"
+"""Written by 0.1.0, version 2."""
 
 
 def test_the_model_decides_until_the_user_does() -> None:
-    values = Settings()
-    assert answer_settings(values, None).sampling == Sampling()
-    assert answer_settings(values, PAIR).sampling == choice_in_use(values, None, PAIR).sampling == COOL
+    chat, values = ChatSettings(), Settings()
+    assert answer_settings(chat, values, None).sampling == Sampling()
+    assert answer_settings(chat, values, PAIR).sampling == COOL
+    chosen = ChatSettings(sampling=SamplingChoice(top_k=3))
+    assert answer_settings(chosen, values, PAIR).sampling == Sampling(temperature=0.0, top_k=3)
+
+
+def test_what_a_chat_says_is_how_its_answers_are_written() -> None:
+    chat = ChatSettings(seed=3, max_tokens=9, stop=["x"], system_prompt="Hi", overflow="keep_ends")
+    command = answer_settings(chat, Settings(accept="block", propose="greedy", draft_length=2), PAIR).command([])
+    assert (command.seed, command.max_tokens, command.stop, command.overflow) == (3, 9, ["x"], "keep_ends")
+    assert (command.accept, command.propose, command.draft_length) == ("block", "greedy", 2)
+    assert answer_settings(chat, Settings(), None).system_prompt == "Hi"
 
 
 def test_the_draft_length_is_automatic_until_the_user_sets_one() -> None:
-    values = Settings()
-    assert answer_settings(values, None).draft_length == answer_settings(values, PAIR).draft_length == "auto"
+    chat, values = ChatSettings(), Settings()
+    assert (
+        answer_settings(chat, values, None).draft_length == answer_settings(chat, values, PAIR).draft_length == "auto"
+    )
     values.draft_length = 0
-    assert answer_settings(values, PAIR).draft_length == 0
+    assert answer_settings(chat, values, PAIR).draft_length == 0
 
 
 def test_a_drafter_the_pair_does_not_have_is_left_for_the_automatic_choice() -> None:
     alone, drafted = PAIR, msgspec.structs.replace(PAIR, draft=ModelInfo(path="d.gguf", name="d"))
-    values = Settings(propose="greedy")
+    values = Settings()
     for chosen, with_draft, without in (
         ("auto", "auto", "auto"),
         ("model", "model", "auto"),
@@ -37,18 +74,124 @@ def test_a_drafter_the_pair_does_not_have_is_left_for_the_automatic_choice() -> 
         ("ngram", "ngram", "ngram"),
         ("none", "none", "none"),
     ):
-        values = msgspec.convert({**msgspec.to_builtins(values), "drafter": chosen}, Settings)
-        assert answer_settings(values, drafted).drafter == with_draft
-        assert answer_settings(values, alone).drafter == without
-        assert values.drafter == chosen
-    assert answer_settings(values, drafted).propose == "greedy"
+        chat = msgspec.convert({"drafter": chosen}, ChatSettings)
+        assert answer_settings(chat, values, drafted).drafter == with_draft
+        assert answer_settings(chat, values, alone).drafter == without
 
 
-def test_what_the_user_chooses_holds_for_every_model_until_it_is_reset() -> None:
-    values = Settings()
-    choice = choice_in_use(values, None, PAIR)
-    keep_choice(values, replace(choice, sampling=Sampling()), PAIR)
-    assert answer_settings(values, PAIR).sampling == Sampling()
-    keep_choice(values, choice, PAIR)
-    assert answer_settings(values, PAIR).sampling == COOL
-    assert answer_settings(values, None).sampling == Sampling()
+def test_each_model_is_loaded_as_it_was_the_last_time() -> None:
+    small, large = LoadSettings(context_length=1000), LoadSettings(context_length=9000, kv_type="q8_0")
+    values = Settings(load=LoadSettings(threads=3))
+    assert files_at_start(values) == replace(guide_files(), settings=values.load)
+    for target, load in (("/small.gguf", small), ("/large.gguf", large), (guide_files().target, small)):
+        keep_opened(values, PairFiles(target, None, load))
+    assert (values.last_pair, values.load) == (None, LoadSettings(threads=3))
+    assert files_at_start(values) == replace(guide_files(), settings=small)
+    assert files_to_load(values, "/small.gguf", "/draft.gguf") == PairFiles("/small.gguf", "/draft.gguf", small)
+    assert files_to_load(values, "/other.gguf", None).settings == values.load
+    values.remember_pair(Pair("/large.gguf"))
+    assert files_at_start(values) == PairFiles("/large.gguf", None, large)
+
+
+def test_what_is_chosen_in_the_dialog() -> None:
+    values = Settings(load=LoadSettings(threads=3), accept="block")
+    begun = choice_in_use(values, None)
+    assert (begun.target, begun.draft, begun.load, begun.accept) == ("", None, values.load, "block")
+    begun = choice_in_use(values, PairFiles("/t.gguf", "/d.gguf", LoadSettings(threads=1)))
+    assert (begun.target, begun.draft, begun.load) == ("/t.gguf", "/d.gguf", LoadSettings(threads=1))
+    files = keep_choice(values, replace(begun, draft=None, accept="rejection"))
+    assert files == PairFiles("/t.gguf", None, LoadSettings(threads=1))
+    assert (values.accept, values.model_loads) == ("rejection", {})
+
+
+# ---------------------------------------------------------------- from 0.1.0
+
+MINE = ChatSettings(
+    preset=FORMER_SETTINGS,
+    system_prompt="Answer in short sentences.",
+    sampling=SamplingChoice(
+        temperature=0.3,
+        top_k=12,
+        top_p=0.95,
+        min_p=0.05,
+        repetition_penalty=1.0,
+        frequency_penalty=0.0,
+        presence_penalty=0.0,
+        penalty_window=64,
+    ),
+    seed=11,
+    max_tokens=500,
+    stop=["END", "\n\n"],
+    drafter="ngram",
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return Path(shutil.copy(FORMER, tmp_path / "settings.json"))
+
+
+def former_keys(path: Path) -> set[str]:
+    keys = {"drafter", "model_sampling", "sampling", "seed", "longest_answer", "stop_strings", "system_prompt"}
+    content: dict[str, object] = json.loads(path.read_bytes())
+    return keys & content.keys()
+
+
+def test_what_held_for_all_chats_becomes_the_preset_they_begin_with(path: Path) -> None:
+    file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
+    assert move_former_settings(file, presets) == ""
+    assert len(former_keys(path)) == 7  # nothing is dropped before the next save
+    file.save()
+    assert former_keys(path) == set()
+    again, kept = SettingsFile(path), Presets(path.with_name("presets.json"))
+    assert kept.names() == [FORMER_SETTINGS]
+    assert kept.default_for("/models/any.gguf") == MINE
+    assert (again.former, again.notice) == (None, None)
+    values = again.values
+    assert (values.draft_length, values.propose, values.accept, values.last_chat_id) == (4, "greedy", "block", "abc")
+    assert values.load == LoadSettings(context_length=16384, kv_type="q8_0")
+    assert values.model_loads == {"/models/t.gguf": values.load}
+
+
+def test_without_anything_of_ones_own_there_is_no_preset(path: Path) -> None:
+    path.write_text(json.dumps({"version": 2, "model_sampling": True, "seed": None, "drafter": "auto"}))
+    file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
+    assert file.former is not None
+    assert move_former_settings(file, presets) == ""
+    file.save()
+    assert (presets.names(), presets.default_name(), former_keys(path)) == ([], "", set())
+    assert not path.with_name("presets.json").exists()
+
+
+def test_where_the_disk_is_full_nothing_is_lost(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        assert move_former_settings(file, presets) == "The presets could not be kept: No space left on device."
+    assert presets.default_for() == MINE  # for as long as the app runs
+    file.save()
+    assert len(former_keys(path)) == 7
+    file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
+    assert (presets.names(), move_former_settings(file, presets)) == ([], "")
+    assert Presets(path.with_name("presets.json")).default_for() == MINE
+
+
+def test_after_an_end_in_the_middle_there_is_no_second_preset(path: Path) -> None:
+    presets = Presets(path.with_name("presets.json"))
+    move_former_settings(SettingsFile(path), presets)  # and the settings are never saved
+    presets.rename(FORMER_SETTINGS, "Short")
+    presets.save("Short", ChatSettings(system_prompt="Changed."), replace=True)
+    file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
+    assert move_former_settings(file, presets) == ""
+    assert (presets.names(), presets.default_for().system_prompt, file.former) == (["Short"], "Changed.", None)
+
+
+def test_beside_presets_of_a_newer_version_the_values_stay(path: Path) -> None:
+    path.with_name("presets.json").write_text('{"version": 99}')
+    file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
+    assert "newer Slipstream" in move_former_settings(file, presets)
+    file.save()
+    assert len(former_keys(path)) == 7

@@ -21,9 +21,9 @@ from shiboken6 import isValid
 from app import paths
 from app.chats.backup import backup_folder
 from app.chats.model import Chat, unpack
+from app.chats.settings import ChatSettings, SamplingChoice
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.protocol.messages import Sampling
 from app.settings import Settings, SettingsFile
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.engine.interface import EngineState
@@ -49,12 +49,12 @@ class Running:
     def __init__(self, qtbot: QtBot, engine: LocalEngine | None = None) -> None:
         self.qtbot = qtbot
         self.settings = SettingsFile(paths.settings_file())
-        self.settings.values.longest_answer = LONGEST_ANSWER
         self.window = MainWindow(self.settings.values)
         self.engine = engine or LocalEngine(parent=self.window)
         self.worker = ChatWorker(paths.chat_file())
         self.controller = Controller(self.window, self.settings, self.engine, self.worker)
         self.chats = self.controller.chats
+        self.model.set_settings(ChatSettings(max_tokens=LONGEST_ANSWER))
         self.window.show()
         qtbot.waitExposed(self.window)
 
@@ -141,10 +141,7 @@ def test_from_typing_to_a_stored_answer(qtbot: QtBot, open_window: Callable[[], 
 @pytest.mark.usefixtures("guide_pair")
 def test_escape_stops_an_answer(open_window: Callable[[], Running]) -> None:
     running = open_window()
-    running.settings.values.longest_answer = None
-    running.settings.values.model_sampling = False
-    running.settings.values.sampling = Sampling(temperature=2.0)
-    running.controller._apply_settings()
+    running.model.set_settings(ChatSettings(sampling=SamplingChoice(temperature=2.0)))
     running.ready()
     running.type("Tell me a long story")
     with running.qtbot.waitSignal(running.engine.rounds_received, timeout=WAIT_MS):
@@ -170,10 +167,8 @@ def test_regenerate_makes_a_second_version(open_window: Callable[[], Running]) -
 @pytest.mark.usefixtures("guide_pair")
 def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
-    running.settings.values.longest_answer = None
-    running.settings.values.model_sampling = False
-    running.settings.values.sampling = Sampling(temperature=5.0, top_k=0, top_p=1.0, min_p=0.0)  # finds no end
-    running.controller._apply_settings()
+    endless = SamplingChoice(temperature=5.0, top_k=0, top_p=1.0, min_p=0.0)  # finds no end
+    running.model.set_settings(ChatSettings(sampling=endless))
     running.ready()
     running.type("Tell me a short story")
     with qtbot.waitSignal(running.engine.rounds_received, timeout=WAIT_MS):
@@ -189,11 +184,10 @@ def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Runn
     restart = button(running.window.notice_bar, "Restart")
     QTest.mouseClick(restart, Qt.MouseButton.LeftButton)
     running.ready()
-    running.settings.values.longest_answer = LONGEST_ANSWER
-    running.controller._apply_settings()
+    running.model.set_settings(ChatSettings(max_tokens=LONGEST_ANSWER))
     qtbot.waitUntil(lambda: status_of(panel).startswith("Draft on"), timeout=WAIT_MS)
     running.ask("Still there?")
-    assert running.model.messages[-1].status == "complete"
+    assert [one.status for one in running.model.messages] == ["complete", "interrupted", "complete", "complete"]
 
 
 @pytest.mark.usefixtures("guide_pair")
@@ -207,7 +201,7 @@ def test_how_to_draft_is_chosen_in_the_panel_and_kept(qtbot: QtBot) -> None:
     qtbot.waitUntil(auto.isEnabled)
 
     def chosen() -> tuple[int | None, str]:
-        return running.settings.values.draft_length, running.settings.values.drafter
+        return running.settings.values.draft_length, running.model.settings.drafter
 
     assert chosen() == (None, "auto")
     running.ask("First")
@@ -222,7 +216,7 @@ def test_how_to_draft_is_chosen_in_the_panel_and_kept(qtbot: QtBot) -> None:
     running.close()
     qtbot.wait_until(lambda: not isValid(running.window), timeout=WAIT_MS)
     kept = SettingsFile(paths.settings_file()).values
-    assert (kept.draft_length, kept.drafter) == (None, "ngram")
+    assert kept.draft_length is None
 
 
 @pytest.mark.usefixtures("guide_pair")
@@ -279,10 +273,11 @@ def test_measuring_plain_speed_gives_a_baseline_that_stays(qtbot: QtBot, open_wi
     with qtbot.waitSignal(running.controller.pair_loader.measuring_ended, timeout=WAIT_MS):
         running.choose("measure_plain")
     running.ready()
-    values = running.settings.values
     sampling = running.controller.queue.settings(running.model.settings).sampling
     found: list[float | None] = []
-    running.controller._baseline.find(running.controller.pair_loader.pair(), values.load, sampling, found.append)
+    running.controller._baseline.find(
+        running.controller.pair_loader.pair(), running.controller.pair_loader.load_settings(), sampling, found.append
+    )
     qtbot.waitUntil(lambda: bool(found), timeout=WAIT_MS)
     (speed,) = found
     assert speed is None or speed > 0
@@ -302,9 +297,8 @@ def test_the_panel_learns_what_drafting_pays_on(qtbot: QtBot, open_window: Calla
         return any(row.startswith("Prose") for row in rows_of(panel))
 
     # Not Auto: beside much else drafting may not pay, and then too little is judged to say anything.
-    running.settings.values.longest_answer = 200
     running.settings.values.draft_length = 8
-    running.controller._apply_settings()
+    running.model.set_settings(ChatSettings(max_tokens=200))
     running.ask("What is speculative decoding?")
     qtbot.waitUntil(lambda: curve.isVisible() and has_prose(), timeout=WAIT_MS)
     running.controller.pair_loader.load_again()

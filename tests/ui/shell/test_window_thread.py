@@ -82,28 +82,28 @@ def test_settings_are_saved_and_the_last_value_wins(qtbot: QtBot, owner: QObject
     file = SettingsFile(paths.settings_file())
     saver = SettingsSaver(file, owner)
     stalled.syncing()
-    file.values.seed = 1
+    file.values.draft_length = 1
     first = saver.save()
     goes_on(qtbot, stalled)
-    for seed in (2, 3):
-        file.values.seed = seed
+    for length in (2, 3):
+        file.values.draft_length = length
         last = saver.save()
-    file.values.seed = 4  # not saved yet, so not written either
+    file.values.draft_length = 4  # not saved yet, so not written either
     assert not first.done()
     stalled.release()
     qtbot.waitUntil(last.done, timeout=WAIT_MS)
-    assert saved()["seed"] == 3
+    assert saved()["draft_length"] == 3
     saver.close()
 
 
 def test_settings_are_saved_at_the_end(owner: QObject) -> None:
     file = SettingsFile(paths.settings_file())
     saver = SettingsSaver(file, owner)
-    for seed in range(5):
-        file.values.seed = seed
+    for length in range(5):
+        file.values.draft_length = length
         saver.save()
     saver.close()
-    assert saved()["seed"] == 4
+    assert saved()["draft_length"] == 4
     assert saver.save().cancelled()
 
 
@@ -115,17 +115,17 @@ def test_a_disk_that_hangs_does_not_keep_the_app_and_is_not_written_to_later(
     file = SettingsFile(paths.settings_file())
     saver = SettingsSaver(file, owner)
     stalled.syncing()
-    file.values.seed = 1
+    file.values.draft_length = 1
     first = saver.save()
     stalled.reached.wait()
-    file.values.seed = 2
+    file.values.draft_length = 2
     second = saver.save()
     saver.close()
     assert "could not be saved in time" in caplog.text
     assert second.cancelled()
     stalled.release()
     first.result(WAIT_MS / 1000)
-    assert saved()["seed"] == 1
+    assert saved()["draft_length"] == 1
 
 
 def test_a_failure_to_save_is_told(qtbot: QtBot, owner: QObject, home: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import get_args
 
-from PySide6.QtWidgets import QComboBox, QPushButton, QSpinBox, QWidget
+from PySide6.QtWidgets import QAbstractSpinBox, QComboBox, QLabel, QPushButton, QSpinBox, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.chats.settings import ChatSettings, SamplingChoice
 from app.protocol.limits import KvType
 from app.protocol.messages import DrafterChoice, LoadSettings
 from app.settings import Settings
@@ -25,7 +26,7 @@ def test_ranges_come_from_the_table(qtbot: QtBot) -> None:
 
 def test_choices_stand_in_the_order_of_the_table(qtbot: QtBot) -> None:
     form = Form(LoadSettings, [Setting("kv_type", "Type", "Help.")], lambda: None)
-    form.add_settings(Settings, [Setting("drafter", "Drafter", "Help.")])
+    form.add_settings(ChatSettings, [Setting("drafter")])
     qtbot.addWidget(form)
     for key, values in (("kv_type", KvType), ("drafter", DrafterChoice)):
         field = form.fields[key]
@@ -52,6 +53,38 @@ def test_a_number_that_may_be_none_is_none_at_its_lowest(qtbot: QtBot) -> None:
         form.set_value("download_limit", shown)
         assert form.value("download_limit") == given
     assert form.text_of("download_limit") == "1 MB/s"
+
+
+def test_none_is_below_a_range_that_reaches_nothing(qtbot: QtBot) -> None:
+    rows = [
+        Setting("temperature", step=0.05, lowest="recommended"),
+        Setting("top_k", step=5),
+        Setting("top_p", step=0.01),
+    ]
+    form = Form(SamplingChoice, [*rows, Setting("presence_penalty", step=0.1)], lambda: None)
+    form.add_settings(ChatSettings, [Setting("max_tokens", step=64, lowest="no limit")])
+    qtbot.addWidget(form)
+    assert set(form.values().values()) == {None}
+    assert (form.text_of("temperature"), form.text_of("max_tokens")) == ("recommended", "no limit")
+    for key, value in (("temperature", 0.0), ("top_k", 0), ("top_p", 0.01), ("presence_penalty", -10.0)):
+        field = form.fields[key]
+        assert isinstance(field, QAbstractSpinBox)
+        field.stepUp()
+        assert form.value(key) == value
+        field.stepDown()
+        assert form.value(key) is None
+    form.set_value("top_k", 40)
+    form.set_value("top_k", None)
+    assert form.value("top_k") is None
+
+
+def test_words_come_from_the_table(qtbot: QtBot) -> None:
+    form = Form(ChatSettings, [Setting("max_tokens"), Setting("overflow", help="Help.")], lambda: None)
+    qtbot.addWidget(form)
+    assert form.fields["max_tokens"].accessibleName() == "Length limit"
+    shown = [label.text() for label in form.findChildren(QLabel)]
+    assert any(text.startswith("An answer is cut off after") for text in shown)
+    assert "Help." in shown and form.fields["overflow"].accessibleName() == "When the context is full"
 
 
 def test_a_part_at_the_left_is_as_wide_as_it_needs(qtbot: QtBot) -> None:

@@ -1,0 +1,248 @@
+"""Presets: chat settings saved under names, one file of ours; which of them a new chat begins with."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app.chats.preset_files import FileFormat, PresetFile, preset_as_file, read_preset
+from app.chats.settings import ChatSettings
+from app.errors import KnownError
+from app.storage.files import write_export
+from app.storage.json_file import PATIENCE_SECONDS, JsonFile, NewerFileError, Versioned
+from app.storage.lenient import lenient
+
+FILE_NAME = "presets.json"
+VERSION = 1
+MAX_PRESETS = 500
+MAX_NAME_LENGTH = 80
+FORMER_SETTINGS = "My settings"
+"""The preset made of what 0.1.0 had for all chats together."""
+
+
+class _File(Versioned, kw_only=True):
+    presets: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    """Settings by name, as they are written."""
+    default: str = ""
+    """Name of the preset for models without their own; empty for none."""
+    defaults: dict[str, str] = msgspec.field(default_factory=dict)
+    """Names by the path of a target."""
+    has_former: bool = False
+    """Whether the settings of 0.1.0 are in here: only once."""
+
+
+class Presets:
+    """The presets of one file, which is read once, here.
+
+    What asks looks into memory alone. What changes something writes the file, which is slow work, and raises
+    `KnownError`: for a name that cannot be used, and where the disk does not let us; then the change counts until
+    Slipstream ends. Safe from any thread. Two names are the same where they differ in capital letters only.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read the file. A broken one is put aside, a newer one left alone: then there are no presets."""
+        self._file = JsonFile(
+            path,
+            _File(version=VERSION),
+            version=VERSION,
+            what="The presets",
+            patience=PATIENCE_SECONDS,
+            log_level=logging.INFO,  # `notice` says it
+        )
+        self.notice: str | None = None
+        """What the user should know about the file."""
+        try:
+            self._content = self._file.load()
+        except NewerFileError:
+            self._content = self._file.read()
+            self.notice = (
+                "The presets were saved by a newer Slipstream and cannot be used here. The file is left alone."
+            )
+        except OSError as error:
+            self._content = self._file.read()
+            self.notice = f"The presets cannot be read: {error.strerror or error}."
+        if self._file.aside is not None:
+            self.notice = f"The presets could not be read. The file is now {self._file.aside}."
+
+    # ------------------------------------------------------------ what there is
+
+    def names(self) -> list[str]:
+        """All names, from A to Z."""
+        return sorted(self._content.presets, key=lambda name: (name.casefold(), name))
+
+    def get(self, name: str) -> ChatSettings | None:
+        """The settings of a preset, with its name in them; ``None`` where there is none of that name."""
+        known = _known(self._content, name)
+        if known is None:
+            return None
+        return msgspec.structs.replace(lenient(ChatSettings, self._content.presets[known], []), preset=known)
+
+    def free_name(self, name: str) -> str:
+        """``name``, with a number behind it where it is taken."""
+        return _free(self._content, name)
+
+    def default_name(self, target: str = "") -> str:
+        """The preset a new chat with the target at this path begins with; empty for none. Without a path, or where the
+        model has none of its own, the one for all."""
+        return self.own_default_name(target) or self._content.default
+
+    def own_default_name(self, target: str) -> str:
+        """The preset that was chosen for this model; empty for none."""
+        return self._content.defaults.get(target, "")
+
+    def default_for(self, target: str = "") -> ChatSettings:
+        """The settings of that preset, or what the model recommends."""
+        return self.get(self.default_name(target)) or ChatSettings()
+
+    # ------------------------------------------------------------ changes
+
+    def save(self, name: str, settings: ChatSettings, *, replace: bool = False) -> str:
+        """Keep ``settings`` under a name, which is returned as it is kept. A preset that is there is only changed with
+        ``replace``."""
+
+        def saved(file: _File) -> dict[str, Any]:
+            kept = _usable(name)
+            known = _known(file, kept)
+            if known is not None and not replace:
+                raise KnownError(f"There is already a preset named “{known}”. Choose another name.")
+            return {"presets": _with(file, known or kept, settings)}
+
+        self._change(saved)
+        return _known(self._content, _usable(name)) or name
+
+    def rename(self, name: str, new_name: str) -> str:
+        """Give a preset another name, which is returned as it is kept. It stays the default where it is."""
+
+        def renamed(file: _File) -> dict[str, Any]:
+            old, new = _wanted(file, name), _usable(new_name)
+            taken = _known(file, new)
+            if taken is not None and taken != old:
+                raise KnownError(f"There is already a preset named “{taken}”. Choose another name.")
+            return {
+                "presets": {new if one == old else one: content for one, content in file.presets.items()},
+                "default": new if file.default == old else file.default,
+                "defaults": {target: new if one == old else one for target, one in file.defaults.items()},
+            }
+
+        self._change(renamed)
+        return _usable(new_name)
+
+    def duplicate(self, name: str) -> str:
+        """Copy a preset; returns the name of the copy."""
+        copies: list[str] = []
+
+        def duplicated(file: _File) -> dict[str, Any]:
+            old = _wanted(file, name)
+            copies.append(_free(file, f"{old[: MAX_NAME_LENGTH - 5]} copy"))
+            return {"presets": {**file.presets, copies[-1]: file.presets[old]}}
+
+        self._change(duplicated)
+        return copies[-1]
+
+    def delete(self, name: str) -> None:
+        """Delete a preset. Chats keep what they took from it; where it was the default there is none now."""
+
+        def deleted(file: _File) -> dict[str, Any]:
+            old = _wanted(file, name)
+            return {
+                "presets": {one: content for one, content in file.presets.items() if one != old},
+                "default": "" if file.default == old else file.default,
+                "defaults": {target: one for target, one in file.defaults.items() if one != old},
+            }
+
+        self._change(deleted)
+
+    def set_default(self, name: str, target: str = "") -> None:
+        """Have new chats with the target at this path, or with all models, begin with a preset; ``name`` is empty for
+        none."""
+
+        def changed(file: _File) -> dict[str, Any]:
+            known = _wanted(file, name) if name else ""
+            if not target:
+                return {"default": known}
+            others = {path: one for path, one in file.defaults.items() if path != target}
+            return {"defaults": {**others, target: known} if known else others}
+
+        self._change(changed)
+
+    def keep_former(self, settings: ChatSettings) -> None:
+        """Make what 0.1.0 had for all chats the default, as `FORMER_SETTINGS`. Does nothing the second time."""
+
+        def kept(file: _File) -> dict[str, Any]:
+            if file.has_former:
+                return {}
+            name = _free(file, FORMER_SETTINGS)
+            return {"presets": _with(file, name, settings), "default": file.default or name, "has_former": True}
+
+        self._change(kept)
+
+    # ------------------------------------------------------------ files
+
+    def import_file(self, path: Path) -> PresetFile:
+        """Keep the preset in a file, ours or LM Studio's, under a free name; returns what was read, with that name."""
+        read = read_preset(path)
+        name = self.save(self.free_name(read.name), read.settings)
+        return msgspec.structs.replace(read, name=name)
+
+    def export_file(self, name: str, path: Path, kind: FileFormat = "slipstream") -> None:
+        """Write a preset to a file of the user's."""
+        settings = self.get(name)
+        if settings is None:
+            raise KnownError(_missing(name))
+        try:
+            write_export(path, preset_as_file(settings.preset, settings, kind))
+        except OSError as error:
+            raise KnownError(f"{path.name} could not be written: {error.strerror or error}.") from error
+
+    def _change(self, change: Callable[[_File], dict[str, Any]]) -> None:
+        try:
+            self._file.update(lambda file: msgspec.structs.replace(file, **change(file)))
+        finally:
+            self._content = self._file.read()
+
+
+def _known(file: _File, name: str) -> str | None:
+    """The name of this preset as it was given."""
+    folded = name.casefold()
+    return next((one for one in file.presets if one.casefold() == folded), None)
+
+
+def _wanted(file: _File, name: str) -> str:
+    known = _known(file, name)
+    if known is None:
+        raise KnownError(_missing(name))
+    return known
+
+
+def _missing(name: str) -> str:
+    return f"There is no preset named “{name}” any more."
+
+
+def _usable(name: str) -> str:
+    """``name`` on one line without spaces around it."""
+    usable = " ".join("".join(one if one.isprintable() else " " for one in name).split())
+    if not usable:
+        raise KnownError("A preset needs a name.")
+    if len(usable) > MAX_NAME_LENGTH:
+        raise KnownError(f"The name of a preset can have at most {MAX_NAME_LENGTH} characters.")
+    return usable
+
+
+def _free(file: _File, name: str) -> str:
+    wanted, number = _usable(name), 1
+    free = wanted
+    while _known(file, free) is not None:
+        number += 1
+        behind = f" {number}"
+        free = wanted[: MAX_NAME_LENGTH - len(behind)].rstrip() + behind
+    return free
+
+
+def _with(file: _File, name: str, settings: ChatSettings) -> dict[str, dict[str, Any]]:
+    if len(file.presets) >= MAX_PRESETS and name not in file.presets:
+        raise KnownError(f"There are {MAX_PRESETS} presets already. Delete one first.")
+    return {**file.presets, name: msgspec.to_builtins(msgspec.structs.replace(settings, preset=""))}

@@ -1,0 +1,50 @@
+"""How to sample with the loaded target where nobody chose otherwise, and who says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from app.protocol.messages import PairLoaded, Sampling
+
+if TYPE_CHECKING:
+    from app.models.hub.catalog import Catalog
+
+Source = Literal["model file", "catalog", "default"]
+SOURCE_TEXTS: dict[Source, str] = {
+    "model file": "recommended by the model’s file",
+    "catalog": "recommended by the model’s makers",
+    "default": "the usual value",
+}
+"""Behind a value, in small letters."""
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """Values, and for each field of `Sampling` where its value comes from."""
+
+    sampling: Sampling
+    sources: dict[str, Source]
+
+
+def recommended(pair: PairLoaded | None, catalog: Catalog | None = None) -> Recommended:
+    """What the target's file recommends, field by field, else the catalog, else llama.cpp's defaults.
+
+    ``catalog`` is the one this version came with unless another is given.
+    """
+    sampling = pair.sampling if pair else Sampling()
+    sources: dict[str, Source] = dict.fromkeys(Sampling.__struct_fields__, "default")
+    if pair is None:
+        return Recommended(sampling, sources)
+    sources.update(dict.fromkeys(sources.keys() & set(pair.recommended), "model file"))
+    if catalog is None:
+        from app.models.hub.catalog import load_catalog  # not needed before the first picture
+
+        catalog = load_catalog()
+    published = msgspec.structs.asdict(catalog.sampling_for(PurePath(pair.target.path).name, pair.target.name))
+    added = {key: value for key, value in published.items() if value is not None and sources[key] == "default"}
+    sources.update(dict.fromkeys(added, "catalog"))
+    return Recommended(msgspec.structs.replace(sampling, **added), sources)
