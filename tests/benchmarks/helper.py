@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from app.engine.decoding.prompt import CHATML
+from app.engine.decoding.chat_template import CHATML
 from app.helper import Helper, templates
 from app.helper.messages import CheckTemplate, Highlight, Message, RenderTemplate
 

@@ -21,7 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from app.engine.decoding.prompt import CHATML, ChatTemplate, PromptBuilder
+from app.engine.decoding.chat_template import CHATML, ChatTemplate
+from app.engine.decoding.prompt import PromptBuilder
 from app.engine.llama import backend
 from app.engine.llama.model import Model
 from app.protocol.messages import Message, Quantization

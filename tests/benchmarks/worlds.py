@@ -212,7 +212,7 @@ class _OneChat:
     def usable(self, tokens: Sequence[int]) -> int:  # noqa: ARG002
         return len(self._cache.tokens)
 
-    def begin(self, tokens: Sequence[int]) -> int:  # noqa: ARG002
+    def begin(self, tokens: Sequence[int], *, private: bool = False) -> int:  # noqa: ARG002  # noqa: ARG002
         return len(self._cache.tokens)
 
     def processed(self, count: int, seconds: float) -> None:

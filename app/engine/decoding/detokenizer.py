@@ -14,12 +14,16 @@ from app.protocol.messages import Piece
 class TextStream:
     """Turns a stream of tokens into pieces of text.
 
-    A token that ends inside a UTF-8 character has an empty text, the one that completes it carries the character. Text
-    that could be the beginning of a stop string is held back until that is decided; a met stop string is never shown.
+    A token that ends inside a UTF-8 character has an empty text, the one that completes it carries the character; one
+    that is never completed is not shown. Text that could be the beginning of a stop string is held back until that is
+    decided; a met stop string is never shown.
     """
 
-    def __init__(self, piece: Callable[[int], bytes], stops: Sequence[str]) -> None:
-        """``piece`` gives the bytes of a token; empty stop strings are ignored."""
+    def __init__(self, piece: Callable[[int], bytes], stops: Sequence[str], earlier: Sequence[int] = ()) -> None:
+        """``piece`` gives the bytes of a token; empty stop strings are ignored.
+
+        The text goes on behind the tokens ``earlier``, which were shown whole when it was cut there.
+        """
         self._piece = piece
         self._stops = [stop for stop in stops if stop]
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
@@ -28,6 +32,10 @@ class TextStream:
         """The stop string that ended the text."""
         self.safe_tokens = 0
         """Tokens that lie wholly before a possible or met stop string."""
+        self.overlap = 0
+        """Characters of the met stop string that were shown before: the end of the text of ``earlier``."""
+        self._shown = self._possible_stop_of(self._utf8.decode(b"".join(map(piece, earlier))))
+        """The end of that text, as far as it could be the beginning of a stop string."""
 
     def add(self, piece: Piece) -> list[Piece]:
         """Take the next token (a `Piece` without text) and return what may be shown now."""
@@ -37,19 +45,19 @@ class TextStream:
             return []
         if not self._stops:
             return self._release(len(self._held))
-        held = "".join(p.text for p in self._held)
+        held = self._shown + "".join(p.text for p in self._held)
         met = [(start, stop) for stop in self._stops if (start := held.find(stop)) >= 0]
         if met:
             start, self.met_stop = min(met)
-            return self._cut(start)
-        return self._release(self._whole_pieces(len(held) - self._possible_stop(held)))
+            self.overlap = max(len(self._shown) - start, 0)
+            return self._cut(start - len(self._shown))
+        certain = len(held) - self._possible_stop(held) - len(self._shown)
+        if certain >= 0:
+            self._shown = ""
+        return self._release(self._whole_pieces(certain))
 
     def end(self) -> list[Piece]:
         """What was held back, when the answer ends for another reason."""
-        rest = self._utf8.decode(b"", final=True)
-        if rest:
-            last = self._held.pop() if self._held else Piece(text="")
-            self._held.append(msgspec.structs.replace(last, text=last.text + rest))
         return self._release(len(self._held))
 
     def _release(self, count: int) -> list[Piece]:
@@ -72,6 +80,11 @@ class TextStream:
     def _whole_pieces(self, length: int) -> int:
         """How many of the held pieces lie wholly within the first ``length`` characters."""
         return sum(end <= length for end in accumulate(len(piece.text) for piece in self._held))
+
+    def _possible_stop_of(self, text: str) -> str:
+        """The end of a text behind the last stop string in it, as far as it could be the beginning of another one."""
+        behind = max((at + len(stop) for stop in self._stops if (at := text.rfind(stop)) >= 0), default=0)
+        return text[len(text) - self._possible_stop(text[behind:]) :]
 
     def _possible_stop(self, text: str) -> int:
         """The length of the longest end of ``text`` that begins a stop string."""

@@ -69,6 +69,9 @@ class State:
 class SavableCache(Cache, Protocol):
     """A KV cache whose content can be copied out and put back."""
 
+    def clear(self, *, overwrite: bool = False) -> None:
+        """Forget everything. Without ``overwrite``, which takes longer, what it held can still be read in memory."""
+
     def reach(self, length: int) -> int:
         """How many tokens `roll_back` to ``length`` would leave, if nothing fails."""
 

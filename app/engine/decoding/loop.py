@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from app.engine.decoding.accept_rules import Verdict, block, coupled, rejection, sample
@@ -54,14 +54,15 @@ class Decoding:
         self._task = task
         self._started = started
         self._cancelled = cancelled
-        self.text = TextStream(vocabulary.piece, task.stops)
+        self.text = TextStream(vocabulary.piece, task.stops, task.continued)
         """What may be shown of the answer; it meets stop strings."""
         self._sequence = sequence
         """All but its last token are in the target's cache while a round starts."""
         self._longest = sys.maxsize if task.max_tokens is None else sequence.prompt_length + task.max_tokens
         """Tokens of the sequence at which the answer ends."""
-        prompt_end = b"".join(map(vocabulary.piece, sequence.last(_PROMPT_END)))
-        self._kinds = TextKinds(prompt_end.decode("utf-8", "replace"))
+        prompt = sequence.tokens[: sequence.prompt_length - len(task.continued)]
+        self._kinds = TextKinds(self._text_of(prompt[-_PROMPT_END:]))
+        self._kinds.add(self._text_of(task.continued))
         self._round = 0
         self._learning_seconds = 0.0
         """What the policy took to learn from the last round, which counts as time of the next one."""
@@ -207,6 +208,9 @@ class Decoding:
         """Ends the answer after a stop by the user, with the text that was held back."""
         self.finish_reason = "cancelled"
         return Round(index=self._round, verify_passes=0, pieces=self.text.end(), time=self._since_start())
+
+    def _text_of(self, tokens: Sequence[int]) -> str:
+        return b"".join(map(self._vocabulary.piece, tokens)).decode("utf-8", "replace")
 
     def _since_start(self) -> float:
         return time.perf_counter() - self._started

@@ -1,109 +1,146 @@
-"""A chat to tokens: its template, control tokens, and what leaves when the chat outgrows the context.
-
-The helper process compiles and renders templates.
-"""
+"""A chat to tokens: its template, control tokens, and what leaves when the chat outgrows the context."""
 
 from __future__ import annotations
 
-import bisect
+import copy
 import hashlib
 import re
 import secrets
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
 
-from app import helper
+from app.engine.decoding.chat_template import CHATML, CHATML_STOPS, ChatTemplate
+from app.engine.decoding.fitting import Cut, Fitting, Sizes
 from app.errors import KnownError
-from app.helper import messages as helper_messages
-from app.protocol.messages import Message
+from app.protocol.messages import Message, Overflow
 
 _REMEMBERED_CHATS = 32
-LEAST_ANSWER = 16
-"""Tokens that must be left for an answer, or the message is refused."""
-CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-CHATML_STOPS = ["<|im_end|>", "<|im_start|>"]
-"""ChatML's markers are plain text for a model that was not made for it, so they have to stop the answer as strings."""
-
-_OTHER_FILE = "so it cannot be used. Try another file of this model."
-_REFUSALS = {
-    "broken": "The chat template of this model is broken ({detail}). Try another file of it.",
-    "endless": f"The chat template of this model writes without end, {_OTHER_FILE}",
-    "loses": f"The chat template of this model leaves out what you write, {_OTHER_FILE}",
-    "failed": "The chat template of this model failed ({detail}).",
-}
+Rendered = tuple[str, dict[str, str]]
+"""A prompt as text, and what stands for those of its messages that contain the text of a control token."""
 
 
-class ChatTemplate:
-    """Renders messages to the text a model expects."""
-
-    def __init__(self, source: str, bos: str = "", eos: str = "", process: helper.Helper | None = None) -> None:
-        """``process``: what compiles and renders it, by default the helper that all of this process share.
-
-        Raises `KnownError` when ``source`` is no valid template.
-        """
-        self._source = source
-        self._bos = bos
-        self._eos = eos
-        self._helper = process or helper.shared()
-        self._ask(helper_messages.CheckTemplate(source))
-
-    def render(self, chat: Sequence[Message], now: datetime | None = None) -> str:
-        """The prompt for ``chat``, up to where the answer begins. ``now``: the local time that the template sees.
-
-        Some templates refuse a system message; its text then goes in front of the first message of the user. Raises
-        `KnownError` when the template fails, leaves out the last message, passes the time or the memory of a request
-        (`app.helper.limits`) or writes more than 16 MB.
-        """
-        plain = [helper_messages.Message(role=message.role, content=message.content) for message in chat]
-        now = now or datetime.now()
-        return self._ask(helper_messages.RenderTemplate(self._source, self._bos, self._eos, plain, now.isoformat()))
-
-    def forget(self) -> None:
-        """End the process that rendered it, and what is left of messages in its memory."""
-        self._helper.stop()
-
-    def _ask(self, request: helper_messages.CheckTemplate | helper_messages.RenderTemplate) -> str:
-        try:
-            answer = self._helper.template(request)
-        except helper.HelperError as error:
-            raise KnownError(_sentence(error)) from error
-        if isinstance(answer, helper_messages.TemplateFailed):
-            raise KnownError(_REFUSALS[answer.reason].format(detail=answer.detail))
-        return answer.text
-
-
-def _sentence(error: helper.HelperError) -> str:
-    match error:
-        case helper.TookTooLong():
-            seconds = f"{helper.TIME_LIMIT_SECONDS:.0f} seconds"
-            return f"The chat template of this model did not finish within {seconds}, {_OTHER_FILE}"
-        case helper.TooMuchMemory():
-            limit = f"{helper.MEMORY_LIMIT // 2**20} MB"
-            return f"The chat template of this model needs more than {limit} of memory, {_OTHER_FILE}"
-        case helper.NotStarted():
-            return (
-                f"The process that reads chat templates could not be started ({error}). "
-                "Close other programs, then try again."
-            )
-        case _:
-            return (
-                "The process that reads chat templates ended unexpectedly, so there is no answer. "
-                "Try again; if it happens each time, try another file of this model."
-            )
-
-
-class Vocabulary(Protocol):
-    """What is needed of `app.engine.llama.context.Model`."""
+class Tokens(Protocol):
+    """Texts to tokens and back: what counting needs of `app.engine.llama.model.Model`."""
 
     def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]: ...
+    def piece(self, token: int) -> bytes: ...
+
+
+class Vocabulary(Tokens, Protocol):
+    """What is needed of `app.engine.llama.model.Model`."""
+
     def chat_template(self) -> str | None: ...
     def special_text(self, which: str) -> str: ...
     def control_texts(self) -> list[str]: ...
+
+
+class ChatTokenizer:
+    """Chats and texts to tokens, for one loaded model. Keeps nothing of them; any thread may use it."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        """Raises `KnownError` for a broken template."""
+        self._vocabulary: Tokens = vocabulary
+        source = vocabulary.chat_template()
+        self.has_template = bool(source)
+        self._bos = vocabulary.special_text("bos")
+        self.template = ChatTemplate(source or CHATML, self._bos, vocabulary.special_text("eos"))
+        controls = vocabulary.control_texts()
+        self._control_ends = tuple(controls)
+        self.controls = re.compile("|".join(map(re.escape, controls)) or r"(?!)")
+        """Matches the text of a control token."""
+
+    def with_tokens(self, vocabulary: Tokens) -> ChatTokenizer:
+        """The same, with another way to the tokens."""
+        other = copy.copy(self)
+        other._vocabulary = vocabulary
+        return other
+
+    def chat(self, messages: Sequence[Message], now: datetime) -> list[int]:
+        """The tokens of a rendered chat. Raises `KnownError`."""
+        return self.tokens(self.rendered(messages, now))
+
+    def plain(self, text: str, *, bos: bool = False, special: bool = False) -> list[int]:
+        """The tokens of a text alone. ``special``: with the control tokens in it."""
+        return self._vocabulary.tokenize(text, special=special, bos=bos)
+
+    def tokens(self, rendered: Rendered, *, goes_on: bool = False) -> list[int]:
+        """The tokens of a prompt; with ``goes_on`` of the rest of one."""
+        text, hidden = rendered
+        bos = not goes_on and not (self._bos and text.startswith(self._bos))
+        tokens: list[int] = []
+        for part, special in _split(text, hidden):
+            if goes_on and not (special and self.controls.match(part)):
+                tokens += self.continued(part, special=special)
+            else:
+                tokens += self._vocabulary.tokenize(part, special=special, bos=bos and not tokens)
+            goes_on = not (special and part.endswith(self._control_ends))
+        return tokens
+
+    def continued(self, text: str, *, special: bool = False) -> list[int]:
+        """The tokens of text that goes on after other text, where some vocabularies would put a space in front.
+
+        A line break in front keeps it away, and is taken off again where it stayed a token of its own.
+        """
+        line_break = self._vocabulary.tokenize("\n", special=False, bos=False)
+        tokens = self._vocabulary.tokenize("\n" + text, special=special, bos=False)
+        if tokens[: len(line_break)] == line_break:
+            return tokens[len(line_break) :]
+        return self._vocabulary.tokenize(text, special=special, bos=False)
+
+    def checked(self, text: str) -> list[int] | None:
+        """Tokens of an answer that give exactly ``text``; ``None`` where there are none."""
+        tokens = self.continued(text)
+        data = b"".join(map(self._vocabulary.piece, tokens))
+        return tokens if data.decode("utf-8", "replace") == text else None
+
+    def rendered(self, messages: Sequence[Message], now: datetime) -> Rendered:
+        """A rendered chat. Raises `KnownError`.
+
+        The text of a control token within a message is the user's, not a control token. To tell it from the template's
+        own wherever the template puts it, the template sees a word in its place that nobody can have typed.
+        """
+        hidden: dict[str, str] = {}
+        shown: list[Message] = []
+        for message in messages:
+            content = message.content.strip()
+            if not self.controls.search(content):
+                shown.append(message)
+                continue
+            word = unheard_of()
+            hidden[word] = content
+            shown.append(Message(role=message.role, content=message.content.replace(content, word, 1)))
+        return self.template.render(shown, now), hidden
+
+
+class ClosableVocabulary:
+    """A vocabulary that a second thread may use while the first one may be about to free it."""
+
+    def __init__(self, vocabulary: Tokens) -> None:
+        self._vocabulary: Tokens | None = vocabulary
+        self._lock = threading.Lock()
+
+    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
+        """See `Model.tokenize`. Raises `KnownError` once it is closed."""
+        with self._lock:
+            return self._opened().tokenize(text, special=special, bos=bos)
+
+    def piece(self, token: int) -> bytes:
+        """See `Model.piece`. Raises `KnownError` once it is closed."""
+        with self._lock:
+            return self._opened().piece(token)
+
+    def close(self) -> None:
+        """Wait until nobody uses it, which nobody does from then on."""
+        with self._lock:
+            self._vocabulary = None
+
+    def _opened(self) -> Tokens:
+        if self._vocabulary is None:
+            raise KnownError("The model is not loaded any more.")
+        return self._vocabulary
 
 
 @dataclass(frozen=True)
@@ -112,6 +149,8 @@ class Prompt:
 
     tokens: list[int]
     dropped_messages: int = 0
+    first_dropped: int = 0
+    """The index of the first of them among all messages."""
     stops: list[str] = field(default_factory=list)
 
 
@@ -126,70 +165,86 @@ class PromptBuilder:
         self._times: dict[bytes, datetime] = {}
         """When chats began, by a digest of what they begin with: templates that write the date must not change a prompt
         (nor lose its KV cache) at midnight. The chat answered last comes last."""
-        self._vocabulary = vocabulary
-        self._context_length = context_length
-        source = vocabulary.chat_template()
-        self.template: Literal["model", "chatml"] = "model" if source else "chatml"
-        self._bos = vocabulary.special_text("bos")
-        self._template = ChatTemplate(source or CHATML, self._bos, vocabulary.special_text("eos"))
-        self._controls = vocabulary.control_texts()
-        self._control_ends = tuple(self._controls)
-        self._now = clock()
-        self._dropped: list[list[Message]] = []
-        """What left the chats that were too long, the one answered last first."""
+        self.tokenizer = ChatTokenizer(vocabulary)
+        self.template: Literal["model", "chatml"] = "model" if self.tokenizer.has_template else "chatml"
+        self.fitting = Fitting(context_length)
+        self.sizes = Sizes()
 
-    def raw(self, text: str) -> Prompt:
-        """``text`` as it is, with the BOS token where the model wants one. Raises `KnownError` when it is too long."""
-        tokens = self._vocabulary.tokenize(text, special=True, bos=True)
+    def raw(self, text: str, continued: int = 0) -> Prompt:
+        """``text`` as it is, with the BOS token where the model wants one. Raises `KnownError` when it is too long.
+
+        ``continued``: so many tokens of its answer there are already.
+        """
+        tokens = self.tokenizer.plain(text, bos=True, special=True)
         if not tokens:
             raise KnownError("The prompt is empty: this model needs at least one token to go on from.")
-        self._check_length(len(tokens))
+        self._check_length(len(tokens) + continued)
         return Prompt(tokens)
 
-    def chat(self, messages: Sequence[Message]) -> Prompt:
-        """The prompt for a chat whose last message is the user's.
+    def chat(self, messages: Sequence[Message], overflow: Overflow = "drop_oldest", continued: int = 0) -> Prompt:
+        """The prompt for a chat whose last message is the user's; `fitting` says what leaves one that is too long.
 
-        The oldest turns, never the system prompt, leave when a quarter of the context would not be free for the answer;
-        half of the context is then made free at once, so that the next turns can go on from the KV cache. Raises
-        `KnownError` when the system prompt and the last message alone are too long.
+        ``continued``: so many tokens of its answer there are already. As long as they fit behind it, the prompt is the
+        one without them. Raises `KnownError` when what has to stay is too long.
         """
-        system = [messages[0]] if messages and messages[0].role == "system" else []
-        turns = list(messages[len(system) :])
+        system, turns = parts(messages)
         if not turns:
             raise KnownError("There is no message to answer.")
-        self._now = self._time_of(system, turns)
-        drop = self._remembered(turns)
-        tokens = self._tokens([*system, *turns[drop:]])
-        if len(tokens) > self._context_length * 3 // 4:
-            drop, tokens = self._shortened(system, turns, drop)
-        self._check_length(len(tokens))
-        if dropped := turns[:drop]:
-            others = (other for other in self._dropped if other != dropped)
-            self._dropped = [dropped, *others][:_REMEMBERED_CHATS]
-        return Prompt(tokens, drop, CHATML_STOPS if self.template == "chatml" else [])
+        now = self._time_of(system, turns)
+        cut, tokens = self._fitted(system, turns, overflow, continued, now)
+        if overflow == "stop" and len(turns) > 1:
+            self._check_chat(len(tokens) + continued)
+        self._check_length(len(tokens) + continued)
+        self.fitting.remember(turns, cut)
+        stops = [] if self.tokenizer.has_template else CHATML_STOPS
+        dropped = cut.end - cut.first
+        return Prompt(tokens, dropped, len(system) + cut.first if dropped else 0, stops)
 
-    def _shortened(self, system: list[Message], turns: list[Message], drop: int) -> tuple[int, list[int]]:
-        """Drop the fewest turns that leave half of the context free, by bisection: a chat may have thousands."""
-        starts = [i for i in range(drop + 1, len(turns)) if turns[i].role == "user" or i == len(turns) - 1] or [drop]
-        tried: dict[int, list[int]] = {}
+    def _fitted(
+        self, system: list[Message], turns: list[Message], overflow: Overflow, continued: int, now: datetime
+    ) -> tuple[Cut, list[int]]:
+        """What leaves, and the tokens of what stays."""
+        cut = self.cut(system, turns, overflow, self.tokenizer, now)
+        tokens = self.tokenizer.chat([*system, *cut.kept(turns)], now)
+        room = self.fitting.room - continued
+        while len(tokens) > room and overflow != "stop":  # the sizes were estimates, or there is much to go on from
+            scale = cut.tokens / len(tokens)
+            limits = int(min(self.fitting.context_length // 2, room) * scale), int(room * scale)
+            shorter = self.cut(system, turns, overflow, self.tokenizer, now, limits)
+            if (shorter.first, shorter.end) == (cut.first, cut.end):
+                break
+            cut, tokens = shorter, self.tokenizer.chat([*system, *shorter.kept(turns)], now)
+        return cut, tokens
 
-        def fits(start: int) -> bool:
-            tried[start] = self._tokens([*system, *turns[start:]])
-            return len(tried[start]) <= self._context_length // 2
+    def cut(
+        self,
+        system: list[Message],
+        turns: list[Message],
+        overflow: Overflow,
+        tokenizer: ChatTokenizer,
+        now: datetime,
+        limits: tuple[int | None, int | None] = (None, None),
+    ) -> Cut:
+        """What leaves a chat; any thread may ask, with a ``tokenizer`` of its own. ``limits``: see `Fitting.choose`."""
+        if overflow == "stop":
+            return Cut(0, 0, 0)
 
-        start = starts[bisect.bisect_left(starts, True, hi=len(starts) - 1, key=fits)]
-        return start, tried.get(start) or self._tokens([*system, *turns[start:]])
+        def count(text: str) -> int:
+            return len(tokenizer.plain(text))
 
-    def _remembered(self, turns: list[Message]) -> int:
-        """Start where the last prompt of this chat started: only then is its KV cache of use."""
-        lengths = (len(dropped) for dropped in self._dropped if turns[: len(dropped)] == dropped)
-        return next((length for length in lengths if length < len(turns)), 0)
+        frame, turn = self.sizes.template(lambda chat: tokenizer.chat(chat, now), count)
+        sizes = [size + turn for size in self.sizes.of(turns, count)]
+        fixed = frame + sum(size + turn for size in self.sizes.of(system, count))
+        return self.fitting.choose(turns, sizes, fixed, *limits, keeps_first=overflow == "keep_ends")
+
+    def began(self, system: list[Message], turns: list[Message]) -> datetime:
+        """The time that the template sees, without making a note of it; any thread may ask. Of a new chat, midnight."""
+        midnight = self._clock().replace(hour=0, minute=0, second=0, microsecond=0)
+        return self._times.get(_beginning(system, turns), midnight)
 
     def _time_of(self, system: list[Message], turns: list[Message]) -> datetime:
         """The time that the template sees: always the same one in a chat, which begins with its first message."""
-        first = [f"{message.role}\0{message.content}" for message in (*system, turns[0])]
-        key = hashlib.sha256("\0\0".join(first).encode("utf-8", "replace")).digest()
-        now = self._clock()
+        key, now = _beginning(system, turns), self._clock()
         began = self._times.pop(key, now)
         if len(turns) == 1 and began.date() != now.date():
             began = now  # another chat that begins alike
@@ -200,58 +255,39 @@ class PromptBuilder:
 
     def forget(self) -> None:
         """Forget what earlier chats said."""
-        self._dropped = []
         self._times = {}
-        self._template.forget()
+        self.fitting.forget()
+        self.tokenizer.template.forget()
+
+    def _check_chat(self, count: int) -> None:
+        if count > self.fitting.room:
+            raise KnownError(
+                f"This chat needs {count:,} tokens, but the context holds {self.fitting.context_length:,}. "
+                "Choose a longer context, or have messages left out when the context is full."
+            )
 
     def _check_length(self, count: int) -> None:
-        if count > self._context_length - LEAST_ANSWER:
+        if count > self.fitting.room:
             raise KnownError(
-                f"This message needs {count:,} tokens, but the context holds {self._context_length:,}. "
+                f"This message needs {count:,} tokens, but the context holds {self.fitting.context_length:,}. "
                 "Shorten the message or choose a longer context."
             )
 
-    def _tokens(self, messages: Sequence[Message]) -> list[int]:
-        text, hidden = self._rendered(messages)
-        bos = not (self._bos and text.startswith(self._bos))
-        tokens: list[int] = []
-        before, before_is_special = "", False
-        for part, special in _split(text, hidden):
-            if before and not (before_is_special and before.endswith(self._control_ends)):
-                tokens += self._continued(part, special=special)
-            else:
-                tokens += self._vocabulary.tokenize(part, special=special, bos=bos and not before)
-            before, before_is_special = part, special
-        return tokens
 
-    def _continued(self, text: str, *, special: bool) -> list[int]:
-        """The tokens of text that goes on after other text, where some vocabularies would put a space in front.
+def parts(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+    """The system prompt, if there is one, and the turns."""
+    system = [message for message in messages[:1] if message.role == "system"]
+    return system, list(messages[len(system) :])
 
-        A line break in front keeps it away, and is taken off again where it stayed a token of its own.
-        """
-        line_break = self._vocabulary.tokenize("\n", special=False, bos=False)
-        tokens = self._vocabulary.tokenize("\n" + text, special=special, bos=False)
-        if tokens[: len(line_break)] == line_break:
-            return tokens[len(line_break) :]
-        return self._vocabulary.tokenize(text, special=special, bos=False)
 
-    def _rendered(self, messages: Sequence[Message]) -> tuple[str, dict[str, str]]:
-        """A rendered chat, and what stands for those of its messages that contain the text of a control token.
+def unheard_of() -> str:
+    """A word that stands in no text."""
+    return f"message-{secrets.token_hex(16)}"
 
-        Such text is the user's, not a control token. To tell it from the template's own wherever the template puts it,
-        the template sees a word in its place that nobody can have typed.
-        """
-        hidden: dict[str, str] = {}
-        shown: list[Message] = []
-        for message in messages:
-            content = message.content.strip()
-            if not any(control in content for control in self._controls):
-                shown.append(message)
-                continue
-            word = f"message-{secrets.token_hex(16)}"
-            hidden[word] = content
-            shown.append(Message(role=message.role, content=message.content.replace(content, word, 1)))
-        return self._template.render(shown, self._now), hidden
+
+def _beginning(system: list[Message], turns: list[Message]) -> bytes:
+    first = [f"{message.role}\0{message.content}" for message in (*system, turns[0])]
+    return hashlib.sha256("\0\0".join(first).encode("utf-8", "replace")).digest()
 
 
 def _split(text: str, hidden: dict[str, str]) -> list[tuple[str, bool]]:

@@ -18,7 +18,8 @@ _COMPARED = 512
 class Task:
     """How to choose the tokens of one answer, and where it ends.
 
-    ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and are not shown.
+    ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and are not shown. It goes on
+    behind the tokens ``continued``, which count as part of the prompt. ``private``: no copy is made of its KV cache.
     """
 
     sampling: Sampling
@@ -26,6 +27,8 @@ class Task:
     max_tokens: int | None = None
     stops: list[str] = field(default_factory=list)
     accept: AcceptRule = "coupled"
+    continued: Sequence[int] = ()
+    private: bool = False
 
 
 class TokenSequence:

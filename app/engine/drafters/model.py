@@ -33,8 +33,9 @@ class CachedChats(Protocol):
     def usable(self, tokens: Sequence[int]) -> int:
         """How many tokens `begin` would leave in the cache; nothing is changed."""
 
-    def begin(self, tokens: Sequence[int]) -> int:
-        """Make the cache hold a beginning of ``tokens``, and nothing else; how many that is."""
+    def begin(self, tokens: Sequence[int], *, private: bool = False) -> int:
+        """Make the cache hold a beginning of ``tokens``, and nothing else; how many that is. No copy is made of it
+        while it is ``private``."""
 
     def processed(self, count: int, seconds: float) -> None:
         """So many tokens were processed in so many ``seconds``."""
@@ -128,7 +129,7 @@ class ModelDrafter(Drafter):
     def _prepare(self) -> None:
         """Go from the chat the cache is at to this one, when it is first needed. Raises `KnownError`."""
         if not self._is_prepared:
-            self._draft.chats.begin(self._sequence.tokens[:-1])
+            self._draft.chats.begin(self._sequence.tokens[:-1], private=self._task.private)
             self._is_prepared = True
 
     def _caught_up(self) -> Floats:

@@ -145,6 +145,8 @@ class ChatSwitcher:
         self._owner = owner
         self._is_cancelled = is_cancelled
         self._token_seconds = _TOKEN_SECONDS
+        self._is_private = False
+        """Whether no copy may be made of what the cache holds."""
 
     def usable(self, tokens: Sequence[int]) -> int:
         """How many tokens `begin` would leave in the cache, if nothing fails; nothing is changed."""
@@ -152,19 +154,31 @@ class ChatSwitcher:
         best = self._best(wanted, shared)
         return common_length(best.tokens, wanted) if best else shared
 
-    def begin(self, tokens: Sequence[int]) -> int:
-        """Make the cache hold as much of the beginning of ``tokens`` as there is, and nothing else; how many."""
+    def begin(self, tokens: Sequence[int], *, private: bool = False) -> int:
+        """Make the cache hold as much of the beginning of ``tokens`` as there is, and nothing else; how many.
+
+        No copy is ever made of a ``private`` chat.
+        """
+        if not private:
+            self.leave_private()
         wanted, shared = np.array(tokens, np.int32), self._shared(tokens)
         held = len(self._cache.tokens)
         if _LOST_SHARE * (held - shared) >= held and self._takes_time(held - shared):
             self.save()
         while not self._is_cancelled() and (best := self._best(wanted, shared)):
-            if self._restore(best, wanted):
+            if self._restore(best, wanted, keep=private):
                 break
             shared = self._shared(tokens)  # nothing, where llama.cpp took half of it
         self._caches.trim()
         self._cache.roll_back(shared_prefix(self._cache.tokens, tokens))
+        self._is_private = private
         return len(self._cache.tokens)
+
+    def leave_private(self) -> None:
+        """Another chat is about to be answered: what the cache holds of a private one is overwritten."""
+        if self._is_private:
+            self._cache.clear(overwrite=True)
+            self._is_private = False
 
     def processed(self, count: int, seconds: float) -> None:
         """So many tokens of a prompt were processed in so many ``seconds``."""
@@ -178,7 +192,9 @@ class ChatSwitcher:
             self._caches.trim()
 
     def save(self) -> None:
-        """Copy what the cache holds, unless there is such a copy or no memory for it."""
+        """Copy what the cache holds, unless it is private, there is such a copy or no memory for it."""
+        if self._is_private:
+            return
         held = np.array(self._cache.tokens, np.int32)
         for saved in self._caches.in_memory(self._owner):
             if covers(saved.tokens, saved.least, held):
@@ -218,8 +234,11 @@ class ChatSwitcher:
                 most, best = usable, copy
         return best if self._takes_time(most - shared) else None
 
-    def _restore(self, copy: SavedState | StateFile, wanted: Tokens) -> bool:
-        """Put ``copy`` back into the cache; False, and ``copy`` is deleted, where that does not work."""
+    def _restore(self, copy: SavedState | StateFile, wanted: Tokens, *, keep: bool) -> bool:
+        """Put ``copy`` back into the cache; False, and ``copy`` is deleted, where that does not work.
+
+        One in memory goes where the cache can make a new one, unless it is to ``keep``.
+        """
         state = self._caches.read(copy, self._is_cancelled) if isinstance(copy, StateFile) else copy
         if state is None:
             return False
@@ -228,7 +247,7 @@ class ChatSwitcher:
             self._caches.remove(copy)
             return False
         if isinstance(copy, SavedState):
-            if state.least == 0 and common_length(state.tokens, wanted) == len(state.tokens):
+            if not keep and state.least == 0 and common_length(state.tokens, wanted) == len(state.tokens):
                 self._caches.remove(copy)  # the cache has all of it now, and more soon
             else:
                 self._caches.use(copy)

@@ -6,7 +6,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import msgspec
 
@@ -35,6 +35,8 @@ from app.engine.policy.auto import AutoPolicy
 from app.errors import Cancelled, KnownError
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.messages import (
+    CheckText,
+    CountTokens,
     Generate,
     GenerationFinished,
     GenerationStarted,
@@ -46,6 +48,8 @@ from app.protocol.messages import (
     PromptProgressed,
     Round,
     ScoreTokens,
+    TextChecked,
+    TokensCounted,
     TokensScored,
 )
 from app.protocol.statistics import Statistics
@@ -59,7 +63,10 @@ GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinis
 
 
 class Engine:
-    """One pair at a time, one generation at a time. Only `cancel` may be called from another thread."""
+    """One pair at a time, one generation at a time.
+
+    `cancel` may be called from any other thread, `count_tokens` and `check_text` from one other thread.
+    """
 
     def __init__(self, caches: ChatCaches | None = None) -> None:
         """``caches`` is where the KV caches of recent chats go; by default nothing of them reaches a disk."""
@@ -159,6 +166,7 @@ class Engine:
         if self._target:
             self._target.context.clear(overwrite=True)
             self._target.prompts.forget()
+            self._target.counter.forget()
         if self._draft:
             self._draft.context.clear(overwrite=True)
 
@@ -189,21 +197,24 @@ class Engine:
         started = time.perf_counter()
         self.last_progress = time.monotonic()
         target = self._loaded()
+        self._check_continued(target, command.continued)
         prompt = self._prompt(target, command)
+        tokens = [*prompt.tokens, *command.continued]
         seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
-        shared = target.switcher.begin(prompt.tokens[:-1])
-        statistics = Statistics(prompt_tokens=len(prompt.tokens), cached_tokens=shared)
-        self._sequence = TokenSequence(prompt.tokens)
+        shared = self._begin(target, tokens, private=command.private)
+        statistics = Statistics(prompt_tokens=len(tokens), cached_tokens=shared)
+        self._sequence = TokenSequence(tokens)
         yield GenerationStarted(
             request=command.request,
             seed=seed,
-            prompt_tokens=len(prompt.tokens),
+            prompt_tokens=len(tokens),
             cached_tokens=shared,
             dropped_messages=prompt.dropped_messages,
+            first_dropped=prompt.first_dropped,
             template="none" if command.raw else target.prompts.template,
         )
         try:
-            logits = yield from self._process(target, prompt.tokens, command.request, statistics)
+            logits = yield from self._process(target, tokens, command.request, statistics)
         except Cancelled:
             figures = statistics.figures(time.perf_counter() - started)
             yield GenerationFinished(request=command.request, finish_reason="cancelled", figures=figures)
@@ -214,6 +225,8 @@ class Engine:
             max_tokens=command.max_tokens,
             stops=[*command.stop, *prompt.stops],
             accept=command.accept,
+            continued=command.continued,
+            private=command.private,
         )
         yield from self._decode(target, command, task, logits, statistics, started)
 
@@ -241,6 +254,7 @@ class Engine:
             finish_reason=decoding.finish_reason or "cancelled",
             figures=figures,
             stop_string=decoding.text.met_stop,
+            stop_overlap=decoding.text.overlap,
             draft_failure=drafting.failure if drafting else None,
             curve=curve,
         )
@@ -286,15 +300,14 @@ class Engine:
         does not fit into the context.
         """
         target = self._loaded()
-        size = target.model.vocabulary_size
-        unknown = next((token for token in (*command.answer, *command.candidates) if not 0 <= token < size), None)
+        unknown = _unknown(target, [*command.answer, *command.candidates])
         if unknown is not None:
             raise KnownError(f"The loaded target has no token {unknown}, so these answers are another model's.")
         tokens = [*self._prompt(target, command).tokens, *command.answer]
         if len(tokens) > target.context.length:
             raise KnownError("The answer does not fit into the context any more. Choose a longer context.")
         target.switcher.before_measuring()
-        target.switcher.begin(tokens[:-1])
+        self._begin(target, tokens)
         logits, rounding = logits_behind(target.context, tokens, self._should_abort)
         choice = Choice(logits, tokens, command.sampling, command.seed)
         return TokensScored(
@@ -305,16 +318,43 @@ class Engine:
             rounding=rounding,
         )
 
+    def count_tokens(self, command: CountTokens) -> TokensCounted:
+        """How much of the context ``command``'s chat would take. Raises `KnownError` where that cannot be told now."""
+        return self._loaded().counter.count(command)
+
+    def check_text(self, command: CheckText) -> TextChecked:
+        """Tokens that give the text. Raises `KnownError` where that cannot be told now."""
+        return TextChecked(request=command.request, tokens=self._loaded().counter.check(command.text))
+
     def _loaded(self) -> Target:
-        if not self._target:
+        target = self._target
+        if not target:
             raise KnownError("No model is loaded. Open a model first.")
-        return self._target
+        return target
+
+    def _begin(self, target: Target, tokens: list[int], *, private: bool = False) -> int:
+        """Bring the target's cache to a prompt of ``tokens``; how many of them it holds, at most all but the last."""
+        if not private and self._draft:
+            self._draft.switcher.leave_private()
+        return target.switcher.begin(tokens[:-1], private=private)
+
+    @staticmethod
+    def _check_continued(target: Target, tokens: list[int]) -> None:
+        """Raise `KnownError` unless an answer that begins with ``tokens`` can go on."""
+        if _unknown(target, tokens) is not None:
+            raise KnownError(
+                "This answer cannot be continued: another model wrote it. Open that model, or answer anew."
+            )
+        if any(map(target.model.is_end, tokens)):
+            raise KnownError("This answer cannot be continued: it had come to its end. Ask for more instead.")
 
     @staticmethod
     def _prompt(target: Target, command: Generate | ScoreTokens) -> Prompt:
+        continued = len(command.continued) if isinstance(command, Generate) else 0
         if command.raw:
-            return target.prompts.raw("".join(message.content for message in command.messages))
-        return target.prompts.chat(command.messages)
+            return target.prompts.raw("".join(message.content for message in command.messages), continued)
+        overflow = command.overflow if isinstance(command, Generate) else "drop_oldest"
+        return target.prompts.chat(command.messages, overflow, continued)
 
     def _process(
         self, target: Target, tokens: list[int], request: int, statistics: Statistics
@@ -343,3 +383,8 @@ class Engine:
     def _should_abort(self) -> bool:
         self.last_progress = time.monotonic()
         return self._cancel.is_set()
+
+
+def _unknown(target: Target, tokens: Sequence[int]) -> int | None:
+    """The first of ``tokens`` that the target does not have."""
+    return next((token for token in tokens if not 0 <= token < target.model.vocabulary_size), None)

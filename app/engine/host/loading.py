@@ -17,6 +17,7 @@ import msgspec
 import psutil
 
 from app import helper
+from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
 from app.engine.llama.backend import engine_name, gpu_devices
@@ -235,6 +236,12 @@ class Target(LoadedModel):
     """
 
     prompts: PromptBuilder
+    counter: TokenCounter
+
+    def close(self) -> None:
+        """See `LoadedModel.close`."""
+        self.counter.close()
+        super().close()
 
 
 class Loader:
@@ -272,7 +279,7 @@ class Loader:
         snapshots = loaded.context.checkpoints.snapshots
         if loaded.info.gpu_layers and snapshots:
             loaded.longest_draft = min(loaded.longest_draft, snapshots)
-        return Target(**vars(loaded), prompts=prompts)
+        return Target(**vars(loaded), prompts=prompts, counter=TokenCounter(prompts, loaded.model))
 
     def draft(self, target: Target) -> LoadedModel:
         """Load the draft, which has to fit ``target``."""

@@ -1,7 +1,7 @@
 """The engine process: framed commands on stdin, framed events on stdout, a log on stderr.
 
 The main thread computes. A second thread reads commands, so that Cancel and Ping are answered while the first is inside
-llama.cpp; it ends the process when the window is gone (end of stdin).
+llama.cpp; it ends the process when the window is gone (end of stdin). A third one counts tokens (`questions`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import BinaryIO
 from app.engine.host import chat_cache_files
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.engine import Engine
+from app.engine.host.questions import Questions
 from app.engine.llama.backend import devices, engine_name, processor_features
 from app.errors import Cancelled, KnownError
 from app.models.machine_memory import private_bytes
@@ -30,7 +31,9 @@ from app.protocol.framing import decode_command, encode_frame
 from app.protocol.messages import (
     PROTOCOL_VERSION,
     Cancel,
+    CheckText,
     Command,
+    CountTokens,
     Event,
     Forget,
     Forgotten,
@@ -60,7 +63,7 @@ _QUIT_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 
 
-class _WindowGoneError(Exception):
+class _WindowGoneError(OSError):
     """Nobody reads the events any more."""
 
 
@@ -83,6 +86,7 @@ class Worker:
         self._bytes_at_start = 0
         self._caches = ChatCaches(chat_cache_files.of_this_user() if chat_files else None)
         self._engine = Engine(self._caches)
+        self._questions = Questions(self._engine, self._send)
 
     def run(self) -> None:
         """Serve until Quit or the end of the input."""
@@ -90,6 +94,7 @@ class Worker:
         hello = Hello(protocol=PROTOCOL_VERSION, engine=engine_name(), processor_features=features, devices=devices())
         self._send(hello)
         self._bytes_at_start = private_bytes()
+        self._questions.start()
         threading.Thread(target=self._read, name="commands", daemon=True).start()
         while True:
             number, command = self._queue.get()
@@ -140,6 +145,8 @@ class Worker:
             case ReadMemory():
                 own = private_bytes() - self._bytes_at_start - self._caches.held_bytes()
                 self._send(MemoryRead(devices=devices(), own_bytes=max(own, 0)))
+            case CountTokens() | CheckText():
+                self._questions.ask(command)
             case Cancel():
                 self._cancel()
             case Quit():

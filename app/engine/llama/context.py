@@ -153,7 +153,7 @@ class Context:
         self.checkpoints.remember(len(self.tokens))
 
     def clear(self, *, overwrite: bool = False) -> None:
-        """Forget everything. Without ``overwrite``, which takes longer, what it held can still be read in memory."""
+        """See `SavableCache.clear`."""
         self.checkpoints.forget()
         self._memory.erase(overwrite)
         self.tokens.clear()

@@ -35,9 +35,14 @@ def test_characters_split_over_tokens_come_out_whole() -> None:
     assert len(stream.pieces) == len(data)
 
 
-def test_invalid_and_unfinished_bytes_become_the_replacement_character() -> None:
+def test_invalid_bytes_become_the_replacement_character() -> None:
     assert Stream([b"a\xff", b"b"]).text == "a\ufffdb"
-    assert Stream([b"a", "€".encode()[:2]]).text == "a\ufffd"
+
+
+@pytest.mark.parametrize("tokens", [[b"a", "€".encode()[:2]], [b"a" + "€".encode()[:2]]])
+def test_a_character_that_is_never_completed_is_not_shown(tokens: list[bytes]) -> None:
+    stream = Stream(tokens)
+    assert (stream.text, len(stream.pieces)) == ("a", len(tokens))
 
 
 def test_a_stop_string_over_several_tokens_is_never_shown() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.decoding.prompt import CHATML, LEAST_ANSWER, ChatTemplate, PromptBuilder
+from app.engine.decoding.chat_template import CHATML, ChatTemplate
+from app.engine.decoding.fitting import LEAST_ANSWER
+from app.engine.decoding.prompt import ChatTokenizer, PromptBuilder
 from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.helper import Helper
@@ -28,6 +30,9 @@ class Words:
             tokens.append(1000 + self.control_texts().index(control) if control else ord(text[0]))
             text = text[len(control or " ") :]
         return tokens
+
+    def piece(self, token: int) -> bytes:
+        return text_of([token]).encode() if token < 1000 else b""
 
     def chat_template(self) -> str | None:
         return self._template
@@ -124,16 +129,16 @@ def test_another_chat_that_begins_alike_stays_whole() -> None:
 def test_a_chat_of_thousands_of_turns_is_read_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = PromptBuilder(Words(SHORT), 400)
     read: list[int] = []
-    tokens = builder._tokens
+    tokens = ChatTokenizer.chat
 
-    def counted(messages: Sequence[Message]) -> list[int]:
+    def counted(tokenizer: ChatTokenizer, messages: Sequence[Message], now: datetime) -> list[int]:
         read.append(len(messages))
-        return tokens(messages)
+        return tokens(tokenizer, messages, now)
 
-    monkeypatch.setattr(builder, "_tokens", counted)
+    monkeypatch.setattr(ChatTokenizer, "chat", counted)
     prompt = builder.chat(chat(400))
     assert text_of(prompt.tokens).startswith("\x01s:SSSSSSSSSS</s>u:7777")
-    assert len(prompt.tokens) > 150 and len(read) < 15
+    assert len(prompt.tokens) > 150 and sum(read) < 30
 
 
 def test_a_chat_that_fits_stays_whole() -> None:

@@ -433,7 +433,7 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Call
             return False
         return not is_left and not any(file.suffix == ".erasing" for file in files)
 
-    with ChatStore(paths.chat_file()) as store:  # the app was killed while this could still be brought back
+    with ChatStore(paths.chat_file(), clock=lambda: 0.0) as store:  # it was in the trash for long
         store.delete_chats([store.create_chat(secret).id])
     shutil.rmtree(backup_folder(paths.chat_file()))
     (paths.chat_caches_dir() / "a.kept").write_text(secret)
@@ -451,8 +451,10 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Call
     assert not is_erased()
     operations._undo_timer.setInterval(0)
     operations._undo_timer.start()
+    qtbot.waitUntil(lambda: running.window.undo_bar._label.text() == "", timeout=WAIT_MS)
+    running.worker.submit(ChatStore.erase_deleted).result(timeout=10)
+    operations.deleted_for_good.emit()
     qtbot.waitUntil(is_erased, timeout=WAIT_MS)
-    assert running.window.undo_bar._label.text() == ""
 
 
 def test_search_narrows_the_list_and_says_when_nothing_is_found(

@@ -1,0 +1,85 @@
+"""The chat template of a model, which the helper process compiles and renders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from app import helper
+from app.errors import KnownError
+from app.helper import messages as helper_messages
+from app.protocol.messages import Message
+
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+CHATML_STOPS = ["<|im_end|>", "<|im_start|>"]
+"""ChatML's markers are plain text for a model that was not made for it, so they have to stop the answer as strings."""
+
+_OTHER_FILE = "so it cannot be used. Try another file of this model."
+_REFUSALS = {
+    "broken": "The chat template of this model is broken ({detail}). Try another file of it.",
+    "endless": f"The chat template of this model writes without end, {_OTHER_FILE}",
+    "loses": f"The chat template of this model leaves out what you write, {_OTHER_FILE}",
+    "failed": "The chat template of this model failed ({detail}).",
+}
+
+
+class ChatTemplate:
+    """Renders messages to the text a model expects."""
+
+    def __init__(self, source: str, bos: str = "", eos: str = "", process: helper.Helper | None = None) -> None:
+        """``process``: what compiles and renders it, by default the helper that all of this process share.
+
+        Raises `KnownError` when ``source`` is no valid template.
+        """
+        self._source = source
+        self._bos = bos
+        self._eos = eos
+        self._helper = process or helper.shared()
+        self._ask(helper_messages.CheckTemplate(source))
+
+    def render(self, chat: Sequence[Message], now: datetime | None = None) -> str:
+        """The prompt for ``chat``, up to where the answer begins. ``now``: the local time that the template sees.
+
+        Some templates refuse a system message; its text then goes in front of the first message of the user. Raises
+        `KnownError` when the template fails, leaves out the last message, passes the time or the memory of a request
+        (`app.helper.limits`) or writes more than 16 MB.
+        """
+        plain = [helper_messages.Message(role=message.role, content=message.content) for message in chat]
+        now = now or datetime.now()
+        return self._ask(helper_messages.RenderTemplate(self._source, self._bos, self._eos, plain, now.isoformat()))
+
+    def forget(self) -> None:
+        """End the process that rendered it, and what is left of messages in its memory."""
+        self._helper.stop()
+
+    def _ask(self, request: helper_messages.CheckTemplate | helper_messages.RenderTemplate) -> str:
+        try:
+            answer = self._helper.template(request)
+        except helper.HelperError as error:
+            raise KnownError(_sentence(error)) from error
+        if isinstance(answer, helper_messages.TemplateFailed):
+            raise KnownError(_REFUSALS[answer.reason].format(detail=answer.detail))
+        return answer.text
+
+
+def _sentence(error: helper.HelperError) -> str:
+    match error:
+        case helper.TookTooLong():
+            seconds = f"{helper.TIME_LIMIT_SECONDS:.0f} seconds"
+            return f"The chat template of this model did not finish within {seconds}, {_OTHER_FILE}"
+        case helper.TooMuchMemory():
+            limit = f"{helper.MEMORY_LIMIT // 2**20} MB"
+            return f"The chat template of this model needs more than {limit} of memory, {_OTHER_FILE}"
+        case helper.NotStarted():
+            return (
+                f"The process that reads chat templates could not be started ({error}). "
+                "Close other programs, then try again."
+            )
+        case _:
+            return (
+                "The process that reads chat templates ended unexpectedly, so there is no answer. "
+                "Try again; if it happens each time, try another file of this model."
+            )
