@@ -181,6 +181,11 @@ def busy_comparing() -> Notice:
     return Notice("info", text, (Action.DISMISS,))
 
 
+def told(text: str) -> Notice:
+    """Something was done; ``text`` says what."""
+    return Notice("info", text, (Action.DISMISS,))
+
+
 def plain_text(text: str) -> Notice:
     """A notice that somebody else worded, such as the settings."""
     return Notice("warning", text, (Action.DISMISS,))

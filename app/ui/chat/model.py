@@ -85,6 +85,7 @@ class ChatModel(QObject):
         created: It has its first message.
         settings_changed: Other settings, or another title.
         unsent_changed: What the composer has to show; not told of what was typed there.
+        typed: Something else stands in the composer.
         failed: A `KnownError` of the store, for an operation that was not done.
     """
 
@@ -96,6 +97,7 @@ class ChatModel(QObject):
     created = Signal()
     settings_changed = Signal()
     unsent_changed = Signal(str)
+    typed = Signal()
     failed = Signal(object)
 
     def __init__(
@@ -524,6 +526,7 @@ class ChatModel(QObject):
         if text != self.unsent:
             self.unsent = text
             self._unsent_timer.start()
+            self.typed.emit()
 
     def set_unsent(self, text: str) -> None:
         """The same, where the composer has to be told."""

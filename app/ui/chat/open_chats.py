@@ -41,7 +41,7 @@ class OpenChats(QObject):
         temporary_store: Callable[[], StoredChats],
         parent: QObject | None = None,
     ) -> None:
-        """``default_settings``: for chats that chose nothing. ``temporary_store`` makes one that leaves nothing behind."""
+        """``default_settings``: for chats that chose nothing. ``temporary_store``: one that leaves nothing behind."""
         super().__init__(parent)
         self.queue = queue
         self._default_settings = default_settings

@@ -1,0 +1,251 @@
+"""Between the open chat, the presets and the tab that shows its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from PySide6.QtCore import QMetaObject, QObject, QStandardPaths, Slot
+from PySide6.QtWidgets import QFileDialog, QInputDialog, QLineEdit
+
+from app.chats.preset_files import FileFormat, PresetFile
+from app.chats.presets import MAX_NAME_LENGTH, Presets
+from app.chats.settings import ChatSettings, SamplingChoice
+from app.errors import KnownError
+from app.protocol.messages import PairLoaded
+from app.ui import notices
+from app.ui.chat.model import ChatModel
+from app.ui.chat.settings_tab import ChatSettingsTab
+from app.ui.engine import drafters
+from app.ui.engine.pair import PairLoader
+from app.ui.engine.recommended import SOURCE_TEXTS, recommended
+from app.ui.notices import NoticeList
+from app.ui.widgets.questions import ask, ask_where_to_save
+from app.ui.widgets.tasks import Lane
+
+T = TypeVar("T")
+
+
+class ChatSettingsPresenter(QObject):
+    """One for a window. The presets are written in a lane; what the disk refuses is told as a notice."""
+
+    def __init__(
+        self,
+        tab: ChatSettingsTab,
+        presets: Presets,
+        pair_loader: PairLoader,
+        notice_list: NoticeList,
+        defaults_changed: Callable[[], object],
+        parent: QObject | None = None,
+    ) -> None:
+        """``defaults_changed``: called when new chats are to begin with other settings."""
+        super().__init__(parent)
+        self._tab = tab
+        self._presets = presets
+        self._pair_loader = pair_loader
+        self._notice_list = notice_list
+        self._defaults_changed = defaults_changed
+        self._model: ChatModel | None = None
+        self._connections: list[QMetaObject.Connection] = []
+        self._lane = Lane(self, "presets")
+        tab.changed.connect(self._on_changed)
+        tab.preset_chosen.connect(self._on_preset_chosen)
+        tab.recommended_button.clicked.connect(self._on_recommended)
+        tab.save_button.clicked.connect(self._on_save_as)
+        tab.preset_menu.aboutToShow.connect(self._fill_menu)
+        pair_loader.pair_changed.connect(self._on_pair_changed)
+
+    def show(self, model: ChatModel) -> None:
+        """Show and change the settings of another chat from now on."""
+        if self._model is not None:
+            self._tab.commit()
+        for connection in self._connections:
+            QObject.disconnect(connection)
+        self._model = model
+        self._connections = [model.settings_changed.connect(self._refresh)]
+        self._on_pair_changed(self._pair_loader.pair())
+
+    def close(self) -> None:
+        """The window closes."""
+        self._tab.commit()
+        self._lane.close()
+
+    # ------------------------------------------------------------ the settings
+
+    @Slot(object)
+    def _on_pair_changed(self, pair: PairLoaded | None) -> None:
+        if self._model is not None:
+            chosen = self._model.settings.drafter
+            self._tab.show_drafters(drafters.offered(chosen, pair), chosen)
+            self._refresh()
+
+    @Slot()
+    def _refresh(self) -> None:
+        if self._model is None:
+            return
+        settings, found = self._model.settings, recommended(self._pair_loader.pair())
+        sources = {key: SOURCE_TEXTS[source] for key, source in found.sources.items()}
+        self._tab.show_settings(settings, found.sampling, sources)
+        preset = self._presets.get(settings.preset) if settings.preset else None
+        self._tab.show_presets(
+            self._presets.names(), preset.preset if preset else "", is_changed=preset is not None and preset != settings
+        )
+
+    @Slot(object)
+    def _on_changed(self, settings: ChatSettings) -> None:
+        if self._model is not None:
+            self._model.set_settings(settings)
+
+    @Slot()
+    def _on_recommended(self) -> None:
+        if self._model is not None:
+            self._tab.commit()
+            self._model.set_settings(msgspec.structs.replace(self._model.settings, sampling=SamplingChoice()))
+
+    @Slot(str)
+    def _on_preset_chosen(self, name: str) -> None:
+        if self._model is not None:
+            self._model.set_settings(
+                self._presets.get(name) or msgspec.structs.replace(self._model.settings, preset="")
+            )
+            self._refresh()
+
+    # ------------------------------------------------------------ the presets
+
+    def _fill_menu(self) -> None:
+        menu = self._tab.preset_menu
+        menu.clear()
+        name = self._model.settings.preset if self._model is not None else ""
+        is_there = self._presets.get(name) is not None
+        target = self._target()
+        menu.addAction("Save changes", self._on_save).setEnabled(is_there)
+        menu.addAction("Save as preset…", self._on_save_as)
+        menu.addAction("Rename…", self._on_rename).setEnabled(is_there)
+        menu.addAction("Duplicate", lambda: self._do(lambda: self._presets.duplicate(name))).setEnabled(is_there)
+        menu.addAction("Delete…", self._on_delete).setEnabled(is_there)
+        menu.addSeparator()
+        for_all = menu.addAction("Use for new chats")
+        for_all.setCheckable(True)
+        for_all.setChecked(is_there and self._presets.default_name() == name)
+        for_all.setEnabled(is_there)
+        for_all.triggered.connect(lambda checked: self._set_default(name if checked else "", ""))
+        for_model = menu.addAction("Use for new chats with this model")
+        for_model.setCheckable(True)
+        for_model.setChecked(is_there and self._presets.own_default_name(target) == name)
+        for_model.setEnabled(is_there and bool(target))
+        for_model.triggered.connect(lambda checked: self._set_default(name if checked else "", target))
+        menu.addSeparator()
+        menu.addAction("Import…", self._on_import)
+        export = menu.addMenu("Export")
+        export.setEnabled(is_there)
+        export.addAction("As a Slipstream preset…", lambda: self._on_export(name, "slipstream"))
+        export.addAction("For LM Studio…", lambda: self._on_export(name, "lm_studio"))
+
+    def _target(self) -> str:
+        files = self._pair_loader.files()
+        return files.target if files else ""
+
+    def _do(self, change: Callable[[], T], done: Callable[[T], object] | None = None) -> None:
+        """Change the presets, then show what there is."""
+
+        def changed(result: T) -> None:
+            if done is not None:
+                done(result)
+            self._defaults_changed()
+            self._refresh()
+
+        self._lane.submit(change, changed, self._on_failed)
+
+    def _on_failed(self, error: KnownError) -> None:
+        self._notice_list.show("presets", notices.plain_text(str(error)))
+        self._refresh()
+
+    def _set_default(self, name: str, target: str) -> None:
+        self._do(lambda: self._presets.set_default(name, target))
+
+    def _on_save(self) -> None:
+        if self._model is not None:
+            self._tab.commit()
+            settings = self._model.settings
+            self._do(lambda: self._presets.save(settings.preset, settings, replace=True))
+
+    @Slot()
+    def _on_save_as(self) -> None:
+        self._tab.commit()
+        assert self._model is not None
+        model, settings = self._model, self._model.settings
+
+        def save(name: str) -> None:
+            self._do(
+                lambda: self._presets.save(name, settings),
+                lambda kept: model.set_settings(msgspec.structs.replace(model.settings, preset=kept)),
+            )
+
+        self._ask_for_name("Save as preset", self._presets.free_name(settings.preset or "My preset"), save)
+
+    def _on_rename(self) -> None:
+        assert self._model is not None
+        model, before = self._model, self._model.settings.preset
+        self._ask_for_name(
+            "Rename preset",
+            before,
+            lambda name: self._do(
+                lambda: self._presets.rename(before, name),
+                lambda kept: model.set_settings(msgspec.structs.replace(model.settings, preset=kept)),
+            ),
+        )
+
+    def _on_delete(self) -> None:
+        assert self._model is not None
+        name = self._model.settings.preset
+        ask(
+            self._tab.window(),
+            "Delete preset",
+            f"Delete the preset “{name}”?",
+            details="Chats that use it keep their settings.",
+            lossy={"Delete": lambda: self._do(lambda: self._presets.delete(name))},
+        )
+
+    def _on_import(self) -> None:
+        dialog = QFileDialog(self._tab.window(), "Import preset")
+        dialog.setNameFilter("Presets (*.json)")
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.fileSelected.connect(self._import)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    @Slot(str)
+    def _import(self, name: str) -> None:
+        def done(read: PresetFile) -> None:
+            text = f"The preset “{read.name}” was imported. {read.remark()}".strip()
+            self._notice_list.show("presets", notices.told(text))
+            self._on_preset_chosen(read.name)
+
+        self._do(lambda: self._presets.import_file(Path(name)), done)
+
+    def _on_export(self, name: str, kind: FileFormat) -> None:
+        folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
+        suffix = ".json" if kind == "slipstream" else ".preset.json"
+        safe = "".join(one if one.isalnum() or one in " -_" else "_" for one in name).strip() or "preset"
+        proposal = Path(folder) / f"{safe}{suffix}"
+        ask_where_to_save(
+            self._tab.window(),
+            "Export preset",
+            proposal,
+            "Presets",
+            lambda path: self._do(lambda: self._presets.export_file(name, path, kind)),
+        )
+
+    def _ask_for_name(self, title: str, proposal: str, chosen: Callable[[str], object]) -> None:
+        dialog = QInputDialog(self._tab.window())
+        dialog.setWindowTitle(title)
+        dialog.setLabelText("Name:")
+        dialog.setTextValue(proposal)
+        if (field := dialog.findChild(QLineEdit)) is not None:
+            field.setMaxLength(MAX_NAME_LENGTH)
+            field.setAccessibleName("Name of the preset")
+        dialog.textValueSelected.connect(chosen)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
