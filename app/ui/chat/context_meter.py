@@ -62,9 +62,11 @@ class ContextUse:
         if self.overflow == "stop":
             return "This no longer fits into the context, so it can’t be answered. Shorten it or start a new chat."
         which = "oldest" if self.overflow == "drop_oldest" else "middle"
-        if self.dropped == 1:
-            return f"The context is full: one of the {which} messages will be left out. You can still read it here."
-        return f"The context is full: {self.dropped} of the {which} messages will be left out. You can still read them here."
+        number, them = ("one", "it") if self.dropped == 1 else (str(self.dropped), "them")
+        return (
+            f"The context is full: {number} of the {which} messages will be left out of what the model sees. "
+            f"You can still read {them} here."
+        )
 
 
 class ContextMeter(QObject):
