@@ -33,6 +33,9 @@ class Chosen(Running):
         self.begin()
         self.ready()
 
+    def has_preset(self, name: str) -> None:
+        self.qtbot.waitUntil(lambda: self.controller.chat_settings().preset == name, timeout=WAIT_MS)
+
     def opened(self) -> LoadSettings:
         """How the pair was loaded that is being loaded now."""
         with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS) as opened:
@@ -56,11 +59,11 @@ def test_chats_go_on_with_what_the_version_before_had(qtbot: QtBot, windows: lis
     for _time in range(2):
         running = Chosen(qtbot)
         windows.append(running)
+        running.has_preset(FORMER_SETTINGS)
         settings = running.session.settings
         assert (settings.seed, settings.max_tokens, settings.stop) == (11, 500, ("END", "\n\n"))
         assert (settings.system_prompt, settings.drafter) == ("Answer in short sentences.", "ngram")
         assert (settings.sampling.temperature, settings.sampling.top_k) == (0.3, 12)
-        assert running.controller.chat_settings().preset == FORMER_SETTINGS
         assert "presets" not in running.controller.notice_list.notices()
         running.ask("Hello")
         assert running.session.branch()[-1].settings["seed"] == 11
