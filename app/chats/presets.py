@@ -81,6 +81,10 @@ class Presets:
             return None
         return msgspec.structs.replace(lenient(ChatSettings, self._content.presets[known], []), preset=known)
 
+    def is_changed(self, settings: ChatSettings) -> bool:
+        """Whether these are others than those of the preset they were taken from. Without a preset they are not."""
+        return bool(settings.preset) and self.get(settings.preset) != settings
+
     def free_name(self, name: str) -> str:
         """``name``, with a number behind it where it is taken."""
         return _free(self._content, name)

@@ -189,8 +189,8 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
         DrafterChoice,
         Meta(
             title="Drafter",
-            description="What guesses the next words ahead to speed up answers: a small draft model, or text that "
-            "repeats. It never changes how good an answer is.",
+            description="What drafts the next words to speed up answers: a small draft model, or text that is already "
+            "in the chat. Answers stay as good as without a draft.",
         ),
     ] = "auto"
 

@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.chats.presets import FORMER_SETTINGS, MAX_NAME_LENGTH, MAX_PRESETS, Presets
@@ -50,6 +51,18 @@ def test_what_was_saved_is_there_the_next_time(path: Path) -> None:
         default = one.default_for(MODEL)
         assert (default.system_prompt, default.sampling, default.stop) == ("Be brief.", BRIEF.sampling, ["END"])
         assert one.default_for().overflow == "keep_ends"
+
+
+def test_settings_that_were_changed_since_they_were_taken(path: Path) -> None:
+    presets = Presets(path)
+    presets.save("Brief", BRIEF)
+    taken = presets.get("Brief")
+    assert taken is not None
+    assert not presets.is_changed(taken)
+    assert presets.is_changed(msgspec.structs.replace(taken, stop=[]))
+    assert not presets.is_changed(LONG)
+    presets.rename("Brief", "Short")
+    assert presets.is_changed(taken)
 
 
 def test_names_are_unique_whatever_their_capitals(path: Path) -> None:

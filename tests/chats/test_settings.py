@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import msgspec
 import pytest
 from msgspec.inspect import Metadata, UnionType, type_info
 
-from app.chats.settings import ChatSettings, SamplingChoice, chat_settings, stop_strings_as_text, stop_strings_from
-from app.protocol.messages import Sampling
+from app.chats.settings import (
+    OVERFLOW_TITLES,
+    ChatSettings,
+    SamplingChoice,
+    chat_settings,
+    stop_strings_as_text,
+    stop_strings_from,
+)
+from app.protocol.messages import Generate, Overflow, Sampling
 
 RECOMMENDED = Sampling(temperature=0.3, top_k=20, top_p=0.9)
 
@@ -41,6 +50,14 @@ def test_everything_that_can_be_set_has_a_title_and_a_description() -> None:
             assert isinstance(kind, Metadata), field.name
             words = kind.extra_json_schema or {}
             assert words["title"] and words["description"].endswith(".")
+
+
+def test_what_nobody_chose_is_as_the_engine_has_it() -> None:
+    chosen, request = ChatSettings(), Generate(request=1, messages=[])
+    for name in ("seed", "max_tokens", "stop", "overflow", "drafter"):
+        assert getattr(chosen, name) == getattr(request, name)
+    assert chosen.sampling.over(Sampling()) == request.sampling
+    assert set(OVERFLOW_TITLES) == set(get_args(Overflow))
 
 
 def test_settings_come_back_from_their_text() -> None:

@@ -121,6 +121,8 @@ class ChatModel(QObject):
         self.unsent = ""
         self.live: LiveAnswer | None = None
         self.saver = ChatSaver(chat_store, self)
+        self._has_chosen = False
+        """Whether the settings are this chat's own."""
         self._queue = queue
         self._chat_store = chat_store
         self._reading = 0
@@ -174,7 +176,7 @@ class ChatModel(QObject):
 
     def open(self) -> None:
         """Read the chat from the store."""
-        chat_id, settings = self.id, self.settings
+        chat_id = self.id
 
         def read(store: ChatStore) -> tuple[Chat, list[StoredMessage], str]:
             try:
@@ -185,7 +187,9 @@ class ChatModel(QObject):
         def done(found: tuple[Chat, list[StoredMessage], str]) -> None:
             chat, branch, unsent = found
             self._is_read = True
-            self.title, self.settings = chat.title, chat_settings(chat.settings) or settings
+            self.title, chosen = chat.title, chat_settings(chat.settings)
+            if chosen is not None:
+                self.settings, self._has_chosen = chosen, True
             self.settings_changed.emit()
             self._add_stored_unsent(unsent)
             self._show(branch)
@@ -404,6 +408,7 @@ class ChatModel(QObject):
 
     def set_settings(self, settings: ChatSettings) -> None:
         """They count from the next answer on."""
+        self._has_chosen = True
         if settings == self.settings:
             return
         self.settings = settings
@@ -411,6 +416,12 @@ class ChatModel(QObject):
             chat_id, text = self.id, settings.to_json()
             self.saver.write(lambda store: store.set_settings(chat_id, text), replaces="settings")
         self.settings_changed.emit()
+
+    def follow(self, defaults: ChatSettings) -> None:
+        """What chats begin with is something else now; nothing changes where anything was chosen."""
+        if not self._has_chosen and defaults != self.settings:
+            self.settings = defaults
+            self.settings_changed.emit()
 
     def _idle_place(self, message_id: str) -> int | None:
         return self.place(message_id) if self.state is ChatState.IDLE else None
@@ -439,7 +450,7 @@ class ChatModel(QObject):
         is_sent = place is None
         self.saver.write(self._question_writer(question, is_sent=is_sent), written)
         if self.is_new:
-            self.is_new, self.title = False, title_of(text)
+            self.is_new, self.title, self._has_chosen = False, title_of(text), True
             self.created.emit()
             self.settings_changed.emit()
         if live is not None:

@@ -48,7 +48,6 @@ class OpenChats(QObject):
         self._chat_store = chat_store
         self._temporary_store = temporary_store
         self._notice_list = notice_list
-        self._defaults = default_settings()
         self._open: dict[str, ChatModel] = {}
         self._new = self._made()
         self.current = self._new
@@ -76,10 +75,9 @@ class OpenChats(QObject):
         self._show(self._made(is_temporary=True))
 
     def use_defaults(self) -> None:
-        """Another model is loaded, or the presets were changed: the chat to come follows, unless it was changed."""
-        before, self._defaults = self._defaults, self._default_settings()
-        if self._new.settings == before:
-            self._new.set_settings(self._defaults)
+        """Another model is loaded, or the presets were changed: chats where nothing was chosen follow."""
+        for model in self._models():
+            model.follow(self._default_settings())
 
     def _made(self, chat_id: str = "", *, is_temporary: bool = False) -> ChatModel:
         store = self._temporary_store() if is_temporary else self._chat_store
@@ -156,7 +154,6 @@ class OpenChats(QObject):
     @Slot()
     def _on_created(self) -> None:
         model, self._new = self._new, self._made()
-        self._defaults = self._new.settings
         self._open[model.id] = model
         self.created.emit(model)
 

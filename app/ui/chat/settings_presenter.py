@@ -13,17 +13,16 @@ from PySide6.QtWidgets import QFileDialog, QInputDialog, QLineEdit
 from app.chats.preset_files import FileFormat, PresetFile
 from app.chats.presets import MAX_NAME_LENGTH, Presets
 from app.chats.settings import ChatSettings, SamplingChoice
-from app.errors import KnownError
 from app.protocol.messages import PairLoaded
 from app.ui import notices
 from app.ui.chat.model import ChatModel
 from app.ui.chat.settings_tab import ChatSettingsTab
+from app.ui.chat.stored_presets import StoredPresets
 from app.ui.engine import drafters
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.recommended import SOURCE_TEXTS, recommended
 from app.ui.notices import NoticeList
 from app.ui.widgets.questions import ask, ask_where_to_save
-from app.ui.widgets.tasks import Lane
 
 T = TypeVar("T")
 
@@ -34,28 +33,26 @@ class ChatSettingsPresenter(QObject):
     def __init__(
         self,
         tab: ChatSettingsTab,
-        presets: Presets,
+        presets: StoredPresets,
         pair_loader: PairLoader,
         notice_list: NoticeList,
-        defaults_changed: Callable[[], object],
         parent: QObject | None = None,
     ) -> None:
-        """``defaults_changed``: called when new chats are to begin with other settings."""
         super().__init__(parent)
         self._tab = tab
-        self._presets = presets
+        self._stored = presets
+        self._presets = presets.presets
         self._pair_loader = pair_loader
         self._notice_list = notice_list
-        self._defaults_changed = defaults_changed
         self._model: ChatModel | None = None
         self._connections: list[QMetaObject.Connection] = []
-        self._lane = Lane(self, "presets")
         tab.changed.connect(self._on_changed)
         tab.preset_chosen.connect(self._on_preset_chosen)
         tab.recommended_button.clicked.connect(self._on_recommended)
         tab.save_button.clicked.connect(self._on_save_as)
         tab.preset_menu.aboutToShow.connect(self._fill_menu)
         pair_loader.pair_changed.connect(self._on_pair_changed)
+        presets.changed.connect(self._refresh)
 
     def show(self, model: ChatModel) -> None:
         """Show and change the settings of another chat from now on."""
@@ -70,7 +67,6 @@ class ChatSettingsPresenter(QObject):
     def close(self) -> None:
         """The window closes."""
         self._tab.commit()
-        self._lane.close()
 
     # ------------------------------------------------------------ the settings
 
@@ -123,7 +119,7 @@ class ChatSettingsPresenter(QObject):
         menu.addAction("Save changes", self._on_save).setEnabled(is_there)
         menu.addAction("Save as preset…", self._on_save_as)
         menu.addAction("Rename…", self._on_rename).setEnabled(is_there)
-        menu.addAction("Duplicate", lambda: self._do(lambda: self._presets.duplicate(name))).setEnabled(is_there)
+        menu.addAction("Duplicate", lambda: self._do(lambda presets: presets.duplicate(name))).setEnabled(is_there)
         menu.addAction("Delete…", self._on_delete).setEnabled(is_there)
         menu.addSeparator()
         for_all = menu.addAction("Use for new chats")
@@ -147,29 +143,17 @@ class ChatSettingsPresenter(QObject):
         files = self._pair_loader.files()
         return files.target if files else ""
 
-    def _do(self, change: Callable[[], T], done: Callable[[T], object] | None = None) -> None:
-        """Change the presets, then show what there is."""
-
-        def changed(result: T) -> None:
-            if done is not None:
-                done(result)
-            self._defaults_changed()
-            self._refresh()
-
-        self._lane.submit(change, changed, self._on_failed)
-
-    def _on_failed(self, error: KnownError) -> None:
-        self._notice_list.show("presets", notices.plain_text(str(error)))
-        self._refresh()
+    def _do(self, change: Callable[[Presets], T], done: Callable[[T], object] | None = None) -> None:
+        self._stored.change(change, done)
 
     def _set_default(self, name: str, target: str) -> None:
-        self._do(lambda: self._presets.set_default(name, target))
+        self._do(lambda presets: presets.set_default(name, target))
 
     def _on_save(self) -> None:
         if self._model is not None:
             self._tab.commit()
             settings = self._model.settings
-            self._do(lambda: self._presets.save(settings.preset, settings, replace=True))
+            self._do(lambda presets: presets.save(settings.preset, settings, replace=True))
 
     @Slot()
     def _on_save_as(self) -> None:
@@ -179,7 +163,7 @@ class ChatSettingsPresenter(QObject):
 
         def save(name: str) -> None:
             self._do(
-                lambda: self._presets.save(name, settings),
+                lambda presets: presets.save(name, settings),
                 lambda kept: model.set_settings(msgspec.structs.replace(model.settings, preset=kept)),
             )
 
@@ -192,7 +176,7 @@ class ChatSettingsPresenter(QObject):
             "Rename preset",
             before,
             lambda name: self._do(
-                lambda: self._presets.rename(before, name),
+                lambda presets: presets.rename(before, name),
                 lambda kept: model.set_settings(msgspec.structs.replace(model.settings, preset=kept)),
             ),
         )
@@ -205,7 +189,7 @@ class ChatSettingsPresenter(QObject):
             "Delete preset",
             f"Delete the preset “{name}”?",
             details="Chats that use it keep their settings.",
-            lossy={"Delete": lambda: self._do(lambda: self._presets.delete(name))},
+            lossy={"Delete": lambda: self._do(lambda presets: presets.delete(name))},
         )
 
     def _on_import(self) -> None:
@@ -223,7 +207,7 @@ class ChatSettingsPresenter(QObject):
             self._notice_list.show("presets", notices.told(text))
             self._on_preset_chosen(read.name)
 
-        self._do(lambda: self._presets.import_file(Path(name)), done)
+        self._do(lambda presets: presets.import_file(Path(name)), done)
 
     def _on_export(self, name: str, kind: FileFormat) -> None:
         folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
@@ -235,7 +219,7 @@ class ChatSettingsPresenter(QObject):
             "Export preset",
             proposal,
             "Presets",
-            lambda path: self._do(lambda: self._presets.export_file(name, path, kind)),
+            lambda path: self._do(lambda presets: presets.export_file(name, path, kind)),
         )
 
     def _ask_for_name(self, title: str, proposal: str, chosen: Callable[[str], object]) -> None:

@@ -117,7 +117,7 @@ class OpenModelsDialog(QDialog):
     def _build(self, recent: Sequence[Pair]) -> None:
         self.setWindowTitle("Open models")
         self.setAcceptDrops(True)
-        self.resize(680, 560)
+        self.resize(680, 640)
         contents: tuple[tuple[str, _Fields], ...] = (
             ("Context and memory", self._memory_fields),
             ("Accept rule", AcceptRuleFields(self._refresh)),

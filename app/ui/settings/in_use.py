@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings, SamplingChoice
-from app.errors import KnownError
 from app.protocol.messages import PairLoaded
 from app.settings import FormerSettings, Pair, Settings, SettingsFile
 from app.ui.chat.conversation import AnswerSettings
@@ -75,21 +74,17 @@ def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | Non
     )
 
 
-def move_former_settings(file: SettingsFile, presets: Presets) -> str:
+def move_former_settings(file: SettingsFile, presets: Presets) -> None:
     """Make a preset of what an older version had for all chats, so that they go on as they were.
 
-    Where that cannot be written the values stay in ``file`` for the next start. Returns what the user should know of
-    the presets; empty for nothing.
+    Raises `KnownError` where that cannot be written: then the values stay in ``file`` for the next start.
     """
-    if file.former is not None:
-        settings = chat_settings_of(file.former)
-        try:
-            if settings != ChatSettings():
-                presets.keep_former(settings)
-        except KnownError as error:
-            return presets.notice or str(error)
-        file.former = None
-    return presets.notice or ""
+    if file.former is None:
+        return
+    settings = chat_settings_of(file.former)
+    if settings != ChatSettings():
+        presets.keep_former(settings)
+    file.former = None
 
 
 def chat_settings_of(former: FormerSettings) -> ChatSettings:

@@ -9,7 +9,7 @@ import msgspec
 from PySide6.QtCore import QMetaObject, QObject, QTimer, Slot
 
 from app import paths
-from app.chats import presets
+from app.chats.presets import FILE_NAME as PRESETS_FILE
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings
 from app.chats.worker import ChatWorker, Opened
@@ -28,6 +28,7 @@ from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
 from app.ui.chat.page import ChatPage
 from app.ui.chat.stored_chats import StoredChats
+from app.ui.chat.stored_presets import StoredPresets
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.baseline import Baseline
 from app.ui.engine.interface import Engine, EngineExit, EngineState
@@ -50,7 +51,7 @@ class Controller(QObject):
     """Owns what has no widgets and wires it to what has.
 
     Attributes:
-        chats, pair_loader, operations, notice_list, compare, models, commands: The parts.
+        chats, pair_loader, operations, notice_list, compare, models, commands, presets: The parts.
     """
 
     def __init__(self, window: MainWindow, settings: SettingsFile, engine: Engine, worker: ChatWorker) -> None:
@@ -63,12 +64,12 @@ class Controller(QObject):
         self._results = Results(self)
         self._saver = SettingsSaver(settings, self)
         self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME), self)
-        self.presets = Presets(paths.data_dir() / presets.FILE_NAME)
         self._progress = 0.0
         self._current: list[QMetaObject.Connection] = []
         """To the chat that is shown."""
         self._is_shut_down = False
         self.notice_list = NoticeList(self)
+        self.presets = StoredPresets(Presets(paths.data_dir() / PRESETS_FILE), self.notice_list, self)
         self._chat_store = StoredChats(worker, self.notice_list, self)
         self.pair_loader = PairLoader(engine, self.notice_list, LoadingMarker(paths.data_dir() / "loading.json"), self)
         self.queue = AnswerQueue(engine, self.pair_loader, self.notice_list, self._answer_settings, self)
@@ -114,10 +115,8 @@ class Controller(QObject):
         """Load the pair, open the chats; call when the window has been painted."""
         for subject, notice in (notices_at_start or {}).items():
             self.notice_list.show(subject, notice)
-        if problem := in_use.move_former_settings(self._settings, self.presets):
-            self.notice_list.show("presets", notices.plain_text(problem))
-        self.chats.use_defaults()
-        self._apply_settings()
+        if self._settings.former is not None:
+            self.presets.change(lambda presets: in_use.move_former_settings(self._settings, presets))
         self.pair_loader.open_at_start(in_use.files_at_start(self._settings.values))
         self._results.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
         self.commands.begin()
@@ -140,6 +139,7 @@ class Controller(QObject):
         self._chat_store.close()
         self._saver.close()
         self._baseline.close()
+        self.presets.close()
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -175,6 +175,7 @@ class Controller(QObject):
         window.top_bar.cancel.clicked.connect(self._engine.cancel)
         window.undo_bar.undo.clicked.connect(self.operations.undo_delete)
         self.operations.undo_ended.connect(window.undo_bar.withdraw)
+        self.presets.changed.connect(self.chats.use_defaults)
         window.notice_bar.action_triggered.connect(commands.on_notice)
         self.notice_list.changed.connect(window.notice_bar.set_notices)
         window.menus.recent_chosen.connect(commands.load_recent)
@@ -386,7 +387,7 @@ class Controller(QObject):
     def _default_settings(self) -> ChatSettings:
         """What a chat begins with."""
         files = self.pair_loader.files()
-        return self.presets.default_for(files.target if files else "")
+        return self.presets.presets.default_for(files.target if files else "")
 
     def _apply_settings(self) -> None:
         """Bring panel, transcript and session to what the settings say."""

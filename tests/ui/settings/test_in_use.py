@@ -14,6 +14,7 @@ import pytest
 
 from app.chats.presets import FORMER_SETTINGS, Presets
 from app.chats.settings import ChatSettings, SamplingChoice
+from app.errors import KnownError
 from app.protocol.messages import LoadSettings, ModelInfo, PairLoaded, Sampling
 from app.settings import Pair, Settings, SettingsFile
 from app.ui.engine.pair_files import PairFiles, guide_files
@@ -139,7 +140,7 @@ def former_keys(path: Path) -> set[str]:
 
 def test_what_held_for_all_chats_becomes_the_preset_they_begin_with(path: Path) -> None:
     file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
-    assert move_former_settings(file, presets) == ""
+    move_former_settings(file, presets)
     assert len(former_keys(path)) == 7  # nothing is dropped before the next save
     file.save()
     assert former_keys(path) == set()
@@ -157,7 +158,7 @@ def test_without_anything_of_ones_own_there_is_no_preset(path: Path) -> None:
     path.write_text(json.dumps({"version": 2, "model_sampling": True, "seed": None, "drafter": "auto"}))
     file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
     assert file.former is not None
-    assert move_former_settings(file, presets) == ""
+    move_former_settings(file, presets)
     file.save()
     assert (presets.names(), presets.default_name(), former_keys(path)) == ([], "", set())
     assert not path.with_name("presets.json").exists()
@@ -170,12 +171,14 @@ def test_where_the_disk_is_full_nothing_is_lost(path: Path, monkeypatch: pytest.
     file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        assert move_former_settings(file, presets) == "The presets could not be kept: No space left on device."
+        with pytest.raises(KnownError, match=r"^The presets could not be kept: No space left on device\.$"):
+            move_former_settings(file, presets)
     assert presets.default_for() == MINE  # for as long as the app runs
     file.save()
     assert len(former_keys(path)) == 7
     file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
-    assert (presets.names(), move_former_settings(file, presets)) == ([], "")
+    assert presets.names() == []
+    move_former_settings(file, presets)
     assert Presets(path.with_name("presets.json")).default_for() == MINE
 
 
@@ -185,13 +188,14 @@ def test_after_an_end_in_the_middle_there_is_no_second_preset(path: Path) -> Non
     presets.rename(FORMER_SETTINGS, "Short")
     presets.save("Short", ChatSettings(system_prompt="Changed."), replace=True)
     file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
-    assert move_former_settings(file, presets) == ""
+    move_former_settings(file, presets)
     assert (presets.names(), presets.default_for().system_prompt, file.former) == (["Short"], "Changed.", None)
 
 
 def test_beside_presets_of_a_newer_version_the_values_stay(path: Path) -> None:
     path.with_name("presets.json").write_text('{"version": 99}')
     file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
-    assert "newer Slipstream" in move_former_settings(file, presets)
+    with pytest.raises(KnownError, match="newer Slipstream"):
+        move_former_settings(file, presets)
     file.save()
     assert len(former_keys(path)) == 7

@@ -46,6 +46,9 @@ LONGEST_ANSWER = 24
 class Running:
     """An open window and what is behind it."""
 
+    FIRST_SETTINGS: ChatSettings | None = ChatSettings(max_tokens=LONGEST_ANSWER)
+    """Of the chat to come; ``None``: as the presets say."""
+
     def __init__(self, qtbot: QtBot, engine: LocalEngine | None = None) -> None:
         self.qtbot = qtbot
         self.settings = SettingsFile(paths.settings_file())
@@ -54,7 +57,8 @@ class Running:
         self.worker = ChatWorker(paths.chat_file())
         self.controller = Controller(self.window, self.settings, self.engine, self.worker)
         self.chats = self.controller.chats
-        self.model.set_settings(ChatSettings(max_tokens=LONGEST_ANSWER))
+        if self.FIRST_SETTINGS is not None:
+            self.model.set_settings(self.FIRST_SETTINGS)
         self.window.show()
         qtbot.waitExposed(self.window)
 

@@ -1,0 +1,74 @@
+"""Presets are changed beside the window, one change after the other; what goes wrong is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QObject
+from pytestqt.qtbot import QtBot
+
+from app.chats.presets import Presets
+from app.chats.settings import ChatSettings
+from app.ui.chat.stored_presets import StoredPresets
+from app.ui.notices import NoticeList
+from tests.ui.stalled import Stalled
+
+WAIT_MS = 20_000
+BRIEF = ChatSettings(system_prompt="Be brief.")
+
+
+@pytest.fixture
+def notice_list(qtbot: QtBot) -> Iterator[NoticeList]:
+    owner = QObject()
+    yield NoticeList(owner)
+    owner.deleteLater()
+
+
+@pytest.fixture
+def stored(notice_list: NoticeList, tmp_path: Path) -> Iterator[StoredPresets]:
+    made = StoredPresets(Presets(tmp_path / "presets.json"), notice_list, notice_list.parent())
+    yield made
+    made.close()
+
+
+def test_a_disk_that_hangs_does_not_keep_the_window(
+    qtbot: QtBot, stored: StoredPresets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    presets, names = stored.presets, list[str]()
+    with monkeypatch.context() as patch:
+        stalled = Stalled(patch)
+        stalled.drive(tmp_path)
+        stalled.syncing()
+        stored.change(lambda presets: presets.save("Brief", BRIEF), names.append)
+        stored.change(lambda presets: presets.duplicate("brief"), names.append)
+        qtbot.waitUntil(stalled.reached.is_set, timeout=WAIT_MS)
+        # All that is shown comes from memory.
+        assert (presets.names(), presets.get("Brief"), presets.default_for("x")) == ([], None, ChatSettings())
+        stalled.release()
+        qtbot.waitUntil(lambda: len(names) == 2, timeout=WAIT_MS)
+        assert stalled.in_window == []
+    assert names == presets.names() == ["Brief", "Brief copy"]
+
+
+def test_what_goes_wrong_is_told(qtbot: QtBot, stored: StoredPresets, notice_list: NoticeList, tmp_path: Path) -> None:
+    told: list[str] = []
+    stored.change(lambda presets: presets.delete("gone"), failed=lambda error: told.append(str(error)))
+    with qtbot.waitSignal(stored.changed, timeout=WAIT_MS):
+        stored.change(lambda presets: presets.import_file(tmp_path / "gone.json"))
+    qtbot.waitUntil(lambda: "presets" in notice_list.notices(), timeout=WAIT_MS)
+    assert told == ["There is no preset named “gone” any more."]
+    assert notice_list.notices()["presets"].text == "gone.json cannot be read: it is not a file."
+
+
+def test_a_file_that_cannot_be_used_is_told(notice_list: NoticeList, tmp_path: Path) -> None:
+    (tmp_path / "presets.json").write_text("{", encoding="utf-8")
+    StoredPresets(Presets(tmp_path / "presets.json"), notice_list, notice_list.parent()).close()
+    assert notice_list.notices()["presets"].text.startswith("The presets could not be read. The file is now ")
+
+
+def test_what_was_asked_for_is_written_at_the_end(stored: StoredPresets, tmp_path: Path) -> None:
+    stored.change(lambda presets: presets.save("Brief", BRIEF))
+    stored.close()
+    assert Presets(tmp_path / "presets.json").names() == ["Brief"]

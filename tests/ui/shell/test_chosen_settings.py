@@ -1,0 +1,127 @@
+"""The whole window: settings of the version before, and models that are loaded as they were the last time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app import paths
+from app.chats.presets import FORMER_SETTINGS, Presets
+from app.chats.settings import ChatSettings
+from app.protocol.messages import LoadSettings
+from app.ui.engine.local_engine import LocalEngine
+from app.ui.models.open_dialog import OpenModelsDialog
+from tests.support.gguf_files import make_model
+from tests.ui.settings.test_in_use import FORMER
+from tests.ui.shell.test_main_window import WAIT_MS, Running
+
+pytestmark = pytest.mark.usefixtures("guide_pair", "dressed")
+
+
+class Chosen(Running):
+    """A window whose chats begin with the default preset, and an engine that says what it was asked for."""
+
+    FIRST_SETTINGS = None
+
+    def __init__(self, qtbot: QtBot) -> None:
+        super().__init__(qtbot, LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "echo"]))
+        self.begin()
+        self.ready()
+
+    def has_preset(self, name: str) -> None:
+        self.qtbot.waitUntil(lambda: self.model.settings.preset == name, timeout=WAIT_MS)
+
+    def opened(self) -> LoadSettings:
+        """How the pair was loaded that is being loaded now."""
+        with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS) as opened:
+            pass
+        (files,) = opened.args or []
+        assert isinstance(files.settings, LoadSettings)
+        return files.settings
+
+
+@pytest.fixture
+def windows(qtbot: QtBot) -> Iterator[list[Chosen]]:
+    opened: list[Chosen] = []
+    yield opened
+    for running in opened:
+        running.close()
+
+
+def test_chats_go_on_with_what_the_version_before_had(qtbot: QtBot, windows: list[Chosen]) -> None:
+    content = json.loads(FORMER.read_bytes()) | {"last_pair": None}
+    paths.settings_file().write_text(json.dumps(content), encoding="utf-8")
+    for _time in range(2):
+        running = Chosen(qtbot)
+        windows.append(running)
+        running.has_preset(FORMER_SETTINGS)
+        settings = running.controller.queue.settings(running.model.settings)
+        assert (settings.seed, settings.max_tokens, settings.stop) == (11, 500, ("END", "\n\n"))
+        assert (settings.system_prompt, settings.drafter) == ("Answer in short sentences.", "ngram")
+        assert (settings.sampling.temperature, settings.sampling.top_k) == (0.3, 12)
+        assert "presets" not in running.controller.notice_list.notices()
+        running.ask("Hello")
+        assert running.model.messages[-1].settings["seed"] == 11
+        windows.remove(running)
+        running.close()
+        kept = json.loads(paths.settings_file().read_bytes())
+        assert kept["version"] == 3 and not {"seed", "system_prompt"} & kept.keys()
+
+
+def test_a_preset_of_the_model_goes_before_the_one_for_all(qtbot: QtBot, windows: list[Chosen], tmp_path: Path) -> None:
+    target = make_model(tmp_path / "one.gguf", layers=1)
+    presets = Presets(paths.data_dir() / "presets.json")
+    presets.save("All", ChatSettings(seed=1))
+    presets.save("One", ChatSettings(seed=2))
+    presets.set_default("All")
+    presets.set_default("One", str(target))
+    running = Chosen(qtbot)
+    windows.append(running)
+    assert running.model.settings.seed == 1
+    running.controller.commands.load_pair(str(target))
+    running.opened()
+    assert running.model.settings.seed == 2
+
+
+def test_each_model_is_loaded_as_it_was_the_last_time(qtbot: QtBot, windows: list[Chosen], tmp_path: Path) -> None:
+    one = str(make_model(tmp_path / "one.gguf", layers=1))
+    two = shutil.copy(one, str(tmp_path / "two.gguf"))
+    running = Chosen(qtbot)
+    windows.append(running)
+    commands, values = running.controller.commands, running.settings.values
+    values.load = LoadSettings(context_length=700)
+
+    def load_by_dialog(target: str, context: int) -> LoadSettings:
+        commands.open_pair(target)
+        dialog = running.window.findChild(OpenModelsDialog)
+        assert isinstance(dialog, OpenModelsDialog)
+        assert dialog.choice().load == values.load_for(target)
+        qtbot.waitUntil(lambda: dialog._check.can_load, timeout=WAIT_MS)
+        dialog._memory_fields.set_value("context_length", context)
+        dialog.accept()
+        return running.opened()
+
+    commands.load_pair(one)
+    assert running.opened().context_length == 700
+    assert load_by_dialog(two, 512).context_length == 512
+    assert load_by_dialog(one, 256).context_length == 256
+    commands.load_recent(1)
+    assert running.opened().context_length == 512
+    commands.load_pair(one)
+    assert running.opened().context_length == 256
+    commands.load_guide()
+    assert running.opened() == LoadSettings()  # as at the start
+    commands.load_pair(two)
+    assert running.opened().context_length == 512
+    running.close()
+    windows.clear()
+    again = Chosen(qtbot)
+    windows.append(again)
+    files = again.controller.pair_loader.files()
+    assert files is not None and (files.target, files.settings.context_length) == (two, 512)
