@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -22,6 +22,11 @@ from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, Ne
 
 VERSION = 2
 MAX_RECENT_PAIRS = 10
+MINIMUM_ZOOM, MAXIMUM_ZOOM = 50, 200
+"""Percent."""
+
+ThemeChoice: TypeAlias = Literal["system", "light", "dark"]
+SendKey: TypeAlias = Literal["enter", "ctrl_enter"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -41,6 +46,10 @@ class Settings(msgspec.Struct, kw_only=True):
     chats_visible: Annotated[bool, Meta(description="Show the list of chats")] = True
     speed_visible: Annotated[bool, Meta(description="Show the Speed panel")] = True
     guide_introduced: Annotated[bool, Meta(description="The guide need not introduce itself again")] = False
+    theme: Annotated[ThemeChoice, Meta(description="Colors of the window")] = "system"
+    zoom: Annotated[int, Meta(ge=MINIMUM_ZOOM, le=MAXIMUM_ZOOM, description="Size of all text, in percent")] = 100
+    send_with: Annotated[SendKey, Meta(description="The key that sends a message")] = "enter"
+    notify_finished: Annotated[bool, Meta(description="Notify when an answer is finished in the background")] = True
     drafted_visible: Annotated[bool, Meta(description="Tint the tokens the draft proposed")] = False
 
     draft_length: (

@@ -7,6 +7,7 @@ from PySide6.QtGui import QResizeEvent, QTextOption
 from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 
 from app.ui.chat.parts import MessageEditor
+from app.ui.chat.send_key import send_key
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import prose_margin
@@ -88,6 +89,7 @@ class Composer(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.setFocusProxy(self.editor)
         themes.follow(self.button, self._show_state)
+        send_key().changed.connect(self._show_state)
 
     def text(self) -> str:
         """What is written at present."""
@@ -108,10 +110,11 @@ class Composer(QWidget):
         self.hint.setText(text)
         self.hint.setVisible(bool(text))
 
+    @Slot()
     def _show_state(self) -> None:
         self.button.setIcon(icons.themed("stop" if self._is_busy else "send", themes.current()))
         self.button.setText("Stop" if self._is_busy else "Send")
-        name = "Stop the answer (Esc)" if self._is_busy else "Send (Enter)"
+        name = "Stop the answer (Esc)" if self._is_busy else f"Send ({send_key().text()})"
         self.button.setToolTip(name)
         self.button.setAccessibleName(name)
         self.button.setEnabled(self._is_busy or bool(self.text().strip()))

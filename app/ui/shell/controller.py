@@ -30,8 +30,12 @@ from app.ui.notices import Notice, NoticeList
 from app.ui.settings import in_use
 from app.ui.settings.saver import SettingsSaver
 from app.ui.shell.commands import AppCommands
+from app.ui.shell.edit_menu import EditMenu
+from app.ui.shell.finished_answers import FinishedAnswers
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.top_bar import state_text
+from app.ui.shell.zoom import Zoom
+from app.ui.widgets.tabbed_window import bring_to_front
 from app.ui.widgets.tasks import Results
 
 SETTINGS_DELAY_MS = 1000
@@ -80,9 +84,14 @@ class Controller(QObject):
             self._saver.save,
             self,
         )
+        self._edit_menu = EditMenu(window.menus, self)
+        self.finished_answers = FinishedAnswers(
+            self.commands.notifier, settings.values, self.operations.title, self._show_chat, self
+        )
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)
         self._saver.save_failed.connect(lambda error: self.notice_list.show("settings", notices.plain_text(str(error))))
+        self._zoom = Zoom(window, settings.values, self._save_timer.start)
         self._connect_engine()
         self._connect_chats()
         self._connect_window()
@@ -142,6 +151,7 @@ class Controller(QObject):
         session, operations = self.session, self.operations
         session.chats_changed.connect(operations.refresh)
         session.writer.stored.connect(operations.refresh)
+        session.writer.ended.connect(lambda message, _figures: self.finished_answers.tell(message))
         session.chat_chosen.connect(self._on_chat_chosen)
         session.chat_shown.connect(lambda _chat_id, unsent: self._fill_composer(unsent))
         session.chat_created.connect(self._remember_chat)
@@ -297,6 +307,13 @@ class Controller(QObject):
             lambda exists: self._open_first(last if exists else None),
         )
         self.operations.refresh()
+
+    def _show_chat(self, chat_id: str) -> None:
+        """Bring a chat to the front, and the window."""
+        bring_to_front(self._window)
+        if chat_id != self.session.chat_id():
+            self.session.open_chat(chat_id)
+        self._window.composer.setFocus()
 
     def _open_first(self, chat_id: str | None) -> None:
         """Unless a message was sent while the chats were being opened: then its chat is the one to see."""

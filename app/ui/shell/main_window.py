@@ -68,8 +68,10 @@ class MainWindow(QMainWindow):
         column(self.top_bar, (self._splitter, 1), gap=0, on=everything)
         self.setCentralWidget(everything)
         self._restore(settings)
-        self.menus.action("toggle_chats").triggered.connect(lambda: self.toggle_panel("chats"))
-        self.menus.action("toggle_speed").triggered.connect(lambda: self.toggle_panel("speed"))
+        self.menus.connect_action("toggle_chats", lambda: self.toggle_panel("chats"))
+        self.menus.connect_action("toggle_speed", lambda: self.toggle_panel("speed"))
+        self.menus.connect_action("focus_composer", self.composer.setFocus)
+        theme.follow_zoom(self, self._set_widths)
         self.composer.setFocus()
 
     # ------------------------------------------------------------ panels
@@ -110,10 +112,15 @@ class MainWindow(QMainWindow):
         for place, (part, stretch) in enumerate(((self.chat_list, 0), (centre, 1), (self.speed_panel, 0))):
             splitter.addWidget(part)
             splitter.setStretchFactor(place, stretch)
-        self.chat_list.setMinimumWidth(CHATS_WIDTH - 20)
-        self.speed_panel.setMinimumWidth(SPEED_WIDTH - 24)
         splitter.setSizes([CHATS_WIDTH, FIRST_SIZE.width() - CHATS_WIDTH - SPEED_WIDTH, SPEED_WIDTH])
         return splitter
+
+    def _set_widths(self) -> None:
+        """How narrow the panels can be; in the smallest window each of them has room beside the chat."""
+        most = MINIMUM_SIZE.width() - CENTRE_WIDTH
+        self.chat_list.setMinimumWidth(min(theme.px(CHATS_WIDTH - 20), most))
+        self.speed_panel.setMinimumWidth(min(theme.px(SPEED_WIDTH - 24), most))
+        self._fit_panels()
 
     def _restore(self, settings: Settings) -> None:
         if not (settings.window_geometry and self.restoreGeometry(_bytes(settings.window_geometry))):
