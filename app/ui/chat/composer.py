@@ -89,6 +89,7 @@ class Composer(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.setFocusProxy(self.editor)
         themes.follow(self.button, self._show_state)
+        themes.follow_zoom(self, self._align)
         send_key().changed.connect(self._show_state)
 
     def text(self) -> str:
@@ -147,7 +148,10 @@ class Composer(QWidget):
     # -- Qt
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Stay in line with the messages above."""
         super().resizeEvent(event)
-        side = prose_margin(self.font(), event.size().width())
+        self._align()
+
+    def _align(self) -> None:
+        """Stay in line with the messages above."""
+        side = prose_margin(self.font(), self.width())
         self._column.setContentsMargins(side, _ABOVE, side, _BELOW)

@@ -50,7 +50,7 @@ class GeneralPage(QWidget):
         self._zoom = _choice("Zoom", {step: f"{step}%" for step in ZOOM_STEPS})
         self._enter = QRadioButton()
         self._ctrl_enter = QRadioButton()
-        self._notify = QCheckBox("Notify me when an answer is finished and Slipstream is in the background")
+        self._notify = QCheckBox("Notify me when an answer is finished")
         self._lay_out()
         self._name_keys()
         for choice in (self._theme, self._zoom):
@@ -90,6 +90,7 @@ class GeneralPage(QWidget):
             3 * SPACING,
             label("Notifications", "heading"),
             self._notify,
+            label("Only while you are using another app.", "quiet", wraps=True),
             None,
             margins=5 * SPACING,
             on=self,

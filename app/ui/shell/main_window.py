@@ -116,8 +116,8 @@ class MainWindow(QMainWindow):
         return splitter
 
     def _set_widths(self) -> None:
-        """How narrow the panels can be; in the smallest window each of them has room beside the chat."""
-        most = MINIMUM_SIZE.width() - CENTRE_WIDTH
+        """How narrow the panels can be: each of them has room beside the chat, also where text is large."""
+        most = max(self.width(), MINIMUM_SIZE.width()) - CENTRE_WIDTH
         self.chat_list.setMinimumWidth(min(theme.px(CHATS_WIDTH - 20), most))
         self.speed_panel.setMinimumWidth(min(theme.px(SPEED_WIDTH - 24), most))
         self._fit_panels()
@@ -152,7 +152,7 @@ class MainWindow(QMainWindow):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit_panels()
+        self._set_widths()
         self.notice_bar.fit()
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -10,11 +10,9 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu, QMenuBar
 
-_MOST_KEYS = 2
-"""Listed for one action: some systems have five for Copy."""
 _KEY = QKeySequence.StandardKey
 Keys: TypeAlias = str | QKeySequence.StandardKey
-"""One combination of keys, or all that the system has for a purpose."""
+"""A combination of keys, or what the system uses for a purpose."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +26,8 @@ class _Entry:
     role: QAction.MenuRole = QAction.MenuRole.NoRole
 
     def key_sequences(self) -> list[QKeySequence]:
-        """Each combination once, the usual one first."""
-        found: list[QKeySequence] = []
-        for keys in self.keys if isinstance(self.keys, tuple) else (self.keys,):
-            all_of_them = QKeySequence.keyBindings(keys) if isinstance(keys, _KEY) else [QKeySequence(keys)]
-            found += [one for one in all_of_them if one not in found]
-        return found
+        """The usual one first."""
+        return [QKeySequence(one) for one in (self.keys if isinstance(self.keys, tuple) else (self.keys,))]
 
 
 _SEPARATOR = None
@@ -176,7 +170,7 @@ class Menus(QObject):
 
 def keys_of(action: QAction) -> str:
     """The keys of an action, ``F3 or Ctrl+G``; empty where it has none."""
-    keys = [one.toString(QKeySequence.SequenceFormat.NativeText) for one in action.shortcuts()[:_MOST_KEYS]]
+    keys = [one.toString(QKeySequence.SequenceFormat.NativeText) for one in action.shortcuts()]
     return " or ".join(keys)
 
 

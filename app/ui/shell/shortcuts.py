@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from PySide6.QtCore import Qt, Slot
+from PySide6.QtCore import QSize, Qt, Slot
 from PySide6.QtGui import QFont, QKeySequence
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QHeaderView, QLineEdit, QTreeWidget, QTreeWidgetItem, QWidget
 
@@ -99,6 +99,8 @@ class ShortcutsDialog(QDialog):
         for title, shortcuts in groups:
             heading = QTreeWidgetItem(shown, [title])
             heading.setFont(0, bold)
+            heading.setTextAlignment(0, Qt.AlignmentFlag.AlignBottom)
+            heading.setSizeHint(0, QSize(0, 2 * self.fontMetrics().height()))
             heading.setFlags(Qt.ItemFlag.ItemIsEnabled)
             rows = [QTreeWidgetItem(heading, [name, keys]) for name, keys in shortcuts]
             for row in rows:

@@ -46,7 +46,7 @@ class TopBar(QFrame):
         theme.set_role(self, "bar")
         self._title = ""
         self.chats = QToolButton()
-        self.chats.setIconSize(QSize(20, 20))
+        theme.follow_zoom(self.chats, lambda: self.chats.setIconSize(QSize(theme.px(20), theme.px(20))))
         _follow(self.chats, chats, "menu", "Show or hide the chats")
         self.pair = QPushButton()
         self.pair.setLayoutDirection(Qt.LayoutDirection.RightToLeft)  # puts the icon behind the text
@@ -72,6 +72,7 @@ class TopBar(QFrame):
         column(line, self._bar, gap=0, on=self)
         self.set_pair("", "")
         self.set_state(EngineState.STARTING, 0.0)
+        theme.follow_zoom(self, self._elide)
 
     def set_pair(self, title: str, details: str) -> None:
         """Name the pair in use; ``details`` is its tool tip, plain text."""
@@ -102,7 +103,7 @@ class TopBar(QFrame):
             for widget in (self.chats, self._dot, self._label, self.speed, self.cancel)
             if not widget.isHidden()
         )
-        space = max(self.width() - others - 26 * SPACING, 80)
+        space = max(self.width() - others - theme.px(26 * SPACING), 80)
         metrics = QFontMetrics(self.pair.font())
         self.pair.setText(metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, space).replace("&", "&&"))
 

@@ -14,6 +14,7 @@ from app.ui.shell.main_window import MainWindow
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import row
+from app.ui.widgets.reading_place import ReadingPlace
 from app.ui.widgets.theme import SPACING
 
 SHOWN_MS = 1500
@@ -31,6 +32,7 @@ class Zoom(QObject):
         self._save_soon = save_soon
         self._turned = 0
         self.sign = ZoomSign(window)
+        ReadingPlace(window.transcript.column)
         window.menus.connect_action("zoom_in", lambda: self.set(zoom_beside(values.zoom, 1)))
         window.menus.connect_action("zoom_out", lambda: self.set(zoom_beside(values.zoom, -1)))
         window.menus.connect_action("zoom_reset", lambda: self.set(100))

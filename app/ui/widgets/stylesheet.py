@@ -24,13 +24,15 @@ from app.ui.widgets import icons
 from app.ui.widgets.theme import RADIUS, Theme, contrast, mix, notifier
 
 _PIXELS = re.compile(r"(?<![\w#])(-?(?!1px)\d+)px")
+_INDICATOR = 14
+"""Size of a radio button and of the handle of a slider, in pixels."""
 _SHEET = Template("""
 QWidget { color: $text; }
 QWidget:disabled { color: $disabled; }
 QMainWindow, QDialog, QMessageBox { background: $surface; }
 QToolTip { color: $text; background: $raised; border: 1px solid $control_line; padding: 6px; }
 
-QAbstractButton, QTabBar { icon-size: 16px; }
+QAbstractButton, QTabBar, QLineEdit { icon-size: 16px; }
 QDialogButtonBox { dialogbuttonbox-buttons-have-icons: 0; }
 QLabel, QCheckBox, QRadioButton { background: transparent; }
 QLabel[role="heading"] { font-weight: 600; }
@@ -125,7 +127,7 @@ QCheckBox::indicator, QRadioButton::indicator {
     width: 14px; height: 14px; border: 1px solid $control_line; background: $surface;
 }
 QCheckBox::indicator { border-radius: 4px; }
-QRadioButton::indicator { border-radius: 8px; }
+QRadioButton::indicator { border-radius: ${round}px; }
 QCheckBox::indicator:hover, QRadioButton::indicator:hover { border-color: $accent; }
 QCheckBox::indicator:checked { background: $accent; border-color: $accent; image: url(slipstream:check-$ink.svg); }
 QRadioButton::indicator:checked { background: $accent; border-color: $accent; image: url(slipstream:dot-$ink.svg); }
@@ -135,7 +137,8 @@ QSlider:horizontal { min-height: 22px; }
 QSlider::groove:horizontal { height: 4px; border-radius: 2px; background: $track; }
 QSlider::sub-page:horizontal { height: 4px; border-radius: 2px; background: $accent; }
 QSlider::handle:horizontal {
-    width: 14px; height: 14px; margin: -6px 0px; border-radius: 8px; background: $surface; border: 1px solid $accent;
+    width: 14px; height: 14px; margin: -6px 0px; border-radius: ${round}px;
+    background: $surface; border: 1px solid $accent;
 }
 QSlider::handle:horizontal:hover { background: $selection; }
 QSlider::handle:horizontal:focus { background: $accent; }
@@ -207,16 +210,17 @@ def build(theme: Theme, zoom: int = 100) -> str:
     """The style sheet for one theme at a zoom in percent. Registers the search path its images come from."""
     QDir.setSearchPaths("slipstream", [str(icons.FOLDER)])
     white = QColor("#ffffff")
-    sheet = _SHEET.substitute(
+    template = Template(_PIXELS.sub(lambda found: f"{round(int(found[1]) * zoom / 100)}px", _SHEET.template))
+    return template.substitute(
         {role: getattr(theme, role).name() for role in _SHEET.get_identifiers() if hasattr(theme, role)},
         disabled=mix(theme.surface, theme.text, 0.5).name(),
         accent_hover=mix(theme.accent, theme.text, 0.15).name(),
         track=mix(theme.surface, theme.text, 0.14).name(),
         ink="white" if contrast(white, theme.accent) >= contrast(QColor("#000000"), theme.accent) else "black",
         menu_ink="white" if theme.is_dark else "black",
-        radius=RADIUS,
+        radius=round(RADIUS * zoom / 100),
+        round=round(_INDICATOR * zoom / 100) // 2 + 1,  # with its border; with more Qt draws no round corners at all
     )
-    return _PIXELS.sub(lambda found: f"{round(int(found[1]) * zoom / 100)}px", sheet) if zoom != 100 else sheet
 
 
 def apply(application: QApplication) -> None:

@@ -282,9 +282,6 @@ class ThemeNotifier(QObject):
         if self._system_font is None:
             self._system_font = QApplication.font()
         QApplication.setFont(scaled(self._system_font, percent / 100))
-        for widget in QApplication.allWidgets():
-            if (factor := widget.property(_SCALE)) is not None:
-                scale_font(widget, factor)
         self._dress()
         self.zoom_changed.emit()
 
@@ -306,6 +303,9 @@ class ThemeNotifier(QObject):
         if self._application is not None and self._style_sheet is not None:
             self._application.setPalette(palette_of(self.theme))
             self._application.setStyleSheet(self._style_sheet(self.theme, self.zoom))
+        # After the style sheet, which gives widgets back the fonts they had when they were made.
+        for widget in QApplication.allWidgets():
+            _scale_again(widget)
 
 
 @cache
@@ -354,6 +354,7 @@ def set_role(widget: QWidget, role: str) -> None:
     widget.setProperty("role", role)
     widget.style().unpolish(widget)
     widget.style().polish(widget)
+    _scale_again(widget)
 
 
 # ---------------------------------------------------------------- fonts
@@ -393,3 +394,8 @@ def scale_font(widget: QWidget, factor: float) -> None:
     """Show a widget's text in ``factor`` times the usual size, whatever the zoom is."""
     widget.setProperty(_SCALE, factor)
     widget.setFont(resized(widget.font(), QApplication.font(), factor))
+
+
+def _scale_again(widget: QWidget) -> None:
+    if (factor := widget.property(_SCALE)) is not None:
+        scale_font(widget, factor)
