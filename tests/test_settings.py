@@ -53,6 +53,10 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "chats_visible": False,
         "speed_visible": False,
         "guide_introduced": True,
+        "theme": "dark",
+        "zoom": 125,
+        "send_with": "ctrl_enter",
+        "notify_finished": False,
         "drafted_visible": True,
         "draft_length": 16,
         "drafter": "ngram",
@@ -142,14 +146,14 @@ def test_one_unusable_value_costs_only_itself(path: Path) -> None:
 
 
 def test_settings_that_this_version_does_not_know_stay_in_the_file(path: Path) -> None:
-    write(path, {"version": VERSION, "theme": {"name": "dusk"}, "sampling": {"temperature": 0.5, "mirostat": 2}})
+    write(path, {"version": VERSION, "colors": {"name": "dusk"}, "sampling": {"temperature": 0.5, "mirostat": 2}})
     file = SettingsFile(path)
     assert file.notice is None
     file.values.seed = 6
     file.save()
     file.save()
     saved = read(path)
-    assert (saved["version"], saved["theme"], saved["seed"]) == (VERSION, {"name": "dusk"}, 6)
+    assert (saved["version"], saved["colors"], saved["seed"]) == (VERSION, {"name": "dusk"}, 6)
     assert (saved["sampling"]["mirostat"], saved["sampling"]["temperature"]) == (2, 0.5)
 
 

@@ -122,7 +122,7 @@ def _of_label(label: QLabel) -> dict[str, Callable[[], object]]:
 
 
 def _has_text_to_paste() -> bool:
-    return QGuiApplication.clipboard().mimeData().hasText()
+    return bool(QGuiApplication.clipboard().text())
 
 
 def _only(*entries: tuple[bool, str, Callable[[], object]]) -> dict[str, Callable[[], object]]:

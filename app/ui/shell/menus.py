@@ -170,8 +170,12 @@ class Menus(QObject):
 
 def keys_of(action: QAction) -> str:
     """The keys of an action, ``F3 or Ctrl+G``; empty where it has none."""
-    keys = [one.toString(QKeySequence.SequenceFormat.NativeText) for one in action.shortcuts()]
-    return " or ".join(keys)
+    return " or ".join(native(one) for one in action.shortcuts())
+
+
+def native(keys: str | QKeySequence) -> str:
+    """Keys as this system writes them: ``Ctrl+N``, or ``⌘N`` on a Mac."""
+    return QKeySequence(keys).toString(QKeySequence.SequenceFormat.NativeText)
 
 
 def _plain(text: str) -> str:

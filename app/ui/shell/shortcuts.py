@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from PySide6.QtCore import QSize, Qt, Slot
-from PySide6.QtGui import QFont, QKeySequence
+from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QHeaderView, QLineEdit, QTreeWidget, QTreeWidgetItem, QWidget
 
 from app.ui.chat.send_key import send_key
+from app.ui.shell.menus import native
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import DIALOG_MARGINS, column
@@ -18,11 +19,6 @@ from app.ui.widgets.theme import SPACING
 Group: TypeAlias = tuple[str, Sequence[tuple[str, str]]]
 """A title, and pairs of what happens and the keys."""
 _WIDTH, _HEIGHT = 480, 520
-
-
-def native(keys: str) -> str:
-    """Keys as this system writes them: ``Ctrl+N``, or ``⌘N`` on a Mac."""
-    return QKeySequence(keys).toString(QKeySequence.SequenceFormat.NativeText)
 
 
 def keys_elsewhere() -> list[Group]:
@@ -82,6 +78,7 @@ class ShortcutsDialog(QDialog):
         close.setAutoDefault(False)
         buttons.rejected.connect(self.reject)
         column(self.filter, self._nothing, (self.list, 1), buttons, gap=3 * SPACING, margins=DIALOG_MARGINS, on=self)
+        self.filter.setFocus()
         self.resize(theme.px(_WIDTH), theme.px(_HEIGHT))
         if parent is not None:
             self.resize(self.size().boundedTo(parent.window().size()))

@@ -7,6 +7,7 @@ from PySide6.QtGui import QAction, QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QAbstractButton, QFrame, QProgressBar, QPushButton, QToolButton, QWidget
 
 from app.ui.engine.interface import EngineState
+from app.ui.shell.menus import keys_of, native
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import label, plain_tooltip
 from app.ui.widgets.layouts import column, row
@@ -77,7 +78,7 @@ class TopBar(QFrame):
     def set_pair(self, title: str, details: str) -> None:
         """Name the pair in use; ``details`` is its tool tip, plain text."""
         self._title = title or "No model"
-        self.pair.setToolTip(plain_tooltip(f"{details}\n\nOpen models… (Ctrl+O)".strip()))
+        self.pair.setToolTip(plain_tooltip(f"{details}\n\nOpen models… ({native('Ctrl+O')})".strip()))
         self.pair.setAccessibleName(f"Pair in use: {self._title}. Opens the dialog for models.")
         self._elide()
 
@@ -116,7 +117,7 @@ def _follow(button: QAbstractButton, action: QAction, icon: str, name: str) -> N
     """Make a button for an action: what is checked stands in the action alone."""
     icons.set_icon(button, icon)
     button.setAccessibleName(name)
-    button.setToolTip(f"{name} ({action.shortcut().toString()})")
+    button.setToolTip(f"{name} ({keys_of(action)})")
     button.setCheckable(True)
     button.clicked.connect(action.trigger)
     action.toggled.connect(button.setChecked)

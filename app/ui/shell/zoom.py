@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Slot
-from PySide6.QtGui import QWheelEvent
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QWheelEvent
 from PySide6.QtWidgets import QFrame
 
 from app.settings import Settings
@@ -88,4 +88,5 @@ class ZoomSign(QFrame):
         self.move(below.x() - self.width() - 3 * SPACING, below.y() + 3 * SPACING)
         self.show()
         self.raise_()
+        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, self.text.accessibleName()))
         self._timer.start()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import SIGNAL, QCoreApplication, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QPushButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QMenuBar, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
@@ -34,8 +34,10 @@ from app.ui.notices import Action
 from app.ui.shell.commands import file_name
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
+from app.ui.shell.menus import Menus
 from app.ui.speed.parts import CurveSection
 from tests.support.gguf_files import make_model
+from tests.ui.shell.desktop import Desktop
 from tests.ui.speed.parts import rows_of, status_of
 
 WAIT_MS = 60_000
@@ -570,7 +572,7 @@ def button(parent: QWidget, text: str) -> QAbstractButton:
 
 
 def test_shortcuts_are_unique_and_as_documented(open_window: Callable[[], Running]) -> None:
-    shortcuts = dict(open_window().window.menus.shortcuts())
+    shortcuts = dict(one for _title, shown in open_window().window.menus.shortcuts() for one in shown)
     assert shortcuts["New chat"] == "Ctrl+N"
     assert shortcuts["Speed panel"] == "Ctrl+."
     assert shortcuts["Stop"] == "Esc"
@@ -704,6 +706,35 @@ def test_other_windows_are_made_once(qtbot: QtBot, kept: object, open_window: Ca
     assert not commands.settings().window.isVisible()
 
 
-def test_each_action_does_something(open_window: Callable[[], Running]) -> None:
-    menus = open_window().window.menus
-    assert [name for name, action in menus._actions.items() if not action.receivers(SIGNAL("triggered(bool)"))] == []
+# Connected by what is made for them.
+NOT_CONNECTED_YET = {
+    *("find_in_chat", "find_next", "find_previous", "new_temporary_chat", "continue_answer", "branch_chat"),
+    *("show_trash", "chat_settings", "undo_chat", "previous_message", "next_message"),
+}
+
+
+def test_each_action_does_something(open_window: Callable[[], Running], qtbot: QtBot) -> None:
+    menus, bar = open_window().window.menus, QMenuBar()
+    qtbot.addWidget(bar)
+    bare = Menus(bar, bar)  # the menus themselves listen to their actions, too
+
+    def receivers(of: Menus, name: str) -> int:
+        return of.action(name).receivers(SIGNAL("triggered(bool)"))
+
+    idle = {name for name in menus._actions if receivers(menus, name) == receivers(bare, name)}
+    assert idle <= NOT_CONNECTED_YET
+    assert not [name for name in idle if menus.action(name).isEnabled()]
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_a_click_on_the_notification_of_an_answer_shows_its_chat(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    desktop = Desktop()
+    running.controller.finished_answers._notifier = desktop
+    running.ask("Hello")
+    chat_id = running.session.chat_id()
+    assert [title for title, _text in desktop.told] == ["Hello"]
+    running.choose("new_chat")
+    running.qtbot.waitUntil(lambda: running.session.chat_id() is None)
+    desktop.click()
+    running.qtbot.waitUntil(lambda: running.session.chat_id() == chat_id)
