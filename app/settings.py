@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -25,6 +25,11 @@ from app.storage.lenient import lenient, struct_of
 VERSION = 3
 MAX_RECENT_PAIRS = 10
 MAX_MODEL_LOADS = 100
+MINIMUM_ZOOM, MAXIMUM_ZOOM = 50, 200
+"""Percent."""
+
+ThemeChoice: TypeAlias = Literal["system", "light", "dark"]
+SendKey: TypeAlias = Literal["enter", "ctrl_enter"]
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -42,6 +47,10 @@ class Settings(msgspec.Struct, kw_only=True):
     chats_visible: Annotated[bool, Meta(description="Show the list of chats")] = True
     speed_visible: Annotated[bool, Meta(description="Show the Speed panel")] = True
     guide_introduced: Annotated[bool, Meta(description="The guide need not introduce itself again")] = False
+    theme: Annotated[ThemeChoice, Meta(description="Colors of the window")] = "system"
+    zoom: Annotated[int, Meta(ge=MINIMUM_ZOOM, le=MAXIMUM_ZOOM, description="Size of all text, in percent")] = 100
+    send_with: Annotated[SendKey, Meta(description="The key that sends a message")] = "enter"
+    notify_finished: Annotated[bool, Meta(description="Notify when an answer is finished in the background")] = True
     drafted_visible: Annotated[bool, Meta(description="Tint the tokens the draft proposed")] = False
 
     draft_length: (

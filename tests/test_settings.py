@@ -51,6 +51,10 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "chats_visible": False,
         "speed_visible": False,
         "guide_introduced": True,
+        "theme": "dark",
+        "zoom": 125,
+        "send_with": "ctrl_enter",
+        "notify_finished": False,
         "drafted_visible": True,
         "draft_length": 16,
         "propose": "greedy",
@@ -136,14 +140,14 @@ def test_one_unusable_value_costs_only_itself(path: Path) -> None:
 
 
 def test_settings_that_this_version_does_not_know_stay_in_the_file(path: Path) -> None:
-    write(path, {"version": VERSION, "theme": {"name": "dusk"}, "load": {"threads": 5, "turbo": 2}})
+    write(path, {"version": VERSION, "colors": {"name": "dusk"}, "load": {"threads": 5, "turbo": 2}})
     file = SettingsFile(path)
     assert (file.notice, file.former) == (None, None)
     file.values.draft_length = 6
     file.save()
     file.save()
     saved = read(path)
-    assert (saved["version"], saved["theme"], saved["draft_length"]) == (VERSION, {"name": "dusk"}, 6)
+    assert (saved["version"], saved["colors"], saved["draft_length"]) == (VERSION, {"name": "dusk"}, 6)
     assert (saved["load"]["turbo"], saved["load"]["threads"]) == (2, 5)
 
 

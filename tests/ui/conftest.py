@@ -11,6 +11,8 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from app.settings import Settings
+from app.ui.settings import general_page
 from app.ui.widgets import stylesheet, theme
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring
@@ -98,7 +100,15 @@ def no_style_later(qapp: QApplication) -> Iterator[None]:
     """
     yield
     theme.override(None)
+    theme.notifier().set_zoom(100)
     qapp.setStyleSheet("/* no rules */")
+
+
+@pytest.fixture
+def usual_settings_later(no_style_later: None) -> Iterator[None]:
+    """After the test the whole app is again as the settings have it in the beginning."""
+    yield
+    general_page.apply(Settings())
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from PySide6.QtGui import QResizeEvent, QTextOption
 from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 
 from app.ui.chat.parts import MessageEditor
-from app.ui.widgets import icons
+from app.ui.chat.send_key import send_key
+from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import prose_margin
 from app.ui.widgets.controls import label
@@ -81,13 +82,17 @@ class Composer(QWidget):
         self.button.clicked.connect(self._on_button)
         self.hint = label(role="quiet", wraps=True, scale=0.9)
         self.hint.hide()
+        self.tokens = label(role="quiet", scale=0.9, figures=True)
         box = QFrame()
         themes.set_role(box, "card")
-        row((self.editor, 1), (self.button, Qt.AlignmentFlag.AlignBottom), margins=(12, 8, 8, 8), on=box)
+        side = row(self.tokens, self.button, gap=2 * SPACING)
+        row((self.editor, 1), column(None, side), gap=2 * SPACING, margins=(12, 8, 8, 8), on=box)
         self._column = column(box, self.hint, gap=SPACING, margins=(0, _ABOVE, 0, _BELOW), on=self)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.setFocusProxy(self.editor)
         themes.follow(self.button, self._show_state)
+        themes.follow_zoom(self, self._align)
+        send_key().changed.connect(self._show_state)
 
     def text(self) -> str:
         """What is written at present."""
@@ -108,10 +113,15 @@ class Composer(QWidget):
         self.hint.setText(text)
         self.hint.setVisible(bool(text))
 
+    def show_tokens(self, count: int) -> None:
+        """How many tokens the text takes; 0 shows nothing."""
+        self.tokens.setText(units.tokens(count) if count else "")
+
+    @Slot()
     def _show_state(self) -> None:
         self.button.setIcon(icons.themed("stop" if self._is_busy else "send", themes.current()))
         self.button.setText("Stop" if self._is_busy else "Send")
-        name = "Stop the answer (Esc)" if self._is_busy else "Send (Enter)"
+        name = "Stop the answer (Esc)" if self._is_busy else f"Send ({send_key().text()})"
         self.button.setToolTip(name)
         self.button.setAccessibleName(name)
         self.button.setEnabled(self._is_busy or bool(self.text().strip()))
@@ -143,7 +153,10 @@ class Composer(QWidget):
     # -- Qt
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Stay in line with the messages above."""
         super().resizeEvent(event)
-        side = prose_margin(self.font(), event.size().width())
+        self._align()
+
+    def _align(self) -> None:
+        """Stay in line with the messages above."""
+        side = prose_margin(self.font(), self.width())
         self._column.setContentsMargins(side, _ABOVE, side, _BELOW)

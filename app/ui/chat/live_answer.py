@@ -72,11 +72,11 @@ class LiveAnswer(QObject):
         version: int = 1,
         continued: StoredMessage | None = None,
         seed: int | None = None,
-        private: bool = False,
+        is_private: bool = False,
         parent: QObject | None = None,
     ) -> None:
         """``version``: place among the answers to the same question. ``continued``: the answer that goes on; ``branch``
-        ends before it. ``seed`` goes before the one of the settings. ``private``: the engine keeps nothing of it."""
+        ends before it. ``seed`` goes before the one of the settings. ``is_private``: the engine keeps nothing of it."""
         super().__init__(parent)
         self.branch = list(branch)
         self.chat_id = self.branch[-1].chat_id
@@ -91,7 +91,7 @@ class LiveAnswer(QObject):
         self._version = version
         self._continued = continued
         self._seed = seed
-        self._private = private
+        self.is_private = is_private
         self._asked: Conversation | None = None
         self._asked_at = time.monotonic()
         self._first_token_seconds: float | None = None
@@ -144,7 +144,7 @@ class LiveAnswer(QObject):
             ]
         self.begun.emit()
         command = settings.command(self._asked.messages, self._seed)
-        return msgspec.structs.replace(command, continued=self.tokens(), private=self._private)
+        return msgspec.structs.replace(command, continued=self.tokens(), private=self.is_private)
 
     def on_started(self, started: GenerationStarted) -> None:
         """The engine has read the request."""

@@ -11,6 +11,7 @@ from app.protocol.messages import Piece
 from app.ui.chat.footer import HELP, details_of, footer_of, note_of
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.parts import ChatCommands, MessageEditor, VersionSwitch, copy_text, height_of, icon_button
+from app.ui.chat.send_key import send_key
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import explain, label
@@ -80,12 +81,20 @@ class UserMessage(MessageWidget):
         self.save_button = QPushButton("Send again")
         themes.set_role(self.save_button, "primary")
         self.save_button.clicked.connect(self._on_save)
+        send_key().changed.connect(self._name_save_button)
+        self._name_save_button()
         self.cancel_button = QPushButton("Cancel")
         self.cancel_button.clicked.connect(self.stop_editing)
         self.edit_actions = QWidget(self)
         row(None, self.cancel_button, self.save_button, gap=-1, on=self.edit_actions)
         self.edit_actions.hide()
         self.view.set_text(message.text)
+
+    @Slot()
+    def _name_save_button(self) -> None:
+        name = f"Send again ({send_key().text()})"
+        self.save_button.setToolTip(name)
+        self.save_button.setAccessibleName(name)
 
     def set_busy(self, busy: bool) -> None:
         self.edit_button.setVisible(not busy)

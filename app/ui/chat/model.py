@@ -316,7 +316,12 @@ class ChatModel(QObject):
         version = self._replaced[0].versions + 1 if self._replaced else 1
         self._replace(place, [])
         live = LiveAnswer(
-            self.messages, settings or self.settings, version=version, seed=seed, private=self.is_temporary, parent=self
+            self.messages,
+            settings or self.settings,
+            version=version,
+            seed=seed,
+            is_private=self.is_temporary,
+            parent=self,
         )
         live.is_stored = True  # what it answers was written, or is to be written, before
         self._await(live)
@@ -337,14 +342,7 @@ class ChatModel(QObject):
             old = replace(old, tokens=array("i", tokens))
         if not can_continue(old):
             return False
-        live = LiveAnswer(
-            self.messages[:place],
-            self.settings,
-            continued=old,
-            seed=old.seed,
-            private=self.is_temporary,
-            parent=self,
-        )
+        live = self._answer_to(self.messages[:place], seed=old.seed, continued=old)
         live.is_stored = True
         self._replaced = [self.messages[place]]
         self._await(live)
@@ -439,7 +437,9 @@ class ChatModel(QObject):
         )
         self._replaced = []
         self._replace(at, [question])
-        live = LiveAnswer(self.messages, self.settings, private=self.is_temporary, parent=self) if is_answered else None
+        live = (
+            LiveAnswer(self.messages, self.settings, is_private=self.is_temporary, parent=self) if is_answered else None
+        )
 
         def written() -> None:
             self.stored.emit()
@@ -455,6 +455,25 @@ class ChatModel(QObject):
             self.settings_changed.emit()
         if live is not None:
             self._await(live)
+
+    def _answer_to(
+        self,
+        branch: Sequence[StoredMessage],
+        settings: ChatSettings | None = None,
+        *,
+        version: int = 1,
+        seed: int | None = None,
+        continued: StoredMessage | None = None,
+    ) -> LiveAnswer:
+        return LiveAnswer(
+            branch,
+            settings or self.settings,
+            version=version,
+            seed=seed,
+            continued=continued,
+            is_private=self.is_temporary,
+            parent=self,
+        )
 
     def _question_writer(self, question: StoredMessage, *, is_sent: bool) -> Callable[[ChatStore], None]:
         """What stores a question; with it goes the unsent text that it was."""

@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QBoxLayout, QFrame, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
+from app.ui.chat.send_key import begins_line, send_key
 from app.ui.notices import Kind
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
@@ -42,7 +43,7 @@ class ChatCommands:
 
 
 class MessageEditor(QPlainTextEdit):
-    """Where a message is written: Enter submits it, Shift+Enter begins a line."""
+    """Where a message is written: Enter submits it and Shift+Enter begins a line, or as the user chose it."""
 
     submitted = Signal()
     escaped = Signal()
@@ -59,13 +60,13 @@ class MessageEditor(QPlainTextEdit):
             return  # a key that an input method passes on does nothing to a word that is not finished
         if event.key() == Qt.Key.Key_Escape:
             self.escaped.emit()
-        elif event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            super().keyPressEvent(event)
-        elif event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+        elif send_key().sends(event):
+            self.submitted.emit()
+        elif begins_line(event):
             self.insertPlainText("\n")
             self.ensureCursorVisible()
         else:
-            self.submitted.emit()
+            super().keyPressEvent(event)
 
 
 def copy_text(text: str, button: QAbstractButton) -> None:
@@ -85,7 +86,7 @@ def icon_button(icon: str, text: str, name: str) -> QToolButton:
     icons.set_icon(result, icon)
     if text:
         result.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-    result.setFont(themes.scaled(result.font(), 0.9))
+    themes.scale_font(result, 0.9)
     return result
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QTreeWidget, QTreeWidgetItem
 
 from app.compare.results import Comparison, Row, Summary
@@ -87,7 +87,7 @@ class ResultTable(QTreeWidget):
         if self._total is None:
             self._total = QTreeWidgetItem()
             self.addTopLevelItem(self._total)
-            bold = theme.tabular(self.font())
+            bold = theme.tabular(QFont())  # of the size of the table, whatever that becomes
             bold.setBold(True)
             for column in range(len(COLUMNS)):
                 self._total.setFont(column, bold)

@@ -27,7 +27,9 @@ class ModelCommands(Protocol):
         """Load a target with a draft, or with an empty text without."""
         ...
 
-    def show_settings(self) -> None: ...
+    def show_folders(self) -> None:
+        """Show where models are looked for, which the user can change there."""
+        ...
 
     def ask_for_token(self) -> None:
         """Let the user enter the access token."""

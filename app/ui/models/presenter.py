@@ -9,7 +9,6 @@ from PySide6.QtCore import QObject, QSize, Slot
 
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.hub.catalog import CatalogModel, CatalogPair
-from app.models.text import printable
 from app.settings import Settings
 from app.ui.models.commands import ModelCommands
 from app.ui.models.downloads_presenter import DownloadsPresenter
@@ -18,7 +17,6 @@ from app.ui.models.hub_service import HubService
 from app.ui.models.library_presenter import LibraryPresenter
 from app.ui.models.library_service import LibraryService
 from app.ui.models.library_tab import LibraryTab
-from app.ui.models.system_notifications import Notifier
 from app.ui.widgets.tabbed_window import TabbedWindow
 
 
@@ -65,8 +63,7 @@ class ModelsPresenter(QObject):
         )
         self.window = window = ModelsWindow(hub, self.downloads)
         self._library_presenter = LibraryPresenter(window.library, library, values, commands, hub.find_drafts_for, self)
-        self._notifier = Notifier(self.show_downloads, self)
-        window.library.folders.clicked.connect(commands.show_settings)
+        window.library.folders.clicked.connect(commands.show_folders)
         window.library.get.clicked.connect(self.show_recommended)
         window.tabs.currentChanged.connect(self._on_tab_shown)
         self.downloads.finished.connect(self._on_finished)
@@ -93,14 +90,12 @@ class ModelsPresenter(QObject):
 
     @Slot()
     def show_downloads(self) -> None:
-        self._notifier.clear()
         self.downloads.begin()
         self.window.show_tab(self.window.downloads)
 
     def close(self) -> None:
         """The main window is closed. Downloads go on when Slipstream is started again."""
         self.window.close()
-        self._notifier.clear()
         self.downloads.close()
         self.hub.close()
 
@@ -120,12 +115,10 @@ class ModelsPresenter(QObject):
     @Slot(object)
     def _on_finished(self, item: Item) -> None:
         self.library.scan()
-        self._notifier.tell("Download complete", printable(item.title, 120))
         self._commands.tell_downloaded(item.title, self.downloads.pair_of(item))
 
     @Slot(object)
     def _on_failed(self, progress: ItemProgress) -> None:
-        self._notifier.tell("Download stopped", f"{printable(progress.item.title, 120)}: {progress.message}")
         self._commands.tell_download_stopped(progress.item.title, progress.message)
 
     # ------------------------------------------------------------ what is where

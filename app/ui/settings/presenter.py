@@ -16,8 +16,11 @@ from app.settings import Settings
 from app.ui.models.library_service import models_folder
 from app.ui.models.presenter import ModelsPresenter
 from app.ui.models.reveal import reveal
+from app.ui.settings import general_page
+from app.ui.settings.general_page import GeneralPage
 from app.ui.settings.models_page import ModelsPage
 from app.ui.settings.network_page import NetworkPage, TokenDialog
+from app.ui.widgets import theme
 from app.ui.widgets.controls import scrolling
 from app.ui.widgets.questions import ask, choose_folder
 from app.ui.widgets.tabbed_window import TabbedWindow
@@ -35,13 +38,15 @@ class SettingsWindow(TabbedWindow):
     """What holds for the whole app. Everything takes effect at once.
 
     Attributes:
-        models, network: The pages.
+        general, models, network: The pages.
     """
 
     def __init__(self, models: ModelsPage) -> None:
         super().__init__("Settings", first_size=QSize(640, 720), minimum_size=QSize(440, 360))
+        self.general = GeneralPage()
         self.models = models
         self.network = NetworkPage()
+        self.tabs.addTab(scrolling(self.general), "General")
         self.tabs.addTab(scrolling(self.models), "Models")
         self.tabs.addTab(scrolling(self.network), "Network")
 
@@ -79,6 +84,9 @@ class SettingsPresenter(QObject):
 
     def _connect(self) -> None:
         page, network = self._page, self.window.network
+        self.window.general.changed.connect(self._on_general_changed)
+        # It also changes from the menu.
+        theme.follow_zoom(self, lambda: self.window.general.show_settings(self._values))
         page.change.clicked.connect(lambda: self._choose("Choose the models folder", self._on_folder_chosen))
         page.reveal.clicked.connect(lambda: reveal(models_folder(self._values), self._library))
         page.cancel.clicked.connect(self._on_move_cancelled)
@@ -91,6 +99,10 @@ class SettingsPresenter(QObject):
     def _choose(self, title: str, chosen: Callable[[str], None]) -> None:
         choose_folder(self._page, title, str(models_folder(self._values)), chosen)
 
+    def show_general(self) -> None:
+        """Show the page with how the window looks."""
+        self._show(self.window.general)
+
     def show_models(self) -> None:
         """Show the page with the folders."""
         self._show(self._page)
@@ -101,11 +113,21 @@ class SettingsPresenter(QObject):
     def _show(self, page: QWidget) -> None:
         self.window.show_tab(page)
         self._refresh_folders()
+        self.window.general.show_settings(self._values)
         self.window.network.show_settings(self._values)
         self.window.network.show_endpoint_problem(self._hub.endpoint_problem())
         self._hub.token_place(self._show_token)
         self._refresh_traffic()
         self._timer.start()
+
+    # ------------------------------------------------------------ general
+
+    @Slot()
+    def _on_general_changed(self) -> None:
+        for key, value in self.window.general.values().items():
+            setattr(self._values, key, value)
+        general_page.apply(self._values)
+        self._save_soon()
 
     # ------------------------------------------------------------ folders
 

@@ -38,6 +38,7 @@ from app.protocol.messages import PairLoaded
 from app.settings import SettingsFile
 from app.ui import notices
 from app.ui.notices import Notice
+from app.ui.settings import general_page
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.single_instance import SingleInstance, announce_running
 from app.ui.widgets import icons, stylesheet
@@ -146,6 +147,7 @@ def _run_first(application: Application, instance: SingleInstance, wanted: _Want
     settings = SettingsFile(paths.settings_file())
     if settings.notice:
         found["settings"] = notices.plain_text(settings.notice)
+    general_page.apply(settings.values)
     window = MainWindow(settings.values)
     beginning = _Beginning(window, settings, found, wanted)
     instance.raise_requested.connect(lambda: bring_to_front(window))

@@ -46,6 +46,7 @@ class NoticeBar(QScrollArea):
         # Whenever there is more or less to see, the newest is what one sees.
         self.verticalScrollBar().rangeChanged.connect(lambda _least, most: self.verticalScrollBar().setValue(most))
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        theme.follow_zoom(self, self.fit)
         self.hide()
 
     def set_notices(self, notices: Mapping[str, Notice]) -> None:
@@ -116,6 +117,7 @@ class UndoBar(QWidget):
         row((self._label, 1), self.undo, gap=-1, margins=(3 * SPACING, SPACING, SPACING, SPACING), on=card)
         self._column = QVBoxLayout(self)
         self._column.addWidget(card)
+        theme.follow_zoom(self, self._align)
         self.hide()
 
     def offer(self, text: str) -> None:
@@ -133,5 +135,8 @@ class UndoBar(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        side = prose_margin(self.font(), event.size().width())
+        self._align()
+
+    def _align(self) -> None:
+        side = prose_margin(self.font(), self.width())
         self._column.setContentsMargins(side, SPACING, side, 0)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QStandardPaths, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices, QGuiApplication
-from PySide6.QtWidgets import QApplication
 
 from app import paths
 from app.errors import KnownError
 from app.models.downloads.queue_file import FILE_NAME, has_work
 from app.models.machine_memory import MachineMemory
 from app.models.opened_file import path_of
+from app.models.text import printable
 from app.settings import Pair, Settings
 from app.ui import notices
 from app.ui.chat.conversation import question_to_measure
@@ -30,6 +30,7 @@ from app.ui.notices import Action, NoticeList
 from app.ui.settings import in_use
 from app.ui.shell.main_window import MainWindow
 from app.ui.widgets.questions import ask_where_to_save
+from app.ui.widgets.system_notifications import Notifier
 from app.ui.widgets.tabbed_window import bring_to_front
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ _FILE = "file"
 class AppCommands(QObject):
     """One for a main window; given to whatever has a button for one of these. What is behind another window is imported
     when that is first wanted.
+
+    Attributes:
+        notifier: The notifications of the system.
 
     Signals:
         settings_changed: A command changed them; they are to be applied and saved.
@@ -92,9 +96,10 @@ class AppCommands(QObject):
         self._downloaded: Pair | None = None
         self._quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
         self._quiet.timeout.connect(self._on_quiet)
+        self.notifier = Notifier(self)
         self._buttons = self._notice_buttons()
         for name, act in self._actions().items():
-            window.menus.action(name).triggered.connect(lambda _checked, act=act: act())
+            window.menus.connect_action(name, act)
 
     def begin(self) -> None:
         """The window is there: what can wait begins a little later."""
@@ -103,6 +108,7 @@ class AppCommands(QObject):
     def close(self) -> None:
         """The main window is closed."""
         self._quiet.stop()
+        self.notifier.clear()
         if self._settings is not None:
             self._settings.window.close()
         if self._models is not None:
@@ -119,7 +125,6 @@ class AppCommands(QObject):
             "show_settings": self.show_settings,
             "export_chat": self.export_chat,
             "quit": window.close,
-            "copy": _copy,
             "search_chats": self._search_chats,
             "rename_chat": self._rename_chat,
             "delete_chat": self._delete_shown_chat,
@@ -335,6 +340,11 @@ class AppCommands(QObject):
 
     @Slot()
     def show_settings(self) -> None:
+        self.settings().show_general()
+
+    @Slot()
+    def show_folders(self) -> None:
+        """Let the user choose where models are kept and looked for."""
         self.settings().show_models()
 
     @Slot()
@@ -343,7 +353,7 @@ class AppCommands(QObject):
         self.settings().ask_for_token()
 
     def _show_shortcuts(self) -> None:
-        from app.ui.shell.help import ShortcutsDialog
+        from app.ui.shell.shortcuts import ShortcutsDialog
 
         ShortcutsDialog(self._window.menus.shortcuts(), self._window).open()
 
@@ -368,12 +378,14 @@ class AppCommands(QObject):
     def tell_downloaded(self, title: str, pair: Pair) -> None:
         """This is complete."""
         self._downloaded = pair
+        self.notifier.tell("Download complete", printable(title, 120), self.models().show_downloads)
         self._window.transcript.set_proposal("")
         self._notice_list.remove("download")
         self._notice_list.show("downloaded", notices.downloaded(title))
 
     def tell_download_stopped(self, title: str, message: str) -> None:
         """This needs the user."""
+        self.notifier.tell("Download stopped", f"{printable(title, 120)}: {message}", self.models().show_downloads)
         self._notice_list.show("download", notices.download_stopped(title, message))
 
     def _load_downloaded(self) -> None:
@@ -439,10 +451,3 @@ def file_name(title: str) -> str:
     """A name for a Markdown file that every system accepts."""
     allowed = "".join(character if character.isalnum() or character in " -_" else " " for character in title)
     return f"{' '.join(allowed.split())[:60] or 'chat'}.md"
-
-
-def _copy() -> None:
-    """Copy what is selected where the focus is."""
-    copy = getattr(QApplication.focusWidget(), "copy", None)
-    if callable(copy):
-        copy()

@@ -21,12 +21,14 @@ from app.ui import notices
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.chat_list import UNTITLED
 from app.ui.chat.composer_presenter import ComposerPresenter
+from app.ui.chat.context_meter import ContextMeter
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.model import ChatModel
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
 from app.ui.chat.page import ChatPage
+from app.ui.chat.settings_presenter import ChatSettingsPresenter
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.stored_presets import StoredPresets
 from app.ui.compare.launcher import CompareLauncher
@@ -40,8 +42,12 @@ from app.ui.notices import Notice, NoticeList
 from app.ui.settings import in_use
 from app.ui.settings.saver import SettingsSaver
 from app.ui.shell.commands import AppCommands
+from app.ui.shell.edit_menu import EditMenu
+from app.ui.shell.finished_answers import FinishedAnswers
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.top_bar import state_text
+from app.ui.shell.zoom import Zoom
+from app.ui.widgets.tabbed_window import bring_to_front
 from app.ui.widgets.tasks import Results
 
 SETTINGS_DELAY_MS = 1000
@@ -78,6 +84,10 @@ class Controller(QObject):
         )
         self.page = ChatPage(window.transcript, self)
         self.composer = ComposerPresenter(window.composer, engine, self.notice_list, self)
+        self.chat_settings = ChatSettingsPresenter(
+            window.settings_tab, self.presets, self.pair_loader, self.notice_list, self
+        )
+        self.context_meter = ContextMeter(engine, self)
         self.operations = ChatOperations(self._chat_store, self)
         self.compare = CompareLauncher(engine, self.pair_loader, self.chats, self)
         self.models = ModelsCoordinator(
@@ -96,9 +106,14 @@ class Controller(QObject):
             self._saver.save,
             self,
         )
+        self._edit_menu = EditMenu(window.menus, self)
+        self.finished_answers = FinishedAnswers(
+            self.commands.notifier, settings.values, self.operations.title, self._bring_to_front, self
+        )
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)
         self._saver.save_failed.connect(lambda error: self.notice_list.show("settings", notices.plain_text(str(error))))
+        self._zoom = Zoom(window, settings.values, self._save_timer.start)
         self._connect_engine()
         self._connect_chats()
         self._connect_window()
@@ -130,6 +145,7 @@ class Controller(QObject):
         self.compare.close()
         self.commands.close()
         self.models.close()
+        self.chat_settings.close()
         self.chats.shut_down()
         self._window.store(self._settings.values)
         self._save_timer.stop()
@@ -200,6 +216,18 @@ class Controller(QObject):
         chat_commands.open_models = commands.open_models
         chat_commands.get_proposed = commands.get_proposal
         chat_commands.hide_guide_card = self._hide_guide_card
+
+        self.context_meter.changed.connect(self._on_context_counted)
+
+    @Slot()
+    def _on_context_counted(self) -> None:
+        use = self.context_meter.use
+        self._window.top_bar.show_context(use)
+        self._window.composer.show_tokens(use.text if use is not None else 0)
+        if use is not None and use.warning():
+            self.notice_list.show("context", notices.told(use.warning()))
+        else:
+            self.notice_list.remove("context")
 
     def _connect_speed_panel(self) -> None:
         """The widgets of `app.ui.speed`."""
@@ -303,6 +331,12 @@ class Controller(QObject):
         )
         self.operations.refresh()
 
+    def _bring_to_front(self, chat_id: str) -> None:
+        """Show a chat, and the window."""
+        bring_to_front(self._window)
+        self.chats.open(chat_id)
+        self._window.composer.setFocus()
+
     def _open_first(self, chat_id: str | None) -> None:
         """Show the last chat, unless something was written meanwhile: then its chat is the one to see."""
         current = self.chats.current
@@ -333,6 +367,8 @@ class Controller(QObject):
     def _show_chat(self, model: ChatModel) -> None:
         self.page.show(model)
         self.composer.show(model)
+        self.chat_settings.show(model)
+        self.context_meter.show(model)
         for connection in self._current:
             QObject.disconnect(connection)
         self._current = [
@@ -365,6 +401,8 @@ class Controller(QObject):
         panel.begin_generation()
         live.rounds_received.connect(panel.add_rounds)
         live.ended.connect(panel.end_generation)
+        if not live.is_private:
+            live.ended.connect(lambda _figures: self.finished_answers.tell(live.message))
 
     def _answer_settings(self, chat: ChatSettings, pair: PairLoaded | None) -> AnswerSettings:
         return in_use.answer_settings(chat, self._settings.values, pair)

@@ -1,4 +1,4 @@
-"""Help → About Slipstream, Help → Keyboard shortcuts and Help → What the figures mean."""
+"""Help → About Slipstream and Help → What the figures mean."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from app.ui.widgets.theme import SPACING
 _LOGO = 64
 _WIDTH = 480
 _MARGINS = (6 * SPACING, 6 * SPACING, 6 * SPACING, 5 * SPACING)
-_ALWAYS = (("Send the message", "Enter"), ("New line in the message", "Shift+Enter"))
 _FIGURES = (
     ("speed", "Speed"),
     ("acceptance", "Kept"),
@@ -120,16 +119,6 @@ class LicencesDialog(_HelpDialog):
             self.add_button("Open folder", lambda: QDesktopServices.openUrl(folder))
         layout.addWidget(self.buttons)
         self.resize(2 * _WIDTH, _WIDTH)
-
-
-class ShortcutsDialog(_HelpDialog):
-    """All keys, in the order of the menus."""
-
-    def __init__(self, shortcuts: Sequence[tuple[str, str]], parent: QWidget | None = None) -> None:
-        """``shortcuts`` are pairs of what happens and the keys, as the menu bar has them."""
-        super().__init__("Keyboard shortcuts", parent)
-        column(_table((*_ALWAYS, *shortcuts)), self.buttons, gap=5 * SPACING, margins=_MARGINS, on=self)
-        self.setMinimumWidth(340)
 
 
 class FiguresDialog(_HelpDialog):

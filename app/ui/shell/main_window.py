@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Literal
 
-from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QMainWindow, QSplitter, QWidget
 
 from app.settings import Settings
 from app.ui.chat.chat_list import ChatList
 from app.ui.chat.composer import Composer
+from app.ui.chat.settings_tab import ChatSettingsTab
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.interface import EngineState
 from app.ui.engine.pair_files import GUIDE_NAME
 from app.ui.engine.pair_names import recent_title
 from app.ui.shell.bars import NoticeBar, UndoBar
 from app.ui.shell.menus import Menus
+from app.ui.shell.side_panel import SidePanel
 from app.ui.shell.top_bar import TopBar
 from app.ui.speed.panel import SpeedPanel
 from app.ui.widgets import icons, theme
@@ -26,16 +28,16 @@ FIRST_SIZE = QSize(1100, 720)
 MINIMUM_SIZE = QSize(640, 480)
 CHATS_WIDTH = 200
 CENTRE_WIDTH = 360
-SPEED_WIDTH = 264
+SIDE_WIDTH = 264
 
-Panel = Literal["chats", "speed"]
+Panel = Literal["chats", "side"]
 
 
 class MainWindow(QMainWindow):
     """Lays out the parts and decides which panels have room.
 
     Attributes:
-        top_bar, chat_list, transcript, composer, speed_panel, undo_bar, notice_bar, menus: The parts.
+        top_bar, chat_list, transcript, composer, speed_panel, settings_tab, undo_bar, notice_bar, menus: The parts.
 
     Signals:
         panels_changed: The user showed or hid a panel.
@@ -53,14 +55,17 @@ class MainWindow(QMainWindow):
         self.setWindowIcon(icons.application())
         self.setMinimumSize(MINIMUM_SIZE)
         self.menus = Menus(self.menuBar(), self)
-        self.top_bar = TopBar(self.menus.action("toggle_chats"), self.menus.action("toggle_speed"))
+        action = self.menus.action
+        self.top_bar = TopBar(action("toggle_chats"), action("toggle_speed"), action("chat_settings"))
         self.chat_list = ChatList()
         self.transcript = Transcript()
         self.composer = Composer()
         self.speed_panel = SpeedPanel()
+        self.settings_tab = ChatSettingsTab()
+        self._side = SidePanel({"Speed": self.speed_panel, "Chat settings": self.settings_tab})
         self.undo_bar = UndoBar()
         self.notice_bar = NoticeBar()
-        self._wanted: dict[Panel, bool] = {"chats": settings.chats_visible, "speed": settings.speed_visible}
+        self._wanted: dict[Panel, bool] = {"chats": settings.chats_visible, "side": settings.speed_visible}
         self._latest: Panel = "chats"
         self._was_painted = False
         self._splitter = self._make_splitter()
@@ -68,8 +73,12 @@ class MainWindow(QMainWindow):
         column(self.top_bar, (self._splitter, 1), gap=0, on=everything)
         self.setCentralWidget(everything)
         self._restore(settings)
-        self.menus.action("toggle_chats").triggered.connect(lambda: self.toggle_panel("chats"))
-        self.menus.action("toggle_speed").triggered.connect(lambda: self.toggle_panel("speed"))
+        self.menus.connect_action("toggle_chats", lambda: self.toggle_panel("chats"))
+        self.menus.connect_action("toggle_speed", lambda: self._toggle_page(self.speed_panel))
+        self.menus.connect_action("chat_settings", lambda: self._toggle_page(self.settings_tab))
+        self._side.currentChanged.connect(self._show_states)
+        self.menus.connect_action("focus_composer", self.composer.setFocus)
+        theme.follow_zoom(self, self._set_widths)
         self.composer.setFocus()
 
     # ------------------------------------------------------------ panels
@@ -85,6 +94,14 @@ class MainWindow(QMainWindow):
             self._show_states()
         self.panels_changed.emit()
 
+    def _toggle_page(self, page: QWidget) -> None:
+        """Show a page of the side panel; hide the panel if it is shown already."""
+        is_shown = not self._side.isHidden() and self._side.currentWidget() is page
+        self._side.setCurrentWidget(page)
+        if is_shown or self._side.isHidden():
+            self.toggle_panel("side")
+        self._show_states()
+
     def show_panel(self, panel: Panel) -> None:
         if self._widget(panel).isHidden():
             self.toggle_panel(panel)
@@ -94,12 +111,12 @@ class MainWindow(QMainWindow):
         settings.window_geometry = _text(self.saveGeometry())
         settings.splitter_state = _text(self._splitter.saveState())
         settings.chats_visible = self._wanted["chats"]
-        settings.speed_visible = self._wanted["speed"]
+        settings.speed_visible = self._wanted["side"]
 
     # ------------------------------------------------------------ inside
 
     def _widget(self, panel: Panel) -> QWidget:
-        return self.chat_list if panel == "chats" else self.speed_panel
+        return self.chat_list if panel == "chats" else self._side
 
     def _make_splitter(self) -> QSplitter:
         centre = QFrame()
@@ -107,13 +124,18 @@ class MainWindow(QMainWindow):
         centre.setMinimumWidth(CENTRE_WIDTH)
         column((self.transcript, 1), self.notice_bar, self.undo_bar, self.composer, gap=0, on=centre)
         splitter = QSplitter(Qt.Orientation.Horizontal, childrenCollapsible=False)
-        for place, (part, stretch) in enumerate(((self.chat_list, 0), (centre, 1), (self.speed_panel, 0))):
+        for place, (part, stretch) in enumerate(((self.chat_list, 0), (centre, 1), (self._side, 0))):
             splitter.addWidget(part)
             splitter.setStretchFactor(place, stretch)
-        self.chat_list.setMinimumWidth(CHATS_WIDTH - 20)
-        self.speed_panel.setMinimumWidth(SPEED_WIDTH - 24)
-        splitter.setSizes([CHATS_WIDTH, FIRST_SIZE.width() - CHATS_WIDTH - SPEED_WIDTH, SPEED_WIDTH])
+        splitter.setSizes([CHATS_WIDTH, FIRST_SIZE.width() - CHATS_WIDTH - SIDE_WIDTH, SIDE_WIDTH])
         return splitter
+
+    def _set_widths(self) -> None:
+        """How narrow the panels can be: each of them has room beside the chat, also where text is large."""
+        most = max(self.width(), MINIMUM_SIZE.width()) - CENTRE_WIDTH
+        self.chat_list.setMinimumWidth(min(theme.px(CHATS_WIDTH - 20), most))
+        self._side.setMinimumWidth(min(theme.px(SIDE_WIDTH - 24), most))
+        self._fit_panels()
 
     def _restore(self, settings: Settings) -> None:
         if not (settings.window_geometry and self.restoreGeometry(_bytes(settings.window_geometry))):
@@ -131,7 +153,7 @@ class MainWindow(QMainWindow):
     def _fit_panels(self) -> None:
         """Show the wanted panels that have room, the one asked for last first."""
         space = self.width() - CENTRE_WIDTH
-        other: Panel = "speed" if self._latest == "chats" else "chats"
+        other: Panel = "side" if self._latest == "chats" else "chats"
         for panel in (self._latest, other):
             width = self._widget(panel).minimumWidth()
             fits = self._wanted[panel] and width <= space
@@ -139,13 +161,16 @@ class MainWindow(QMainWindow):
             self._widget(panel).setVisible(fits)
         self._show_states()
 
+    @Slot()
     def _show_states(self) -> None:
         self.menus.action("toggle_chats").setChecked(not self.chat_list.isHidden())
-        self.menus.action("toggle_speed").setChecked(not self.speed_panel.isHidden())
+        page = None if self._side.isHidden() else self._side.currentWidget()
+        self.menus.action("toggle_speed").setChecked(page is self.speed_panel)
+        self.menus.action("chat_settings").setChecked(page is self.settings_tab)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit_panels()
+        self._set_widths()
         self.notice_bar.fit()
 
     def paintEvent(self, event: QPaintEvent) -> None:

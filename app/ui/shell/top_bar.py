@@ -6,7 +6,10 @@ from PySide6.QtCore import QSize, Qt, Slot
 from PySide6.QtGui import QAction, QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QAbstractButton, QFrame, QProgressBar, QPushButton, QToolButton, QWidget
 
+from app.ui.chat.context_gauge import ContextGauge
+from app.ui.chat.context_meter import ContextUse
 from app.ui.engine.interface import EngineState
+from app.ui.shell.menus import keys_of, native
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import label, plain_tooltip
 from app.ui.widgets.layouts import column, row
@@ -37,16 +40,17 @@ class TopBar(QFrame):
     """Shows the pair in use and what the engine does.
 
     Attributes:
-        chats, pair, speed, cancel: Its buttons.
+        chats, pair, speed, settings, cancel: Its buttons.
+        context: How full the context of the chat is.
     """
 
-    def __init__(self, chats: QAction, speed: QAction, parent: QWidget | None = None) -> None:
-        """``chats`` and ``speed`` show or hide the panels."""
+    def __init__(self, chats: QAction, speed: QAction, settings: QAction, parent: QWidget | None = None) -> None:
+        """These show or hide the panels."""
         super().__init__(parent)
         theme.set_role(self, "bar")
         self._title = ""
         self.chats = QToolButton()
-        self.chats.setIconSize(QSize(20, 20))
+        theme.follow_zoom(self.chats, lambda: self.chats.setIconSize(QSize(theme.px(20), theme.px(20))))
         _follow(self.chats, chats, "menu", "Show or hide the chats")
         self.pair = QPushButton()
         self.pair.setLayoutDirection(Qt.LayoutDirection.RightToLeft)  # puts the icon behind the text
@@ -60,6 +64,10 @@ class TopBar(QFrame):
         self.speed = QPushButton("Speed")
         _follow(self.speed, speed, "speed", "Show or hide the Speed panel")
         theme.set_role(self.speed, "flat")
+        self.settings = QPushButton("Settings")
+        _follow(self.settings, settings, "settings", "Show or hide the chat settings")
+        theme.set_role(self.settings, "flat")
+        self.context = ContextGauge()
         self._bar = QProgressBar(maximum=1000, textVisible=False)
         self._bar.setAccessibleName("Loading progress")
         self._bar.setFixedHeight(3)
@@ -67,16 +75,28 @@ class TopBar(QFrame):
         policy.setRetainSizeWhenHidden(True)  # so that nothing moves when a load ends
         self._bar.setSizePolicy(policy)
         state = row(self._dot, self._label, gap=SPACING)
-        parts = (self.chats, self.pair, None, state, self.cancel, SPACING, self.speed)
+        parts = (
+            self.chats,
+            self.pair,
+            None,
+            self.context,
+            2 * SPACING,
+            state,
+            self.cancel,
+            SPACING,
+            self.speed,
+            self.settings,
+        )
         line = row(*parts, margins=(2 * SPACING, SPACING, 2 * SPACING, SPACING))
         column(line, self._bar, gap=0, on=self)
         self.set_pair("", "")
         self.set_state(EngineState.STARTING, 0.0)
+        theme.follow_zoom(self, self._elide)
 
     def set_pair(self, title: str, details: str) -> None:
         """Name the pair in use; ``details`` is its tool tip, plain text."""
         self._title = title or "No model"
-        self.pair.setToolTip(plain_tooltip(f"{details}\n\nOpen models… (Ctrl+O)".strip()))
+        self.pair.setToolTip(plain_tooltip(f"{details}\n\nOpen models… ({native('Ctrl+O')})".strip()))
         self.pair.setAccessibleName(f"Pair in use: {self._title}. Opens the dialog for models.")
         self._elide()
 
@@ -95,14 +115,19 @@ class TopBar(QFrame):
         self._bar.setVisible(is_loading)
         self._elide()
 
+    def show_context(self, use: ContextUse | None) -> None:
+        """How full the context of the chat is; ``None`` where that is not known."""
+        self.context.show_use(use)
+        self._elide()
+
     @Slot()
     def _elide(self) -> None:
         others = sum(
             widget.sizeHint().width()
-            for widget in (self.chats, self._dot, self._label, self.speed, self.cancel)
+            for widget in (self.chats, self.context, self._dot, self._label, self.speed, self.settings, self.cancel)
             if not widget.isHidden()
         )
-        space = max(self.width() - others - 26 * SPACING, 80)
+        space = max(self.width() - others - theme.px(26 * SPACING), 80)
         metrics = QFontMetrics(self.pair.font())
         self.pair.setText(metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, space).replace("&", "&&"))
 
@@ -115,7 +140,7 @@ def _follow(button: QAbstractButton, action: QAction, icon: str, name: str) -> N
     """Make a button for an action: what is checked stands in the action alone."""
     icons.set_icon(button, icon)
     button.setAccessibleName(name)
-    button.setToolTip(f"{name} ({action.shortcut().toString()})")
+    button.setToolTip(f"{name} ({keys_of(action)})")
     button.setCheckable(True)
     button.clicked.connect(action.trigger)
     action.toggled.connect(button.setChecked)

@@ -39,8 +39,6 @@ class SpeedPanel(QScrollArea):
         super().__init__(widgetResizable=True)
         self.setAccessibleName("Speed panel")
         self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setMinimumWidth(240)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         theme.set_role(self, "side")
         self._meter = Meter()

@@ -60,7 +60,8 @@ class StatusLines(QWidget):
         self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._detail.setAlignment(TOP)
         # Two lines are kept free, so that what stands below does not move when the figures come.
-        self._detail.setMinimumHeight(2 * self._detail.fontMetrics().lineSpacing())
+        detail = self._detail
+        theme.follow_zoom(detail, lambda: detail.setMinimumHeight(2 * detail.fontMetrics().lineSpacing()))
         self.always_draft_button = small_button("Keep on")
         self._why = small_button("Why?")
         self._why.setAccessibleName("Why is drafting paused?")
@@ -105,11 +106,12 @@ class LiveFigure(QWidget):
     def __init__(self, name: str, line_name: str, help_text: str, ceiling: float | None = None) -> None:
         super().__init__()
         self.setAccessibleName(name)
-        self._number = label(units.UNKNOWN, scale=1.5, bold=True, figures=True)
+        self._number = number = label(units.UNKNOWN, scale=1.5, bold=True, figures=True)
         self._line = Sparkline(line_name, ceiling)
         left = QWidget()
         # As wide as the longest text the number may become, so that nothing dances.
-        left.setFixedWidth(self._number.fontMetrics().horizontalAdvance("8,888 tok/s") + SPACING)
+        widest = "8,888 tok/s"
+        theme.follow_zoom(left, lambda: left.setFixedWidth(number.fontMetrics().horizontalAdvance(widest) + SPACING))
         column(label(name, "quiet"), self._number, gap=0, on=left)
         row(left, self._line, on=self)
         explain(self, help_text)

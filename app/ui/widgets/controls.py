@@ -38,11 +38,13 @@ def label(
 ) -> QLabel:
     """A label that never takes its text for markup. ``figures``: of one width each, for numbers that change."""
     result = QLabel(text, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
-    if bold or figures or scale != 1.0:
-        font = theme.scaled(result.font(), scale)
+    if bold or figures:
+        font = result.font()
         if bold:
             font.setWeight(QFont.Weight.DemiBold)
         result.setFont(theme.tabular(font) if figures else font)
+    if scale != 1.0:
+        theme.scale_font(result, scale)
     if role is not None:
         # After the font: a style sheet that is applied before it would take it back.
         theme.set_role(result, role)

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.ui.widgets import theme
 from app.ui.widgets.controls import explain, guard_wheel, label
 from app.ui.widgets.theme import SPACING
 
@@ -35,12 +36,16 @@ _LARGEST = 2**30
 
 def _prepare(field: QAbstractSpinBox, lowest_means: str) -> None:
     field.setSpecialValueText(lowest_means)
-    field.setFixedWidth(FIELD_WIDTH)
+    _keep_width(field)
     guard_wheel(field)
     field.setLocale(_ENGLISH)
     field.setGroupSeparatorShown(True)
     # A style sheet's padding moves the arrows of a spin box, but not its text.
     field.lineEdit().setTextMargins(SPACING, 0, 0, 0)
+
+
+def _keep_width(field: QWidget) -> None:
+    theme.follow_zoom(field, lambda: field.setFixedWidth(theme.px(FIELD_WIDTH)))
 
 
 class Whole(QSpinBox):
@@ -74,7 +79,7 @@ class OneOf(QComboBox):
 
     def __init__(self, values: Sequence[str]) -> None:
         super().__init__()
-        self.setFixedWidth(FIELD_WIDTH)
+        _keep_width(self)
         guard_wheel(self)
         self.addItems(values)
 
@@ -91,7 +96,7 @@ class Digits(QLineEdit):
     def __init__(self, highest: int) -> None:
         super().__init__()
         self._highest = highest
-        self.setFixedWidth(FIELD_WIDTH)
+        _keep_width(self)
         pattern = QRegularExpression(f"[0-9]{{0,{len(str(highest))}}}")
         self.setValidator(QRegularExpressionValidator(pattern, self))
 
@@ -138,7 +143,7 @@ class Form(QWidget):
         self._grid.setHorizontalSpacing(3 * SPACING)
         self._grid.setVerticalSpacing(2 * SPACING)
         self._grid.setContentsMargins(*FIELD_MARGINS)
-        self._grid.setColumnMinimumWidth(0, 120)
+        theme.follow_zoom(self, lambda: self._grid.setColumnMinimumWidth(0, theme.px(120)))
         self._grid.setColumnStretch(2, 1)
         self.add_settings(table, settings)
 

@@ -1,4 +1,4 @@
-"""The style sheet of the application, built from a theme.
+"""The style sheet of the application, built from a theme and a zoom. All pixels in it but hairlines grow with the zoom.
 
 Roles a widget can take with `theme.set_role`:
 
@@ -13,6 +13,7 @@ Roles a widget can take with `theme.set_role`:
 
 from __future__ import annotations
 
+import re
 from string import Template
 
 from PySide6.QtCore import QDir
@@ -22,12 +23,16 @@ from PySide6.QtWidgets import QApplication
 from app.ui.widgets import icons
 from app.ui.widgets.theme import RADIUS, Theme, contrast, mix, notifier
 
+_PIXELS = re.compile(r"(?<![\w#])(-?(?!1px)\d+)px")
+_INDICATOR = 14
+"""Size of a radio button and of the handle of a slider, in pixels."""
 _SHEET = Template("""
 QWidget { color: $text; }
 QWidget:disabled { color: $disabled; }
 QMainWindow, QDialog, QMessageBox { background: $surface; }
-QToolTip { color: $text; background: $raised; border: 1px solid $line; padding: 6px; }
+QToolTip { color: $text; background: $raised; border: 1px solid $control_line; padding: 6px; }
 
+QAbstractButton, QTabBar, QLineEdit { icon-size: 16px; }
 QDialogButtonBox { dialogbuttonbox-buttons-have-icons: 0; }
 QLabel, QCheckBox, QRadioButton { background: transparent; }
 QLabel[role="heading"] { font-weight: 600; }
@@ -64,7 +69,9 @@ QPushButton[role="flat"], QToolButton {
 QToolButton { padding: 4px; }
 QPushButton[role="flat"]:hover, QToolButton:hover { background: $hover; }
 QPushButton[role="flat"]:pressed, QToolButton:pressed { background: $pressed; }
-QPushButton[role="flat"]:checked, QToolButton:checked { background: $selection; }
+QPushButton[role="flat"]:checked, QToolButton:checked {
+    background: $selection; border-color: $selection_line;
+}
 QPushButton[role="flat"]:focus, QToolButton:focus { border-color: $focus_line; }
 QPushButton[role="small"] { padding: 2px 10px; }
 QPushButton[role="link"] {
@@ -75,7 +82,8 @@ QPushButton[role="link"]:hover { text-decoration: underline; }
 QPushButton[role="link"]:focus { border-color: $focus_line; }
 QPushButton[role="link"]:disabled { color: $disabled; }
 QToolButton[role="section"] { font-weight: 600; padding: 4px 8px 4px 2px; }
-QToolButton[role="section"]:checked { background: transparent; }
+QToolButton[role="section"]:checked { background: transparent; border-color: transparent; }
+QToolButton[role="section"]:focus { border-color: $focus_line; }
 QToolButton[role="section"]:hover { background: $hover; }
 QToolButton::menu-indicator, QPushButton::menu-indicator { image: none; width: 0px; }
 
@@ -109,7 +117,7 @@ QComboBox { padding-right: 22px; }
 QComboBox::drop-down { subcontrol-origin: border; subcontrol-position: center right; width: 22px; border: none; }
 QComboBox::down-arrow { image: url(slipstream:down.svg); width: 10px; height: 10px; }
 QComboBox QAbstractItemView {
-    background: $surface; border: 1px solid $line; padding: 4px; outline: none;
+    background: $surface; border: 1px solid $control_line; padding: 4px; outline: none;
     selection-background-color: $selection; selection-color: $text;
 }
 
@@ -119,7 +127,7 @@ QCheckBox::indicator, QRadioButton::indicator {
     width: 14px; height: 14px; border: 1px solid $control_line; background: $surface;
 }
 QCheckBox::indicator { border-radius: 4px; }
-QRadioButton::indicator { border-radius: 8px; }
+QRadioButton::indicator { border-radius: ${round}px; }
 QCheckBox::indicator:hover, QRadioButton::indicator:hover { border-color: $accent; }
 QCheckBox::indicator:checked { background: $accent; border-color: $accent; image: url(slipstream:check-$ink.svg); }
 QRadioButton::indicator:checked { background: $accent; border-color: $accent; image: url(slipstream:dot-$ink.svg); }
@@ -129,7 +137,8 @@ QSlider:horizontal { min-height: 22px; }
 QSlider::groove:horizontal { height: 4px; border-radius: 2px; background: $track; }
 QSlider::sub-page:horizontal { height: 4px; border-radius: 2px; background: $accent; }
 QSlider::handle:horizontal {
-    width: 14px; height: 14px; margin: -6px 0px; border-radius: 8px; background: $surface; border: 1px solid $accent;
+    width: 14px; height: 14px; margin: -6px 0px; border-radius: ${round}px;
+    background: $surface; border: 1px solid $accent;
 }
 QSlider::handle:horizontal:hover { background: $selection; }
 QSlider::handle:horizontal:focus { background: $accent; }
@@ -144,10 +153,16 @@ QListView, QTreeView {
     background: transparent; border: none; outline: none;
     selection-background-color: $selection; selection-color: $text;
 }
-QListView::item { border-radius: 6px; padding: 4px 6px; min-height: 20px; }
-QTreeView::item { padding: 3px 6px; border: none; }
+QListView::item { border: 1px solid transparent; border-radius: 6px; padding: 3px 5px; min-height: 20px; }
+QTreeView::item {
+    border: none; border-top: 1px solid transparent; border-bottom: 1px solid transparent; padding: 2px 6px;
+}
 QListView::item:hover, QTreeView::item:hover { background: $hover; }
-QListView::item:selected, QTreeView::item:selected { background: $selection; color: $text; }
+QListView::item:selected, QTreeView::item:selected {
+    background: $selection; color: $text; border-color: $selection_line;
+}
+QListView::item:focus { border-color: $focus_line; }
+QTreeView::item:focus { border-top-color: $focus_line; border-bottom-color: $focus_line; }
 QHeaderView { background: transparent; }
 QHeaderView::section {
     background: transparent; color: $quiet; border: none; border-bottom: 1px solid $line; padding: 4px 6px;
@@ -156,19 +171,20 @@ QHeaderView::section {
 QTabWidget::pane { border: none; border-top: 1px solid $line; }
 QTabBar { background: $raised; }
 QTabBar::tab {
-    background: transparent; color: $quiet; border: none; border-bottom: 2px solid transparent; padding: 8px 16px;
+    background: transparent; color: $quiet; border: 1px solid transparent; border-bottom: 2px solid transparent;
+    padding: 7px 15px 8px 15px;
 }
 QTabBar::tab:selected { color: $text; border-bottom-color: $accent; }
 QTabBar::tab:hover { color: $text; background: $hover; }
-QTabBar::tab:focus { color: $accent; }
+QTabBar::tab:focus { color: $accent; border-color: $focus_line; }
 
 QScrollArea { background: transparent; border: none; }
 QScrollArea > QWidget > QWidget { background: transparent; }
 QScrollBar:vertical { background: transparent; width: 12px; margin: 0px; }
 QScrollBar:horizontal { background: transparent; height: 12px; margin: 0px; }
-QScrollBar::handle:vertical { background: $thumb; border-radius: 3px; min-height: 32px; margin: 2px 3px; }
-QScrollBar::handle:horizontal { background: $thumb; border-radius: 3px; min-width: 32px; margin: 3px 2px; }
-QScrollBar::handle:hover { background: $control_line; }
+QScrollBar::handle:vertical { background: $control_line; border-radius: 3px; min-height: 32px; margin: 2px 3px; }
+QScrollBar::handle:horizontal { background: $control_line; border-radius: 3px; min-width: 32px; margin: 3px 2px; }
+QScrollBar::handle:hover { background: $quiet; }
 QScrollBar::add-line, QScrollBar::sub-line { width: 0px; height: 0px; }
 QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
 
@@ -178,11 +194,11 @@ QSplitter::handle:vertical { height: 1px; }
 QSplitter::handle:hover { background: $accent; }
 
 QMenuBar { background: $raised; padding: 2px; }
-QMenuBar::item { background: transparent; padding: 4px 8px; border-radius: 4px; }
-QMenuBar::item:selected, QMenuBar::item:pressed { background: $hover; }
-QMenu { background: $surface; border: 1px solid $line; padding: 4px; }
-QMenu::item { padding: 5px 24px 5px 12px; border-radius: 4px; }
-QMenu::item:selected { background: $selection; color: $text; }
+QMenuBar::item { background: transparent; padding: 3px 7px; border: 1px solid transparent; border-radius: 4px; }
+QMenuBar::item:selected, QMenuBar::item:pressed { background: $hover; border-color: $selection_line; }
+QMenu { background: $surface; border: 1px solid $control_line; padding: 4px; }
+QMenu::item { padding: 4px 23px 4px 11px; border: 1px solid transparent; border-radius: 4px; }
+QMenu::item:selected { background: $selection; color: $text; border-color: $selection_line; }
 QMenu::item:disabled { color: $disabled; }
 QMenu::separator { height: 1px; background: $line; margin: 4px 8px; }
 QMenu::indicator { width: 14px; height: 14px; margin-left: 6px; }
@@ -190,19 +206,20 @@ QMenu::indicator:checked { image: url(slipstream:check-$menu_ink.svg); }
 """)
 
 
-def build(theme: Theme) -> str:
-    """The style sheet for one theme. Registers the search path its images come from."""
+def build(theme: Theme, zoom: int = 100) -> str:
+    """The style sheet for one theme at a zoom in percent. Registers the search path its images come from."""
     QDir.setSearchPaths("slipstream", [str(icons.FOLDER)])
     white = QColor("#ffffff")
-    return _SHEET.substitute(
+    template = Template(_PIXELS.sub(lambda found: f"{round(int(found[1]) * zoom / 100)}px", _SHEET.template))
+    return template.substitute(
         {role: getattr(theme, role).name() for role in _SHEET.get_identifiers() if hasattr(theme, role)},
         disabled=mix(theme.surface, theme.text, 0.5).name(),
         accent_hover=mix(theme.accent, theme.text, 0.15).name(),
         track=mix(theme.surface, theme.text, 0.14).name(),
-        thumb=mix(theme.surface, theme.text, 0.24).name(),
         ink="white" if contrast(white, theme.accent) >= contrast(QColor("#000000"), theme.accent) else "black",
         menu_ink="white" if theme.is_dark else "black",
-        radius=RADIUS,
+        radius=round(RADIUS * zoom / 100),
+        round=round(_INDICATOR * zoom / 100) // 2 + 1,  # with its border; with more Qt draws no round corners at all
     )
 
 

@@ -23,6 +23,8 @@ MINIMUM_CONTRAST = 4.5
 """What WCAG 2.1 asks of text."""
 MINIMUM_SHAPE_CONTRAST = 3.0
 """And of what is no text but tells something."""
+_SCALE = "fontScale"
+"""Property of a widget whose text is larger or smaller than usual: how many times."""
 _OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#8c8c8c")
 
 
@@ -66,6 +68,11 @@ class Theme:
         return mix(self.surface, self.accent, 0.22 if self.is_dark else 0.14)
 
     @property
+    def selection_line(self) -> QColor:
+        """The outline of what is selected, checked or chosen: at least 3 : 1 to all that it lies on."""
+        return _standing_out(self.control_line, self.text, self.surface, self.raised, self.selection)
+
+    @property
     def differs(self) -> QColor:
         """Below text that is not the same in two answers; text keeps its own color on it."""
         return mix(self.surface, self.warning, 0.3 if self.is_dark else 0.22)
@@ -84,7 +91,7 @@ class Theme:
     @property
     def focus_line(self) -> QColor:
         """The outline of what has the focus: at least 3 : 1 to the surfaces and to the outline it replaces."""
-        return _standing_out(self.accent, self.text, self.surface, self.raised, self.control_line)
+        return _standing_out(self.accent, self.text, self.surface, self.raised, self.selection, self.control_line)
 
 
 def _theme(is_dark: bool, **colors: str) -> Theme:
@@ -218,14 +225,26 @@ def palette_of(theme: Theme) -> QPalette:
 
 
 class ThemeNotifier(QObject):
-    """Knows the theme in use and tells widgets when it changes. The one instance comes from `notifier`."""
+    """Knows the theme and the zoom in use and tells widgets when they change. The one instance comes from `notifier`.
+
+    Signals:
+        theme_changed: `current` gives another theme.
+        zoom_begins: All text is about to get another size.
+        zoom_changed: It has it, and so has what the style sheet says in pixels.
+    """
 
     theme_changed = Signal()
+    zoom_begins = Signal()
+    zoom_changed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self._application: QApplication | None = None
-        self._style_sheet: Callable[[Theme], str] | None = None
+        self._style_sheet: Callable[[Theme, int], str] | None = None
+        self.zoom = 100
+        """In percent of the system's size of text."""
+        self._system_font: QFont | None = None
+        """As it was before the first zoom; kept, as ours is in its place then."""
         self.forced: Theme | None = None
         """Used whatever the system says; see `override`."""
         # Kept: without a reference of ours the wrapper of what it returns dies with it.
@@ -237,8 +256,9 @@ class ThemeNotifier(QObject):
             self._accessibility.contrastPreferenceChanged.connect(self.refresh)
         self.theme = self._resolve()
 
-    def apply_to(self, application: QApplication, style_sheet: Callable[[Theme], str]) -> None:
-        """Dress this application now and after every change, in the sheet that ``style_sheet`` makes for a theme."""
+    def apply_to(self, application: QApplication, style_sheet: Callable[[Theme, int], str]) -> None:
+        """Dress this application now and after every change, in the sheet that ``style_sheet`` makes for a theme
+        and a zoom."""
         self._application = application
         self._style_sheet = style_sheet
         self._dress()
@@ -252,6 +272,18 @@ class ThemeNotifier(QObject):
         self.theme = theme
         self._dress()
         self.theme_changed.emit()
+
+    def set_zoom(self, percent: int) -> None:
+        """Show all text in so many percent of the system's size."""
+        if percent == self.zoom:
+            return
+        self.zoom_begins.emit()
+        self.zoom = percent
+        if self._system_font is None:
+            self._system_font = QApplication.font()
+        QApplication.setFont(scaled(self._system_font, percent / 100))
+        self._dress()
+        self.zoom_changed.emit()
 
     def _resolve(self) -> Theme:
         if self.forced is not None:
@@ -270,7 +302,10 @@ class ThemeNotifier(QObject):
     def _dress(self) -> None:
         if self._application is not None and self._style_sheet is not None:
             self._application.setPalette(palette_of(self.theme))
-            self._application.setStyleSheet(self._style_sheet(self.theme))
+            self._application.setStyleSheet(self._style_sheet(self.theme, self.zoom))
+        # After the style sheet, which gives widgets back the fonts they had when they were made.
+        for widget in QApplication.allWidgets():
+            _scale_again(widget)
 
 
 @cache
@@ -285,8 +320,11 @@ def current() -> Theme:
 
 
 def override(theme: Theme | None) -> None:
-    """Use this theme whatever the system says; ``None`` follows the system again. For screenshots and tests."""
+    """Use this theme whatever the system says; ``None`` follows the system, its high-contrast colors too."""
     notifier().forced = theme
+    # What the system draws, such as the frame of a window and its own dialogs, goes along.
+    scheme = Qt.ColorScheme.Unknown if theme is None else Qt.ColorScheme.Dark if theme.is_dark else Qt.ColorScheme.Light
+    QGuiApplication.styleHints().setColorScheme(scheme)
     notifier().refresh()
 
 
@@ -297,6 +335,18 @@ def follow(receiver: QObject, slot: Callable[[], None]) -> None:
     slot()
 
 
+def follow_zoom(receiver: QObject, slot: Callable[[], object]) -> None:
+    """The same at each change of the zoom, for sizes in pixels."""
+    connection = notifier().zoom_changed.connect(lambda: slot() if isValid(receiver) else None)
+    receiver.destroyed.connect(lambda: QObject.disconnect(connection))
+    slot()
+
+
+def px(pixels: float) -> int:
+    """So many pixels at 100 %, as many as they are at the zoom in use."""
+    return round(pixels * notifier().zoom / 100)
+
+
 def set_role(widget: QWidget, role: str) -> None:
     """Choose how the style sheet draws a widget: see `app.ui.widgets.stylesheet` for the roles."""
     if widget.property("role") == role:
@@ -304,6 +354,7 @@ def set_role(widget: QWidget, role: str) -> None:
     widget.setProperty("role", role)
     widget.style().unpolish(widget)
     widget.style().polish(widget)
+    _scale_again(widget)
 
 
 # ---------------------------------------------------------------- fonts
@@ -314,8 +365,7 @@ def monospace() -> QFont:
     font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
     font.setStyleHint(QFont.StyleHint.Monospace)
     font.setFixedPitch(True)
-    font.setPointSizeF(QGuiApplication.font().pointSizeF())
-    return font
+    return resized(font, QGuiApplication.font())
 
 
 def tabular(font: QFont) -> QFont:
@@ -325,11 +375,27 @@ def tabular(font: QFont) -> QFont:
     return figures
 
 
-def scaled(font: QFont, factor: float) -> QFont:
-    """The same font in another size; works for sizes in points and in pixels."""
+def resized(font: QFont, model: QFont, factor: float = 1.0) -> QFont:
+    """``font`` in ``factor`` times the size of ``model``; works for sizes in points and in pixels."""
     result = QFont(font)
-    if font.pointSizeF() > 0:
-        result.setPointSizeF(font.pointSizeF() * factor)
+    if model.pointSizeF() > 0:
+        result.setPointSizeF(model.pointSizeF() * factor)
     else:
-        result.setPixelSize(max(1, round(font.pixelSize() * factor)))
+        result.setPixelSize(max(1, round(model.pixelSize() * factor)))
     return result
+
+
+def scaled(font: QFont, factor: float) -> QFont:
+    """The same font in another size."""
+    return resized(font, font, factor)
+
+
+def scale_font(widget: QWidget, factor: float) -> None:
+    """Show a widget's text in ``factor`` times the usual size, whatever the zoom is."""
+    widget.setProperty(_SCALE, factor)
+    widget.setFont(resized(widget.font(), QApplication.font(), factor))
+
+
+def _scale_again(widget: QWidget) -> None:
+    if (factor := widget.property(_SCALE)) is not None:
+        scale_font(widget, factor)

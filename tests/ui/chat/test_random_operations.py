@@ -211,6 +211,7 @@ class User:
             model.save_unsent()
         self._settle()
         expected, rig = self.expected, self.rig
+        self._note_given_back()
         stored = self._ask(_stored)
         for chats in (expected.said, expected.in_trash):
             for chat_id, texts in chats.items():
@@ -226,6 +227,14 @@ class User:
         assert rig.page.lines == [(one.id, one.text) for one in branch]
         assert all(one.status != "streaming" for one in branch)
         assert "save" not in rig.notice_list.notices()
+
+    def _note_given_back(self) -> None:
+        """What was sent while the store was asked for something that it refused is in the composer again."""
+        for model in self.rig.chats._models():
+            for text in list(self.expected.said.get(model.id, [])):
+                if text in model.unsent.splitlines():
+                    self.expected.said[model.id].remove(text)
+                    self.expected.unsent.setdefault(model.id, set()).update(text.split())
 
 
 def _rows(store: ChatStore, chat_id: str) -> list[tuple[str, str | None, str]]:

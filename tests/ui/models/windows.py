@@ -188,7 +188,7 @@ class Commands(QObject):
     def load_pair(self, target: str, draft: str = "") -> None:
         self.pair_requested.emit(target, draft)
 
-    def show_settings(self) -> None:
+    def show_folders(self) -> None:
         self._windows.settings_presenter.show_models()
 
     def ask_for_token(self) -> None:

@@ -13,8 +13,8 @@ from app import paths
 from app.models.downloads.item import Item, ItemState
 from app.models.downloads.queue_file import FILE_NAME, SavedItem
 from app.models.hub.repository import RemoteFile
-from app.ui.models.system_notifications import Notifier
 from app.ui.shell.commands import has_downloads
+from app.ui.widgets.system_notifications import Notifier
 from tests.support.saved_queue import write_queue
 
 HEAVY = ("httpx2", "huggingface_hub", "keyring", "llama_cpp", "filelock")
@@ -51,7 +51,7 @@ def saved(state: ItemState) -> SavedItem:
 
 
 def test_where_the_system_has_no_notifications_nothing_happens(qtbot: QtBot) -> None:
-    notifier = Notifier(lambda: None)
-    notifier.tell("Download complete", "<b>It</b>")
+    notifier = Notifier()
+    notifier.tell("Download complete", "<b>It</b>", lambda: None)
     notifier.clear()
     assert notifier._icon is None

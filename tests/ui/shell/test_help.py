@@ -1,4 +1,4 @@
-"""The About and Keyboard shortcuts dialogs."""
+"""The dialogs of the Help menu."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import pytest
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QDialog, QLabel, QMenuBar, QPlainTextEdit, QPushButton
+from PySide6.QtWidgets import QDialog, QLabel, QPlainTextEdit, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app import __version__, paths
 from app.protocol.devices import Device
 from app.protocol.messages import Hello
-from app.ui.shell.help import AboutDialog, FiguresDialog, LicencesDialog, ShortcutsDialog
-from app.ui.shell.menus import Menus
+from app.ui.shell.help import AboutDialog, FiguresDialog, LicencesDialog
 from app.ui.speed.wording import HELP
 
 
@@ -81,20 +80,6 @@ def test_licences_of_a_package_show_the_index_and_open_their_folder(
 def _click(dialog: QDialog, words: str) -> None:
     button = next(button for button in dialog.findChildren(QPushButton) if button.text() == words)
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
-
-
-def test_shortcuts_lists_what_the_menus_have(qtbot: QtBot) -> None:
-    bar = QMenuBar()
-    qtbot.addWidget(bar)
-    shortcuts = Menus(bar).shortcuts()
-    dialog = ShortcutsDialog(shortcuts)
-    qtbot.addWidget(dialog)
-    dialog.show()
-    texts = [label.text() for label in dialog.findChildren(QLabel)]
-    for name, keys in [*shortcuts, ("Send the message", "Enter"), ("New line in the message", "Shift+Enter")]:
-        assert texts[texts.index(name) + 1] == keys or keys in texts
-    with qtbot.waitSignal(dialog.rejected):
-        QTest.keyClick(dialog, Qt.Key.Key_Escape)
 
 
 def test_every_figure_of_the_panel_is_defined_for_the_keyboard_too(qtbot: QtBot) -> None:

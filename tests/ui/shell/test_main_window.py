@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import SIGNAL, QCoreApplication, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QPushButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QMenuBar, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
@@ -34,9 +34,11 @@ from app.ui.notices import Action
 from app.ui.shell.commands import file_name
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
+from app.ui.shell.menus import Menus
 from app.ui.speed.parts import CurveSection
 from tests.support.chats import add_question
 from tests.support.gguf_files import make_model
+from tests.ui.shell.desktop import Desktop
 from tests.ui.speed.parts import rows_of, status_of
 
 WAIT_MS = 60_000
@@ -532,13 +534,13 @@ def test_panels_give_way_in_a_narrow_window(qtbot: QtBot, open_window: Callable[
     window.resize(640, 480)
     assert window.size().width() == 640
     assert window.chat_list.isVisible() != window.speed_panel.isVisible()
-    window.toggle_panel("speed")
+    window.toggle_panel("side")
     assert window.speed_panel.isVisible()
     assert not window.chat_list.isVisible()
-    window.toggle_panel("speed")
+    window.toggle_panel("side")
     assert not window.speed_panel.isVisible()
     assert not window.chat_list.isVisible()
-    window.toggle_panel("speed")
+    window.toggle_panel("side")
     window.resize(1100, 720)
     assert window.chat_list.isVisible()
     assert window.speed_panel.isVisible()
@@ -577,7 +579,7 @@ def button(parent: QWidget, text: str) -> QAbstractButton:
 
 
 def test_shortcuts_are_unique_and_as_documented(open_window: Callable[[], Running]) -> None:
-    shortcuts = dict(open_window().window.menus.shortcuts())
+    shortcuts = dict(one for _title, shown in open_window().window.menus.shortcuts() for one in shown)
     assert shortcuts["New chat"] == "Ctrl+N"
     assert shortcuts["Speed panel"] == "Ctrl+."
     assert shortcuts["Stop"] == "Esc"
@@ -711,6 +713,35 @@ def test_other_windows_are_made_once(qtbot: QtBot, kept: object, open_window: Ca
     assert not commands.settings().window.isVisible()
 
 
-def test_each_action_does_something(open_window: Callable[[], Running]) -> None:
-    menus = open_window().window.menus
-    assert [name for name, action in menus._actions.items() if not action.receivers(SIGNAL("triggered(bool)"))] == []
+# Connected by what is made for them.
+NOT_CONNECTED_YET = {
+    *("find_in_chat", "find_next", "find_previous", "new_temporary_chat", "continue_answer", "branch_chat"),
+    *("show_trash", "chat_settings", "undo_chat", "previous_message", "next_message"),
+}
+
+
+def test_each_action_does_something(open_window: Callable[[], Running], qtbot: QtBot) -> None:
+    menus, bar = open_window().window.menus, QMenuBar()
+    qtbot.addWidget(bar)
+    bare = Menus(bar, bar)  # the menus themselves listen to their actions, too
+
+    def receivers(of: Menus, name: str) -> int:
+        return of.action(name).receivers(SIGNAL("triggered(bool)"))
+
+    idle = {name for name in menus._actions if receivers(menus, name) == receivers(bare, name)}
+    assert idle <= NOT_CONNECTED_YET
+    assert not [name for name in idle if menus.action(name).isEnabled()]
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_a_click_on_the_notification_of_an_answer_shows_its_chat(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    desktop = Desktop()
+    running.controller.finished_answers._notifier = desktop
+    running.ask("Hello")
+    chat_id = running.model.id
+    assert [title for title, _text in desktop.told] == ["Hello"]
+    running.choose("new_chat")
+    assert running.model.is_new
+    desktop.click()
+    running.qtbot.waitUntil(lambda: running.model.id == chat_id)

@@ -15,7 +15,8 @@ from app.ui.shell.top_bar import TopBar, state_text
 
 @pytest.fixture
 def bar(qtbot: QtBot) -> TopBar:
-    widget = TopBar(QAction("Chats", shortcut=QKeySequence("Ctrl+B"), checkable=True), QAction("Speed", checkable=True))
+    chats = QAction("Chats", shortcut=QKeySequence("Ctrl+B"), checkable=True)
+    widget = TopBar(chats, QAction("Speed", checkable=True), QAction("Chat settings", checkable=True))
     qtbot.addWidget(widget)
     widget.resize(640, 48)
     widget.show()
@@ -74,7 +75,7 @@ def test_the_dot_says_what_its_color_means(bar: TopBar) -> None:
 
 def test_the_buttons_follow_their_actions(qtbot: QtBot) -> None:
     chats, speed = QAction("Chats", shortcut=QKeySequence("Ctrl+B"), checkable=True), QAction("Speed", checkable=True)
-    bar = TopBar(chats, speed)
+    bar = TopBar(chats, speed, QAction())
     qtbot.addWidget(bar)
     chats.setChecked(True)
     assert bar.chats.isChecked() and not bar.speed.isChecked()

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QIcon, QPalette
-from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
+from app.ui.chat.markdown.formats import code_color
 from app.ui.widgets import icons, stylesheet, theme
+from app.ui.widgets.controls import label
 from app.ui.widgets.theme import DARK, LIGHT, MINIMUM_CONTRAST, MINIMUM_SHAPE_CONTRAST, Theme, contrast
 
 TEXT_ROLES = ("text", "quiet", "accent", "good", "warning", "bad")
@@ -92,10 +94,102 @@ def test_the_focus_is_seen(chosen: Theme) -> None:
     assert contrast(chosen.on_accent, chosen.accent) >= theme.MINIMUM_SHAPE_CONTRAST
 
 
+@pytest.mark.parametrize("chosen", CHOSEN, ids=["light", "dark", "black", "white"])
+def test_what_is_selected_is_seen(chosen: Theme) -> None:
+    for ground in (chosen.surface, chosen.raised, chosen.selection):
+        assert contrast(chosen.selection_line, ground) >= theme.MINIMUM_SHAPE_CONTRAST, ground.name()
+        assert contrast(chosen.focus_line, ground) >= theme.MINIMUM_SHAPE_CONTRAST, ground.name()
+    assert contrast(chosen.text, chosen.selection) >= MINIMUM_CONTRAST
+    # Selected text in a field lies on the accent.
+    for ground in (chosen.surface, chosen.raised):
+        assert contrast(chosen.accent, ground) >= theme.MINIMUM_SHAPE_CONTRAST
+
+
+@pytest.mark.parametrize("chosen", CHOSEN, ids=["light", "dark", "black", "white"])
+def test_what_is_selected_or_checked_has_an_outline_that_is_seen(chosen: Theme, qapp: QApplication) -> None:
+    assert qapp is not None
+    sheet = stylesheet.build(chosen)
+    rules = re.findall(r"([^{}]+)\{([^{}]*)\}", sheet)
+    filled = [(name.strip(), body) for name, body in rules if f"background: {chosen.selection.name()};" in body]
+    assert len(filled) >= 3
+    for name, body in filled:
+        if ":hover" not in name:  # only what the pointer is at
+            assert f"border-color: {chosen.selection_line.name()};" in body, name
+
+
+@THEMES
+def test_text_of_code_is_readable_on_its_surface_and_on_every_tint(chosen: Theme) -> None:
+    for role in ("comment", "keyword", "string", "number", "name"):
+        for ground in (chosen.code_surface, chosen.tint_model, chosen.tint_ngram):
+            assert contrast(code_color(chosen, role), ground) >= MINIMUM_CONTRAST, (role, ground.name())
+        assert code_color(chosen, role) != chosen.text
+
+
 def test_every_outline_of_the_focus_has_that_color() -> None:
     outlines = re.findall(r":focus[^{}]*\{[^}]*border(?:-color)?: ([^;]*);", stylesheet._SHEET.template)
     assert len(outlines) >= 5
     assert set(outlines) == {"$focus_line", "3px double $on_accent"}
+
+
+def test_pixels_grow_with_the_zoom_but_hairlines_stay(qapp: QApplication) -> None:
+    assert qapp is not None
+    usual, large, small = (stylesheet.build(LIGHT, zoom) for zoom in (100, 200, 50))
+    assert "padding: 5px 12px; min-height: 18px;" in usual
+    assert "padding: 10px 24px; min-height: 36px;" in large
+    assert "padding: 2px 6px; min-height: 9px;" in small
+    for sheet in (usual, large, small):
+        assert f"border: 1px solid {LIGHT.line.name()};" in sheet
+    assert "margin: -12px 0px; border-radius: 15px;" in large  # a circle: Qt draws none with a larger radius
+
+
+def test_text_of_another_size_follows_zoom_theme_and_role(qtbot: QtBot, qapp: QApplication) -> None:
+    stylesheet.apply(qapp)
+    window = QWidget()
+    qtbot.addWidget(window)
+    layout = QVBoxLayout(window)
+    large = label("title", "heading", scale=1.5)
+    small = label("quiet", "quiet", scale=0.9, bold=True, figures=True)
+    usual = QLabel("usual")
+    for one in (large, small, usual):
+        layout.addWidget(one)
+    window.show()
+    size = qapp.font().pointSizeF()
+
+    def factors() -> list[float]:
+        return [round(one.font().pointSizeF() / size, 2) for one in (large, small, usual)]
+
+    assert factors() == [1.5, 0.9, 1.0]
+    theme.notifier().set_zoom(200)
+    assert factors() == [3.0, 1.8, 2.0]
+    theme.override(DARK)
+    assert factors() == [3.0, 1.8, 2.0]
+    theme.set_role(large, "heading-bad")
+    theme.set_role(small, "bad")
+    assert factors() == [3.0, 1.8, 2.0]
+    assert small.font().weight() == QFont.Weight.DemiBold
+    assert QFont.Tag("tnum") in small.font().featureTags()
+    assert theme.px(8) == 16
+    theme.notifier().set_zoom(100)
+    assert factors() == [1.5, 0.9, 1.0]
+
+
+def test_sizes_in_pixels_can_follow_the_zoom_while_their_widget_lives(qtbot: QtBot) -> None:
+    receiver = QWidget()
+    seen: list[int] = []
+    theme.follow_zoom(receiver, lambda: seen.append(theme.px(10)))
+    theme.notifier().set_zoom(150)
+    assert seen == [10, 15]
+    receiver.deleteLater()
+    qtbot.waitUntil(lambda: not isValid(receiver))
+    theme.notifier().set_zoom(100)
+    assert seen == [10, 15]
+
+
+def test_fonts_in_pixels_are_zoomed_too() -> None:
+    font = QFont()
+    font.setPixelSize(16)
+    assert theme.scaled(font, 1.5).pixelSize() == 24
+    assert theme.resized(QFont(), font, 0.5).pixelSize() == 8
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from PySide6.QtGui import (
 
 from app.ui.chat.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind, close_inline
 from app.ui.chat.markdown.code_blocks import CodeRun
-from app.ui.chat.markdown.formats import CODE, CONTINUED, DEPTH, INDENT, QUOTE, QUOTE_INDENT, ROLE, Formats, Look
+from app.ui.chat.markdown.formats import CODE, CONTINUED, DEPTH, QUOTE, QUOTE_INDENT, ROLE, Formats, Look
 
 FEATURES = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
 ALLOWED_SCHEMES = frozenset({"http", "https", "mailto"})
@@ -302,7 +302,7 @@ class BlockWriter:
         origin = part.blockFormat()
         language = str(origin.property(_Property.BlockCodeLanguage.value) or "")
         quotes = min(origin.intProperty(_Property.BlockQuoteLevel.value), _MAX_QUOTES)
-        run = self.begin_code(language, origin.indent() * INDENT + quotes * QUOTE_INDENT)
+        run = self.begin_code(language, origin.indent() * self.formats.indent + quotes * QUOTE_INDENT)
         self.code_line(run, part.text())
         while _is_code(part.next()):
             part = part.next()

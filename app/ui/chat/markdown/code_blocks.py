@@ -75,7 +75,7 @@ class CodeHeader(QWidget):
         self.setCursor(Qt.CursorShape.ArrowCursor)
         self._language = label(role="quiet", scale=0.9)
         self.copy_button = QPushButton("Copy")
-        self.copy_button.setFont(themes.scaled(self.font(), 0.9))
+        themes.scale_font(self.copy_button, 0.9)
         themes.set_role(self.copy_button, "flat")
         row((self._language, 1), self.copy_button, margins=(12, 3, 4, 0), on=self)
 

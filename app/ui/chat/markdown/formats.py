@@ -34,7 +34,7 @@ CONTINUED = QTextFormat.Property.UserProperty.value + 3
 GAP = 10.0
 """Between two paragraphs, in pixels."""
 CODE_PADDING = 12.0
-INDENT = 26.0
+_INDENT = 26.0
 QUOTE_INDENT = 16.0
 
 _LIGHT = {"comment": "#5a666b", "keyword": "#8a1f6a", "string": "#1c6134", "number": "#84430a", "name": "#1c4f9c"}
@@ -75,6 +75,8 @@ class Formats:
         size = font.pointSizeF()
         if size > 0:
             self.mono.setPointSizeF(size * 0.93)
+        self.indent = float(themes.px(_INDENT))
+        """How far a list stands in: the numbers of its items have room there."""
         self.characters = cache(self._characters)
         self.code_characters = cache(self._code_characters)
         self.cell = cache(self._cell)

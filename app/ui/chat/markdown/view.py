@@ -83,7 +83,6 @@ class MarkdownView(QTextBrowser):
         self.setLineWrapMode(QTextEdit.LineWrapMode.FixedPixelWidth)
         self.viewport().setAutoFillBackground(False)
         self.document().setDocumentMargin(0)
-        self.document().setIndentWidth(formats.INDENT)
         self.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextBrowserInteraction | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
@@ -94,6 +93,7 @@ class MarkdownView(QTextBrowser):
         self._has_old_theme = False
         self._placed_headers = 0
         self._formats = formats.Formats(themes.current(), self.font())
+        self.document().setIndentWidth(self._formats.indent)
         margin = float(self._width - self._prose_width)
         self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
         runs = self._rendering.lasting_code_runs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import sys
 from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Qt, Slot
@@ -14,31 +16,38 @@ SHOWN_MS = 10_000
 
 
 class Notifier(QObject):
-    """Tells only while no window of the app is active."""
+    """Tells only while no window of the app is active. One for the whole app, as each has an icon in the tray."""
 
-    def __init__(self, clicked: Callable[[], object], parent: QObject | None = None) -> None:
-        """``clicked`` is called when the user clicks a notification."""
+    def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._clicked = clicked
+        self._clicked: Callable[[], object] | None = None
         self._icon: QSystemTrayIcon | None = None
 
-    def tell(self, title: str, text: str) -> None:
-        """Show a notification, where the system has them. Plain text."""
+    def tell(self, title: str, text: str, clicked: Callable[[], object]) -> None:
+        """Show a notification, where the system has them. Plain text; ``clicked`` is called when the user clicks it."""
         if QApplication.activeWindow() is not None or not QSystemTrayIcon.isSystemTrayAvailable():
             return
         if self._icon is None:
             # Qt's way to the system's notifications; the icon itself is there as long as there is something to tell.
             self._icon = QSystemTrayIcon(icons.application(), self)
-            self._icon.messageClicked.connect(self._clicked)
-            self._icon.activated.connect(lambda _reason: self._clicked())
+            self._icon.messageClicked.connect(self._on_clicked)
+            self._icon.activated.connect(self._on_clicked)
             QGuiApplication.instance().applicationStateChanged.connect(self._on_state_changed)  # type: ignore[union-attr]
+        self._clicked = clicked  # that of the last one: the system does not say which was clicked
         self._icon.show()
+        # On Linux the text may have markup, so that of a model has to be escaped; the title never has.
+        text = html.escape(text, quote=False) if sys.platform == "linux" else text
         self._icon.showMessage(title, text, icons.application(), SHOWN_MS)
 
     def clear(self) -> None:
         """The user has seen it, or the app ends."""
         if self._icon is not None:
             self._icon.hide()
+
+    @Slot()
+    def _on_clicked(self) -> None:
+        if self._clicked is not None:
+            self._clicked()
 
     @Slot(Qt.ApplicationState)
     def _on_state_changed(self, state: Qt.ApplicationState) -> None:

@@ -1,0 +1,46 @@
+"""A notification of the system for an answer that was finished while the user was elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject
+
+from app.chats.model import StoredMessage
+from app.models.text import shortened, visible
+from app.settings import Settings
+from app.ui.chat.chat_list import UNTITLED
+from app.ui.widgets.system_notifications import Notifier
+
+_TITLE, _TEXT = 60, 120
+"""Characters."""
+
+
+class FinishedAnswers(QObject):
+    """Tells of answers, where the settings want it. What the user stopped is not told."""
+
+    def __init__(
+        self,
+        notifier: Notifier,
+        values: Settings,
+        title_of: Callable[[str], str],
+        open_chat: Callable[[str], object],
+        parent: QObject | None = None,
+    ) -> None:
+        """``title_of`` gives the title of a chat; ``open_chat`` brings it and the window to the front."""
+        super().__init__(parent)
+        self._notifier = notifier
+        self._values = values
+        self._title_of = title_of
+        self._open_chat = open_chat
+
+    def tell(self, message: StoredMessage | None) -> None:
+        """This answer ended; ``None`` for one that came to nothing."""
+        if message is None or message.status == "stopped" or not self._values.notify_finished:
+            return
+        chat_id = message.chat_id
+        title = shortened(visible(self._title_of(chat_id)) or UNTITLED, _TITLE)
+        text = "The answer could not be finished."
+        if message.status == "complete":
+            text = shortened(" ".join(visible(message.text[: 2 * _TEXT]).split()), _TEXT)
+        self._notifier.tell(title, text, lambda: self._open_chat(chat_id))

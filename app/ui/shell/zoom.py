@@ -1,0 +1,92 @@
+"""View → Zoom in, Zoom out and Actual size, Ctrl and the wheel over the chat, and what says how large text is now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Slot
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QWheelEvent
+from PySide6.QtWidgets import QFrame
+
+from app.settings import Settings
+from app.ui.settings.general_page import ZOOM_STEPS, apply, zoom_beside
+from app.ui.shell.main_window import MainWindow
+from app.ui.widgets import theme
+from app.ui.widgets.controls import label
+from app.ui.widgets.layouts import row
+from app.ui.widgets.reading_place import ReadingPlace
+from app.ui.widgets.theme import SPACING
+
+SHOWN_MS = 1500
+_NOTCH = 120
+"""What Qt counts for a notch of the wheel."""
+
+
+class Zoom(QObject):
+    """Changes the zoom in the settings and carries it out."""
+
+    def __init__(self, window: MainWindow, values: Settings, save_soon: Callable[[], object]) -> None:
+        super().__init__(window)
+        self._window = window
+        self._values = values
+        self._save_soon = save_soon
+        self._turned = 0
+        self.sign = ZoomSign(window)
+        ReadingPlace(window.transcript.column)
+        window.menus.connect_action("zoom_in", lambda: self.set(zoom_beside(values.zoom, 1)))
+        window.menus.connect_action("zoom_out", lambda: self.set(zoom_beside(values.zoom, -1)))
+        window.menus.connect_action("zoom_reset", lambda: self.set(100))
+        window.transcript.column.viewport().installEventFilter(self)
+        theme.follow_zoom(self, self._refresh)
+
+    def set(self, percent: int) -> None:
+        self._values.zoom = percent
+        apply(self._values)
+        self.sign.say(percent)
+        self._save_soon()
+
+    @Slot()
+    def _refresh(self) -> None:
+        zoom = self._values.zoom
+        self._window.menus.action("zoom_in").setEnabled(zoom < ZOOM_STEPS[-1])
+        self._window.menus.action("zoom_out").setEnabled(zoom > ZOOM_STEPS[0])
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        if event.type() is not QEvent.Type.Wheel or not isinstance(event, QWheelEvent):
+            return False
+        if not event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            self._turned = 0
+            return False
+        self._turned += event.angleDelta().y()
+        steps = int(self._turned / _NOTCH)
+        self._turned -= steps * _NOTCH
+        if steps:
+            self.set(zoom_beside(self._values.zoom, steps))
+        return True
+
+
+class ZoomSign(QFrame):
+    """``125%`` in the corner of a window, for a moment."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        theme.set_role(self, "card")
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.text = label(figures=True)
+        row(self.text, margins=(3 * SPACING, 2 * SPACING, 3 * SPACING, 2 * SPACING), on=self)
+        self._timer = QTimer(self, singleShot=True, interval=SHOWN_MS)
+        self._timer.timeout.connect(self.hide)
+        self.hide()
+
+    def say(self, percent: int) -> None:
+        self.text.setText(f"{percent}%")
+        self.text.setAccessibleName(f"Zoom {percent}%")
+        self.ensurePolished()
+        self.adjustSize()
+        below = self._window.top_bar.mapTo(self._window, self._window.top_bar.rect().bottomRight())
+        self.move(below.x() - self.width() - 3 * SPACING, below.y() + 3 * SPACING)
+        self.show()
+        self.raise_()
+        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, self.text.accessibleName()))
+        self._timer.start()

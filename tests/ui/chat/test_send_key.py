@@ -1,0 +1,97 @@
+"""Which key sends, in the composer and where a message is edited."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QInputMethodEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QPlainTextEdit
+from pytestqt.qtbot import QtBot
+
+from app.chats.model import StoredMessage
+from app.ui.chat.composer import Composer
+from app.ui.chat.messages import UserMessage
+from app.ui.chat.parts import ChatCommands, MessageEditor
+from app.ui.chat.send_key import enter, send_key
+
+pytestmark = pytest.mark.usefixtures("usual_settings_later")
+_NONE, _SHIFT, _CTRL = (
+    Qt.KeyboardModifier.NoModifier,
+    Qt.KeyboardModifier.ShiftModifier,
+    Qt.KeyboardModifier.ControlModifier,
+)
+
+
+def pressed(qtbot: QtBot, modifiers: Qt.KeyboardModifier, key: Qt.Key = Qt.Key.Key_Return) -> str:
+    """What a key with Enter on it does at the end of a word."""
+    editor = MessageEditor("Message")
+    qtbot.addWidget(editor)
+    sent: list[str] = []
+    editor.submitted.connect(lambda: sent.append("sent"))
+    QTest.keyClicks(editor, "word")
+    QTest.keyClick(editor, key, modifiers)
+    text = editor.toPlainText()
+    assert text in ("word", "word\n")
+    return "sent" if sent else "line" if text == "word\n" else "nothing"
+
+
+@pytest.mark.parametrize("key", [Qt.Key.Key_Return, Qt.Key.Key_Enter])
+@pytest.mark.parametrize(
+    ("needs_ctrl", "plain", "with_shift", "with_ctrl", "with_both"),
+    [(False, "sent", "line", "sent", "line"), (True, "line", "line", "sent", "line")],
+)
+def test_enter(
+    qtbot: QtBot, key: Qt.Key, needs_ctrl: bool, plain: str, with_shift: str, with_ctrl: str, with_both: str
+) -> None:
+    send_key().choose(needs_ctrl=needs_ctrl)
+    assert pressed(qtbot, _NONE, key) == plain
+    assert pressed(qtbot, _SHIFT, key) == with_shift
+    assert pressed(qtbot, _CTRL, key) == with_ctrl
+    assert pressed(qtbot, _CTRL | _SHIFT, key) == with_both
+
+
+def test_it_never_sends_while_an_input_method_composes(qtbot: QtBot) -> None:
+    send_key().choose(needs_ctrl=True)
+    editor = MessageEditor("Message")
+    qtbot.addWidget(editor)
+    QApplication.sendEvent(editor, QInputMethodEvent("に", []))
+    with qtbot.assertNotEmitted(editor.submitted):
+        QTest.keyClick(editor, Qt.Key.Key_Return, _CTRL)
+
+
+def test_the_buttons_name_the_key(qtbot: QtBot) -> None:
+    composer = Composer()
+    message = UserMessage(StoredMessage("m", "c", None, "user", "Hello", "complete", 0.0), ChatCommands())
+    for widget in (composer, message):
+        qtbot.addWidget(widget)
+    send_key().choose(needs_ctrl=True)
+    assert composer.button.accessibleName() == composer.button.toolTip() == "Send (Ctrl+Enter)"
+    assert message.save_button.accessibleName() == message.save_button.toolTip() == "Send again (Ctrl+Enter)"
+    send_key().choose(needs_ctrl=False)
+    assert composer.button.toolTip() == "Send (Enter)"
+    assert message.save_button.toolTip() == "Send again (Enter)"
+    composer.set_busy(True)
+    send_key().choose(needs_ctrl=True)
+    assert composer.button.toolTip() == "Stop the answer (Esc)"
+
+
+def test_an_edited_message_is_sent_with_the_same_key(qtbot: QtBot) -> None:
+    edited: list[tuple[str, str]] = []
+    commands = ChatCommands(edit=lambda message_id, text: edited.append((message_id, text)))
+    message = UserMessage(StoredMessage("m", "c", None, "user", "Hello", "complete", 0.0), commands)
+    qtbot.addWidget(message)
+    send_key().choose(needs_ctrl=True)
+    message.edit_button.click()
+    editor: QPlainTextEdit = message.editor
+    editor.setPlainText("one")
+    editor.moveCursor(editor.textCursor().MoveOperation.End)
+    QTest.keyClick(editor, Qt.Key.Key_Return)
+    QTest.keyClicks(editor, "two")
+    assert edited == []
+    QTest.keyClick(editor, Qt.Key.Key_Return, _CTRL)
+    assert edited == [("m", "one\ntwo")]
+
+
+def test_keys_are_written_as_on_the_keyboard() -> None:
+    assert (enter(), enter("Shift+"), enter("Ctrl+")) == ("Enter", "Shift+Enter", "Ctrl+Enter")

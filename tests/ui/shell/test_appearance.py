@@ -1,0 +1,216 @@
+"""Theme and zoom of the whole window: what follows them, where they are set, and that one does not lose one's place."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QTextCursor, QWheelEvent
+from PySide6.QtWidgets import QApplication, QTextEdit, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.chats.model import StoredMessage
+from app.settings import Settings
+from app.ui.settings.general_page import apply
+from app.ui.shell.main_window import MainWindow, Panel
+from app.ui.shell.zoom import Zoom
+from app.ui.widgets import stylesheet
+
+pytestmark = pytest.mark.usefixtures("usual_settings_later")
+TEXT = "\n\n".join(f"Paragraph {number} of a long answer. {'Many words follow here. ' * 12}" for number in range(60))
+
+
+class Rig:
+    def __init__(self, qtbot: QtBot, qapp: QApplication) -> None:
+        stylesheet.apply(qapp)
+        self.values = Settings()
+        self.saves = 0
+        self.window = MainWindow(self.values)
+        qtbot.addWidget(self.window)
+        self.zoom = Zoom(self.window, self.values, self._on_save)
+        self.window.resize(1000, 700)
+        self.window.show()
+        qtbot.waitExposed(self.window)
+
+    def _on_save(self) -> None:
+        self.saves += 1
+
+    def choose(self, name: str) -> None:
+        self.window.menus.action(name).trigger()
+
+
+@pytest.fixture
+def rig(qtbot: QtBot, qapp: QApplication, usual_settings_later: None) -> Rig:
+    return Rig(qtbot, qapp)
+
+
+def sizes(window: QWidget) -> Counter[tuple[str, float]]:
+    """Of the text of all widgets."""
+    return Counter((type(one).__name__, round(one.font().pointSizeF(), 2)) for one in window.findChildren(QWidget))
+
+
+@pytest.mark.parametrize("percent", [50, 125, 200])
+def test_all_text_has_the_size_it_would_have_in_a_new_window(qtbot: QtBot, rig: Rig, percent: int) -> None:
+    for one in (200, 67, percent):  # from wherever it comes
+        rig.zoom.set(one)
+    fresh = MainWindow(rig.values)
+    qtbot.addWidget(fresh)
+    Zoom(fresh, rig.values, lambda: None)
+    fresh.resize(rig.window.size())
+    fresh.show()
+    qtbot.waitExposed(fresh)
+    assert sizes(rig.window) == sizes(fresh)
+    assert len(sizes(fresh)) > 20
+
+
+def fill(window: MainWindow) -> None:
+    """With messages, and without anything that blinks."""
+    window.transcript.clear()
+    text = "So:\n\n1. `one`\n2. [two](https://a.example)\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> A quote"
+    window.transcript.add(StoredMessage("q", "c", None, "user", "How?", "complete", 0.0))
+    window.transcript.add(StoredMessage("a", "c", "q", "assistant", text, "complete", 0.0))
+    window.composer.editor.clearFocus()
+
+
+@pytest.mark.parametrize("zoom", [100, 150])
+def test_a_change_of_theme_reaches_everything(qtbot: QtBot, rig: Rig, zoom: int) -> None:
+    """The window looks like one that was made in this theme."""
+    fill(rig.window)
+    for choice in ("dark", "light"):
+        apply(Settings(theme=choice, zoom=zoom))
+        fresh = MainWindow(rig.values)
+        qtbot.addWidget(fresh)
+        fresh.resize(rig.window.size())
+        fresh.show()
+        qtbot.waitExposed(fresh)
+        fill(fresh)
+        qtbot.waitUntil(lambda fresh=fresh: rig.window.grab().toImage() == fresh.grab().toImage())  # type: ignore[misc]
+
+
+def test_from_the_menu_in_steps_up_to_the_ends(rig: Rig) -> None:
+    assert rig.window.menus.action("zoom_in").shortcuts()[1].toString() == "Ctrl+="
+    rig.choose("zoom_in")
+    assert (rig.values.zoom, rig.saves) == (110, 1)
+    rig.choose("zoom_out")
+    rig.choose("zoom_out")
+    assert rig.values.zoom == 90
+    rig.choose("zoom_reset")
+    assert rig.values.zoom == 100
+    rig.zoom.set(200)
+    assert not rig.window.menus.action("zoom_in").isEnabled()
+    rig.zoom.set(50)
+    assert not rig.window.menus.action("zoom_out").isEnabled()
+    assert rig.window.menus.action("zoom_in").isEnabled()
+
+
+def test_it_says_for_a_moment_how_large_text_is(qtbot: QtBot, rig: Rig) -> None:
+    sign = rig.zoom.sign
+    assert sign.isHidden()
+    rig.choose("zoom_in")
+    assert sign.isVisible()
+    assert sign.text.text() == "110%"
+    assert rig.window.rect().contains(sign.geometry())
+    sign._timer.start(0)
+    qtbot.waitUntil(sign.isHidden)
+
+
+def turn(widget: QWidget, angle: int, modifiers: Qt.KeyboardModifier) -> None:
+    place = QPointF(widget.rect().center())
+    event = QWheelEvent(
+        place,
+        widget.mapToGlobal(place),
+        QPoint(),
+        QPoint(0, angle),
+        Qt.MouseButton.NoButton,
+        modifiers,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
+    QApplication.sendEvent(widget, event)
+
+
+def test_ctrl_and_the_wheel(rig: Rig) -> None:
+    viewport, ctrl = rig.window.transcript.column.viewport(), Qt.KeyboardModifier.ControlModifier
+    turn(viewport, 120, ctrl)
+    assert rig.values.zoom == 110
+    turn(viewport, -240, ctrl)  # a fast turn is one step, so that nobody gets lost
+    assert rig.values.zoom == 100
+    for _ in range(3):
+        turn(viewport, 40, ctrl)  # a touchpad
+    assert rig.values.zoom == 110
+    turn(viewport, 120, Qt.KeyboardModifier.NoModifier)
+    assert rig.values.zoom == 110
+
+
+def first_line(rig: Rig) -> tuple[int, int]:
+    """The character at the upper edge of the chat, and how far below the edge its line begins."""
+    viewport = rig.window.transcript.column.viewport()
+    for view in viewport.findChildren(QTextEdit):
+        inside = view.mapFrom(viewport, QPoint(0, 0)).y()
+        if view.isVisible() and 0 <= inside < view.height():
+            cursor = view.cursorForPosition(QPoint(0, inside))
+            return cursor.position(), view.cursorRect(cursor).top() - inside
+    raise AssertionError("there is no text at the upper edge")
+
+
+def paragraph(rig: Rig) -> str:
+    viewport = rig.window.transcript.column.viewport()
+    for view in viewport.findChildren(QTextEdit):
+        inside = view.mapFrom(viewport, QPoint(0, 0)).y()
+        if view.isVisible() and 0 <= inside < view.height():
+            cursor = view.cursorForPosition(QPoint(0, inside))
+            cursor.movePosition(QTextCursor.MoveOperation.StartOfBlock)
+            return cursor.block().text()[:14]
+    raise AssertionError("there is no text at the upper edge")
+
+
+def test_the_line_one_reads_stays_where_it_is(qtbot: QtBot, rig: Rig) -> None:
+    transcript = rig.window.transcript
+    transcript.clear()
+    transcript.add(StoredMessage("q", "c", None, "user", "Write", "complete", 0.0))
+    transcript.add(StoredMessage("a", "c", "q", "assistant", TEXT, "complete", 0.0))
+    bar = transcript.column.verticalScrollBar()
+    qtbot.waitUntil(lambda: bar.maximum() > 2000)
+    bar.setValue(bar.maximum() // 2)
+    qtbot.waitUntil(lambda: not transcript.column.follows)
+    before = paragraph(rig)
+    for percent in (200, 50, 125, 100):
+        rig.zoom.set(percent)
+        qtbot.waitUntil(lambda: paragraph(rig) == before)
+    assert not transcript.column.follows
+
+
+def test_at_the_end_the_end_stays_in_view(qtbot: QtBot, rig: Rig) -> None:
+    transcript = rig.window.transcript
+    transcript.clear()
+    transcript.add(StoredMessage("a", "c", None, "assistant", TEXT, "complete", 0.0))
+    bar = transcript.column.verticalScrollBar()
+    qtbot.waitUntil(lambda: bar.maximum() > 2000)
+    transcript.go_to_end()
+    for percent in (200, 50):
+        rig.zoom.set(percent)
+        qtbot.waitUntil(lambda: bar.maximum() > 500 and bar.value() == bar.maximum())
+    assert transcript.column.follows
+
+
+@pytest.mark.parametrize("percent", [50, 100, 200])
+def test_the_smallest_window_holds_it(qtbot: QtBot, rig: Rig, percent: int) -> None:
+    rig.zoom.set(percent)
+    rig.window.resize(640, 480)
+    qtbot.waitUntil(lambda: rig.window.width() == 640)
+    panels: tuple[Panel, ...] = ("chats", "side")
+    for panel in panels:
+        rig.window.show_panel(panel)
+        widget = rig.window.chat_list if panel == "chats" else rig.window.speed_panel
+        assert widget.isVisible()
+        assert rig.window.width() == 640
+        assert rig.window.composer.width() >= 360
+
+
+def test_it_is_there_when_the_window_is_made(qtbot: QtBot) -> None:
+    values = Settings(zoom=150)
+    apply(values)
+    window = MainWindow(values)
+    qtbot.addWidget(window)
+    assert window.composer.editor.font().pointSizeF() == pytest.approx(13.5)

@@ -1,0 +1,150 @@
+"""The Edit menu acts on what has the focus."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QLabel,
+    QLineEdit,
+    QListWidget,
+    QMainWindow,
+    QPlainTextEdit,
+    QSpinBox,
+    QTextBrowser,
+    QVBoxLayout,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+
+from app.ui.shell.edit_menu import NAMES, EditMenu, possible
+from app.ui.shell.menus import Menus
+
+
+class Window(QMainWindow):
+    def __init__(self) -> None:
+        super().__init__()
+        self.menus = Menus(self.menuBar(), self)
+        self.edit_menu = EditMenu(self.menus, self)
+        self.field = QPlainTextEdit()
+        self.view = QTextBrowser()
+        self.view.setPlainText("an answer")
+        self.line = QLineEdit()
+        self.list = QListWidget()
+        self.list.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.list.addItems(["one", "two"])
+        content = QWidget()
+        layout = QVBoxLayout(content)
+        for part in (self.field, self.view, self.line, self.list):
+            layout.addWidget(part)
+        self.setCentralWidget(content)
+
+    def open_menu(self) -> set[str]:
+        """What can be chosen in the Edit menu."""
+        self.menus.menu("Edit").aboutToShow.emit()
+        return {name for name in NAMES if self.menus.action(name).isEnabled()}
+
+
+@pytest.fixture
+def window(qtbot: QtBot) -> Window:
+    made = Window()
+    qtbot.addWidget(made)
+    QGuiApplication.clipboard().clear()
+    made.show()
+    made.activateWindow()
+    made.field.setFocus()
+    qtbot.waitUntil(made.field.hasFocus)
+    return made
+
+
+def test_only_what_can_be_done_can_be_chosen(window: Window) -> None:
+    assert window.open_menu() == set()
+    QTest.keyClicks(window.field, "words")
+    assert window.open_menu() == {"undo", "select_all"}
+    window.menus.action("select_all").trigger()
+    assert window.open_menu() == {"undo", "cut", "copy", "select_all"}
+    window.menus.action("cut").trigger()
+    assert window.field.toPlainText() == ""
+    assert window.open_menu() == {"undo", "paste"}
+    window.menus.action("paste").trigger()
+    assert window.field.toPlainText() == "words"
+    window.menus.action("undo").trigger()
+    assert window.field.toPlainText() == ""
+    assert "redo" in window.open_menu()
+    window.menus.action("redo").trigger()
+    assert window.field.toPlainText() == "words"
+
+
+def test_what_is_only_read_can_be_copied(window: Window, qtbot: QtBot) -> None:
+    QGuiApplication.clipboard().setText("before")
+    window.view.setFocus()
+    qtbot.waitUntil(window.view.hasFocus)
+    assert window.open_menu() == {"select_all"}
+    window.menus.action("select_all").trigger()
+    assert window.open_menu() == {"copy", "select_all"}
+    window.menus.action("copy").trigger()
+    assert QGuiApplication.clipboard().text() == "an answer"
+
+
+def test_a_password_is_not_copied(window: Window, qtbot: QtBot) -> None:
+    window.line.setEchoMode(QLineEdit.EchoMode.Password)
+    window.line.setFocus()
+    qtbot.waitUntil(window.line.hasFocus)
+    QTest.keyClicks(window.line, "secret")
+    window.line.selectAll()
+    assert window.open_menu() == {"undo", "select_all"}
+
+
+def test_a_list_of_many_can_be_selected(window: Window, qtbot: QtBot) -> None:
+    window.list.setFocus()
+    qtbot.waitUntil(window.list.hasFocus)
+    assert window.open_menu() == {"select_all"}
+    window.menus.action("select_all").trigger()
+    assert len(window.list.selectedItems()) == 2
+
+
+def test_the_keys_stay_with_whatever_has_the_focus(window: Window, qtbot: QtBot) -> None:
+    """An action that is enabled takes its key from a list, which has it for itself."""
+    window.field.setPlainText("words")
+    window.field.selectAll()
+    assert "copy" in window.open_menu()
+    window.list.setFocus()
+    qtbot.waitUntil(window.list.hasFocus)
+    window.list.setCurrentRow(1)
+    QTest.keyClick(window.list, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    assert QGuiApplication.clipboard().text() == "two"
+
+
+def test_a_menu_that_takes_the_focus_acts_on_what_had_it(window: Window, qtbot: QtBot) -> None:
+    window.field.setPlainText("words")
+    window.menuBar().setFocus(Qt.FocusReason.MenuBarFocusReason)
+    qtbot.waitUntil(window.menuBar().hasFocus)
+    assert "select_all" in window.open_menu()
+
+
+def test_a_field_that_has_gone_does_nothing(window: Window, qtbot: QtBot) -> None:
+    window.line.setText("text")
+    window.line.setFocus()
+    qtbot.waitUntil(window.line.hasFocus)
+    window.edit_menu._on_focus_changed(None, window.line)
+    line = window.line
+    with qtbot.waitSignal(line.destroyed):
+        line.deleteLater()
+    window.edit_menu._act("select_all")
+
+
+def test_fields_within_fields_and_labels(qtbot: QtBot) -> None:
+    box = QSpinBox(value=12)
+    qtbot.addWidget(box)
+    assert "select_all" in possible(box)
+    label = QLabel("figures", textFormat=Qt.TextFormat.PlainText)
+    qtbot.addWidget(label)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByKeyboard)
+    assert set(possible(label)) == {"select_all"}
+    possible(label)["select_all"]()
+    possible(label)["copy"]()
+    assert QGuiApplication.clipboard().text() == "figures"
+    assert possible(QWidget(box)) == {}

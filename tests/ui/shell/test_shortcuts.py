@@ -1,0 +1,79 @@
+"""Help → Keyboard shortcuts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QMenuBar
+from pytestqt.qtbot import QtBot
+
+from app.ui.chat.send_key import send_key
+from app.ui.shell.menus import Menus, keys_of
+from app.ui.shell.shortcuts import ShortcutsDialog
+
+
+@pytest.fixture
+def menus(qtbot: QtBot) -> Iterator[Menus]:
+    bar = QMenuBar()
+    qtbot.addWidget(bar)
+    yield Menus(bar, bar)
+
+
+def opened(qtbot: QtBot, menus: Menus) -> ShortcutsDialog:
+    dialog = ShortcutsDialog(menus.shortcuts())
+    qtbot.addWidget(dialog)
+    dialog.show()
+    return dialog
+
+
+def shown(dialog: ShortcutsDialog) -> dict[str, str]:
+    return {
+        row.text(0): row.text(1)
+        for heading, rows in dialog._rows
+        for row in rows
+        if not row.isHidden() and not heading.isHidden()
+    }
+
+
+def test_every_action_with_keys_is_listed(qtbot: QtBot, menus: Menus) -> None:
+    listed = shown(opened(qtbot, menus))
+    with_keys = {action.text(): keys_of(action) for action in menus._actions.values() if action.shortcuts()}
+    assert len(with_keys) > 25
+    for text, keys in with_keys.items():
+        assert listed[text.replace("&", "").rstrip("…")] == keys
+    assert listed["Find next"] == "F3 or Ctrl+G"
+    assert "" not in listed.values()
+
+
+def test_the_keys_for_writing_are_those_that_were_chosen(
+    qtbot: QtBot, menus: Menus, usual_settings_later: None
+) -> None:
+    listed = shown(opened(qtbot, menus))
+    assert (listed["Send the message"], listed["Start a new line"]) == ("Enter", "Shift+Enter")
+    send_key().choose(needs_ctrl=True)
+    listed = shown(opened(qtbot, menus))
+    assert (listed["Send the message"], listed["Start a new line"]) == ("Ctrl+Enter", "Enter")
+
+
+def test_the_filter_takes_names_and_keys(qtbot: QtBot, menus: Menus) -> None:
+    dialog = opened(qtbot, menus)
+    assert dialog.focusWidget() is dialog.filter
+    QTest.keyClicks(dialog.filter, "zoom in")
+    assert set(shown(dialog)) == {"Zoom in"}
+    dialog.filter.setText("ctrl+shift+n")
+    assert set(shown(dialog)) == {"New temporary chat"}
+    dialog.filter.setText("no such thing")
+    assert shown(dialog) == {}
+    assert dialog.list.isHidden()
+    dialog.filter.clear()
+    assert len(shown(dialog)) > 30
+    assert dialog.list.isVisible()
+
+
+def test_escape_closes_it(qtbot: QtBot, menus: Menus) -> None:
+    dialog = opened(qtbot, menus)
+    with qtbot.waitSignal(dialog.rejected):
+        QTest.keyClick(dialog.filter, Qt.Key.Key_Escape)
