@@ -5,6 +5,7 @@ Titles and descriptions are what people read; the form shows them.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Annotated, Any
 
@@ -196,7 +197,8 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> str:
         """As the chat store keeps it; `chat_settings` reads it."""
-        return msgspec.json.encode(self).decode()
+        text = json.dumps(msgspec.to_builtins(self), ensure_ascii=False)
+        return text.encode(errors="replace").decode()  # SQLite takes no halves of surrogate pairs
 
 
 OVERFLOW_TITLES: dict[Overflow, str] = {

@@ -74,6 +74,9 @@ def test_settings_come_back_from_their_text() -> None:
     assert chat_settings(settings.to_json()) == settings
     assert chat_settings(ChatSettings().to_json()) == ChatSettings()
     assert chat_settings("") is None
+    assert chat_settings(ChatSettings(system_prompt="a\ud800b", seed=1).to_json()) == ChatSettings(
+        system_prompt="a?b", seed=1
+    )
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "1", "\ud800", '{"seed": ' + "[" * 100_000])

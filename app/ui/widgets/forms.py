@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, get_args, get_origin
 
@@ -54,10 +55,14 @@ class Whole(QSpinBox):
     def __init__(self, low: int, high: int, step: int = 1, lowest_means: str = "") -> None:
         """``lowest_means`` is shown in place of the lowest number."""
         super().__init__(minimum=low, maximum=high, singleStep=step)
+        self.recommended: float | None = None
+        """What the word for the lowest number stands for: where steps from there begin."""
         _prepare(self, lowest_means)
 
     def stepBy(self, steps: int) -> None:  # noqa: N802 - Qt's name
-        if steps > 0 and self.value() == self.minimum() < 0:  # the word below 0 is one step away from it
+        if self.recommended is not None and self.value() == self.minimum():
+            self.setValue(int(self.recommended))
+        elif steps > 0 and self.value() == self.minimum() < 0:  # the word below 0 is one step away from it
             self.setValue(0)
             steps -= 1
         super().stepBy(steps)
@@ -68,7 +73,13 @@ class Decimal(QDoubleSpinBox):
 
     def __init__(self, low: float, high: float, step: float, lowest_means: str = "") -> None:
         super().__init__(decimals=4, minimum=low, maximum=high, singleStep=step)
+        self.recommended: float | None = None
         _prepare(self, lowest_means)
+
+    def stepBy(self, steps: int) -> None:  # noqa: N802 - Qt's name
+        if self.recommended is not None and self.value() == self.minimum():
+            self.setValue(self.recommended)
+        super().stepBy(steps)
 
     def textFromValue(self, value: float) -> str:  # noqa: N802 - Qt's name
         return f"{value:.4f}".rstrip("0").rstrip(".")
@@ -77,17 +88,20 @@ class Decimal(QDoubleSpinBox):
 class OneOf(QComboBox):
     """A choice from a short list."""
 
-    def __init__(self, values: Sequence[str]) -> None:
+    def __init__(self, values: Sequence[str], titles: Mapping[str, str]) -> None:
+        """Values are shown as they are, or by their ``titles``; those need a wider field."""
         super().__init__()
-        _keep_width(self)
+        if not titles:
+            _keep_width(self)
         guard_wheel(self)
-        self.addItems(values)
+        for value in values:
+            self.addItem(titles.get(value, value), value)
 
     def value(self) -> str:
-        return self.currentText()
+        return str(self.currentData())
 
     def setValue(self, value: str) -> None:  # noqa: N802 - as the other fields have it
-        self.setCurrentIndex(max(self.findText(value), 0))
+        self.setCurrentIndex(max(self.findData(value), 0))
 
 
 class Digits(QLineEdit):
@@ -127,6 +141,8 @@ class Setting:
     suffix: str = ""
     unit: int = 1
     """So many of the table's make one of those shown."""
+    titles: Mapping[Any, str] = dataclasses.field(default_factory=dict)
+    """What a list shows in the place of its values."""
 
 
 class Form(QWidget):
@@ -187,6 +203,14 @@ class Form(QWidget):
             value = max(1, round(value / unit))
         field.setValue(value)
 
+    def recommend(self, key: str, value: float) -> None:
+        """Say what ``None`` comes to now; whoever changes it begins there."""
+        field = self.fields[key]
+        assert not isinstance(field, OneOf)
+        field.recommended = value
+        text = f"{value:,.4f}".rstrip("0").rstrip(".")
+        field.setSpecialValueText(f"auto ({text})")
+
     def value(self, key: str) -> Any:
         setting, kind = self._settings[key]
         value = self.fields[key].value()
@@ -210,7 +234,7 @@ def _field(setting: Setting, kind: Type, annotation: Any) -> Whole | Decimal | O
     if isinstance(kind, LiteralType):
         # In the order of the table: `kind` has them sorted.
         literal = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-        return OneOf([str(value) for value in get_args(literal)])
+        return OneOf([str(value) for value in get_args(literal)], setting.titles)
     number = _plain(kind.types[0]) if isinstance(kind, UnionType) else kind
     assert isinstance(number, IntType | FloatType)
     low, high = _range(setting, kind)

@@ -7,7 +7,7 @@ from typing import get_args
 from PySide6.QtWidgets import QAbstractSpinBox, QComboBox, QLabel, QPushButton, QSpinBox, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import OVERFLOW_TITLES, ChatSettings, SamplingChoice
 from app.protocol.limits import KvType
 from app.protocol.messages import DrafterChoice, LoadSettings
 from app.settings import Settings
@@ -76,6 +76,34 @@ def test_none_is_below_a_range_that_reaches_nothing(qtbot: QtBot) -> None:
     form.set_value("top_k", 40)
     form.set_value("top_k", None)
     assert form.value("top_k") is None
+
+
+def test_whoever_changes_a_recommended_value_begins_there(qtbot: QtBot) -> None:
+    rows = [Setting("temperature", step=0.05), Setting("top_k", step=5), Setting("presence_penalty", step=0.1)]
+    form = Form(SamplingChoice, rows, lambda: None)
+    qtbot.addWidget(form)
+    for key, recommended, text, up in (
+        ("temperature", 0.6, "auto (0.6)", 0.65),
+        ("top_k", 20, "auto (20)", 25),
+        ("presence_penalty", 1.5, "auto (1.5)", 1.6),
+    ):
+        form.recommend(key, recommended)
+        field = form.fields[key]
+        assert isinstance(field, QAbstractSpinBox)
+        assert (form.text_of(key), form.value(key)) == (text, None)
+        field.stepUp()
+        assert form.value(key) == up
+        field.stepDown()
+        assert form.value(key) == recommended
+        form.set_value(key, None)
+        assert (form.text_of(key), form.value(key)) == (text, None)
+
+
+def test_a_list_shows_titles_and_gives_values(qtbot: QtBot) -> None:
+    form = Form(ChatSettings, [Setting("overflow", titles=OVERFLOW_TITLES)], lambda: None)
+    qtbot.addWidget(form)
+    form.set_value("overflow", "keep_ends")
+    assert (form.value("overflow"), form.text_of("overflow")) == ("keep_ends", OVERFLOW_TITLES["keep_ends"])
 
 
 def test_words_come_from_the_table(qtbot: QtBot) -> None:
