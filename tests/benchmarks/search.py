@@ -125,7 +125,7 @@ def measure(path: Path, chats: int, messages: int) -> dict[str, object]:
         }
         every: list[float] = []
         for kind, text in searches(spoken, chance).items():
-            times, hits = [], []
+            times, hits = list[float](), list[int]()
             for _ in range(SEARCHES):
                 wanted, began = text(), time.perf_counter()
                 hits.append(len(store.search(wanted)))

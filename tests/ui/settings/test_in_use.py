@@ -36,7 +36,7 @@ PAIR = PairLoaded(
     sampling=COOL,
     recommended=["temperature"],
 )
-FORMER = Path(__file__).parents[2] / "data" / "version-4b42be7" / "settings.json"
+FORMER = Path(__file__).parents[2] / "data" / "settings-version-2.json"
 """Written by 0.1.0, version 2."""
 
 
