@@ -201,7 +201,13 @@ class ScriptedEngine:
         if self.behavior == "stale":
             send(RoundsReceived(request=request + 7, rounds=[round_of("not yours")]))
         dropped = 2 if self.behavior == "forgetful" and len(command.messages) > 2 else 0
-        send(GenerationStarted(request=request, seed=command.seed or 7, prompt_tokens=12, dropped_messages=dropped))
+        first = int(bool(dropped) and command.messages[0].role == "system")
+        if command.overflow == "keep_ends":
+            first += 2 if dropped else 0
+        started = GenerationStarted(
+            request=request, seed=command.seed or 7, prompt_tokens=12, dropped_messages=dropped, first_dropped=first
+        )
+        send(started)
         if self.behavior == "refusing":
             send(GenerationFailed(request=request, message="The message has 9,000 tokens, the context 2,048."))
             return

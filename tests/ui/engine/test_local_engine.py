@@ -136,6 +136,20 @@ def test_scoring_tokens(qtbot: QtBot, make_engine: MakeEngine) -> None:
     assert engine.state() is EngineState.READY
 
 
+def test_tokens_are_counted_and_a_text_is_checked_while_it_answers(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("endless")
+    assert (engine.count_tokens(HI, "", "stop"), engine.check_text("a b")) == (0, 0)
+    load(qtbot, engine)
+    generate(engine)
+    with qtbot.waitSignals([engine.tokens_counted, engine.text_checked], timeout=WAIT_MS) as blocker:
+        numbers = engine.count_tokens(HI, "two words", "stop"), engine.check_text("two words")
+    events = {signal.args[0].request: signal.args[0] for signal in blocker.all_signals_and_args}
+    count, check = (events[number] for number in numbers)
+    assert (count.system, count.messages, count.text, count.context_length) == (0, 1, 2, 2048)
+    assert len(check.tokens) == 2
+    assert engine.state() is EngineState.ANSWERING
+
+
 def test_generating_needs_a_pair(make_engine: MakeEngine) -> None:
     with pytest.raises(RuntimeError):
         generate(make_engine("well"))
