@@ -263,6 +263,7 @@ def test_without_a_pair_nothing_is_counted(starting: Connection) -> None:
     assert starting.count_tokens(CHAT, "", "stop") == 0
 
 
+@pytest.mark.allow_logs
 def test_questions_about_what_is_given_up_stay_without_an_answer() -> None:
     connection = ready()
     count, check = connection.count_tokens(CHAT, "", "stop"), connection.check_text("text")

@@ -145,5 +145,12 @@ def test_a_chat_that_is_to_stop_is_refused_with_both_numbers() -> None:
     prompts, _ = counter(Words(SHORT), 400)
     whole = prompts.chat(chat(7), "stop")
     assert whole.dropped_messages == 0 and len(whole.tokens) > 300
-    with pytest.raises(KnownError, match="This chat needs 434 tokens, but the context holds 400. Choose a longer"):
+    with pytest.raises(KnownError, match=r"This chat needs 434 tokens, but the context holds 400\. Choose a longer"):
         prompts.chat(chat(9), "stop")
+
+
+def test_what_the_template_leaves_out_anyway_takes_nothing() -> None:
+    prompts, own = counter(Words("{{ messages[-1].content }}"), 400)
+    assert prompts.chat(chat(60)).dropped_messages == 0
+    told = counted(own, chat(60)[:-1], "typed")
+    assert (told.messages, told.text, told.dropped) == (0, 6, 0)

@@ -16,7 +16,16 @@ from pytestqt.qtbot import QtBot
 from app import paths
 from app.client.connection import Timings
 from app.paths import HOME_VARIABLE
-from app.protocol.messages import Generate, LoadSettings, MeasurePlain, Message, Round, ScoreTokens
+from app.protocol.messages import (
+    Generate,
+    LoadSettings,
+    MeasurePlain,
+    Message,
+    Round,
+    ScoreTokens,
+    TextChecked,
+    TokensCounted,
+)
 from app.ui.engine import local_engine
 from app.ui.engine.interface import EngineExit, EngineState, ExitCause
 from app.ui.engine.local_engine import LocalEngine, child_environment
@@ -141,10 +150,14 @@ def test_tokens_are_counted_and_a_text_is_checked_while_it_answers(qtbot: QtBot,
     assert (engine.count_tokens(HI, "", "stop"), engine.check_text("a b")) == (0, 0)
     load(qtbot, engine)
     generate(engine)
-    with qtbot.waitSignals([engine.tokens_counted, engine.text_checked], timeout=WAIT_MS) as blocker:
-        numbers = engine.count_tokens(HI, "two words", "stop"), engine.check_text("two words")
-    events = {signal.args[0].request: signal.args[0] for signal in blocker.all_signals_and_args}
-    count, check = (events[number] for number in numbers)
+    told: list[object] = []
+    engine.tokens_counted.connect(told.append)
+    engine.text_checked.connect(told.append)
+    numbers = [engine.count_tokens(HI, "two words", "stop"), engine.check_text("two words")]
+    qtbot.waitUntil(lambda: len(told) == 2)
+    count, check = told
+    assert isinstance(count, TokensCounted) and isinstance(check, TextChecked)
+    assert [count.request, check.request] == numbers and check.tokens is not None
     assert (count.system, count.messages, count.text, count.context_length) == (0, 1, 2, 2048)
     assert len(check.tokens) == 2
     assert engine.state() is EngineState.ANSWERING
