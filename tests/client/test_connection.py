@@ -250,7 +250,7 @@ def test_questions_make_nothing_busy_and_only_the_newest_count_is_told() -> None
     ]
     assert (connection.state, connection.request) == (EngineState.ANSWERING, answer)
     checked = TextChecked(request=numbers[1], tokens=[1, 2])
-    events = [counted(numbers[0]), checked, checked, counted(numbers[2]), counted(numbers[2])]
+    events: list[Event] = [counted(numbers[0]), checked, checked, counted(numbers[2]), counted(numbers[2])]
     assert told(connection, *events) == [checked, counted(numbers[2])]
     assert connection.state is EngineState.ANSWERING
 

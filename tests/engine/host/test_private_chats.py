@@ -24,7 +24,9 @@ def engine(random_pair: Pair) -> Iterator[Engine]:
     """One with both models loaded that writes files."""
     engine = Engine(ChatCaches(chat_cache_files.of_this_user()))
     settings = LoadSettings(context_length=1024, chat_cache_mib=256)
-    engine.load(Load(request=1, target=str(random_pair[0]), draft=str(random_pair[1]), settings=settings), lambda _: 0)
+    engine.load(
+        Load(request=1, target=str(random_pair[0]), draft=str(random_pair[1]), settings=settings), lambda _: None
+    )
     yield engine
     engine.unload()
 
