@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
 from app.engine.decoding.chat_template import ChatTemplate
 from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.prompt import PromptBuilder
+from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.protocol.messages import CountTokens, Message, Overflow, TokensCounted
 from tests.engine.decoding.test_prompt import SHORT, SpacedWords, Words, chat, text_of, user
+from tests.support.gguf_files import CHATML_TEMPLATE, Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
 
 STRICT = (
     "{{ bos_token }}{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
@@ -154,3 +158,20 @@ def test_what_the_template_leaves_out_anyway_takes_nothing() -> None:
     assert prompts.chat(chat(60)).dropped_messages == 0
     told = counted(own, chat(60)[:-1], "typed")
     assert (told.messages, told.text, told.dropped) == (0, 6, 0)
+
+
+@pytest.mark.parametrize("template", [None, CHATML_TEMPLATE, SHORT, STRICT], ids=["none", "chatml", "short", "strict"])
+@pytest.mark.parametrize("vocabulary", [spm_vocabulary(), bpe_vocabulary()], ids=["spm", "bpe"])
+def test_the_sum_with_llama_cpps_own_tokens(vocabulary: Vocabulary, template: str | None, tmp_path: Path) -> None:
+    written = replace(vocabulary, bos=1, add_bos=True)
+    model = Model(make_model(tmp_path / "model.gguf", vocabulary=written, chat_template=template), 0, lambda _: True)
+    try:
+        prompts = PromptBuilder(model, 4000)
+        own = TokenCounter(prompts, model)
+        before = [user("Hello, what is this?\n"), Message(role="assistant", content="It is\n\n* a list 🙂")]
+        for text in ("x", "What is\n\nit?", "  so </s> much", "naïve 🙂", "1 2 3" * 20):
+            told = counted(own, before, text)
+            assert told.system + told.messages + told.text == len(prompts.chat([*before, user(text.strip())]).tokens)
+            assert own.check(text) is not None
+    finally:
+        model.close()
