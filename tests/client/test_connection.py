@@ -12,7 +12,9 @@ from app.protocol.framing import decode_command, encode_frame
 from app.protocol.messages import (
     PROTOCOL_VERSION,
     Cancel,
+    CheckText,
     Command,
+    CountTokens,
     Event,
     Figures,
     Forget,
@@ -23,12 +25,15 @@ from app.protocol.messages import (
     Load,
     LoadFailed,
     MeasurePlain,
+    Message,
     ModelInfo,
     PairLoaded,
     Ping,
     Pong,
     RoundsReceived,
     StartFailed,
+    TextChecked,
+    TokensCounted,
 )
 
 HELLO = Hello(protocol=PROTOCOL_VERSION, engine="test")
@@ -220,3 +225,52 @@ def test_an_exit_code_is_no_crash() -> None:
     kills = out_of_memory_kills()
     assert kills >= 0
     assert exit_cause(3, crashed=False, memory_kills_before=kills) == (ExitCause.EXITED, "exit code 3")
+
+
+CHAT = [Message(role="user", content="Hi")]
+
+
+def counted(request: int) -> TokensCounted:
+    return TokensCounted(request=request, system=0, messages=4, text=0, context_length=100)
+
+
+def test_questions_make_nothing_busy_and_only_the_newest_count_is_told() -> None:
+    connection = ready()
+    answer = connection.ask(ANSWER)
+    numbers = [
+        connection.count_tokens(CHAT, "a", "stop"),
+        connection.check_text("text"),
+        connection.count_tokens(CHAT, "ab", "keep_ends"),
+    ]
+    assert len(set(numbers)) == 3 and 0 not in numbers
+    assert sent(connection)[1:] == [
+        CountTokens(request=numbers[0], messages=CHAT, text="a", overflow="stop"),
+        CheckText(request=numbers[1], text="text"),
+        CountTokens(request=numbers[2], messages=CHAT, text="ab", overflow="keep_ends"),
+    ]
+    assert (connection.state, connection.request) == (EngineState.ANSWERING, answer)
+    checked = TextChecked(request=numbers[1], tokens=[1, 2])
+    events: list[Event] = [counted(numbers[0]), checked, checked, counted(numbers[2]), counted(numbers[2])]
+    assert told(connection, *events) == [checked, counted(numbers[2])]
+    assert connection.state is EngineState.ANSWERING
+
+
+def test_without_a_pair_nothing_is_counted(starting: Connection) -> None:
+    assert (starting.count_tokens(CHAT, "", "stop"), starting.check_text("")) == (0, 0)
+    told(starting, HELLO)
+    assert starting.count_tokens(CHAT, "", "stop") == 0
+    starting.load(PAIR)
+    assert starting.count_tokens(CHAT, "", "stop") == 0
+
+
+@pytest.mark.allow_logs
+def test_questions_about_what_is_given_up_stay_without_an_answer() -> None:
+    connection = ready()
+    count, check = connection.count_tokens(CHAT, "", "stop"), connection.check_text("text")
+    connection.load(PAIR)
+    assert told(connection, counted(count), TextChecked(request=check, tokens=None)) == []
+    connection = ready()
+    count = connection.count_tokens(CHAT, "", "stop")
+    connection.died(ExitCause.KILLED, "")
+    connection.start()
+    assert told(connection, HELLO, counted(count)) == [HELLO]

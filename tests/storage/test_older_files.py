@@ -59,7 +59,7 @@ def test_settings(folder: Path) -> None:
     assert (after.pop("version"), after.pop("guide_introduced"), after["load"].pop("chat_cache_mib")) == (3, False, -1)
     assert (before.pop("version"), before.pop("guide_kept"), before["load"].pop("kept_cache_mib")) == (1, False, -1)
     assert after.pop("model_loads") == {"/models/t\udcff.gguf": msgspec.to_builtins(values.load)}
-    assert after == before  # what belonged to all chats too, until it is somewhere else
+    assert after.items() >= before.items()  # what belonged to all chats too, until it is somewhere else
     file.former = None
     file.save()
     assert not {"seed", "sampling", "drafter"} & decode((folder / "settings.json").read_bytes(), dict).keys()

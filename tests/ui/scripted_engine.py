@@ -200,8 +200,7 @@ class ScriptedEngine:
         request = command.request
         if self.behavior == "stale":
             send(RoundsReceived(request=request + 7, rounds=[round_of("not yours")]))
-        dropped = 2 if self.behavior == "forgetful" and len(command.messages) > 2 else 0
-        send(GenerationStarted(request=request, seed=command.seed or 7, prompt_tokens=12, dropped_messages=dropped))
+        send(self.started(command))
         if self.behavior == "refusing":
             send(GenerationFailed(request=request, message="The message has 9,000 tokens, the context 2,048."))
             return
@@ -232,6 +231,18 @@ class ScriptedEngine:
 
     def _is_endless(self, command: Generate) -> bool:
         return self.behavior != "endless if asked" or "endless" in command.messages[-1].content
+
+    def started(self, command: Generate) -> GenerationStarted:
+        first = sum(message.role == "system" for message in command.messages[:1])
+        first += 2 if command.overflow == "keep_ends" else 0
+        dropped = 2 if self.behavior == "forgetful" and len(command.messages) > 2 else 0
+        return GenerationStarted(
+            request=command.request,
+            seed=command.seed or 7,
+            prompt_tokens=12,
+            dropped_messages=dropped,
+            first_dropped=first if dropped else 0,
+        )
 
     def write_words(self, command: Generate) -> None:
         """An answer of several tokens, with draft another one where the behavior says so."""

@@ -46,7 +46,11 @@ class TokenCounter:
         if turns and turns[-1].role == "user":  # its answer comes first, and some templates refuse two questions
             before.append(Message(role="assistant", content=""))
         now = self._prompts.began(system, [*before, text])
-        cut = self._prompts.cut(system, [*before, text], command.overflow, self._tokenizer, now)
+
+        def length(kept: list[Message]) -> int:
+            return self._tokens([*system, *kept[:-1]], text.content, now)
+
+        cut = self._prompts.cut(system, [*before, text], command.overflow, self._tokenizer, length)
         kept = cut.kept([*before, text])[:-1]
         bare = self._tokens([], "", now)
         own = self._tokens(system, "", now) - bare if system else 0

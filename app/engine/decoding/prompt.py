@@ -18,6 +18,7 @@ from app.errors import KnownError
 from app.protocol.messages import Message, Overflow
 
 _REMEMBERED_CHATS = 32
+_NO_SYSTEM_PROMPT = [Message(role="system", content="")]
 Rendered = tuple[str, dict[str, str]]
 """A prompt as text, and what stands for those of its messages that contain the text of a control token."""
 
@@ -182,7 +183,7 @@ class PromptBuilder:
         return Prompt(tokens)
 
     def chat(self, messages: Sequence[Message], overflow: Overflow = "drop_oldest", continued: int = 0) -> Prompt:
-        """The prompt for a chat whose last message is the user's; `fitting` says what leaves one that is too long.
+        """The prompt for a chat whose last message is the user's; `cut` says what leaves one that is too long.
 
         ``continued``: so many tokens of its answer there are already. As long as they fit behind it, the prompt is the
         one without them. Raises `KnownError` when what has to stay is too long.
@@ -191,7 +192,13 @@ class PromptBuilder:
         if not turns:
             raise KnownError("There is no message to answer.")
         now = self._time_of(system, turns)
-        cut, tokens = self._fitted(system, turns, overflow, continued, now)
+        tokens: list[int] = []
+
+        def length(kept: list[Message]) -> int:
+            tokens[:] = self.tokenizer.chat([*system, *kept], now)
+            return len(tokens)
+
+        cut = self.cut(system, turns, overflow, self.tokenizer, length, continued)
         if overflow == "stop" and len(turns) > 1:
             self._check_chat(len(tokens) + continued)
         self._check_length(len(tokens) + continued)
@@ -200,42 +207,33 @@ class PromptBuilder:
         dropped = cut.end - cut.first
         return Prompt(tokens, dropped, len(system) + cut.first if dropped else 0, stops)
 
-    def _fitted(
-        self, system: list[Message], turns: list[Message], overflow: Overflow, continued: int, now: datetime
-    ) -> tuple[Cut, list[int]]:
-        """What leaves, and the tokens of what stays."""
-        cut = self.cut(system, turns, overflow, self.tokenizer, now)
-        tokens = self.tokenizer.chat([*system, *cut.kept(turns)], now)
-        room = self.fitting.room - continued
-        while len(tokens) > room and overflow != "stop":  # the sizes were estimates, or there is much to go on from
-            scale = cut.tokens / len(tokens)
-            limits = int(min(self.fitting.context_length // 2, room) * scale), int(room * scale)
-            shorter = self.cut(system, turns, overflow, self.tokenizer, now, limits)
-            if (shorter.first, shorter.end) == (cut.first, cut.end):
-                break
-            cut, tokens = shorter, self.tokenizer.chat([*system, *shorter.kept(turns)], now)
-        return cut, tokens
-
     def cut(
         self,
         system: list[Message],
         turns: list[Message],
         overflow: Overflow,
         tokenizer: ChatTokenizer,
-        now: datetime,
-        limits: tuple[int | None, int | None] = (None, None),
+        length: Callable[[list[Message]], int],
+        continued: int = 0,
     ) -> Cut:
-        """What leaves a chat; any thread may ask, with a ``tokenizer`` of its own. ``limits``: see `Fitting.choose`."""
+        """What leaves a chat; any thread may ask, with a ``tokenizer`` of its own.
+
+        ``length`` tells the tokens of a prompt with some of the turns; it is called last for those that stay.
+        """
         if overflow == "stop":
-            return Cut(0, 0, 0)
-
-        def count(text: str) -> int:
-            return len(tokenizer.plain(text))
-
-        frame, turn = self.sizes.template(lambda chat: tokenizer.chat(chat, now), count)
-        sizes = [size + turn for size in self.sizes.of(turns, count)]
-        fixed = frame + sum(size + turn for size in self.sizes.of(system, count))
-        return self.fitting.choose(turns, sizes, fixed, *limits, keeps_first=overflow == "keep_ends")
+            length(turns)
+            return Cut(0, 0)
+        cut, sizes = self.fitting.begin(turns, keeps_first=overflow == "keep_ends"), list[int]()
+        room, limit = self.fitting.room - continued, self.fitting.context_length * 3 // 4
+        while (tokens := length(cut.kept(turns))) > min(limit, room):
+            texts = [*(system or _NO_SYSTEM_PROMPT), *turns]
+            sizes = sizes or self.sizes.of(texts, lambda text: len(tokenizer.plain(text)))
+            half = min(self.fitting.context_length // 2, room)
+            shorter = self.fitting.shorter(turns, sizes, cut, half / tokens, room / tokens)
+            if shorter == cut:
+                break
+            cut, limit = shorter, room
+        return cut
 
     def began(self, system: list[Message], turns: list[Message]) -> datetime:
         """The time that the template sees, without making a note of it; any thread may ask. Of a new chat, midnight."""

@@ -21,6 +21,8 @@ from app.protocol.framing import decode_event
 from app.protocol.messages import (
     PROTOCOL_VERSION,
     Cancel,
+    CheckText,
+    CountTokens,
     Forget,
     Forgotten,
     Generate,
@@ -45,6 +47,8 @@ from app.protocol.messages import (
     Sampling,
     ScoreTokens,
     StartFailed,
+    TextChecked,
+    TokensCounted,
     TokensScored,
 )
 from tests.support.engine_process import ROOT, EngineProcess
@@ -121,6 +125,21 @@ def test_cancel_and_ping_are_answered_while_it_computes(process: EngineProcess, 
     process.send(Ping())
     while process.until(Pong).busy:  # the last event leaves a moment before the computing thread is free
         process.send(Ping())
+
+
+def test_tokens_are_counted_while_it_computes(process: EngineProcess, random_pair: Pair) -> None:
+    messages = [Message(role="system", content="Be brief."), Message(role="user", content="hi")]
+    process.send(load(random_pair, context_length=8192), ask(sampling=HOT))
+    process.until(RoundsReceived)
+    process.send(CheckText(request=3, text="so"), CountTokens(request=4, messages=messages, text="and now"), Ping())
+    checked, counted = process.until(TextChecked), process.until(TokensCounted)
+    assert (checked.request, counted.request) == (3, 4)
+    assert checked.tokens and min(counted.system, counted.messages, counted.text) > 0
+    assert counted.context_length == 8192 and counted.dropped == 0
+    process.send(Ping())
+    assert process.until(Pong).busy
+    process.send(Cancel())
+    assert process.until(GenerationFinished).finish_reason == "cancelled"
 
 
 def test_memory_is_told_at_once_also_while_it_computes(process: EngineProcess, random_pair: Pair) -> None:

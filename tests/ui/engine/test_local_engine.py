@@ -16,7 +16,16 @@ from pytestqt.qtbot import QtBot
 from app import paths
 from app.client.connection import Timings
 from app.paths import HOME_VARIABLE
-from app.protocol.messages import Generate, LoadSettings, MeasurePlain, Message, Round, ScoreTokens
+from app.protocol.messages import (
+    Generate,
+    LoadSettings,
+    MeasurePlain,
+    Message,
+    Round,
+    ScoreTokens,
+    TextChecked,
+    TokensCounted,
+)
 from app.ui.engine import local_engine
 from app.ui.engine.interface import EngineExit, EngineState, ExitCause
 from app.ui.engine.local_engine import LocalEngine, child_environment
@@ -134,6 +143,24 @@ def test_scoring_tokens(qtbot: QtBot, make_engine: MakeEngine) -> None:
     assert blocker.args[0].request == request
     assert len(blocker.args[0].logits) == 2
     assert engine.state() is EngineState.READY
+
+
+def test_tokens_are_counted_and_a_text_is_checked_while_it_answers(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("endless")
+    assert (engine.count_tokens(HI, "", "stop"), engine.check_text("a b")) == (0, 0)
+    load(qtbot, engine)
+    generate(engine)
+    told: list[object] = []
+    engine.tokens_counted.connect(told.append)
+    engine.text_checked.connect(told.append)
+    numbers = [engine.count_tokens(HI, "two words", "stop"), engine.check_text("two words")]
+    qtbot.waitUntil(lambda: len(told) == 2)
+    count, check = told
+    assert isinstance(count, TokensCounted) and isinstance(check, TextChecked)
+    assert [count.request, check.request] == numbers and check.tokens is not None
+    assert (count.system, count.messages, count.text, count.context_length) == (0, 1, 2, 2048)
+    assert len(check.tokens) == 2
+    assert engine.state() is EngineState.ANSWERING
 
 
 def test_generating_needs_a_pair(make_engine: MakeEngine) -> None:

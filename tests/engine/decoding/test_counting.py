@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from app.engine.decoding.chat_template import ChatTemplate
+from app.engine.decoding.counting import TokenCounter
+from app.engine.decoding.prompt import PromptBuilder
+from app.engine.llama.model import Model
+from app.errors import KnownError
+from app.protocol.messages import CountTokens, Message, Overflow, TokensCounted
+from tests.engine.decoding.test_prompt import SHORT, SpacedWords, Words, chat, text_of, user
+from tests.support.gguf_files import CHATML_TEMPLATE, Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
+
+STRICT = (
+    "{{ bos_token }}{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}{{ m.role }}\n{{ m.content | trim }}</s>{% endfor %}"
+)
+TWICE = "{% for m in messages %}{{ m.content }}</s>{% endfor %}{{ messages[-1].content }}"
+SYSTEM = Message(role="system", content="Be brief.")
+ANSWER = Message(role="assistant", content="It is </s> so.")
+
+
+def counter(vocabulary: Words, length: int = 1000) -> tuple[PromptBuilder, TokenCounter]:
+    prompts = PromptBuilder(vocabulary, length)
+    return prompts, TokenCounter(prompts, vocabulary)
+
+
+def counted(
+    own: TokenCounter, messages: Sequence[Message], text: str = "", overflow: Overflow = "drop_oldest"
+) -> TokensCounted:
+    return own.count(CountTokens(request=1, messages=list(messages), text=text, overflow=overflow))
+
+
+@pytest.mark.parametrize("vocabulary", [Words(SHORT), SpacedWords(SHORT), Words(), Words(TWICE), Words(STRICT)])
+@pytest.mark.parametrize("before", [[], [SYSTEM], [user("a\n"), ANSWER], [SYSTEM, user("a </s>"), ANSWER]])
+@pytest.mark.parametrize("text", ["b", " What\nis </s>it? "])
+def test_the_sum_is_what_the_prompt_would_take(vocabulary: Words, before: list[Message], text: str) -> None:
+    prompts, own = counter(vocabulary)
+    told = counted(own, before, text)
+    asked = prompts.chat([*before, user(text.strip())])
+    assert told.system + told.messages + told.text == len(asked.tokens)
+    assert (told.system > 0) == (SYSTEM in before) and (told.messages > 0) == (ANSWER in before)
+    assert counted(own, before, text) == told
+
+
+def test_nothing_takes_nothing() -> None:
+    _, own = counter(Words(SHORT))
+    told = counted(own, [])
+    assert (told.system, told.messages, told.text, told.dropped) == (0, 0, 0, 0)
+    assert counted(own, [SYSTEM]).system == len("s:Be brief.") + 1
+    assert counted(own, [user("abc"), Message(role="assistant", content="d")]).messages == len("u:abca:d") + 2
+
+
+def test_while_a_question_waits_for_its_answer() -> None:
+    _, own = counter(Words(STRICT))
+    waiting = counted(own, [user("abc")])
+    typed = counted(own, [user("abc")], "next")
+    assert typed.messages == waiting.messages > 3 and typed.text > 4
+
+
+@pytest.mark.parametrize("overflow", ["drop_oldest", "keep_ends", "stop"])
+def test_what_would_be_left_out_is_what_is_left_out(overflow: Overflow) -> None:
+    prompts, own = counter(Words(SHORT), 400)
+    seen = []
+    for turns in range(1, 24):
+        before = chat(turns)[:-1]
+        told = counted(own, before, "x" * (turns % 5 + 1), overflow)
+        if overflow == "stop" and told.system + told.messages + told.text > 384:
+            assert told.dropped == 0
+            break
+        asked = prompts.chat([*before, user("x" * (turns % 5 + 1))], overflow)
+        assert (told.dropped, told.first_dropped) == (asked.dropped_messages, asked.first_dropped)
+        assert told.system + told.messages + told.text == len(asked.tokens)
+        seen.append(told.first_dropped)
+    assert seen[-1] == {"drop_oldest": 1, "keep_ends": 3, "stop": 0}[overflow]
+
+
+def test_typing_into_a_long_chat_renders_and_tokenizes_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    vocabulary = Words(SHORT)
+    _, own = counter(vocabulary, 1_000_000)
+    before = chat(500)
+    counted(own, before, "a")
+    rendered, tokenized = [], []
+    tokenize = Words.tokenize
+
+    def watched(self: Words, text: str, *, special: bool, bos: bool) -> list[int]:
+        tokenized.append(len(text))
+        return tokenize(self, text, special=special, bos=bos)
+
+    def render(_self: ChatTemplate, messages: Sequence[Message], _now: datetime) -> str:
+        rendered.append(messages)
+        return ""
+
+    monkeypatch.setattr(Words, "tokenize", watched)
+    monkeypatch.setattr(ChatTemplate, "render", render)
+    for length in range(2, 20):
+        counted(own, before, "a" * length)
+    assert not rendered and max(tokenized) < 40
+
+
+def test_once_it_is_closed_nothing_touches_the_model() -> None:
+    _, own = counter(Words(SHORT))
+    own.close()
+    with pytest.raises(KnownError, match="not loaded"):
+        counted(own, [], "a")
+    with pytest.raises(KnownError, match="not loaded"):
+        own.check("a")
+
+
+def test_a_text_is_checked_by_reading_its_tokens() -> None:
+    _, own = counter(SpacedWords(SHORT))
+    assert text_of(own.check("</s> so </s>") or []) == "</s> so </s>"
+
+
+def test_the_first_turn_stays_where_both_ends_are_kept() -> None:
+    prompts, _ = counter(Words(SHORT), 400)
+    prompt = prompts.chat(chat(20), "keep_ends")
+    text = text_of(prompt.tokens)
+    assert text.startswith("\x01s:SSSSSSSSSS</s>u:00000000000000000000</s>a:aaaaaaaaaaaaaaaaaaaa</s>u:8")
+    assert text.endswith("u:now</s>") and len(prompt.tokens) <= 200
+    assert (prompt.first_dropped, prompt.dropped_messages) == (3, 34)
+
+
+def test_the_first_turn_leaves_where_there_is_no_room_for_it() -> None:
+    prompts, _ = counter(Words(SHORT), 400)
+    messages = [user("x" * 300), Message(role="assistant", content="y"), user("z" * 200)]
+    prompt = prompts.chat(messages, "keep_ends")
+    assert (prompt.first_dropped, prompt.dropped_messages) == (0, 2)
+
+
+@pytest.mark.parametrize("overflow", ["drop_oldest", "keep_ends"])
+def test_turn_after_turn_most_prompts_begin_like_the_last_one(overflow: Overflow) -> None:
+    prompts, _ = counter(Words(SHORT), 400)
+    last: list[int] = []
+    begun_anew = 0
+    for turns in range(40):
+        tokens = prompts.chat(chat(turns), overflow).tokens
+        begun_anew += tokens[: len(last) - 6] != last[:-6]
+        last = tokens
+    assert 0 < begun_anew <= 12
+
+
+def test_a_chat_that_is_to_stop_is_refused_with_both_numbers() -> None:
+    prompts, _ = counter(Words(SHORT), 400)
+    whole = prompts.chat(chat(7), "stop")
+    assert whole.dropped_messages == 0 and len(whole.tokens) > 300
+    with pytest.raises(KnownError, match=r"This chat needs 434 tokens, but the context holds 400\. Choose a longer"):
+        prompts.chat(chat(9), "stop")
+
+
+def test_what_the_template_leaves_out_anyway_takes_nothing() -> None:
+    prompts, own = counter(Words("{{ messages[-1].content }}"), 400)
+    assert prompts.chat(chat(60)).dropped_messages == 0
+    told = counted(own, chat(60)[:-1], "typed")
+    assert (told.messages, told.text, told.dropped) == (0, 6, 0)
+
+
+@pytest.mark.parametrize("template", [None, CHATML_TEMPLATE, SHORT, STRICT], ids=["none", "chatml", "short", "strict"])
+@pytest.mark.parametrize("vocabulary", [spm_vocabulary(), bpe_vocabulary()], ids=["spm", "bpe"])
+def test_the_sum_with_llama_cpps_own_tokens(vocabulary: Vocabulary, template: str | None, tmp_path: Path) -> None:
+    written = replace(vocabulary, bos=1, add_bos=True)
+    model = Model(make_model(tmp_path / "model.gguf", vocabulary=written, chat_template=template), 0, lambda _: True)
+    try:
+        prompts = PromptBuilder(model, 4000)
+        own = TokenCounter(prompts, model)
+        before = [user("Hello, what is this?\n"), Message(role="assistant", content="It is\n\n* a list 🙂")]
+        for text in ("x", "What is\n\nit?", "  so </s> much", "naïve 🙂", "1 2 3" * 20):
+            told = counted(own, before, text)
+            assert told.system + told.messages + told.text == len(prompts.chat([*before, user(text.strip())]).tokens)
+            assert own.check(text) is not None
+    finally:
+        model.close()

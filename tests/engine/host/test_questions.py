@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from app.engine.host.engine import Engine
+from app.engine.host.questions import Questions
+from app.errors import KnownError
+from app.protocol.messages import CheckText, CountTokens, Message, PairLoaded, TextChecked, TokensCounted
+
+Loader = Callable[..., PairLoaded]
+CHAT = [Message(role="user", content="hello " * 50), Message(role="assistant", content="there " * 50)]
+
+
+def test_of_the_counts_that_wait_only_the_newest_is_answered(
+    engine: Engine, load: Loader, random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair)
+    answered: list[int] = []
+    is_over = threading.Event()
+
+    def send(event: TokensCounted | TextChecked) -> None:
+        answered.append(event.request)
+        if event.request == 5:
+            is_over.set()
+            raise BrokenPipeError  # which ends the thread
+
+    questions = Questions(engine, send)
+    questions.ask(CountTokens(request=1, messages=CHAT))
+    questions.ask(CheckText(request=2, text="one"))
+    questions.ask(CountTokens(request=3, messages=CHAT))
+    questions.ask(CheckText(request=4, text="two"))
+    questions.ask(CountTokens(request=5, messages=CHAT, text="typed"))
+    questions.start()
+    assert is_over.wait(60)
+    assert answered == [2, 4, 5]
+
+
+def test_models_come_and_go_while_tokens_are_counted(
+    engine: Engine, load: Loader, random_pair: tuple[Path, Path]
+) -> None:
+    is_over, counted, refused = threading.Event(), [0], [0]
+
+    def count() -> None:
+        while not is_over.is_set():
+            try:
+                engine.count_tokens(CountTokens(request=1, messages=CHAT, text=f"again {counted[0]}"))
+                engine.check_text(CheckText(request=1, text="again " * 500))
+                counted[0] += 1
+            except KnownError:
+                refused[0] += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        for _ in range(4):
+            load(random_pair[0])
+            before = counted[0]
+            while counted[0] < before + 3:
+                assert thread.is_alive()
+            engine.unload()
+    finally:
+        is_over.set()
+        thread.join()
+    assert counted[0] >= 12 and refused[0] > 0
