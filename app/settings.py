@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -39,6 +39,8 @@ class Settings(msgspec.Struct, kw_only=True):
     window_geometry: Annotated[str, Meta(description="Place and size of the window, as Qt saves it, base64")] = ""
     splitter_state: Annotated[str, Meta(description="Widths of list, chat and panel, as Qt saves them, base64")] = ""
     chats_visible: Annotated[bool, Meta(description="Show the list of chats")] = True
+    chat_sort: Annotated[Literal["newest", "oldest", "title"], Meta(description="Order of the chats")] = "newest"
+    collapsed_folders: Annotated[list[str], Meta(description="Folders of chats that are closed, by their ids")] = []
     speed_visible: Annotated[bool, Meta(description="Show the Speed panel")] = True
     guide_introduced: Annotated[bool, Meta(description="The guide need not introduce itself again")] = False
     drafted_visible: Annotated[bool, Meta(description="Tint the tokens the draft proposed")] = False

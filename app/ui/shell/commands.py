@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.notices import Action, NoticeList
 from app.ui.settings import in_use
 from app.ui.shell.main_window import MainWindow
-from app.ui.widgets.questions import ask_where_to_save
+from app.ui.widgets.questions import ask_where_to_save, choose_folder
 from app.ui.widgets.tabbed_window import bring_to_front
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class AppCommands(QObject):
             "show_library": lambda: self.models().show_library(),
             "get_models": lambda: self.models().show_recommended(),
             "show_settings": self.show_settings,
-            "export_chat": self.export_chat,
+            "export_chat": self._export_shown_chat,
             "quit": window.close,
             "copy": _copy,
             "search_chats": self._search_chats,
@@ -143,28 +143,49 @@ class AppCommands(QObject):
         self._session.open_chat(None)
         self._window.composer.setFocus()
 
-    @Slot(str)
-    def delete_chat(self, chat_id: str) -> None:
-        """Delete a chat, whichever is shown; it can be undone for a while.
+    def delete_chats(self, chat_ids: Sequence[str]) -> None:
+        """Move chats to the trash, whichever is shown; `undo_deletion` brings them back.
 
-        It is left at once, so that nothing can be written to it while the store is at it.
+        They are left at once, so that nothing can be written to them while the store is at it.
         """
-        self._session.stop(chat_id)
-        self._window.chat_list.hide_chat(chat_id)
-        if chat_id == self._session.chat_id():
-            self.new_chat()
-        self._operations.delete(chat_id)
+        for chat_id in chat_ids:
+            self._session.stop(chat_id)
+        shown = self._session.chat_id()
+        if shown is not None and shown in chat_ids:
+            self._window.chat_list.set_current(None)
+            self._session.open_chat(None)
+            if not self._window.chat_list.view.hasFocus():
+                self._window.composer.setFocus()
+        self._operations.delete(chat_ids, shown if shown in chat_ids else None)
 
-    def export_chat(self) -> None:
-        """Ask for a file and write the shown chat to it as Markdown."""
-        chat_id = self._session.chat_id()
-        if chat_id is None:
-            return
-        folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
-        proposal = Path(folder) / file_name(self._operations.title(chat_id))
-        ask_where_to_save(
-            self._window, "Export chat", proposal, "Markdown", lambda path: self._operations.export(chat_id, path)
-        )
+    @Slot()
+    def undo_deletion(self) -> None:
+        """Take back the last deletion of chats or of a folder."""
+        self._window.undo_bar.withdraw()
+        self._operations.undo()
+
+    def export_chats(self, chat_ids: Sequence[str]) -> None:
+        """Ask for a file, or for several chats a folder, and write them to it as Markdown."""
+        documents = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
+        names = [(chat_id, file_name(self._operations.title(chat_id))) for chat_id in chat_ids]
+        if len(names) == 1:
+            [(chat_id, name)] = names
+            ask_where_to_save(
+                self._window,
+                "Export chat",
+                Path(documents) / name,
+                "Markdown",
+                lambda path: self._operations.export(chat_id, path),
+            )
+        elif names:
+            title = f"Export {len(names):,} chats"
+            choose_folder(
+                self._window, title, documents, lambda folder: self._operations.export_all(names, Path(folder))
+            )
+
+    def _export_shown_chat(self) -> None:
+        if (chat_id := self._session.chat_id()) is not None:
+            self.export_chats([chat_id])
 
     def _stop(self) -> None:
         if self._engine.state() is EngineState.MEASURING:
@@ -182,7 +203,7 @@ class AppCommands(QObject):
 
     def _delete_shown_chat(self) -> None:
         if (chat_id := self._session.chat_id()) is not None:
-            self.delete_chat(chat_id)
+            self.delete_chats([chat_id])
 
     # ------------------------------------------------------------ speed
 

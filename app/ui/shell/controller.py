@@ -14,7 +14,6 @@ from app.models.measurements import FILE_NAME, Measurements
 from app.protocol.messages import DrafterChoice, DraftLength, PairLoaded
 from app.settings import SettingsFile
 from app.ui import notices
-from app.ui.chat.chat_list import UNTITLED
 from app.ui.chat.operations import ChatOperations
 from app.ui.chat.session import ChatSession
 from app.ui.chat.stored_chats import StoredChats
@@ -116,7 +115,6 @@ class Controller(QObject):
         self._window.store(self._settings.values)
         self._save_timer.stop()
         self._saver.save()
-        self.operations.end_undo()
         self.pair_loader.shutdown()
         self._chat_store.close()
         self._saver.close()
@@ -148,10 +146,11 @@ class Controller(QObject):
         session.busy_changed.connect(self._on_busy_changed)
         session.send_failed.connect(self._on_send_failed)
         session.unsent_text.came_back.connect(self._on_send_failed)
-        operations.chats_listed.connect(self._window.chat_list.set_chats)
-        operations.chat_deleted.connect(self._on_chat_deleted)
-        operations.chat_restored.connect(session.open_chat)
+        operations.chats_deleted.connect(self._on_chats_deleted)
+        operations.chats_restored.connect(self._on_chats_restored)
+        operations.deletion_done.connect(self._window.undo_bar.offer)
         operations.deleted_for_good.connect(self._engine.forget)
+        operations.deleted_for_good.connect(self._window.undo_bar.withdraw)
         # An answer of that chat has no place any more, and goes.
         operations.deleted_for_good.connect(session.writer.save_again)
         operations.exported.connect(lambda path: self.notice_list.show("export", notices.exported(path.name)))
@@ -160,8 +159,7 @@ class Controller(QObject):
         window, commands = self._window, self.commands
         window.top_bar.pair.clicked.connect(commands.open_models)
         window.top_bar.cancel.clicked.connect(self._engine.cancel)
-        window.undo_bar.undo.clicked.connect(self.operations.undo_delete)
-        self.operations.undo_ended.connect(window.undo_bar.withdraw)
+        window.undo_bar.undo.clicked.connect(commands.undo_deletion)
         window.notice_bar.action_triggered.connect(commands.on_notice)
         self.notice_list.changed.connect(window.notice_bar.set_notices)
         window.menus.recent_chosen.connect(commands.load_recent)
@@ -173,13 +171,8 @@ class Controller(QObject):
 
     def _connect_chat_views(self) -> None:
         """The widgets of `app.ui.chat`."""
-        window, session, operations, commands = self._window, self.session, self.operations, self.commands
-        window.chat_list.chat_chosen.connect(session.open_chat)
-        window.chat_list.new_button.clicked.connect(commands.new_chat)
-        window.chat_list.chat_renamed.connect(operations.rename)
-        window.chat_list.chat_deletion_requested.connect(commands.delete_chat)
-        window.chat_list.search_changed.connect(operations.search)
-        operations.deletion_failed.connect(window.chat_list.show_chat)
+        window, session, commands = self._window, self.session, self.commands
+        self._connect_chat_list()
         session.hint_changed.connect(window.composer.set_hint)
         window.composer.message_sent.connect(session.send)
         window.composer.stop_requested.connect(session.stop)
@@ -193,6 +186,29 @@ class Controller(QObject):
         chat_commands.open_models = commands.open_models
         chat_commands.get_proposed = commands.get_proposal
         chat_commands.hide_guide_card = self._hide_guide_card
+
+    def _connect_chat_list(self) -> None:
+        chat_list, operations, commands = self._window.chat_list, self.operations, self.commands
+        chat_list.new_button.clicked.connect(commands.new_chat)
+        operations.chats_listed.connect(chat_list.set_chats)
+        operations.chats_found.connect(chat_list.set_found)
+        operations.trash_listed.connect(chat_list.trash.set_chats)
+        asked = chat_list.commands
+        asked.open_chat = self.session.open_chat
+        asked.open_message = lambda chat_id, _message_id: self.session.open_chat(chat_id)
+        asked.rename_chat = operations.rename
+        asked.delete_chats = commands.delete_chats
+        asked.pin_chats = operations.pin
+        asked.move_chats = operations.move
+        asked.export_chats = commands.export_chats
+        asked.create_folder = operations.create_folder
+        asked.rename_folder = operations.rename_folder
+        asked.delete_folder = operations.delete_folder
+        asked.undo = commands.undo_deletion
+        asked.search = operations.search
+        asked.list_trash = operations.list_trash
+        asked.restore_chats = operations.restore
+        asked.erase_chats = operations.erase
 
     def _connect_speed_panel(self) -> None:
         """The widgets of `app.ui.speed`."""
@@ -340,11 +356,17 @@ class Controller(QObject):
         composer = self._window.composer
         composer.set_text(joined(text, composer.text()))
 
-    @Slot(str, str)
-    def _on_chat_deleted(self, chat_id: str, title: str) -> None:
-        self.compare.forget_chat(chat_id)
-        self._window.chat_list.show_chat(chat_id)
-        self._window.undo_bar.offer(f"Deleted “{title or UNTITLED}”")
+    @Slot(object)
+    def _on_chats_deleted(self, chat_ids: list[str]) -> None:
+        """A chat can be brought back from the trash; what the engine keeps of it goes at once."""
+        for chat_id in chat_ids:
+            self.compare.forget_chat(chat_id)
+        self._engine.forget()
+
+    @Slot(object, object)
+    def _on_chats_restored(self, _chat_ids: list[str], shown: str | None) -> None:
+        if shown is not None:
+            self.session.open_chat(shown)
 
     # ------------------------------------------------------------ notices, settings, dialogs
 

@@ -38,7 +38,7 @@ class MainWindow(QMainWindow):
         top_bar, chat_list, transcript, composer, speed_panel, undo_bar, notice_bar, menus: The parts.
 
     Signals:
-        panels_changed: The user showed or hid a panel.
+        panels_changed: The user showed or hid a panel, or arranged the list of chats otherwise.
         first_painted: The window is on the screen for the first time.
         closed: The window is closed.
     """
@@ -55,6 +55,7 @@ class MainWindow(QMainWindow):
         self.menus = Menus(self.menuBar(), self)
         self.top_bar = TopBar(self.menus.action("toggle_chats"), self.menus.action("toggle_speed"))
         self.chat_list = ChatList()
+        self.chat_list.view.arrange(settings.chat_sort, settings.collapsed_folders)
         self.transcript = Transcript()
         self.composer = Composer()
         self.speed_panel = SpeedPanel()
@@ -70,6 +71,7 @@ class MainWindow(QMainWindow):
         self._restore(settings)
         self.menus.action("toggle_chats").triggered.connect(lambda: self.toggle_panel("chats"))
         self.menus.action("toggle_speed").triggered.connect(lambda: self.toggle_panel("speed"))
+        self.chat_list.view.arranged.connect(self.panels_changed)
         self.composer.setFocus()
 
     # ------------------------------------------------------------ panels
@@ -95,6 +97,8 @@ class MainWindow(QMainWindow):
         settings.splitter_state = _text(self._splitter.saveState())
         settings.chats_visible = self._wanted["chats"]
         settings.speed_visible = self._wanted["speed"]
+        settings.chat_sort = self.chat_list.view.chats.order
+        settings.collapsed_folders = sorted(self.chat_list.view.chats.collapsed)
 
     # ------------------------------------------------------------ inside
 
