@@ -194,7 +194,7 @@ class ChatList(QFrame):
     @staticmethod
     def _page(text: QWidget, view: QWidget) -> QWidget:
         page = QWidget()
-        column(text, (view, 1), None, gap=SPACING, on=page)
+        column(text, (view, 1), gap=SPACING, on=page)
         return page
 
     @staticmethod

@@ -159,7 +159,7 @@ class ResultDelegate(QStyledItemDelegate):
         height = sum(layout.lineAt(line).height() for line in range(min(lines, layout.lineCount())))
         painter.setPen(theme.current().quiet if result.message_id else theme.current().text)
         painter.setClipRect(box)
-        layout.draw(painter, QPointF(box.left(), box.top() + (0 if lines > 1 else (box.height() - height) / 2)))
+        layout.draw(painter, QPointF(box.left(), box.top() + (box.height() - height) / 2))
 
 
 def _laid_out(result: Result, text: str, width: int, lines: int, font: QFont) -> tuple[QTextLayout, int]:

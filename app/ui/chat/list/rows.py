@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from itertools import groupby
 from typing import Literal, TypeAlias
 
 from PySide6.QtCore import QDate, QDateTime, QLocale
@@ -84,8 +83,12 @@ def rows_of(
         of_it, is_open = inside[folder.id], folder.id not in collapsed
         rows.append(FolderRow(folder, counts[folder.id] + len(of_it), is_open))
         rows += of_it if is_open else []
-    rows += _by_title(top, bool(rows)) if sort == "title" else _by_date(top, today or date.today())
-    return rows
+    if sort == "title":
+        return rows + ([Heading("Chats"), *top] if rows and top else top)
+    groups = list(_by_date(top[::-1] if sort == "oldest" else top, today or date.today()))
+    if sort == "oldest":
+        groups = [[heading, *reversed(of_it)] for heading, *of_it in reversed(groups)]
+    return rows + [row for group in groups for row in group]
 
 
 def _sorted(chats: list[Chat], sort: ChatSort) -> list[Chat]:
@@ -94,50 +97,30 @@ def _sorted(chats: list[Chat], sort: ChatSort) -> list[Chat]:
     return chats[::-1] if sort == "oldest" else chats
 
 
-def _by_title(chats: list[Chat], has_more: bool) -> list[Row]:
-    return [Heading("Chats"), *chats] if chats and has_more else list(chats)
-
-
-def _by_date(chats: list[Chat], today: date) -> Iterator[Row]:
-    groups = _Groups(today)
-    for group, of_the_group in groupby(chats, lambda chat: groups.of(chat.updated_at)):
-        yield Heading(group)
-        yield from of_the_group
-
-
-class _Groups:
-    """Names of spans of days; worked out once each, because a list may have ten thousand chats."""
-
-    def __init__(self, today: date) -> None:
-        self._days = [today - timedelta(days=days) for days in (30, 7, 1, 0)]
-        self._starts = [_start(day) for day in self._days]
-        self._names = ("Previous 30 days", "Previous 7 days", "Yesterday", "Today")
-        self._month: tuple[float, float, str] = (0.0, 0.0, "")
-
-    def of(self, moment: float) -> str:
-        """The group of a time in seconds since 1970."""
-        place = bisect_right(self._starts, moment) - 1
-        if place >= 0:
-            return self._names[place]
-        start, end, name = self._month
-        if not start <= moment < end:
-            self._month = start, end, name = _month_of(moment)
-        return name
+def _by_date(chats: Sequence[Chat], today: date) -> Iterator[list[Row]]:
+    """A heading and its chats, for each span of days. Few chats are looked at: a list may have ten thousand."""
+    place = 0
+    while place < len(chats):
+        name, start = _group_and_start(chats[place].updated_at, today)
+        end = bisect_right(chats, -start, place + 1, key=lambda chat: -chat.updated_at)
+        yield [Heading(name), *chats[place:end]]
+        place = end
 
 
 def group_of(moment: float, today: date) -> str:
     """``Today``, ``Yesterday``, ``Previous 7 days``, ``Previous 30 days`` or a month, for seconds since 1970."""
-    return _Groups(today).of(moment)
+    return _group_and_start(moment, today)[0]
+
+
+def _group_and_start(moment: float, today: date) -> tuple[str, float]:
+    """The name of a span of days, and when it begins."""
+    for name, days in (("Today", 0), ("Yesterday", 1), ("Previous 7 days", 7), ("Previous 30 days", 30)):
+        if moment >= (start := _start(today - timedelta(days=days))):
+            return name, start
+    first = datetime.fromtimestamp(moment).date().replace(day=1)
+    return QLocale().toString(QDate(first.year, first.month, 1), "MMMM yyyy"), _start(first)
 
 
 def _start(day: date) -> float:
     """When a day begins here, in seconds since 1970."""
     return datetime(day.year, day.month, day.day).timestamp()
-
-
-def _month_of(moment: float) -> tuple[float, float, str]:
-    """When the month of a moment begins and ends, and its name."""
-    first = datetime.fromtimestamp(moment).date().replace(day=1)
-    following = (first + timedelta(days=32)).replace(day=1)
-    name = QLocale().toString(QDate(first.year, first.month, 1), "MMMM yyyy")
-    return _start(first), _start(following), name
