@@ -8,6 +8,7 @@ from datetime import date
 from PySide6.QtCore import QEvent, Qt, QTimer
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QIcon, QKeyEvent
 from PySide6.QtWidgets import (
+    QApplication,
     QFrame,
     QLabel,
     QLineEdit,
@@ -135,19 +136,23 @@ class ChatList(QFrame):
 
     def focus_search(self) -> None:
         """Let the user type what to search for. Ending it gives the focus back."""
-        self.show_chats()
+        if (focused := QApplication.focusWidget()) is not self.search_field:
+            self._before = focused
+        self._pages.setCurrentIndex(0)
         self.search_field.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.search_field.selectAll()
 
     def end_search(self) -> None:
         """Show the list again, with the focus where it was before the search."""
         self.search_field.clear()
-        before = self._before if self._before is not None and isValid(self._before) else None
-        (before if before is not None and before.isVisible() else self.view).setFocus(Qt.FocusReason.OtherFocusReason)
+        before, self._before = self._before, None
+        if before is None or not isValid(before) or not before.isVisible():
+            before = self.view if self.view.chats.rows else self.new_button
+        before.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def rename_current(self) -> None:
         """Let the user type another title: of the row the keyboard is at, or of the chat that is shown."""
-        self.show_chats()
+        self._pages.setCurrentIndex(0)
         self.search_field.clear()
         self.view.rename_current()
 

@@ -4,6 +4,7 @@ export. No widgets."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -153,11 +154,12 @@ class ChatOperations(QObject):
         ids = list(chat_ids)
         self._deleting.update(ids)
         self._tell_listed()
+        take_back = partial(self.restore, ids, shown)
+        self._deletions.append(take_back)
         titled = f"“{shortened(self.title(ids[0]) or UNTITLED, _LONGEST_TITLE)}”" if len(ids) == 1 else ""
 
         def deleted(_: None) -> None:
             self._deleting.difference_update(ids)
-            self._deletions.append(lambda: self.restore(ids, shown))
             self.chats_deleted.emit(ids)
             was = "was" if len(ids) == 1 else "were"
             self.deletion_done.emit(f"{titled or count_text(len(ids))} {was} moved to the trash.")
@@ -165,6 +167,8 @@ class ChatOperations(QObject):
 
         def failed(error: KnownError) -> None:
             self._deleting.difference_update(ids)
+            if take_back in self._deletions:
+                self._deletions.remove(take_back)
             self._chat_store.tell(error)
             self.refresh()
 

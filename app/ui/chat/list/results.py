@@ -153,9 +153,9 @@ class ResultDelegate(QStyledItemDelegate):
 
     def _draw_passage(self, painter: QPainter, box: QRect, result: Result, lines: int) -> None:
         font = theme.scaled(painter.font(), 0.9) if result.message_id else bold(painter.font())
-        layout, cut = _laid_out(result, result.text, box.width(), lines, font)
-        if cut:
-            layout, _ = _laid_out(result, f"{result.text[: cut - 1].rstrip()}…", box.width(), lines, font)
+        layout, end = _laid_out(result, result.text, box.width(), lines, font)
+        while 0 < end < len(layout.text()):  # the dots need room, too
+            layout, end = _laid_out(result, f"{result.text[: end - 1].rstrip()}…", box.width(), lines, font)
         height = sum(layout.lineAt(line).height() for line in range(min(lines, layout.lineCount())))
         painter.setPen(theme.current().quiet if result.message_id else theme.current().text)
         painter.setClipRect(box)
@@ -163,7 +163,7 @@ class ResultDelegate(QStyledItemDelegate):
 
 
 def _laid_out(result: Result, text: str, width: int, lines: int, font: QFont) -> tuple[QTextLayout, int]:
-    """The text in at most so many lines, and how many characters they hold if it has more."""
+    """The text in at most so many lines, and how many characters they hold."""
     colors, option = theme.current(), QTextOption()
     option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
     from_right = is_right_to_left(text)
@@ -191,7 +191,7 @@ def _laid_out(result: Result, text: str, width: int, lines: int, font: QFont) ->
         top += line.height()
         end = line.textStart() + line.textLength()
     layout.endLayout()
-    return layout, end if end < len(text) else 0
+    return layout, end
 
 
 class ResultsView(QListView):

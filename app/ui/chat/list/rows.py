@@ -84,7 +84,8 @@ def rows_of(
         rows.append(FolderRow(folder, counts[folder.id] + len(of_it), is_open))
         rows += of_it if is_open else []
     if sort == "title":
-        return rows + ([Heading("Chats"), *top] if rows and top else top)
+        rows += [Heading("Chats")] if rows and top else []
+        return rows + top
     groups = list(_by_date(top[::-1] if sort == "oldest" else top, today or date.today()))
     if sort == "oldest":
         groups = [[heading, *reversed(of_it)] for heading, *of_it in reversed(groups)]

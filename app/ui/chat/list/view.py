@@ -253,7 +253,8 @@ class ChatListView(QListView):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         row, key = self.current_row(), event.key()
-        if event.modifiers() & (_SELECTING | Qt.KeyboardModifier.AltModifier):
+        # Enter in the editor of a title comes here, too.
+        if self.is_renaming() or event.modifiers() & (_SELECTING | Qt.KeyboardModifier.AltModifier):
             super().keyPressEvent(event)
         elif key in (_Key.Key_Return, _Key.Key_Enter, _Key.Key_Space) and row is not None:
             self.select(key_of(row))
