@@ -43,6 +43,9 @@ def back_up(connection: sqlite3.Connection, target: Path) -> None:
         with contextlib.closing(sqlite3.connect(part)) as copy:
             connection.backup(copy, progress=_give_up_when_locked)
             copy.execute("PRAGMA journal_mode = DELETE")  # one file that stands alone
+            if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search_index'").fetchone() is not None:
+                copy.execute("DELETE FROM search_index")  # the index beside the chats will know more than the copy
+                copy.commit()
             if copy.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 raise sqlite3.DatabaseError("the file is damaged and takes no older backup's place")
         _sync(part)

@@ -54,7 +54,7 @@ class ChatStore:
         on_disk = path if path != MEMORY else None
         self._is_on_disk = on_disk is not None
         self._note = erasing.Note(on_disk)
-        self._search = Search(self._connection)
+        self._search = Search(self._connection, on_disk)
         log.info("chat file open, SQLite %s", sqlite3.sqlite_version)
 
     def __enter__(self) -> ChatStore:
@@ -71,6 +71,7 @@ class ChatStore:
         except (sqlite3.Error, OSError) as error:
             log.warning("no backup of the chats: %s", error)
         finally:
+            self._search.close()
             self._connection.close()
 
     def remove_old_backups(self) -> None:
@@ -94,6 +95,14 @@ class ChatStore:
         """
         with known_errors(self._path):
             return self._search.find(storable(text), limit)
+
+    def update_index(self) -> bool:
+        """Do a little (about 30 ms) of what the search index lacks; for a moment in which nothing else is to be done.
+
+        Returns whether there is more.
+        """
+        with known_errors(self._path):
+            return self._search.step()
 
     def chat(self, chat_id: str) -> Chat:
         return Chat(*self._row(f"SELECT {CHAT} FROM chats WHERE id = ?", chat_id))
@@ -190,9 +199,10 @@ class ChatStore:
 
     def _remove_deleted(self, chat_ids: Collection[str] | None) -> None:
         found = [chat.id for chat in self.trash()]
-        ids = [(one,) for one in found if chat_ids is None or one in set(chat_ids)]
-        with self._writing() as connection:
-            connection.executemany("DELETE FROM chats WHERE id = ?", ids)
+        wanted = set(found if chat_ids is None else chat_ids)
+        ids = [one for one in found if one in wanted]
+        with known_errors(self._path), self._search.removing("m.chat_id", ids), self._writing() as connection:
+            connection.executemany("DELETE FROM chats WHERE id = ?", [(one,) for one in ids])
             connection.execute("DELETE FROM unsent WHERE chat_id != '' AND chat_id NOT IN (SELECT id FROM chats)")
 
     # ------------------------------------------------------------ messages
@@ -258,13 +268,9 @@ class ChatStore:
 
     def resume_answer(self, message_id: str) -> StoredMessage:
         """A finished answer streams again, from where it ended."""
-        self._write(
-            """
-            UPDATE messages SET status = 'streaming', finish_reason = NULL
-            WHERE id = ? AND role = 'assistant'
-            """,
-            (message_id,),
-        )
+        statement = "UPDATE messages SET status = 'streaming', finish_reason = NULL WHERE id = ? AND role = 'assistant'"
+        with known_errors(self._path), self._search.removing("m.id", [message_id]), self._writing() as connection:
+            connection.execute(statement, (message_id,))
         return self.message(message_id)
 
     def mark_interrupted(self) -> None:
@@ -308,8 +314,9 @@ class ChatStore:
             self._note.write()  # until the file is written anew, traces may be left in it
         except OSError as error:
             raise KnownError(f"The message could not be deleted: {error.strerror or error}.") from error
-        with self._writing() as connection:
-            return tree.delete(connection, message, following)
+        ids = tree.below(self._connection, message) if following else [message_id]
+        with known_errors(self._path), self._search.removing("m.id", ids), self._writing() as connection:
+            return tree.delete(connection, message, ids if following else None)
 
     def undo_deletion(self, deletion: Deletion) -> None:
         """Bring deleted messages back, and where the user has not moved on, what was shown."""

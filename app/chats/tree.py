@@ -71,8 +71,14 @@ def set_leaf(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) 
     connection.execute("UPDATE chats SET leaf_id = ? WHERE id = ?", (leaf_id, chat_id))
 
 
-def delete(connection: sqlite3.Connection, message: StoredMessage, following: bool) -> Deletion:
-    """Remove a message, with everything below it or with that going up to its parent.
+def below(connection: sqlite3.Connection, message: StoredMessage) -> list[str]:
+    """The ids of a message and of everything below it."""
+    found = connection.execute(f"{_DOWN} SELECT id FROM down", (message.chat_id, message.id))
+    return [one for (one,) in found]
+
+
+def delete(connection: sqlite3.Connection, message: StoredMessage, all_below: Sequence[str] | None) -> Deletion:
+    """Remove a message with ``all_below``; or with ``None`` the message alone, and what is below moves to its parent.
 
     Where the shown branch loses its end, it goes on at what moved up, else at the nearest other version, else it ends
     at the parent.
@@ -81,11 +87,8 @@ def delete(connection: sqlite3.Connection, message: StoredMessage, following: bo
     leaf_before = _leaf(connection, chat_id)
     ancestors = [one for (one,) in connection.execute(_ANCESTORS, (chat_id, message.id))][1:]
     beside = _beside(connection, message)
-    moved: list[str] = []
-    if following:
-        ids = [one for (one,) in connection.execute(f"{_DOWN} SELECT id FROM down", (chat_id, message.id))]
-    else:
-        ids, moved = [message.id], _children(connection, chat_id, message.id)
+    ids = [message.id] if all_below is None else all_below
+    moved = _children(connection, chat_id, message.id) if all_below is None else []
     rows = [_whole_row(connection, one) for one in ids]
     connection.executemany("UPDATE messages SET parent_id = ? WHERE id = ?", [(parent_id, one) for one in moved])
     connection.executemany("DELETE FROM messages WHERE id = ?", [(one,) for one in ids])

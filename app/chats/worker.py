@@ -92,7 +92,9 @@ class ChatWorker:
             store.close()
 
     def _next(self, store: ChatStore | None) -> _Task | None:
-        """The next task; days may pass before there is one."""
+        """The next task; days may pass before there is one. What the search index lacks is done meanwhile."""
+        while store is not None and self._tasks.empty() and _has_more(store):
+            pass
         while True:
             try:
                 return self._tasks.get(timeout=_DAY_SECONDS)
@@ -112,6 +114,14 @@ def _opened(store: ChatStore) -> Opened:
     store.mark_interrupted()
     store.remove_old_backups()
     return Opened(notice, erased)
+
+
+def _has_more(store: ChatStore) -> bool:
+    try:
+        return store.update_index()
+    except Exception as error:  # the chats themselves are not in danger: the next task will tell
+        _log_bug(error)
+        return False
 
 
 def _carry_out(future: Future[T], function: Callable[[ChatStore], T], store: ChatStore) -> None:

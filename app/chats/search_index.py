@@ -1,0 +1,166 @@
+"""The search index: which messages have which three letters in a row, in an SQLite file of its own (FTS5, trigram).
+
+It is a file beside the chats, and not in theirs, because it can be made anew at any time: damage to it costs no chat,
+backups do without it, and a check or a rewriting of the chats does not read it. It keeps no text. A row's id has the
+number of the chat in its upper and that of the message in its lower 32 bits, so the messages of a chat stand together.
+
+Texts come folded (`app.chats.search_text.fold`), and are removed with the very text they were added with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+LEAST = 3
+"""Characters of a word that can be looked up."""
+MOST = 2000
+_FORMAT = 1
+"""To be raised when texts are folded differently, or the tables change."""
+_SETTINGS = (
+    "busy_timeout = 1000",
+    "locking_mode = EXCLUSIVE",
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "secure_delete = ON",
+)
+_PAGES = 64
+"""Of the index that are merged in a step."""
+
+Row: TypeAlias = "tuple[int, str]"
+"""Id and folded text."""
+
+
+class SearchIndexError(Exception):
+    """The index is damaged, cannot be written, or SQLite has no FTS5."""
+
+
+class SearchIndex:
+    """An open index. All methods raise `SearchIndexError`."""
+
+    def __init__(self, path: Path) -> None:
+        self._is_merging = False
+        with _failures():
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            self._connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            with _failures():
+                for setting in _SETTINGS:
+                    self._connection.execute(f"PRAGMA {setting}")
+                self.key, self.low, self._is_removing, self._is_marked = self._state()
+        except SearchIndexError:
+            self._connection.close()
+            raise
+
+    def _state(self) -> tuple[str, int, bool, bool]:
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version != _FORMAT:
+            return "", 0, False, False
+        row = self._connection.execute("SELECT key, low, is_removing, is_marked FROM state").fetchone()
+        return str(row[0]), int(row[1]), bool(row[2]), bool(row[3])
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def is_of(self, key: str | None) -> bool:
+        """Whether it belongs to the chats with this key, and was not left in the middle of removing."""
+        return bool(self.key) and self.key == key and not self._is_removing
+
+    def fill_anew(self, key: str, low: int) -> None:
+        """Make it an empty index for messages below the number ``low``, to be added from there downwards."""
+        with self._writing() as connection:
+            connection.execute(
+                "CREATE VIRTUAL TABLE texts USING fts5 "
+                "(text, content='', columnsize=0, tokenize='trigram case_sensitive 1')"
+            )
+            connection.execute("INSERT INTO texts (texts, rank) VALUES ('usermerge', 2)")
+            connection.execute("CREATE TABLE state (key TEXT, low INTEGER, is_removing INTEGER, is_marked INTEGER)")
+            connection.execute("INSERT INTO state VALUES (?, ?, 0, 0)", (key, low))
+            connection.execute(f"PRAGMA user_version = {_FORMAT}")
+        self.key, self.low = key, low
+
+    def add(self, rows: Sequence[Row], low: int) -> None:
+        """Add messages; those from the number ``low`` on are in it now."""
+        with self._writing() as connection:
+            # In the order of their ids, or FTS5 would write each to a segment of its own.
+            connection.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", sorted(rows))
+            connection.execute("UPDATE state SET low = ?", (low,))
+        self.low = low
+
+    def begin_removing(self) -> None:
+        """The chats are about to lose messages. Killed before `remove` or `keep`, the index is made anew."""
+        self._set("is_removing", True)
+
+    def keep(self) -> None:
+        """They did not lose them."""
+        self._set("is_removing", False)
+
+    def remove(self, rows: Sequence[Row]) -> None:
+        """They have lost these."""
+        with self._writing() as connection:
+            connection.executemany("INSERT INTO texts (texts, rowid, text) VALUES ('delete', ?, ?)", sorted(rows))
+            connection.execute("UPDATE state SET is_removing = 0, is_marked = 1")
+        self._is_removing, self._is_marked, self._is_merging = False, True, False
+
+    def optimize(self) -> bool:
+        """FTS5 only marks what is removed: merge a little, until nothing of it is left. Whether there is more to do."""
+        if not self._is_marked:
+            return False
+        with _failures():
+            before = self._connection.total_changes
+            # The first merge, of a negative number of pages, chooses all segments; the others go on with it.
+            pages = _PAGES if self._is_merging else -_PAGES
+            self._connection.execute("INSERT INTO texts (texts, rank) VALUES ('merge', ?)", (pages,))
+            self._is_merging = True
+            if self._connection.total_changes - before >= 2:  # as FTS5 tells that it has merged something
+                return True
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._set("is_marked", False)
+        return False
+
+    def newest(self, word: str) -> list[int]:
+        """The ids of rows with a word, highest first; at most `MOST`."""
+        return self._ids("", (_quoted(word),), MOST)
+
+    def in_chat(self, word: str, number: int, limit: int) -> list[int]:
+        """The ids of the newest rows of a chat with a word."""
+        return self._ids("AND rowid BETWEEN ? AND ?", (_quoted(word), number << 32, (number + 1 << 32) - 1), limit)
+
+    def _ids(self, which: str, values: tuple[object, ...], limit: int) -> list[int]:
+        query = f"SELECT rowid FROM texts WHERE texts MATCH ? {which} ORDER BY rowid DESC LIMIT ?"
+        with _failures():
+            return [one for (one,) in self._connection.execute(query, (*values, limit))]
+
+    def _set(self, name: str, value: bool) -> None:
+        with self._writing() as connection:
+            connection.execute(f"UPDATE state SET {name} = ?", (value,))
+        setattr(self, f"_{name}", value)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with _failures(), self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
+
+
+def remove(path: Path) -> None:
+    """Remove an index from the disk. Raises `OSError`."""
+    for ending in ("-wal", "-shm", "-journal", ""):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+def _quoted(word: str) -> str:
+    return '"' + word.replace('"', '""') + '"'
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise SearchIndexError(str(error)) from error
