@@ -22,9 +22,9 @@ from shiboken6 import isValid
 
 from app.chats.model import Chat, Folder, Found
 from app.ui.chat.list.commands import ListCommands
-from app.ui.chat.list.menus import count_text, fill_list_menu
+from app.ui.chat.list.menus import fill_list_menu
 from app.ui.chat.list.results import ResultsView
-from app.ui.chat.list.rows import UNTITLED
+from app.ui.chat.list.rows import SEARCH_LIMIT, UNTITLED, count_text
 from app.ui.chat.list.trash import TrashPanel
 from app.ui.chat.list.view import ChatListView
 from app.ui.widgets import icons, theme
@@ -122,7 +122,8 @@ class ChatList(QFrame):
         is_news, self._searched = searched != self._searched, searched
         self.results.set_found(found, searched)
         self.results.setVisible(bool(found))
-        self._count.setText(f"{count_text(len(found))} found" if found else "No chats found.")
+        more = "The newest " if len(found) == SEARCH_LIMIT else ""
+        self._count.setText(f"{more}{count_text(len(found))} found" if found else "No chats found.")
         self._content.setCurrentIndex(1)
         if is_news:
             QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self._count, self._count.text()))

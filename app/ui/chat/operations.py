@@ -15,8 +15,7 @@ from app.chats.store import ChatStore
 from app.errors import KnownError
 from app.models.text import shortened
 from app.storage.files import write_export
-from app.ui.chat.list.menus import count_text
-from app.ui.chat.list.rows import UNTITLED
+from app.ui.chat.list.rows import SEARCH_LIMIT, UNTITLED, count_text
 from app.ui.chat.stored_chats import StoredChats
 
 _LONGEST_TITLE = 60
@@ -90,7 +89,7 @@ class ChatOperations(QObject):
                 self.chats_found.emit(text, [one for one in results if one.chat.id not in self._deleting])
 
         # What was typed meanwhile is what counts: a search that is out of date when its turn comes is left out.
-        self._chat_store.ask(lambda store: store.search(text) if text == self._search else [], found)
+        self._chat_store.ask(lambda store: store.search(text, SEARCH_LIMIT) if text == self._search else [], found)
 
     def _on_listed(self, listed: tuple[list[Chat], list[Folder]]) -> None:
         self._chats, self._folders = listed

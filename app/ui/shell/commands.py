@@ -193,6 +193,10 @@ class AppCommands(QObject):
         else:
             self._session.stop()
 
+    def show_trash(self) -> None:
+        self._window.show_panel("chats")
+        self._window.chat_list.show_trash()
+
     def _search_chats(self) -> None:
         self._window.show_panel("chats")
         self._window.chat_list.focus_search()

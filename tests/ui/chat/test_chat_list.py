@@ -192,6 +192,12 @@ def test_a_closed_folder_hides_its_chats_and_says_how_many(qtbot: QtBot, foldere
     assert "About w1" in titles(foldered)
 
 
+def test_a_folder_that_has_gone_is_no_longer_remembered_as_closed(foldered: ChatList) -> None:
+    foldered.view.arrange(collapsed=["work", "home"])
+    foldered.set_chats(CHATS, [HOME], TODAY)
+    assert foldered.view.chats.collapsed == {"home"}
+
+
 def test_left_goes_from_a_chat_to_its_folder(foldered: ChatList) -> None:
     foldered.view.select("w2")
     QTest.keyClick(foldered.view, Key.Key_Left)
@@ -465,6 +471,14 @@ def test_the_menu_is_for_all_that_are_selected_or_for_the_chat_below_it(chat_lis
     entry(menu_at(chat_list, center(chat_list, "c")), "Delete")()
     assert asked.calls == [("delete_chats", ["a", "b"]), ("delete_chats", ["c"])]
     assert selected(chat_list) == ["a", "b"]
+
+
+def test_the_menu_key(chat_list: ChatList, asked: Asked) -> None:
+    chat_list.set_current("b")
+    event = QContextMenuEvent(QContextMenuEvent.Reason.Keyboard, QPoint(5, 5), QPoint(5, 5))
+    QApplication.sendEvent(chat_list.view.viewport(), event)
+    entry(open_menu(chat_list), "Delete")()
+    assert asked.calls == [("delete_chats", ["b"])]
 
 
 def test_the_menu_of_a_folder_and_of_the_list(foldered: ChatList, asked: Asked) -> None:

@@ -36,7 +36,8 @@ class Rig:
         self.qtbot = qtbot
         self.worker = ChatWorker(folder / "chats.sqlite")
         self.notice_list = NoticeList()
-        self.operations = ChatOperations(StoredChats(self.worker, self.notice_list), self.notice_list)
+        self.chat_store = StoredChats(self.worker, self.notice_list)
+        self.operations = ChatOperations(self.chat_store, self.notice_list)
         self.list = ChatList()
         qtbot.addWidget(self.list)
         operations, asked = self.operations, self.list.commands
@@ -69,7 +70,7 @@ class Rig:
         """Wait until all is done that was asked of the store, and what that led to."""
         for _ in range(4):
             done: list[object] = []
-            self.operations._chat_store.ask(lambda _store: None, done.append)
+            self.chat_store.ask(lambda _store: None, done.append)
             self.qtbot.waitUntil(lambda: bool(done), timeout=WAIT_MS)  # noqa: B023
 
     def titles(self) -> list[str]:
@@ -85,7 +86,8 @@ class Rig:
         assert {chat.id for chat in view.selected_chats()} == set(ids)
 
     def close(self) -> None:
-        self.worker.close()
+        self.chat_store.close()
+        self.chat_store.deleteLater()
         self.notice_list.deleteLater()
 
 

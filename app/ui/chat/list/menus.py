@@ -11,16 +11,24 @@ from PySide6.QtWidgets import QInputDialog, QMenu, QWidget
 from app.chats.model import Chat, Folder
 from app.models.text import shortened, visible
 from app.ui.chat.list.commands import ListCommands
-from app.ui.chat.list.rows import SORTS, ChatSort, FolderRow
+from app.ui.chat.list.rows import SORTS, ChatSort, FolderRow, count_text
 
 PIN_KEYS = "Ctrl+Shift+P"
 MOVE_KEYS = "Ctrl+Shift+M"
+SHORTCUTS = (
+    ("Open the chat, open or close the folder", "Return"),
+    ("Next or previous chat", "Down, Up"),
+    ("Select more chats", "Shift+Down, Shift+Up"),
+    ("Select all chats", "Ctrl+A"),
+    ("Close or open the folder", "Left, Right"),
+    ("Rename", "F2"),
+    ("Pin or unpin", PIN_KEYS),
+    ("Move to a folder", MOVE_KEYS),
+    ("Delete", "Del"),
+    ("Undo the deletion", "Ctrl+Z"),
+)
+"""What the keys do where the list has the focus; for the list of all shortcuts."""
 _LONGEST_NAME = 60
-
-
-def count_text(count: int) -> str:
-    """``1 chat``, ``3 chats``."""
-    return "1 chat" if count == 1 else f"{count:,} chats"
 
 
 def fill_chats_menu(

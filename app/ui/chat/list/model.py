@@ -17,6 +17,7 @@ from app.ui.chat.list.rows import (
     FolderRow,
     Heading,
     Row,
+    count_text,
     key_of,
     moment_text,
     rows_of,
@@ -56,6 +57,8 @@ class ChatListModel(QStringListModel):
 
     def set_content(self, chats: Sequence[Chat], folders: Sequence[Folder], today: date | None = None) -> None:
         """Show these chats, which come newest first, in these folders. ``today`` is given by tests."""
+        gone = {folder.id for folder in self._folders} - {folder.id for folder in folders}
+        self.collapsed -= gone
         self._chats, self._folders, self._today = chats, folders, today
         self._refresh()
 
@@ -146,8 +149,7 @@ class ChatListModel(QStringListModel):
     def _spoken(self, row: Row) -> str:
         """What a screen reader says; where a chat is can only be seen otherwise."""
         if isinstance(row, FolderRow):
-            chats = "1 chat" if row.count == 1 else f"{row.count:,} chats"
-            return f"{_text(row)}, folder, {chats}, {'expanded' if row.is_open else 'collapsed'}"
+            return f"{_text(row)}, folder, {count_text(row.count)}, {'expanded' if row.is_open else 'collapsed'}"
         if isinstance(row, Heading):
             return row.text
         if row.pinned_at is not None:

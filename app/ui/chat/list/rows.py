@@ -17,6 +17,8 @@ UNTITLED = "New chat"
 ChatSort = Literal["newest", "oldest", "title"]
 SORTS: dict[ChatSort, str] = {"newest": "Newest first", "oldest": "Oldest first", "title": "By title"}
 PINNED = "Pinned"
+SEARCH_LIMIT = 200
+"""So many chats are looked for at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,11 @@ class FolderRow:
 
 
 Row: TypeAlias = Chat | Heading | FolderRow
+
+
+def count_text(count: int) -> str:
+    """``1 chat``, ``3 chats``."""
+    return "1 chat" if count == 1 else f"{count:,} chats"
 
 
 def title_of_chat(chat: Chat) -> str:

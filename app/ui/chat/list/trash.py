@@ -35,8 +35,7 @@ from app.chats.model import Chat
 from app.chats.store import TRASH_DAYS
 from app.ui.chat.list.commands import ListCommands
 from app.ui.chat.list.drawing import MARGIN, draw_background, draw_line, has_keyboard
-from app.ui.chat.list.menus import count_text
-from app.ui.chat.list.rows import moment_text, title_of_chat
+from app.ui.chat.list.rows import count_text, moment_text, title_of_chat
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import label, plain_tooltip, small_button
 from app.ui.widgets.layouts import column, row

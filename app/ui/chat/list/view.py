@@ -36,7 +36,7 @@ from app.ui.chat.list import menus
 from app.ui.chat.list.commands import ListCommands
 from app.ui.chat.list.drawing import RowDelegate
 from app.ui.chat.list.model import ChatListModel
-from app.ui.chat.list.rows import ChatSort, FolderRow, Row, key_of, title_of_chat
+from app.ui.chat.list.rows import ChatSort, FolderRow, Row, count_text, key_of, title_of_chat
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label
 
@@ -304,7 +304,7 @@ class ChatListView(QListView):
         if chats := self.selected_chats():
             drag = QDrag(self)
             drag.setMimeData(self.chats.mimeData(self.selectedIndexes()))
-            drag.setPixmap(_drag_picture(title_of_chat(chats[0]) if len(chats) == 1 else menus.count_text(len(chats))))
+            drag.setPixmap(_drag_picture(title_of_chat(chats[0]) if len(chats) == 1 else count_text(len(chats))))
             drag.exec(Qt.DropAction.MoveAction)
 
     def dropEvent(self, event: QDropEvent) -> None:
