@@ -1,8 +1,8 @@
 """The search index: which messages have which three letters in a row, in an SQLite file of its own (FTS5, trigram).
 
 It is a file beside the chats, and not in theirs, because it can be made anew at any time: damage to it costs no chat,
-backups do without it, and a check or a rewriting of the chats does not read it. It keeps no text. A row's id has the
-number of the chat in its upper and that of the message in its lower 32 bits, so the messages of a chat stand together.
+backups do without it, and a check or a rewriting of the chats does not read it. It keeps no text, only the numbers of
+messages and chats.
 
 Texts come folded (`app.chats.search_text.fold`), and are removed with the very text they were added with.
 """
@@ -14,7 +14,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple
 
 LEAST = 3
 """Characters of a word that can be looked up."""
@@ -31,8 +31,15 @@ _SETTINGS = (
 _PAGES = 64
 """Of the index that are merged in a step."""
 
-Row: TypeAlias = "tuple[int, str]"
-"""Id and folded text."""
+
+class Text(NamedTuple):
+    """What the index gets of a message."""
+
+    seq: int
+    """Its number; younger messages have higher ones."""
+    chat: int
+    """The number of its chat."""
+    folded: str
 
 
 class SearchIndexError(Exception):
@@ -79,16 +86,20 @@ class SearchIndex:
                 "(text, content='', columnsize=0, tokenize='trigram case_sensitive 1')"
             )
             connection.execute("INSERT INTO texts (texts, rank) VALUES ('usermerge', 2)")
+            connection.execute("CREATE TABLE owners (seq INTEGER PRIMARY KEY, chat INTEGER NOT NULL)")
             connection.execute("CREATE TABLE state (key TEXT, low INTEGER, is_removing INTEGER, is_marked INTEGER)")
             connection.execute("INSERT INTO state VALUES (?, ?, 0, 0)", (key, low))
             connection.execute(f"PRAGMA user_version = {_FORMAT}")
         self.key, self.low = key, low
 
-    def add(self, rows: Sequence[Row], low: int) -> None:
+    def add(self, texts: Sequence[Text], low: int) -> None:
         """Add messages; those from the number ``low`` on are in it now."""
         with self._writing() as connection:
             # In the order of their ids, or FTS5 would write each to a segment of its own.
-            connection.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", sorted(rows))
+            ordered = [(one.seq, one.folded) for one in sorted(texts)]
+            connection.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", ordered)
+            owners = [(one.seq, one.chat) for one in texts]
+            connection.executemany("INSERT OR REPLACE INTO owners (seq, chat) VALUES (?, ?)", owners)
             connection.execute("UPDATE state SET low = ?", (low,))
         self.low = low
 
@@ -100,10 +111,12 @@ class SearchIndex:
         """They did not lose them."""
         self._set("is_removing", False)
 
-    def remove(self, rows: Sequence[Row]) -> None:
+    def remove(self, texts: Sequence[Text]) -> None:
         """They have lost these."""
         with self._writing() as connection:
-            connection.executemany("INSERT INTO texts (texts, rowid, text) VALUES ('delete', ?, ?)", sorted(rows))
+            ordered = [(one.seq, one.folded) for one in sorted(texts)]
+            connection.executemany("INSERT INTO texts (texts, rowid, text) VALUES ('delete', ?, ?)", ordered)
+            connection.executemany("DELETE FROM owners WHERE seq = ?", [(one.seq,) for one in texts])
             connection.execute("UPDATE state SET is_removing = 0, is_marked = 1")
         self._is_removing, self._is_marked, self._is_merging = False, True, False
 
@@ -123,18 +136,14 @@ class SearchIndex:
         self._set("is_marked", False)
         return False
 
-    def newest(self, word: str) -> list[int]:
-        """The ids of rows with a word, highest first; at most `MOST`."""
-        return self._ids("", (_quoted(word),), MOST)
-
-    def in_chat(self, word: str, number: int, limit: int) -> list[int]:
-        """The ids of the newest rows of a chat with a word."""
-        return self._ids("AND rowid BETWEEN ? AND ?", (_quoted(word), number << 32, (number + 1 << 32) - 1), limit)
-
-    def _ids(self, which: str, values: tuple[object, ...], limit: int) -> list[int]:
-        query = f"SELECT rowid FROM texts WHERE texts MATCH ? {which} ORDER BY rowid DESC LIMIT ?"
+    def newest(self, word: str) -> list[tuple[int, int]]:
+        """The numbers of messages with a word and of their chats, newest first; at most `MOST`."""
+        query = """
+            SELECT texts.rowid, owners.chat FROM texts CROSS JOIN owners ON owners.seq = texts.rowid
+            WHERE texts MATCH ? ORDER BY texts.rowid DESC LIMIT ?
+        """
         with _failures():
-            return [one for (one,) in self._connection.execute(query, (*values, limit))]
+            return self._connection.execute(query, ('"' + word.replace('"', '""') + '"', MOST)).fetchall()
 
     def _set(self, name: str, value: bool) -> None:
         with self._writing() as connection:
@@ -152,10 +161,6 @@ def remove(path: Path) -> None:
     """Remove an index from the disk. Raises `OSError`."""
     for ending in ("-wal", "-shm", "-journal", ""):
         path.with_name(path.name + ending).unlink(missing_ok=True)
-
-
-def _quoted(word: str) -> str:
-    return '"' + word.replace('"', '""') + '"'
 
 
 @contextlib.contextmanager

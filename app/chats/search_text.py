@@ -22,6 +22,11 @@ def fold(text: str) -> str:
     return _composed(text).replace("İ", "i").replace("ı", "i").casefold()
 
 
+def indexable(text: str) -> str:
+    """As texts are added to the index and removed from it."""
+    return fold(text.replace("\0", " "))
+
+
 def words_of(search: str) -> list[str]:
     """What must occur, folded; nothing in it has a special meaning."""
     return list(dict.fromkeys(fold(search.replace("\0", " ")).split()))
@@ -35,7 +40,7 @@ def snippet(message_id: str, text: str, words: Sequence[str]) -> Snippet | None:
     if not found:
         return None
     place, length = min(found)
-    first, last = _original(places, place), _original(places, place + length - 1)
+    first, last = (place, place + length - 1) if places is None else (places[place], places[place + length - 1])
     start, end = _line(text, first, max(last + 1, first + _AFTER))
     inside = " ".join(text[start:end].split())
     line = f"{'…' if start > 0 else ''}{inside}{'…' if end < len(text) else ''}"
@@ -49,8 +54,9 @@ def matches(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
     for word in words:
         at = folded.find(word)
         while at >= 0:
-            found.append((_original(places, at), _original(places, at + len(word) - 1) + 1))
-            at = folded.find(word, at + len(word))
+            end = at + len(word)
+            found.append((at, end) if places is None else (places[at], places[end - 1] + 1))
+            at = folded.find(word, end)
     joined: list[tuple[int, int]] = []
     for start, end in sorted(found):
         if joined and start <= joined[-1][1]:
@@ -83,7 +89,3 @@ def _with_places(text: str) -> tuple[str, list[int] | None]:
         return folded, None
     pieces = [fold(one) for one in text]
     return "".join(pieces), [place for place, piece in enumerate(pieces) for _ in piece]
-
-
-def _original(places: Sequence[int] | None, place: int) -> int:
-    return place if places is None else places[place]

@@ -23,6 +23,7 @@ from app.chats.database import MEMORY, known_errors, open_database
 from app.chats.model import Chat, Folder, Found, PackedPiece, StoredMessage, title_of, to_json, to_markdown
 from app.chats.rows import CHAT, MESSAGE, insert, message_of, storable, token_blob
 from app.chats.search import Search
+from app.chats.search_upkeep import Upkeep
 from app.chats.tree import Deletion
 from app.errors import KnownError
 
@@ -54,7 +55,8 @@ class ChatStore:
         on_disk = path if path != MEMORY else None
         self._is_on_disk = on_disk is not None
         self._note = erasing.Note(on_disk)
-        self._search = Search(self._connection, on_disk)
+        self._upkeep = Upkeep(self._connection, on_disk)
+        self._search = Search(self._connection, self._upkeep)
         log.info("chat file open, SQLite %s", sqlite3.sqlite_version)
 
     def __enter__(self) -> ChatStore:
@@ -71,7 +73,7 @@ class ChatStore:
         except (sqlite3.Error, OSError) as error:
             log.warning("no backup of the chats: %s", error)
         finally:
-            self._search.close()
+            self._upkeep.close()
             self._connection.close()
 
     def remove_old_backups(self) -> None:
@@ -102,7 +104,7 @@ class ChatStore:
         Returns whether there is more.
         """
         with known_errors(self._path):
-            return self._search.step()
+            return self._upkeep.step()
 
     def chat(self, chat_id: str) -> Chat:
         return Chat(*self._row(f"SELECT {CHAT} FROM chats WHERE id = ?", chat_id))
@@ -201,7 +203,7 @@ class ChatStore:
         found = [chat.id for chat in self.trash()]
         wanted = set(found if chat_ids is None else chat_ids)
         ids = [one for one in found if one in wanted]
-        with known_errors(self._path), self._search.removing("m.chat_id", ids), self._writing() as connection:
+        with known_errors(self._path), self._upkeep.removing("m.chat_id", ids), self._writing() as connection:
             connection.executemany("DELETE FROM chats WHERE id = ?", [(one,) for one in ids])
             connection.execute("DELETE FROM unsent WHERE chat_id != '' AND chat_id NOT IN (SELECT id FROM chats)")
 
@@ -269,7 +271,7 @@ class ChatStore:
     def resume_answer(self, message_id: str) -> StoredMessage:
         """A finished answer streams again, from where it ended."""
         statement = "UPDATE messages SET status = 'streaming', finish_reason = NULL WHERE id = ? AND role = 'assistant'"
-        with known_errors(self._path), self._search.removing("m.id", [message_id]), self._writing() as connection:
+        with known_errors(self._path), self._upkeep.removing("m.id", [message_id]), self._writing() as connection:
             connection.execute(statement, (message_id,))
         return self.message(message_id)
 
@@ -315,7 +317,7 @@ class ChatStore:
         except OSError as error:
             raise KnownError(f"The message could not be deleted: {error.strerror or error}.") from error
         ids = tree.below(self._connection, message) if following else [message_id]
-        with known_errors(self._path), self._search.removing("m.id", ids), self._writing() as connection:
+        with known_errors(self._path), self._upkeep.removing("m.id", ids), self._writing() as connection:
             return tree.delete(connection, message, ids if following else None)
 
     def undo_deletion(self, deletion: Deletion) -> None:

@@ -15,10 +15,10 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 
-from app.chats.model import StoredMessage
+from app.chats.model import Role, StoredMessage
 from app.chats.rows import insert
 from app.chats.store import ChatStore, new_id
 
@@ -70,7 +70,7 @@ def fill(store: ChatStore, chats: int, messages: int, spoken: tuple[Language, La
             store._create(chat_id, language.text()[:40], "")
             for place in range(messages):
                 text = language.text()
-                role = "assistant" if place % 2 else "user"
+                role: Role = "assistant" if place % 2 else "user"
                 message = StoredMessage(new_id(), chat_id, parent, role, text, "complete", time.time())
                 insert(connection, message)
                 parent, size = message.id, size + len(text)
@@ -121,11 +121,11 @@ def measure(path: Path, chats: int, messages: int) -> dict[str, object]:
             "chats_mb": round(path.stat().st_size / 1e6, 1),
             "index_mb": round(sum(file.stat().st_size for file in path.parent.glob("*.search*")) / 1e6, 1),
             "index_seconds": round(built, 1),
-            "index_longest_step_ms": round(1000 * max(b - a for a, b in zip(steps, steps[1:], strict=False)), 1),
+            "index_longest_step_ms": round(1000 * max(b - a for a, b in pairwise(steps)), 1),
         }
         every: list[float] = []
         for kind, text in searches(spoken, chance).items():
-            times, hits = [], []
+            times, hits = list[float](), list[int]()
             for _ in range(SEARCHES):
                 wanted, began = text(), time.perf_counter()
                 hits.append(len(store.search(wanted)))

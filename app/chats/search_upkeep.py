@@ -1,0 +1,143 @@
+"""Brings the search index up to what the chats have, a little at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from app.chats.search_index import SearchIndex, SearchIndexError, Text, remove
+from app.chats.search_text import indexable
+
+log = logging.getLogger(__name__)
+
+_STEP_CHARACTERS = 50_000
+"""About 30 ms."""
+_BATCH = 50
+_TEXT = "SELECT m.seq, c.number, m.text FROM messages m JOIN chats c ON c.id = m.chat_id"
+
+
+class Upkeep:
+    """Keeps the index of an open chat file."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path | None) -> None:
+        """``path`` of the chat file; ``None`` where it is in memory, which has no index."""
+        self._connection = connection
+        self._path = path.with_name(path.name + ".search") if path is not None else None
+        self._index: SearchIndex | None = None
+        self._tries = 2 if path is not None else 0
+
+    def close(self) -> None:
+        if self._index is not None:
+            self._index.close()
+
+    def step(self) -> bool:
+        """Bring the index a little nearer to the chats; for a thread with nothing else to do. Whether there is more."""
+        try:
+            return (index := self.opened()) is not None and (
+                self._add_new(index) or self._add_old(index) or index.optimize()
+            )
+        except SearchIndexError as failure:
+            self.start_anew(failure)
+            return self._tries > 0
+
+    @contextlib.contextmanager
+    def removing(self, column: str, ids: Iterable[str]) -> Iterator[None]:
+        """While the messages with these ids (``m.id``), or of these chats (``m.chat_id``), are removed or change."""
+        rows: list[Text] = []
+        try:
+            if (index := self.opened()) is not None and (rows := self._indexed(index, column, ids)):
+                index.begin_removing()
+        except SearchIndexError as failure:
+            self.start_anew(failure)
+            index = None
+        try:
+            yield
+        except BaseException:
+            if index is not None and rows:
+                with contextlib.suppress(SearchIndexError):
+                    index.keep()
+            raise
+        try:
+            if index is not None and rows:
+                index.remove(rows)
+        except SearchIndexError as failure:
+            self.start_anew(failure)
+
+    def _indexed(self, index: SearchIndex, column: str, ids: Iterable[str]) -> list[Text]:
+        """What the index has of them."""
+        query = f"""
+            {_TEXT} WHERE {column} = ? AND m.seq >= ? AND m.status != 'streaming'
+            AND m.seq NOT IN (SELECT seq FROM unindexed)
+        """
+        found = (row for one in ids for row in self._connection.execute(query, (one, index.low)))
+        return [Text(seq, number, indexable(text)) for seq, number, text in found]
+
+    def opened(self) -> SearchIndex | None:
+        """The index of just these chats, made where there is none."""
+        if self._index is None and self._path is not None and self._tries > 0:
+            row = self._connection.execute("SELECT key FROM search_index").fetchone()
+            self._index = SearchIndex(self._path)
+            if not self._index.is_of(row[0] if row else None):
+                self._make(self._path)
+        return self._index
+
+    def is_behind(self, index: SearchIndex) -> bool:
+        return index.low > 0 or self._connection.execute("SELECT 1 FROM unindexed LIMIT 1").fetchone() is not None
+
+    def _make(self, path: Path) -> None:
+        self.close()
+        remove(path)
+        key = uuid.uuid4().hex
+        (last,) = self._connection.execute("SELECT coalesce(max(seq), 0) FROM messages").fetchone()
+        self._index = SearchIndex(path)
+        self._index.fill_anew(key, last + 1)
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute("DELETE FROM search_index")
+            self._connection.execute("INSERT INTO search_index VALUES (?)", (key,))
+            self._connection.execute("DELETE FROM unindexed")
+
+    def start_anew(self, failure: SearchIndexError) -> None:
+        """A damaged index is made once more. Where that fails too, this session searches without one."""
+        log.info("the search index is given up: %s", failure)
+        self._tries -= 1
+        self.close()
+        self._index = None
+        try:
+            if self._path is not None:
+                remove(self._path)
+        except OSError as error:
+            log.info("and cannot be removed: %s", error)
+            self._tries = 0
+
+    def _add_new(self, index: SearchIndex) -> bool:
+        """Messages that came or changed since the index was made."""
+        new = [one for (one,) in self._connection.execute("SELECT seq FROM unindexed ORDER BY seq LIMIT ?", (_BATCH,))]
+        if not new:
+            return False
+        some = f"({', '.join(str(one) for one in new)})"
+        found = self._connection.execute(f"{_TEXT} WHERE m.seq IN {some} AND m.status != 'streaming'")
+        index.add([Text(seq, number, indexable(text)) for seq, number, text in found], index.low)
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute(f"DELETE FROM unindexed WHERE seq IN {some}")
+        return True
+
+    def _add_old(self, index: SearchIndex) -> bool:
+        """Messages from before the index was made, newest first."""
+        if index.low == 0:
+            return False
+        query = f"{_TEXT} WHERE m.seq < ? AND m.status != 'streaming' ORDER BY m.seq DESC"
+        rows: list[Text] = []
+        size = 0
+        for seq, number, text in self._connection.execute(query, (index.low,)):
+            rows.append(Text(seq, number, indexable(text)))
+            size += len(text)
+            if size > _STEP_CHARACTERS:
+                break
+        index.add(rows, rows[-1].seq if rows else 0)
+        return True
