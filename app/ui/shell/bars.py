@@ -142,8 +142,8 @@ class UndoBar(QWidget):
 
     @Slot()
     def _on_timeout(self) -> None:
-        """Not while somebody is about to press the button."""
-        if self.undo.hasFocus() or self.underMouse():
+        """Not while the keyboard is at the button."""
+        if self.undo.hasFocus():
             self._timer.start()
         else:
             self.withdraw()
