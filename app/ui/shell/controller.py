@@ -28,6 +28,7 @@ from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.notices import Notice, NoticeList
 from app.ui.settings import in_use
 from app.ui.settings.saver import SettingsSaver
+from app.ui.shell.chat_list_wiring import connect_chat_list
 from app.ui.shell.commands import AppCommands
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.top_bar import state_text
@@ -172,7 +173,13 @@ class Controller(QObject):
     def _connect_chat_views(self) -> None:
         """The widgets of `app.ui.chat`."""
         window, session, commands = self._window, self.session, self.commands
-        self._connect_chat_list()
+        connect_chat_list(
+            window.chat_list,
+            self.operations,
+            commands,
+            session.open_chat,
+            lambda chat_id, _message_id: session.open_chat(chat_id),
+        )
         session.hint_changed.connect(window.composer.set_hint)
         window.composer.message_sent.connect(session.send)
         window.composer.stop_requested.connect(session.stop)
@@ -186,29 +193,6 @@ class Controller(QObject):
         chat_commands.open_models = commands.open_models
         chat_commands.get_proposed = commands.get_proposal
         chat_commands.hide_guide_card = self._hide_guide_card
-
-    def _connect_chat_list(self) -> None:
-        chat_list, operations, commands = self._window.chat_list, self.operations, self.commands
-        chat_list.new_button.clicked.connect(commands.new_chat)
-        operations.chats_listed.connect(chat_list.set_chats)
-        operations.chats_found.connect(chat_list.set_found)
-        operations.trash_listed.connect(chat_list.trash.set_chats)
-        asked = chat_list.commands
-        asked.open_chat = self.session.open_chat
-        asked.open_message = lambda chat_id, _message_id: self.session.open_chat(chat_id)
-        asked.rename_chat = operations.rename
-        asked.delete_chats = commands.delete_chats
-        asked.pin_chats = operations.pin
-        asked.move_chats = operations.move
-        asked.export_chats = commands.export_chats
-        asked.create_folder = operations.create_folder
-        asked.rename_folder = operations.rename_folder
-        asked.delete_folder = operations.delete_folder
-        asked.undo = commands.undo_deletion
-        asked.search = operations.search
-        asked.list_trash = operations.list_trash
-        asked.restore_chats = operations.restore
-        asked.erase_chats = operations.erase
 
     def _connect_speed_panel(self) -> None:
         """The widgets of `app.ui.speed`."""

@@ -16,6 +16,7 @@ from app.chats.model import Found
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.ui.chat.chat_list import ChatList
+from app.ui.chat.list.view import _drag_picture
 from app.ui.chat.operations import ChatOperations
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.notices import NoticeList
@@ -314,3 +315,19 @@ def test_exporting_several_chats_replaces_no_file(rig: Rig, tmp_path: Path) -> N
         rig.operations.export_all([(first, "same.md"), (second, "same.md")], folder)
     assert sorted(path.name for path in folder.iterdir()) == ["same 2.md", "same 3.md", "same.md"]
     assert (folder / "same.md").read_text() == "mine"
+
+
+def test_deleting_from_the_results_of_a_search(rig: Rig) -> None:
+    first, _second = rig.make("word one", "word two")
+    rig.list.search_field.setText("word")
+    rig.qtbot.waitUntil(lambda: len(rig.list.results.results()) == 2, timeout=WAIT_MS)
+    view = rig.list.results
+    view.setFocus()
+    view.setCurrentIndex(view.model().index(1, 0))
+    QTest.keyClick(view, Key.Key_Delete)
+    rig.qtbot.waitUntil(lambda: [one.text for one in view.results()] == ["word two"], timeout=WAIT_MS)
+    assert [chat.id for chat in rig.stored(ChatStore.trash)] == [first]
+
+
+def test_a_drag_shows_what_is_dragged(dressed: None) -> None:
+    assert _drag_picture("A title " * 30).width() < 400

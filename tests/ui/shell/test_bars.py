@@ -102,7 +102,8 @@ def test_the_window_keeps_the_order_of_the_list_and_closed_folders(qtbot: QtBot)
     window = MainWindow(settings)
     qtbot.addWidget(window)
     chats = window.chat_list.view.chats
-    assert (chats.order, chats.collapsed) == ("title", {"work"})
+    assert chats.order == "title"
+    assert chats.collapsed == {"work"}
     with qtbot.waitSignal(window.panels_changed):
         window.chat_list.view.arrange("oldest", ["home", "work"])
     window.store(settings)

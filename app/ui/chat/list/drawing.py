@@ -87,7 +87,7 @@ class RowDelegate(QStyledItemDelegate):
     """Draws headings, folders and chats, all of one height, and has titles typed in place.
 
     Attributes:
-        shown: Id of the chat that is open, whose title is bold.
+        shown: Id of the chat that is open, whose title is bold; its folder's name, where that is closed.
     """
 
     def __init__(self, model: ChatListModel, parent: QObject) -> None:
@@ -125,8 +125,15 @@ class RowDelegate(QStyledItemDelegate):
         shape = ((-3.5, -2.0), (0.0, 1.5), (3.5, -2.0)) if row.is_open else ((-2.0, -3.5), (1.5, 0.0), (-2.0, 3.5))
         painter.setPen(QPen(colors.text, 1.5, c=Qt.PenCapStyle.RoundCap, j=Qt.PenJoinStyle.RoundJoin))
         painter.drawPolyline(QPolygonF([middle + QPointF(x, y) for x, y in shape]))
-        name = visible(row.folder.name)
+        name, font = visible(row.folder.name), bold(font) if self._hides_shown(row) else font
         draw_line(painter, box.adjusted(_INDENT, 0, -width - SPACING, 0), name, font, colors.text)
+
+    def _hides_shown(self, row: FolderRow) -> bool:
+        """Whether the chat that is open is in this folder, which is closed."""
+        if row.is_open or self.shown is None or self._model.place(self.shown) is not None:
+            return False
+        shown = self._model.chat(self.shown)
+        return shown is not None and shown.folder_id == row.folder.id
 
     def _inside(self, box: QRect, chat: Chat) -> QRect:
         """Where the title of a chat stands: further in below its folder."""

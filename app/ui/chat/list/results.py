@@ -16,7 +16,17 @@ from PySide6.QtCore import (
     Qt,
     Slot,
 )
-from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent, QPainter, QTextCharFormat, QTextLayout, QTextOption
+from PySide6.QtGui import (
+    QFont,
+    QFontMetrics,
+    QKeyEvent,
+    QKeySequence,
+    QPainter,
+    QShortcut,
+    QTextCharFormat,
+    QTextLayout,
+    QTextOption,
+)
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QApplication,
@@ -125,12 +135,15 @@ class ResultDelegate(QStyledItemDelegate):
     def __init__(self, model: ResultsModel, parent: QObject) -> None:
         super().__init__(parent)
         self._model = model
+        self._heights: tuple[QFont, QSize, QSize] | None = None
+        """Of a title and of a passage, in this font."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: AnyIndex) -> QSize:
-        font = option.font
-        if not self._model.results[index.row()].message_id:
-            return QSize(1, row_height(font))
-        return QSize(1, _LINES * QFontMetrics(theme.scaled(font, 0.9)).lineSpacing() + 2 * SPACING)
+        if self._heights is None or self._heights[0] != option.font:  # asked for every row
+            passage = _LINES * QFontMetrics(theme.scaled(option.font, 0.9)).lineSpacing() + 2 * SPACING
+            self._heights = QFont(option.font), QSize(1, row_height(option.font)), QSize(1, passage)
+        _, of_title, of_passage = self._heights
+        return of_passage if self._model.results[index.row()].message_id else of_title
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         result, font = self._model.results[index.row()], option.font
@@ -195,7 +208,7 @@ def _laid_out(result: Result, text: str, width: int, lines: int, font: QFont) ->
 
 
 class ResultsView(QListView):
-    """A click or Enter opens the chat and goes to the message.
+    """A click or Enter opens the chat and goes to the message, Delete moves the chat to the trash.
 
     Attributes:
         is_walked: The arrow keys of the search field go through it.
@@ -214,6 +227,8 @@ class ResultsView(QListView):
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.clicked.connect(self._open)
+        delete = QShortcut(QKeySequence("Del"), self, context=Qt.ShortcutContext.WidgetShortcut)
+        delete.activated.connect(self._delete)
         theme.follow(self, self.viewport().update)
 
     def results(self) -> list[Result]:
@@ -246,6 +261,11 @@ class ResultsView(QListView):
     def _current(self) -> Result | None:
         index = self.currentIndex()
         return self._results.results[index.row()] if index.isValid() else None
+
+    @Slot()
+    def _delete(self) -> None:
+        if (result := self._current()) is not None:
+            self._commands.delete_chats([result.chat.id])
 
     @Slot(QModelIndex)
     def _open(self, index: QModelIndex) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from itertools import groupby
@@ -13,6 +13,7 @@ from PySide6.QtCore import (
     QModelIndex,
     QPersistentModelIndex,
     QPoint,
+    QSignalBlocker,
     Qt,
     QTimer,
     Signal,
@@ -36,7 +37,7 @@ from app.ui.chat.list import menus
 from app.ui.chat.list.commands import ListCommands
 from app.ui.chat.list.drawing import RowDelegate
 from app.ui.chat.list.model import ChatListModel
-from app.ui.chat.list.rows import ChatSort, FolderRow, Row, count_text, key_of, title_of_chat
+from app.ui.chat.list.rows import ChatSort, FolderRow, Heading, Row, count_text, key_of, title_of_chat
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label
 
@@ -123,7 +124,8 @@ class ChatListView(QListView):
             self.selectionModel().setCurrentIndex(self.chats.index(place), _Select.ClearAndSelect)
 
     def selected_chats(self) -> list[Chat]:
-        return self.chats.chats_at(self.selectedIndexes())
+        rows = (self.chats.rows[place] for place in sorted(self._selected_places()))
+        return [row for row in rows if isinstance(row, Chat)]
 
     def current_row(self) -> Row | None:
         """Where the keyboard is."""
@@ -135,7 +137,11 @@ class ChatListView(QListView):
         bar, top, current = self.verticalScrollBar(), self.indexAt(QPoint(1, 1)), self.currentIndex().row()
         anchor, offset = QPersistentModelIndex(top), self.visualRect(top).top()
         was_at_top = bar.value() == 0
+        selected = [key_of(self.chats.rows[place]) for place in self._selected_places()]
+        with QSignalBlocker(self.selectionModel()):
+            self.clearSelection()  # Qt would follow each row by itself, which takes long when all are selected
         yield
+        self._select_all(place for key in selected if (place := self.chats.place(key)) is not None)
         if current >= 0 and not self.currentIndex().isValid():
             near = range(min(current, len(self.chats.rows) - 1), -1, -1)
             place = next((one for one in near if not self._is_heading(one)), None)
@@ -146,7 +152,7 @@ class ChatListView(QListView):
             bar.setValue(bar.value() + moved)
 
     def _is_heading(self, place: int) -> bool:
-        return not self.chats.flags(self.chats.index(place)) & Qt.ItemFlag.ItemIsEnabled
+        return isinstance(self.chats.rows[place], Heading)
 
     # ------------------------------------------------------------ renaming
 
@@ -195,12 +201,19 @@ class ChatListView(QListView):
 
     def selectAll(self) -> None:  # noqa: N802
         """All chats; folders are no part of what is deleted or moved then."""
-        selection, place = QItemSelection(), 0
-        for are_chats, run in groupby(self.chats.rows, lambda row: isinstance(row, Chat)):
-            first, place = place, place + sum(1 for _ in run)
-            if are_chats:
-                selection.select(self.chats.index(first), self.chats.index(place - 1))
+        self._select_all(place for place, row in enumerate(self.chats.rows) if isinstance(row, Chat))
+
+    def _select_all(self, places: Iterable[int]) -> None:
+        selection = QItemSelection()
+        for _, run in groupby(enumerate(sorted(places)), lambda pair: pair[1] - pair[0]):
+            in_a_row = [place for _, place in run]
+            selection.select(self.chats.index(in_a_row[0]), self.chats.index(in_a_row[-1]))
         self.selectionModel().select(selection, _Select.ClearAndSelect)
+
+    def _selected_places(self) -> list[int]:
+        ranges = self.selectionModel().selection().toList()
+        places = (place for one in ranges for place in range(one.top(), one.bottom() + 1))
+        return [place for place in places if not self._is_heading(place)]
 
     def _add_key(self, keys: str | QKeySequence, act: Callable[[], object]) -> None:
         made = QShortcut(QKeySequence(keys), self, context=Qt.ShortcutContext.WidgetShortcut)
