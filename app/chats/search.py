@@ -89,8 +89,9 @@ class _Run:
         self._words = [self._looked_up(word, index) for word in self._texts]
         if index is not None and upkeep.is_behind(index):
             self._read(f"(seq < {index.low} OR seq IN (SELECT seq FROM unindexed))", LEAST)
-        if not any(word.is_complete or word.messages for word in self._words):
-            self._read("1", 1)
+        if not any(word.is_complete or word.messages for word in self._words) and self._read("1", 1):
+            for word in self._words:
+                word.is_complete = True
         chosen = set(islice(self._chosen(), self._limit))
         ordered = [chat_id for chat_id in self._titles if chat_id in chosen]
         rows = _by_id(self._connection, CHAT, "chats", "id", ordered).values()
@@ -138,8 +139,11 @@ class _Run:
                 return True
         return False
 
-    def _read(self, which: str, least: int) -> None:
-        """Read messages for all words of so many characters, until as many chats as are wanted have one."""
+    def _read(self, which: str, least: int) -> bool:
+        """Read messages for all words of so many characters, until as many chats as are wanted have one.
+
+        Returns whether all of them were read.
+        """
         words = [word for word in self._words if len(word.text) >= least]
         query = f"SELECT seq, chat_id, text FROM messages WHERE status != 'streaming' AND {which} ORDER BY seq DESC"
         for seq, chat_id, text in self._connection.execute(query):
@@ -149,7 +153,8 @@ class _Run:
                     word.messages.setdefault(chat_id, []).append(seq)
             self._left -= len(text) + _PER_MESSAGE
             if self._left <= 0 or min((len(word.messages) for word in words), default=self._limit) >= self._limit:
-                break
+                return False
+        return True
 
     def _shown(self, row: Sequence[Any], most: int) -> Found | None:
         """A chat with its snippets; ``None`` where its messages do not have a word any more."""
