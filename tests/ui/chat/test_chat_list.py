@@ -315,8 +315,11 @@ def test_the_keyboard_stays_near_a_chat_that_has_gone(chat_list: ChatList, asked
     chat_list.set_current(None)
     chat_list.set_chats([CHATS[0], CHATS[1], CHATS[3]], today=TODAY)
     assert chat_list.view.currentIndex().data() == "New chat"
+    assert selected(chat_list) == []
+    chat_list.view.setFocus()
+    QTest.keyClick(chat_list.view, Key.Key_Delete)
     QTest.keyClick(chat_list.view, Key.Key_Up)
-    assert asked.calls == [("open_chat", "b")]
+    assert asked.calls == [("delete_chats", ["untitled"]), ("open_chat", "b")]
 
 
 def test_rows_do_not_change_where_nothing_does(qtbot: QtBot, chat_list: ChatList) -> None:
@@ -354,6 +357,8 @@ def test_renaming_the_folder_the_keyboard_is_at(qtbot: QtBot, foldered: ChatList
     QTest.keyClick(editor, Key.Key_Return)
     qtbot.waitUntil(lambda: not foldered.view.is_renaming())
     assert asked.calls == [("rename_folder", "work", "Play")]
+    foldered.view.chats.set_content(CHATS, [Folder("work", "Play", 0.0)], TODAY)
+    assert foldered.view.currentIndex().data() == "Play"  # the keyboard stays there
 
 
 def test_renaming_a_chat_of_a_closed_folder(foldered: ChatList) -> None:

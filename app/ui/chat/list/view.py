@@ -64,6 +64,8 @@ class ChatListView(QListView):
         self._commands = commands
         self._waiting: tuple[Sequence[Chat], Sequence[Folder], date | None] | None = None
         """What came while a title was being typed."""
+        self._selects_shown = False
+        """Whether the open chat is to be selected when that is done: at once it would end it."""
         self._delegate = RowDelegate(self.chats, self)
         self._delegate.closeEditor.connect(self._on_editor_closed)
         self.setModel(self.chats)
@@ -114,7 +116,8 @@ class ChatListView(QListView):
         """Mark the chat that is open and select it alone; ``None`` for one that is not in the list yet."""
         self._delegate.shown = chat_id
         self.viewport().update()
-        if not self.is_renaming():  # it would end that
+        self._selects_shown = self.is_renaming()
+        if not self._selects_shown:
             self.clearSelection()
             self.select(chat_id or "")
 
@@ -126,6 +129,11 @@ class ChatListView(QListView):
     def selected_chats(self) -> list[Chat]:
         rows = (self.chats.rows[place] for place in sorted(self._selected_places()))
         return [row for row in rows if isinstance(row, Chat)]
+
+    def chosen_chats(self) -> list[Chat]:
+        """What a key is for: the selected chats, else the one the keyboard is at."""
+        row = self.current_row()
+        return self.selected_chats() or ([row] if isinstance(row, Chat) else [])
 
     def current_row(self) -> Row | None:
         """Where the keyboard is."""
@@ -141,7 +149,7 @@ class ChatListView(QListView):
         with QSignalBlocker(self.selectionModel()):
             self.clearSelection()  # Qt would follow each row by itself, which takes long when all are selected
         yield
-        self._select_all(place for key in selected if (place := self.chats.place(key)) is not None)
+        self._select_places(place for key in selected if (place := self.chats.place(key)) is not None)
         if current >= 0 and not self.currentIndex().isValid():
             near = range(min(current, len(self.chats.rows) - 1), -1, -1)
             place = next((one for one in near if not self._is_heading(one)), None)
@@ -186,7 +194,7 @@ class ChatListView(QListView):
         if self._waiting is not None and not self.is_renaming():
             content, self._waiting = self._waiting, None
             self.set_content(*content)
-        if self.current_row() is None or self.selectedIndexes() == [self.currentIndex()]:
+        if self._selects_shown:
             self.set_shown(self._delegate.shown)
 
     # ------------------------------------------------------------ what the user does
@@ -201,9 +209,9 @@ class ChatListView(QListView):
 
     def selectAll(self) -> None:  # noqa: N802
         """All chats; folders are no part of what is deleted or moved then."""
-        self._select_all(place for place, row in enumerate(self.chats.rows) if isinstance(row, Chat))
+        self._select_places(place for place, row in enumerate(self.chats.rows) if isinstance(row, Chat))
 
-    def _select_all(self, places: Iterable[int]) -> None:
+    def _select_places(self, places: Iterable[int]) -> None:
         selection = QItemSelection()
         for _, run in groupby(enumerate(sorted(places)), lambda pair: pair[1] - pair[0]):
             in_a_row = [place for _, place in run]
@@ -221,18 +229,18 @@ class ChatListView(QListView):
 
     def _delete(self) -> None:
         row = self.current_row()
-        if chats := self.selected_chats():
+        if chats := self.chosen_chats():
             self._commands.delete_chats([chat.id for chat in chats])
         elif isinstance(row, FolderRow):
             self._commands.delete_folder(row.folder.id)
 
     def _pin(self) -> None:
-        if chats := self.selected_chats():
+        if chats := self.chosen_chats():
             pins = any(chat.pinned_at is None for chat in chats)
             self._commands.pin_chats([chat.id for chat in chats], pins)
 
     def _ask_where_to_move(self) -> None:
-        if chats := self.selected_chats():
+        if chats := self.chosen_chats():
             menu = self._menu()
             menus.fill_move_menu(menu, chats, self.chats.folders(), self._commands, self)
             menu.popup(self._place_of_menu())
