@@ -139,7 +139,7 @@ class ChatList(QFrame):
         """Let the user type what to search for. Ending it gives the focus back."""
         if (focused := QApplication.focusWidget()) is not self.search_field:
             self._before = focused
-        self._pages.setCurrentIndex(0)
+        self._leave_trash()
         self.search_field.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.search_field.selectAll()
 
@@ -153,21 +153,26 @@ class ChatList(QFrame):
 
     def rename_current(self) -> None:
         """Let the user type another title: of the row the keyboard is at, or of the chat that is shown."""
-        self._pages.setCurrentIndex(0)
+        self._leave_trash()
         self.search_field.clear()
         self.view.rename_current()
 
     def show_trash(self) -> None:
         """Show what was deleted."""
-        self.commands.list_trash()
+        self.commands.watch_trash(True)
         self._pages.setCurrentWidget(self.trash)
         self.trash.begin()
 
     def show_chats(self) -> None:
         """Show the chats in the place of the trash."""
         if self._pages.currentWidget() is self.trash:
-            self._pages.setCurrentIndex(0)
+            self._leave_trash()
             self._trash_button.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _leave_trash(self) -> None:
+        if self._pages.currentWidget() is self.trash:
+            self.commands.watch_trash(False)
+            self._pages.setCurrentIndex(0)
 
     # ------------------------------------------------------------ inside
 

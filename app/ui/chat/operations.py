@@ -55,7 +55,7 @@ class ChatOperations(QObject):
         """On their way to the trash: no longer shown."""
         self._deletions: list[Callable[[], None]] = []
         """What takes each deletion back, the last one last."""
-        self._trash_is_wanted = False
+        self._is_trash_watched = False
 
     def title(self, chat_id: str | None) -> str:
         return next((chat.title for chat in self._chats if chat.id == chat_id), "")
@@ -68,8 +68,8 @@ class ChatOperations(QObject):
         self._chat_store.ask(lambda store: (store.chats(), store.folders()), self._on_listed)
         if self._search:
             self._find(self._search)
-        if self._trash_is_wanted:
-            self.list_trash()
+        if self._is_trash_watched:
+            self._list_trash()
 
     @Slot(str)
     def search(self, text: str) -> None:
@@ -78,9 +78,13 @@ class ChatOperations(QObject):
         if self._search:
             self._find(self._search)
 
-    def list_trash(self) -> None:
-        """From now on `trash_listed` tells each change, too."""
-        self._trash_is_wanted = True
+    def watch_trash(self, watched: bool) -> None:
+        """Tell what is in the trash now and after each change, or no more."""
+        self._is_trash_watched = watched
+        if watched:
+            self._list_trash()
+
+    def _list_trash(self) -> None:
         self._chat_store.ask(ChatStore.trash, self.trash_listed.emit)
 
     def _find(self, text: str) -> None:

@@ -34,6 +34,6 @@ def connect_chat_list(
     asked.delete_folder = operations.delete_folder
     asked.undo = commands.undo_deletion
     asked.search = operations.search
-    asked.list_trash = operations.list_trash
+    asked.watch_trash = operations.watch_trash
     asked.restore_chats = operations.restore
     asked.erase_chats = operations.erase

@@ -51,7 +51,7 @@ class Rig:
         asked.delete_chats, asked.delete_folder = operations.delete, operations.delete_folder
         asked.pin_chats, asked.move_chats = operations.pin, operations.move
         asked.create_folder, asked.undo, asked.search = operations.create_folder, operations.undo, operations.search
-        asked.list_trash, asked.restore_chats = operations.list_trash, operations.restore
+        asked.watch_trash, asked.restore_chats = operations.watch_trash, operations.restore
         asked.erase_chats = operations.erase
         self.list.resize(220, 600)
         self.list.show()
@@ -211,8 +211,10 @@ def test_pins_stand_in_the_order_in_which_they_were_pinned(rig: Rig) -> None:
 def test_the_trash(rig: Rig) -> None:
     first, second, third = rig.make("first", "second", "third")
     rig.operations.delete([first, second, third])
+    rig.list.view.setFocus()
     rig.list.show_trash()
     rig.settle()
+    assert rig.list.trash.view.hasFocus()
     trash, view = rig.list.trash, rig.list.trash.view
     assert trash.isVisible()
     assert len(trash.model.chats) == 3

@@ -33,7 +33,8 @@ class ListCommands:
     """Take the last deletion back."""
     search: Callable[[str], object] = _nothing
     """Empty for no search any more."""
-    list_trash: Callable[[], object] = _nothing
+    watch_trash: Callable[[bool], object] = _nothing
+    """Whether the trash is shown, and is to be kept up to date."""
     restore_chats: Callable[[Sequence[str]], object] = _nothing
     erase_chats: Callable[[Sequence[str] | None], object] = _nothing
     """From the trash, for good; ``None`` for all that is in it."""

@@ -171,13 +171,16 @@ class TrashPanel(QWidget):
             near = self.model.index(min(place, len(chats) - 1))
             self.view.selectionModel().setCurrentIndex(near, flags.NoUpdate)
         self.view.verticalScrollBar().setValue(position)
+        was_empty = self.view.isHidden()
         self.view.setVisible(bool(chats))
         self._explanation.setVisible(bool(chats))
         self._empty_text.setVisible(not chats)
         self._show_state()
+        if was_empty and self.back.hasFocus():
+            self.begin()
 
     def begin(self) -> None:
-        """The panel has been opened: the keyboard goes to it."""
+        """The panel has been opened: the keyboard goes to the list, as soon as there is one."""
         (self.view if self.model.chats else self.back).setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _button(self, text: str, act: Callable[[], object]) -> QPushButton:
