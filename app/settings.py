@@ -45,6 +45,8 @@ class Settings(msgspec.Struct, kw_only=True):
     window_geometry: Annotated[str, Meta(description="Place and size of the window, as Qt saves it, base64")] = ""
     splitter_state: Annotated[str, Meta(description="Widths of list, chat and panel, as Qt saves them, base64")] = ""
     chats_visible: Annotated[bool, Meta(description="Show the list of chats")] = True
+    chat_sort: Annotated[Literal["newest", "oldest", "title"], Meta(description="Order of the chats")] = "newest"
+    collapsed_folders: Annotated[list[str], Meta(description="Folders of chats that are closed, by their ids")] = []
     speed_visible: Annotated[bool, Meta(description="Show the Speed panel")] = True
     guide_introduced: Annotated[bool, Meta(description="The guide need not introduce itself again")] = False
     theme: Annotated[ThemeChoice, Meta(description="Colors of the window")] = "system"

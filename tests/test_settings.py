@@ -49,6 +49,8 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "window_geometry": "AdnQ",
         "splitter_state": "AAAA/w==",
         "chats_visible": False,
+        "chat_sort": "title",
+        "collapsed_folders": ["f1"],
         "speed_visible": False,
         "guide_introduced": True,
         "theme": "dark",

@@ -1,38 +1,47 @@
-"""What can be done with whole chats: list, search, rename, delete with undo, export. No widgets."""
+"""What can be done with whole chats and their folders: list, search, rename, move, pin, delete with undo, the trash,
+export. No widgets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QObject, Signal, Slot
 
-from app.chats.model import Chat
+from app.chats.model import Chat, Folder, Found
 from app.chats.store import ChatStore
 from app.errors import KnownError
+from app.models.text import shortened
 from app.storage.files import write_export
+from app.ui.chat.list.rows import SEARCH_LIMIT, UNTITLED, count_text
 from app.ui.chat.stored_chats import StoredChats
 
-UNDO_MS = 8000
+_LONGEST_TITLE = 60
+T = TypeVar("T")
 
 
 class ChatOperations(QObject):
-    """The list of chats and what changes it.
+    """The list of chats and what changes it. Chats and folders are named by their ids.
 
     Signals:
-        chats_listed: The chats that match the search, newest first.
-        chat_deleted: Id and title; it can be brought back until `undo_ended`.
-        deletion_failed: Id of a chat that could not be deleted.
-        chat_restored: Id of a chat that was brought back.
-        undo_ended: The chat deleted last was brought back or can no longer be.
-        deleted_for_good: A deleted chat can no longer be brought back.
-        exported: The file that was written.
+        chats_listed: The chats, newest first, and the folders, by name.
+        chats_found: What was searched for, and the chats that have it (a list of `Found`).
+        trash_listed: The chats in the trash, deleted last first.
+        chats_deleted: Ids of chats that are in the trash now: their copies in the engine have to go.
+        deletion_done: What was deleted, as a sentence; `undo` takes it back.
+        chats_restored: Ids of chats that were brought back, and the one that was open when it was deleted, or ``None``.
+        deleted_for_good: Chats were erased from the trash.
+        exported: The file or folder that was written.
     """
 
-    chats_listed = Signal(list)
-    chat_deleted = Signal(str, str)
-    deletion_failed = Signal(str)
-    chat_restored = Signal(str)
-    undo_ended = Signal()
+    chats_listed = Signal(object, object)
+    chats_found = Signal(str, object)
+    trash_listed = Signal(object)
+    chats_deleted = Signal(object)
+    deletion_done = Signal(str)
+    chats_restored = Signal(object, object)
     deleted_for_good = Signal()
     exported = Signal(object)
 
@@ -41,99 +50,191 @@ class ChatOperations(QObject):
         self._chat_store = chat_store
         self._search = ""
         self._chats: list[Chat] = []
-        self._deleted: str | None = None
-        self._undo_timer = QTimer(self, singleShot=True, interval=UNDO_MS)
-        self._undo_timer.timeout.connect(self._on_undo_over)
+        self._folders: list[Folder] = []
+        self._deleting: set[str] = set()
+        """On their way to the trash: no longer shown."""
+        self._deletions: list[Callable[[], None]] = []
+        """What takes each deletion back, the last one last."""
+        self._is_trash_watched = False
 
     def title(self, chat_id: str | None) -> str:
         return next((chat.title for chat in self._chats if chat.id == chat_id), "")
 
+    # ------------------------------------------------------------ listing
+
     @Slot()
     def refresh(self) -> None:
-        """List the chats again."""
-        search = self._search
-        self._chat_store.ask(
-            lambda store: [one.chat for one in store.search(search)] if search.strip() else store.chats(),
-            self._on_listed,
-        )
+        """List the chats again, and what else is shown of them."""
+        self._chat_store.ask(lambda store: (store.chats(), store.folders()), self._on_listed)
+        if self._search:
+            self._find(self._search)
+        if self._is_trash_watched:
+            self._list_trash()
 
     @Slot(str)
     def search(self, text: str) -> None:
-        self._search = text
-        self.refresh()
+        """Find chats; with an empty text no search is kept up to date any more."""
+        self._search = text.strip()
+        if self._search:
+            self._find(self._search)
 
-    @Slot(str, str)
-    def rename(self, chat_id: str, title: str) -> None:
-        self._chat_store.ask(lambda store: store.rename_chat(chat_id, title), lambda _: self.refresh())
+    def watch_trash(self, watched: bool) -> None:
+        """Tell what is in the trash now and after each change, or no more."""
+        self._is_trash_watched = watched
+        if watched:
+            self._list_trash()
 
-    @Slot(str)
-    def delete(self, chat_id: str) -> None:
-        title = self.title(chat_id)
+    def _list_trash(self) -> None:
+        self._chat_store.ask(ChatStore.trash, self.trash_listed.emit)
 
-        def deleted(_: None) -> None:
-            self._erase()  # only the last one can be brought back
-            self._deleted = chat_id
-            self._undo_timer.start()
-            self.chat_deleted.emit(chat_id, title)
+    def _find(self, text: str) -> None:
+        def found(results: list[Found]) -> None:
+            if text == self._search:
+                self.chats_found.emit(text, [one for one in results if one.chat.id not in self._deleting])
+
+        # What was typed meanwhile is what counts: a search that is out of date when its turn comes is left out.
+        self._chat_store.ask(lambda store: store.search(text, SEARCH_LIMIT) if text == self._search else [], found)
+
+    def _on_listed(self, listed: tuple[list[Chat], list[Folder]]) -> None:
+        self._chats, self._folders = listed
+        self._tell_listed()
+
+    def _tell_listed(self) -> None:
+        self.chats_listed.emit([chat for chat in self._chats if chat.id not in self._deleting], self._folders)
+
+    def _change(self, change: Callable[[ChatStore], T], done: Callable[[T], None] | None = None) -> None:
+        """Change something and list the chats again, also where that failed: the list may show it as done."""
+
+        def changed(result: T) -> None:
+            if done is not None:
+                done(result)
             self.refresh()
 
         def failed(error: KnownError) -> None:
-            self.deletion_failed.emit(chat_id)
             self._chat_store.tell(error)
             self.refresh()
 
-        self._chat_store.ask(lambda store: store.delete_chats([chat_id]), deleted, failed)
+        self._chat_store.ask(change, changed, failed)
 
-    @Slot()
-    def undo_delete(self) -> None:
-        """Bring back the chat deleted last."""
-        if self._deleted is None:
-            return
-        chat_id, self._deleted = self._deleted, None
-        self._undo_timer.stop()
-        self.undo_ended.emit()
+    # ------------------------------------------------------------ chats and folders
 
-        def restored(_: None) -> None:
-            self.chat_restored.emit(chat_id)
+    def rename(self, chat_id: str, title: str) -> None:
+        self._change(lambda store: store.rename_chat(chat_id, title))
+
+    def pin(self, chat_ids: Sequence[str], pinned: bool) -> None:
+        self._change(lambda store: store.pin_chats(chat_ids, pinned))
+
+    def move(self, chat_ids: Sequence[str], folder_id: str | None) -> None:
+        """Into a folder, or with ``None`` out of theirs."""
+        self._change(lambda store: store.move_chats(chat_ids, folder_id))
+
+    def create_folder(self, name: str, chat_ids: Sequence[str] = ()) -> None:
+        """A new folder with these chats in it."""
+        self._change(lambda store: store.move_chats(chat_ids, store.create_folder(name).id))
+
+    def rename_folder(self, folder_id: str, name: str) -> None:
+        self._change(lambda store: store.rename_folder(folder_id, name))
+
+    def delete_folder(self, folder_id: str) -> None:
+        """Its chats stay; `undo` makes it again."""
+        name = next((folder.name for folder in self._folders if folder.id == folder_id), "")
+
+        def delete(store: ChatStore) -> list[str]:
+            inside = [chat.id for chat in [*store.chats(), *store.trash()] if chat.folder_id == folder_id]
+            store.delete_folder(folder_id)
+            return inside
+
+        def deleted(inside: list[str]) -> None:
+            self._deletions.append(lambda: self.create_folder(name, inside))
+            self.deletion_done.emit(f"The folder “{shortened(name, _LONGEST_TITLE)}” was deleted. Its chats were kept.")
+
+        self._change(delete, deleted)
+
+    # ------------------------------------------------------------ deleting
+
+    def delete(self, chat_ids: Collection[str], shown: str | None = None) -> None:
+        """Move chats to the trash. ``shown``: the one that is open, which `undo` opens again."""
+        ids = list(chat_ids)
+        self._deleting.update(ids)
+        self._tell_listed()
+        take_back = partial(self.restore, ids, shown)
+        self._deletions.append(take_back)
+        titled = f"“{shortened(self.title(ids[0]) or UNTITLED, _LONGEST_TITLE)}”" if len(ids) == 1 else ""
+
+        def deleted(_: None) -> None:
+            self._deleting.difference_update(ids)
+            self.chats_deleted.emit(ids)
+            was = "was" if len(ids) == 1 else "were"
+            self.deletion_done.emit(f"{titled or count_text(len(ids))} {was} moved to the trash.")
             self.refresh()
 
-        self._chat_store.ask(lambda store: store.restore_chats([chat_id]), restored)
+        def failed(error: KnownError) -> None:
+            self._deleting.difference_update(ids)
+            if take_back in self._deletions:
+                self._deletions.remove(take_back)
+            self._chat_store.tell(error)
+            self.refresh()
 
-    def export(self, chat_id: str, path: Path) -> None:
-        """Write a chat to a Markdown file."""
+        self._chat_store.ask(lambda store: store.delete_chats(ids), deleted, failed)
 
-        def write(store: ChatStore) -> Path:
-            text = store.export_markdown(chat_id)
-            try:
-                write_export(path, text.encode("utf-8", "replace"))
-            except OSError as error:
-                raise KnownError(f"The chat could not be exported: {error.strerror or error}.") from error
-            return path
+    @Slot()
+    def undo(self) -> None:
+        """Take back the last deletion that was not taken back yet."""
+        if self._deletions:
+            self._deletions.pop()()
 
-        self._chat_store.ask(write, self.exported.emit)
+    def restore(self, chat_ids: Sequence[str], shown: str | None = None) -> None:
+        """Bring chats back from the trash; nothing happens to those that were erased."""
+
+        def restore(store: ChatStore) -> list[str]:
+            there = {chat.id for chat in store.trash()}
+            restored = [chat_id for chat_id in chat_ids if chat_id in there]
+            store.restore_chats(restored)
+            return restored
+
+        def restored(ids: list[str]) -> None:
+            self.chats_restored.emit(ids, shown if shown in ids else None)
+
+        self._change(restore, restored)
+
+    def erase(self, chat_ids: Collection[str] | None = None) -> None:
+        """Erase chats from the trash, by default all that are in it."""
+        self._change(lambda store: store.erase_deleted(chat_ids), lambda _: self.deleted_for_good.emit())
 
     @Slot()
     def finish_erasing(self) -> None:
         """The engine has no copies of deleted chats any more."""
         self._chat_store.ask(ChatStore.finish_erasing)
 
-    @Slot()
-    def _on_undo_over(self) -> None:
-        self.undo_ended.emit()
-        self._erase()
+    # ------------------------------------------------------------ export
 
-    def _erase(self) -> None:
-        """The chat deleted last stays in the trash, if there is one that could be brought back."""
-        chat_id, self._deleted = self._deleted, None
-        if chat_id is not None:
-            self.deleted_for_good.emit()
+    def export(self, chat_id: str, path: Path) -> None:
+        """Write a chat to a Markdown file."""
+        self._chat_store.ask(lambda store: _write(store, chat_id, path), self.exported.emit)
 
-    def end_undo(self) -> None:
-        """The window closes: what is deleted now stays deleted."""
-        self._undo_timer.stop()
-        if self._deleted is not None:
-            self._on_undo_over()
+    def export_all(self, chats: Sequence[tuple[str, str]], folder: Path) -> None:
+        """Write chats to files of a folder. ``chats``: ids, and names for the files; no file is replaced."""
 
-    def _on_listed(self, chats: list[Chat]) -> None:
-        self._chats = chats
-        self.chats_listed.emit(chats)
+        def write(store: ChatStore) -> Path:
+            for chat_id, name in chats:
+                _write(store, chat_id, _unused(folder / name))
+            return folder
+
+        self._chat_store.ask(write, self.exported.emit)
+
+
+def _write(store: ChatStore, chat_id: str, path: Path) -> Path:
+    text = store.export_markdown(chat_id)
+    try:
+        write_export(path, text.encode("utf-8", "replace"))
+    except OSError as error:
+        raise KnownError(f"The chat could not be exported: {error.strerror or error}.") from error
+    return path
+
+
+def _unused(path: Path) -> Path:
+    """This path, or with a number before its suffix where there is such a file."""
+    number, unused = 2, path
+    while unused.exists():
+        unused, number = path.with_stem(f"{path.stem} {number}"), number + 1
+    return unused

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from PySide6.QtCore import QSize, Qt, Signal, Slot
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QPushButton, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app.models.text import visible
@@ -20,6 +20,7 @@ from app.ui.widgets.theme import SPACING
 
 _MOST_OF_THE_HEIGHT = 0.4
 """How much of the height of what it stands in it may take; more notices are scrolled."""
+UNDO_MS = 8000
 
 
 class NoticeBar(QScrollArea):
@@ -99,7 +100,10 @@ class NoticeBar(QScrollArea):
 
 
 class UndoBar(QWidget):
-    """Hidden until `offer`; in line with the messages above it.
+    """Hidden until `offer` and again some seconds later; in line with the messages above it.
+
+    What it offers to undo can still be undone when it has gone: from the trash, or where the list has the focus with
+    the usual keys.
 
     Attributes:
         undo: Its button.
@@ -118,6 +122,8 @@ class UndoBar(QWidget):
         self._column = QVBoxLayout(self)
         self._column.addWidget(card)
         theme.follow_zoom(self, self._align)
+        self._timer = QTimer(self, singleShot=True, interval=UNDO_MS)
+        self._timer.timeout.connect(self._on_timeout)
         self.hide()
 
     def offer(self, text: str) -> None:
@@ -125,13 +131,24 @@ class UndoBar(QWidget):
         self._label.setText(visible(text))
         self._label.setToolTip(plain_tooltip(text))
         self.show()
+        self._timer.start()
+        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, self._label.text()))
 
     @Slot()
     def withdraw(self) -> None:
         """Offer nothing any more; what was offered named something that may be gone for good."""
+        self._timer.stop()
         self.hide()
         self._label.setText("")
         self._label.setToolTip("")
+
+    @Slot()
+    def _on_timeout(self) -> None:
+        """Not while the keyboard is at the button."""
+        if self.undo.hasFocus():
+            self._timer.start()
+        else:
+            self.withdraw()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

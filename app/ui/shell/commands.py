@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.notices import Action, NoticeList
 from app.ui.settings import in_use
 from app.ui.shell.main_window import MainWindow
-from app.ui.widgets.questions import ask_where_to_save
+from app.ui.widgets.questions import ask_where_to_save, choose_folder
 from app.ui.widgets.system_notifications import Notifier
 from app.ui.widgets.tabbed_window import bring_to_front
 
@@ -123,7 +123,7 @@ class AppCommands(QObject):
             "show_library": lambda: self.models().show_library(),
             "get_models": lambda: self.models().show_recommended(),
             "show_settings": self.show_settings,
-            "export_chat": self.export_chat,
+            "export_chat": self._export_shown_chat,
             "quit": window.close,
             "search_chats": self._search_chats,
             "rename_chat": self._rename_chat,
@@ -152,32 +152,55 @@ class AppCommands(QObject):
         """Show a chat of the list."""
         self._chats.open(chat_id)
 
-    @Slot(str)
-    def delete_chat(self, chat_id: str) -> None:
-        """Delete a chat, whichever is shown; it can be undone for a while.
+    def delete_chats(self, chat_ids: Sequence[str]) -> None:
+        """Move chats to the trash, whichever is shown; `undo_deletion` brings them back.
 
-        It is left at once, so that nothing can be written to it while the store is at it.
+        They are left at once, so that nothing can be written to them while the store is at it.
         """
-        self._window.chat_list.hide_chat(chat_id)
-        self._chats.forget([chat_id])
-        self._operations.delete(chat_id)
+        shown = self._chats.current.id
+        self._chats.forget(chat_ids)
+        if shown in chat_ids and not self._window.chat_list.view.hasFocus():
+            self._window.composer.setFocus()
+        self._operations.delete(chat_ids, shown if shown in chat_ids else None)
 
-    def export_chat(self) -> None:
-        """Ask for a file and write the shown chat to it as Markdown."""
-        if self._chats.current.is_new:
-            return
-        chat_id = self._chats.current.id
-        folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
-        proposal = Path(folder) / file_name(self._operations.title(chat_id))
-        ask_where_to_save(
-            self._window, "Export chat", proposal, "Markdown", lambda path: self._operations.export(chat_id, path)
-        )
+    @Slot()
+    def undo_deletion(self) -> None:
+        """Take back the last deletion of chats or of a folder."""
+        self._window.undo_bar.withdraw()
+        self._operations.undo()
+
+    def export_chats(self, chat_ids: Sequence[str]) -> None:
+        """Ask for a file, or for several chats a folder, and write them to it as Markdown."""
+        documents = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
+        names = [(chat_id, file_name(self._operations.title(chat_id))) for chat_id in chat_ids]
+        if len(names) == 1:
+            [(chat_id, name)] = names
+            ask_where_to_save(
+                self._window,
+                "Export chat",
+                Path(documents) / name,
+                "Markdown",
+                lambda path: self._operations.export(chat_id, path),
+            )
+        elif names:
+            title = f"Export {len(names):,} chats"
+            choose_folder(
+                self._window, title, documents, lambda folder: self._operations.export_all(names, Path(folder))
+            )
+
+    def _export_shown_chat(self) -> None:
+        if not self._chats.current.is_new:
+            self.export_chats([self._chats.current.id])
 
     def _stop(self) -> None:
         if self._engine.state() is EngineState.MEASURING:
             self._engine.cancel()
         else:
             self._chats.current.stop()
+
+    def show_trash(self) -> None:
+        self._window.show_panel("chats")
+        self._window.chat_list.show_trash()
 
     def _search_chats(self) -> None:
         self._window.show_panel("chats")
@@ -189,7 +212,7 @@ class AppCommands(QObject):
 
     def _delete_shown_chat(self) -> None:
         if not self._chats.current.is_new:
-            self.delete_chat(self._chats.current.id)
+            self.delete_chats([self._chats.current.id])
 
     def _regenerate(self) -> None:
         self._chats.current.regenerate()

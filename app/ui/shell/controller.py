@@ -19,7 +19,6 @@ from app.protocol.messages import DrafterChoice, DraftLength, PairLoaded, Sampli
 from app.settings import SettingsFile
 from app.ui import notices
 from app.ui.chat.answer_queue import AnswerQueue
-from app.ui.chat.chat_list import UNTITLED
 from app.ui.chat.composer_presenter import ComposerPresenter
 from app.ui.chat.context_meter import ContextMeter
 from app.ui.chat.conversation import AnswerSettings
@@ -41,6 +40,7 @@ from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.notices import Notice, NoticeList
 from app.ui.settings import in_use
 from app.ui.settings.saver import SettingsSaver
+from app.ui.shell.chat_list_wiring import connect_chat_list
 from app.ui.shell.commands import AppCommands
 from app.ui.shell.edit_menu import EditMenu
 from app.ui.shell.finished_answers import FinishedAnswers
@@ -150,7 +150,6 @@ class Controller(QObject):
         self._window.store(self._settings.values)
         self._save_timer.stop()
         self._saver.save()
-        self.operations.end_undo()
         self.pair_loader.shutdown()
         self._chat_store.close()
         self._saver.close()
@@ -179,18 +178,18 @@ class Controller(QObject):
         chats.current_changed.connect(self._on_current_changed)
         chats.created.connect(self._on_created)
         self.queue.begun.connect(self._on_answer_begun)
-        operations.chats_listed.connect(self._window.chat_list.set_chats)
-        operations.chat_deleted.connect(self._on_chat_deleted)
-        operations.chat_restored.connect(self.chats.open)
+        operations.chats_deleted.connect(self._on_chats_deleted)
+        operations.chats_restored.connect(self._on_chats_restored)
+        operations.deletion_done.connect(self._window.undo_bar.offer)
         operations.deleted_for_good.connect(self._engine.forget)
+        operations.deleted_for_good.connect(self._window.undo_bar.withdraw)
         operations.exported.connect(lambda path: self.notice_list.show("export", notices.exported(path.name)))
 
     def _connect_window(self) -> None:
         window, commands = self._window, self.commands
         window.top_bar.pair.clicked.connect(commands.open_models)
         window.top_bar.cancel.clicked.connect(self._engine.cancel)
-        window.undo_bar.undo.clicked.connect(self.operations.undo_delete)
-        self.operations.undo_ended.connect(window.undo_bar.withdraw)
+        window.undo_bar.undo.clicked.connect(commands.undo_deletion)
         self.presets.changed.connect(self.chats.use_defaults)
         window.notice_bar.action_triggered.connect(commands.on_notice)
         self.notice_list.changed.connect(window.notice_bar.set_notices)
@@ -203,13 +202,14 @@ class Controller(QObject):
 
     def _connect_chat_views(self) -> None:
         """The widgets of `app.ui.chat`."""
-        window, operations, commands = self._window, self.operations, self.commands
-        window.chat_list.chat_chosen.connect(commands.open_chat)
-        window.chat_list.new_button.clicked.connect(commands.new_chat)
-        window.chat_list.chat_renamed.connect(operations.rename)
-        window.chat_list.chat_deletion_requested.connect(commands.delete_chat)
-        window.chat_list.search_changed.connect(operations.search)
-        operations.deletion_failed.connect(window.chat_list.show_chat)
+        window, commands = self._window, self.commands
+        connect_chat_list(
+            window.chat_list,
+            self.operations,
+            commands,
+            commands.open_chat,
+            lambda chat_id, _message_id: commands.open_chat(chat_id),
+        )
         chat_commands = window.transcript.commands
         chat_commands.compare = lambda message_id: self.compare.presenter().compare_answer(message_id)
         chat_commands.ask = self.composer.send
@@ -414,11 +414,17 @@ class Controller(QObject):
     def _temporary_chats(self) -> StoredChats:
         return StoredChats(ChatWorker(Path(":memory:")), self.notice_list)
 
-    @Slot(str, str)
-    def _on_chat_deleted(self, chat_id: str, title: str) -> None:
-        self.compare.forget_chat(chat_id)
-        self._window.chat_list.show_chat(chat_id)
-        self._window.undo_bar.offer(f"Deleted “{title or UNTITLED}”")
+    @Slot(object)
+    def _on_chats_deleted(self, chat_ids: list[str]) -> None:
+        """A chat can be brought back from the trash; what the engine keeps of it goes at once."""
+        for chat_id in chat_ids:
+            self.compare.forget_chat(chat_id)
+        self._engine.forget()
+
+    @Slot(object, object)
+    def _on_chats_restored(self, _chat_ids: list[str], shown: str | None) -> None:
+        if shown is not None:
+            self.chats.open(shown)
 
     # ------------------------------------------------------------ notices, settings, dialogs
 

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject
 from app.chats.model import StoredMessage
 from app.models.text import shortened, visible
 from app.settings import Settings
-from app.ui.chat.chat_list import UNTITLED
+from app.ui.chat.list.rows import UNTITLED
 from app.ui.widgets.system_notifications import Notifier
 
 _TITLE, _TEXT = 60, 120

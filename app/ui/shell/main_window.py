@@ -40,7 +40,7 @@ class MainWindow(QMainWindow):
         top_bar, chat_list, transcript, composer, speed_panel, settings_tab, undo_bar, notice_bar, menus: The parts.
 
     Signals:
-        panels_changed: The user showed or hid a panel.
+        panels_changed: The user showed or hid a panel, or arranged the list of chats otherwise.
         first_painted: The window is on the screen for the first time.
         closed: The window is closed.
     """
@@ -58,6 +58,7 @@ class MainWindow(QMainWindow):
         action = self.menus.action
         self.top_bar = TopBar(action("toggle_chats"), action("toggle_speed"), action("chat_settings"))
         self.chat_list = ChatList()
+        self.chat_list.view.arrange(settings.chat_sort, settings.collapsed_folders)
         self.transcript = Transcript()
         self.composer = Composer()
         self.speed_panel = SpeedPanel()
@@ -79,6 +80,7 @@ class MainWindow(QMainWindow):
         self._side.currentChanged.connect(self._show_states)
         self.menus.connect_action("focus_composer", self.composer.setFocus)
         theme.follow_zoom(self, self._set_widths)
+        self.chat_list.view.arranged.connect(self.panels_changed)
         self.composer.setFocus()
 
     # ------------------------------------------------------------ panels
@@ -112,6 +114,8 @@ class MainWindow(QMainWindow):
         settings.splitter_state = _text(self._splitter.saveState())
         settings.chats_visible = self._wanted["chats"]
         settings.speed_visible = self._wanted["side"]
+        settings.chat_sort = self.chat_list.view.chats.order
+        settings.collapsed_folders = sorted(self.chat_list.view.chats.collapsed)
 
     # ------------------------------------------------------------ inside
 

@@ -1,190 +1,557 @@
-"""The list on the left by itself."""
+"""The list on the left by itself: what it shows, and what it asks for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from datetime import date, datetime
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt
+from PySide6.QtGui import QColor, QContextMenuEvent, QDropEvent, QKeySequence
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLineEdit, QMenu, QMessageBox, QPushButton
+from PySide6.QtWidgets import QApplication, QInputDialog, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 
-from app.chats.model import Chat
-from app.ui.chat.chat_list import ChatList, group_of
+from app.chats.model import Chat, Folder
+from app.ui.chat.chat_list import ChatList
+from app.ui.chat.list.commands import ListCommands
+from app.ui.chat.list.drawing import is_right_to_left
+from app.ui.chat.list.rows import group_of
 from app.ui.widgets import theme
 
+pytestmark = pytest.mark.qt_log_ignore("^This plugin does not support", extend=True)
+
 TODAY = date(2026, 11, 20)
+HOME, WORK = Folder("home", "Home", 0.0), Folder("work", "Work", 0.0)
+SHIFT, CTRL = Qt.KeyboardModifier.ShiftModifier, Qt.KeyboardModifier.ControlModifier
+Key = Qt.Key
 
 
-def at(day: int, hour: int = 12) -> float:
-    return datetime(2026, 11, day, hour).timestamp()
+def at(day: int, hour: int = 12, month: int = 11, year: int = 2026) -> float:
+    return datetime(year, month, day, hour).timestamp()
 
 
-def chat(name: str, updated_at: float) -> Chat:
-    return Chat(name, f"About {name}" if name != "untitled" else "", updated_at, updated_at, None)
+def chat(name: str, updated_at: float, folder: str | None = None, pinned_at: float | None = None) -> Chat:
+    title = f"About {name}" if name != "untitled" else ""
+    return Chat(name, title, updated_at, updated_at, None, pinned_at=pinned_at, folder_id=folder)
+
+
+CHATS = [chat("a", at(20)), chat("b", at(19, 1)), chat("c", at(18)), chat("untitled", at(2, month=3))]
+
+
+class Asked:
+    """What a list asked for, in order: the name of the command and what it was given."""
+
+    def __init__(self, commands: ListCommands) -> None:
+        self.calls: list[tuple[object, ...]] = []
+        for field in fields(commands):
+            setattr(commands, field.name, self._record(field.name))
+
+    def _record(self, name: str) -> Callable[..., None]:
+        return lambda *values: self.calls.append((name, *values))
+
+    def last(self, name: str) -> tuple[object, ...]:
+        return [call for call in self.calls if call[0] == name][-1][1:]
+
+    def has(self, name: str) -> bool:
+        return any(call[0] == name for call in self.calls)
 
 
 def titles(chat_list: ChatList) -> list[str]:
-    """What stands in the list, headings included."""
-    return [chat_list._list.item(row).text() for row in range(chat_list._list.count())]
+    """What stands in the list, headings and folders included."""
+    model = chat_list.view.chats
+    return [str(model.data(model.index(place))) for place in range(model.rowCount())]
+
+
+def selected(chat_list: ChatList) -> list[str]:
+    return [one.id for one in chat_list.view.selected_chats()]
+
+
+def center(chat_list: ChatList, key: str) -> QPoint:
+    place = chat_list.view.chats.place(key)
+    assert place is not None
+    return chat_list.view.visualRect(chat_list.view.chats.index(place)).center()
+
+
+def click(chat_list: ChatList, key: str, modifier: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
+    QTest.mouseClick(chat_list.view.viewport(), Qt.MouseButton.LeftButton, modifier, center(chat_list, key))
+
+
+def menu_at(chat_list: ChatList, position: QPoint) -> QMenu:
+    """The menu that is asked for there with the mouse."""
+    event = QContextMenuEvent(QContextMenuEvent.Reason.Mouse, position, chat_list.view.viewport().mapToGlobal(position))
+    QApplication.sendEvent(chat_list.view.viewport(), event)
+    return open_menu(chat_list)
+
+
+def open_menu(chat_list: ChatList) -> QMenu:
+    menu = chat_list.view.findChildren(QMenu, options=Qt.FindChildOption.FindDirectChildrenOnly)[-1]
+    assert isinstance(menu, QMenu)
+    return menu
+
+
+def entry(menu: QMenu, text: str) -> Callable[[], None]:
+    """Choose this entry of a menu."""
+    return next(one for one in menu.actions() if one.text().replace("&", "").split("\t")[0] == text).trigger
+
+
+def editor_of(chat_list: ChatList) -> QLineEdit:
+    editor = chat_list.view.viewport().findChild(QLineEdit)
+    assert editor is not None
+    return editor
 
 
 @pytest.fixture
 def chat_list(qtbot: QtBot) -> ChatList:
     widget = ChatList()
     qtbot.addWidget(widget)
-    widget.resize(220, 500)
+    widget.resize(220, 700)
     widget.show()
-    widget.set_chats([chat("a", at(20)), chat("b", at(19, 1)), chat("c", at(18)), chat("untitled", at(2))], TODAY)
+    widget.activateWindow()
+    widget.set_chats(CHATS, today=TODAY)
     return widget
+
+
+@pytest.fixture
+def asked(chat_list: ChatList) -> Asked:
+    return Asked(chat_list.commands)
+
+
+@pytest.fixture
+def foldered(chat_list: ChatList) -> ChatList:
+    """The same list with folders and a pinned chat."""
+    show_folders(chat_list)
+    return chat_list
+
+
+def show_folders(chat_list: ChatList, chats: Sequence[Chat] = ()) -> None:
+    inside = [chat("w1", at(20), "work"), chat("w2", at(17), "work"), chat("p", at(16), pinned_at=1.0)]
+    everything = sorted([*chats, *CHATS, *inside], key=lambda one: -one.updated_at)
+    chat_list.set_chats(everything, [HOME, WORK], TODAY)
+
+
+# ---------------------------------------------------------------- what is shown
 
 
 @pytest.mark.parametrize(
     ("moment", "group"),
-    [(at(20, 0), "Today"), (at(21), "Today"), (at(19, 23), "Yesterday"), (at(18, 23), "Earlier")],
+    [
+        (at(20, 0), "Today"),
+        (at(21), "Today"),
+        (at(19, 23), "Yesterday"),
+        (at(18, 23), "Previous 7 days"),
+        (at(13, 0), "Previous 7 days"),
+        (at(12, 23), "Previous 30 days"),
+        (at(21, 0, month=10), "Previous 30 days"),
+        (at(20, 23, month=10), "October 2026"),
+        (at(31, 23, month=12, year=2025), "December 2025"),
+    ],
 )
 def test_groups(moment: float, group: str) -> None:
     assert group_of(moment, TODAY) == group
 
 
 def test_titles_under_their_days(chat_list: ChatList) -> None:
-    assert titles(chat_list) == ["Today", "About a", "Yesterday", "About b", "Earlier", "About c", "New chat"]
+    assert titles(chat_list) == [
+        *("Today", "About a", "Yesterday", "About b", "Previous 7 days", "About c", "March 2026", "New chat")
+    ]
 
 
-def test_choosing_with_keys_skips_headings(qtbot: QtBot, chat_list: ChatList) -> None:
-    chat_list.set_current("a")
-    with qtbot.waitSignal(chat_list.chat_chosen) as chosen:
-        QTest.keyClick(chat_list._list, Qt.Key.Key_Down)
-    assert chosen.args == ["b"]
+def test_pinned_chats_and_folders_come_first(foldered: ChatList) -> None:
+    assert titles(foldered)[:7] == ["Pinned", "About p", "Home", "Work", "About w1", "About w2", "Today"]
 
 
-@pytest.mark.qt_log_ignore("^This plugin does not support", extend=True)
-def test_a_menu_that_is_open_while_the_list_is_filled_anew(qtbot: QtBot, chat_list: ChatList) -> None:
-    place = chat_list._list.visualItemRect(chat_list._list.item(1)).center()
-    chat_list._list.customContextMenuRequested.emit(place)
-    rename, delete = chat_list.findChildren(QMenu)[-1].actions()
-    chat_list.set_chats([chat("b", at(20)), chat("a", at(19))], TODAY)
-    with qtbot.waitSignal(chat_list.chat_deletion_requested) as asked:
-        delete.trigger()
-    assert asked.args == ["a"]
-    rename.trigger()
-    assert [editor.text() for editor in chat_list._list.findChildren(QLineEdit)] == ["About a"]
+def test_other_orders(foldered: ChatList) -> None:
+    foldered.view.arrange("title")
+    assert titles(foldered) == [
+        *("Pinned", "About p", "Home", "Work", "About w1", "About w2"),
+        *("Chats", "About a", "About b", "About c", "New chat"),
+    ]
+    foldered.view.arrange("oldest")
+    assert titles(foldered)[4:] == [
+        *("About w2", "About w1", "March 2026", "New chat"),
+        *("Previous 7 days", "About c", "Yesterday", "About b", "Today", "About a"),
+    ]
 
 
-def test_marking_the_shown_chat_tells_nobody(qtbot: QtBot, chat_list: ChatList) -> None:
-    with qtbot.assertNotEmitted(chat_list.chat_chosen):
-        chat_list.set_current("c")
-        chat_list.set_current(None)
-        chat_list.set_chats([chat("a", at(20))], TODAY)
+def test_a_closed_folder_hides_its_chats_and_says_how_many(qtbot: QtBot, foldered: ChatList) -> None:
+    foldered.view.select("folder work")
+    model, place = foldered.view.chats, foldered.view.currentIndex()
+    spoken = model.data(place, Qt.ItemDataRole.AccessibleTextRole)
+    assert spoken == "Work, folder, 2 chats, expanded"
+    with qtbot.waitSignal(foldered.view.arranged):
+        QTest.keyClick(foldered.view, Key.Key_Left)
+    assert "About w1" not in titles(foldered)
+    assert model.collapsed == {"work"}
+    spoken = model.data(foldered.view.currentIndex(), Qt.ItemDataRole.AccessibleTextRole)
+    assert spoken == "Work, folder, 2 chats, collapsed"
+    show_folders(foldered, [chat("new", at(20, 13))])  # after a refresh, too
+    assert "About w1" not in titles(foldered)
+    QTest.keyClick(foldered.view, Key.Key_Return)
+    assert "About w1" in titles(foldered)
 
 
-def test_renaming_in_place(qtbot: QtBot, chat_list: ChatList) -> None:
-    chat_list.set_current("b")
-    chat_list.rename_current()
-    editor = chat_list._list.findChild(QLineEdit)
-    assert editor is not None
-    editor.selectAll()
-    QTest.keyClicks(editor, "Rain")
-    with qtbot.waitSignal(chat_list.chat_renamed) as renamed:
-        QTest.keyClick(editor, Qt.Key.Key_Return)
-    assert renamed.args == ["b", "Rain"]
+def test_a_folder_that_has_gone_is_no_longer_remembered_as_closed(foldered: ChatList) -> None:
+    foldered.view.arrange(collapsed=["work", "home"])
+    foldered.set_chats(CHATS, [HOME], TODAY)
+    assert foldered.view.chats.collapsed == {"home"}
 
 
-@pytest.mark.parametrize("key", [Qt.Key.Key_Return, Qt.Key.Key_Escape])
-def test_a_title_being_typed_outlives_whatever_happens_to_the_list(
-    qtbot: QtBot, chat_list: ChatList, key: Qt.Key
-) -> None:
-    renamed: list[tuple[str, str]] = []
-    chat_list.chat_renamed.connect(lambda chat_id, title: renamed.append((chat_id, title)))
-    chat_list.set_current("b")
-    chat_list.rename_current()
-    editor = chat_list._list.findChild(QLineEdit)
-    assert editor is not None
-    editor.selectAll()
-    QTest.keyClicks(editor, "Ra")
-    chat_list.set_chats([chat("new", at(20)), chat("b", at(19))], TODAY)  # an answer came to its end
-    chat_list.set_current("new")  # a message made a chat
-    QTest.keyClicks(editor, "in")
-    assert chat_list._list.findChild(QLineEdit) is editor
-    assert renamed == []
-    QTest.keyClick(editor, key)
-    qtbot.waitUntil(lambda: titles(chat_list) == ["Today", "About new", "Yesterday", "About b"])
-    assert renamed == ([("b", "Rain")] if key == Qt.Key.Key_Return else [])
-    assert chat_list._list.currentItem().text() == "About new"
-
-
-def test_deleting_a_chat_ends_the_renaming_of_it(qtbot: QtBot, chat_list: ChatList) -> None:
-    chat_list.set_current("b")
-    chat_list.rename_current()
-    with qtbot.assertNotEmitted(chat_list.chat_renamed):
-        chat_list.hide_chat("b")
-        qtbot.waitUntil(lambda: "About b" not in titles(chat_list))
-
-
-def test_a_chat_that_is_being_deleted_cannot_be_chosen(qtbot: QtBot, chat_list: ChatList) -> None:
-    chats = [chat("a", at(20)), chat("b", at(19))]
-    chat_list.hide_chat("b")
-    chat_list.set_chats(chats, TODAY)  # the store had not come to it
-    assert titles(chat_list) == ["Today", "About a"]
-    chat_list.show_chat("b")  # it could not be deleted
-    chat_list.set_chats(chats, TODAY)
-    assert titles(chat_list) == ["Today", "About a", "Yesterday", "About b"]
-
-
-def test_rows_that_stay_are_not_made_again(chat_list: ChatList) -> None:
-    def row(chat_id: str) -> object:
-        return chat_list._item(chat_id)
-
-    kept = row("b"), row("untitled")
-    chat_list.set_chats([chat("c", at(20, 13)), chat("a", at(20)), chat("b", at(19)), chat("untitled", at(2))], TODAY)
-    assert titles(chat_list) == ["Today", "About c", "About a", "Yesterday", "About b", "Earlier", "New chat"]
-    assert row("untitled") is kept[1]
-    before = row("b")
-    chat_list.set_chats([chat("a", at(20)), chat("b", at(19)), chat("untitled", at(2))], TODAY)
-    assert row("b") is before
-
-
-@pytest.mark.qt_log_ignore("^This plugin does not support", extend=True)
-@pytest.mark.parametrize(("answer", "deleted"), [("Delete", ["b"]), ("Cancel", [])])
-def test_the_delete_key_asks_first(chat_list: ChatList, answer: str, deleted: list[str]) -> None:
-    asked: list[str] = []
-    chat_list.chat_deletion_requested.connect(asked.append)
-    chat_list.set_current("b")
-    chat_list.activateWindow()
-    chat_list._list.setFocus()
-    QTest.keyClick(chat_list._list, Qt.Key.Key_Delete)
-    box = chat_list.findChild(QMessageBox)
-    assert box is not None
-    assert box.text() == "Delete “About b”?"
-    assert box.defaultButton().text() == "Cancel"
-    chat_list.set_current("c")  # whatever happens meanwhile
-    next(button for button in box.buttons() if button.text() == answer).click()
-    assert asked == deleted
-
-
-def test_search_is_told_once_typing_pauses(qtbot: QtBot, chat_list: ChatList) -> None:
-    heard: list[str] = []
-    chat_list.search_changed.connect(heard.append)
-    with qtbot.waitSignal(chat_list.search_changed):
-        QTest.keyClicks(chat_list._search, "poem")
-    assert heard == ["poem"]
-
-
-def test_new_chat_button(qtbot: QtBot, chat_list: ChatList) -> None:
-    with qtbot.waitSignal(chat_list.new_button.clicked):
-        QTest.mouseClick(chat_list.findChildren(QPushButton)[0], Qt.MouseButton.LeftButton)
-
-
-def test_headings_follow_the_theme(chat_list: ChatList) -> None:
-    theme.override(theme.DARK)
-    try:
-        assert chat_list._list.item(0).foreground().color() == theme.DARK.quiet
-    finally:
-        theme.override(None)
+def test_left_goes_from_a_chat_to_its_folder(foldered: ChatList) -> None:
+    foldered.view.select("w2")
+    QTest.keyClick(foldered.view, Key.Key_Left)
+    assert foldered.view.currentIndex().data() == "Work"
 
 
 def test_titles_are_plain_text_in_tool_tips(chat_list: ChatList) -> None:
     wicked = Chat("w", "<img src='file:///etc/hostname'>", at(20), at(20), None)
-    chat_list.set_chats([wicked], TODAY)
-    assert "<img" not in chat_list._list.item(1).toolTip()
+    chat_list.set_chats([wicked], today=TODAY)
+    tip = chat_list.view.chats.data(chat_list.view.chats.index(1), Qt.ItemDataRole.ToolTipRole)
+    assert "<img" not in str(tip)
+    assert "&lt;img" in str(tip)
+
+
+def test_titles_of_other_scripts_are_read_from_where_they_begin() -> None:
+    assert is_right_to_left("(שלום) and more")
+    assert is_right_to_left("123 مرحبا")
+    assert not is_right_to_left("Hello שלום")
+    assert not is_right_to_left("如何排序")
+    assert not is_right_to_left("1 + 1")
+
+
+@pytest.mark.parametrize("colors", [theme.LIGHT, theme.DARK])
+def test_what_is_selected_can_be_seen(dressed: None, chat_list: ChatList, colors: theme.Theme) -> None:
+    theme.override(colors)
+    chat_list.set_current("b")
+    picture, view = chat_list.grab().toImage(), chat_list.view.viewport()
+
+    def edge(key: str) -> QColor:
+        """The color a little within the left end of a row."""
+        return picture.pixelColor(view.mapTo(chat_list, QPoint(2, center(chat_list, key).y())))
+
+    assert edge("c") == colors.raised
+    assert theme.contrast(edge("b"), edge("c")) >= theme.MINIMUM_SHAPE_CONTRAST
+
+
+# ---------------------------------------------------------------- opening and selecting
+
+
+def test_choosing_with_keys_skips_headings(chat_list: ChatList, asked: Asked) -> None:
+    chat_list.set_current("a")
+    QTest.keyClick(chat_list.view, Key.Key_Down)
+    assert asked.calls == [("open_chat", "b")]
+
+
+def test_a_click_opens_a_chat_and_enter_does(chat_list: ChatList, asked: Asked) -> None:
+    click(chat_list, "c")
+    assert asked.calls == [("open_chat", "c")]
+    QTest.keyClick(chat_list.view, Key.Key_Return)
+    assert asked.calls == [("open_chat", "c")] * 2
+
+
+def test_several_are_selected_without_opening_them(chat_list: ChatList, asked: Asked) -> None:
+    chat_list.set_current("a")
+    QTest.keyClick(chat_list.view, Key.Key_Down, SHIFT)
+    assert selected(chat_list) == ["a", "b"]
+    click(chat_list, "untitled", CTRL)
+    assert selected(chat_list) == ["a", "b", "untitled"]
+    click(chat_list, "c", SHIFT)
+    assert "c" in selected(chat_list)
+    assert asked.calls == []
+
+
+def test_all_chats_are_selected_and_no_folder(foldered: ChatList) -> None:
+    QTest.keyClick(foldered.view, Key.Key_A, CTRL)
+    assert sorted(selected(foldered)) == ["a", "b", "c", "p", "untitled", "w1", "w2"]
+    assert all(index.data() not in ("Work", "Home") for index in foldered.view.selectedIndexes())
+
+
+def test_marking_the_shown_chat_opens_nothing(chat_list: ChatList, asked: Asked) -> None:
+    chat_list.set_current("c")
+    assert selected(chat_list) == ["c"]
+    chat_list.set_current(None)
+    assert selected(chat_list) == []
+    chat_list.set_chats([chat("a", at(20))], today=TODAY)
+    assert asked.calls == []
+
+
+def test_a_chat_that_was_just_made_is_marked_when_it_comes(chat_list: ChatList) -> None:
+    chat_list.set_current("new")
+    chat_list.set_chats([chat("new", at(20, 13)), *CHATS], today=TODAY)
+    assert selected(chat_list) == ["new"]
+
+
+# ---------------------------------------------------------------- a refresh
+
+
+def test_a_refresh_keeps_what_is_selected_and_where_the_keyboard_is(chat_list: ChatList, asked: Asked) -> None:
+    chat_list.set_current("a")
+    QTest.keyClick(chat_list.view, Key.Key_Down, SHIFT)
+    chat_list.set_chats([chat("new", at(20, 14)), chat("b", at(20, 13)), CHATS[0], *CHATS[2:]], today=TODAY)
+    assert titles(chat_list)[:4] == ["Today", "About new", "About b", "About a"]
+    assert selected(chat_list) == ["b", "a"]
+    assert chat_list.view.currentIndex().data() == "About b"
+    assert asked.calls == []
+
+
+def test_a_refresh_keeps_what_is_in_sight(qtbot: QtBot, chat_list: ChatList) -> None:
+    many = [chat(f"number {number}", at(20) - number) for number in range(200)]
+    chat_list.set_chats(many, today=TODAY)
+    bar = chat_list.view.verticalScrollBar()
+    qtbot.waitUntil(lambda: bar.maximum() > 0)
+    bar.setValue(bar.maximum() // 2)
+    before = [one.id for one in many if chat_list.view.viewport().rect().contains(center(chat_list, one.id))]
+    assert 5 < len(before) < 50
+    chat_list.set_chats([chat("new", at(20, 14)), many[150], *many[:150], *many[151:]], today=TODAY)
+    assert [one.id for one in many if chat_list.view.viewport().rect().contains(center(chat_list, one.id))] == before
+    bar.setValue(0)
+    chat_list.set_chats([chat("newer", at(20, 15)), *many], today=TODAY)  # at the top one sees what is new
+    assert bar.value() == 0
+
+
+def test_the_keyboard_stays_near_a_chat_that_has_gone(chat_list: ChatList, asked: Asked) -> None:
+    chat_list.set_current("c")
+    chat_list.set_current(None)
+    chat_list.set_chats([CHATS[0], CHATS[1], CHATS[3]], today=TODAY)
+    assert chat_list.view.currentIndex().data() == "New chat"
+    assert selected(chat_list) == []
+    chat_list.view.setFocus()
+    QTest.keyClick(chat_list.view, Key.Key_Delete)
+    QTest.keyClick(chat_list.view, Key.Key_Up)
+    assert asked.calls == [("delete_chats", ["untitled"]), ("open_chat", "b")]
+
+
+def test_rows_do_not_change_where_nothing_does(qtbot: QtBot, chat_list: ChatList) -> None:
+    with qtbot.assertNotEmitted(chat_list.view.chats.layoutChanged):
+        chat_list.set_chats([chat(one.id, one.updated_at) for one in CHATS], today=TODAY)
+    with qtbot.waitSignal(chat_list.view.chats.layoutChanged):
+        chat_list.set_chats(CHATS[:2], today=TODAY)
+    assert chat_list.view.chats.rowCount() == len(titles(chat_list)) == 4
+
+
+# ---------------------------------------------------------------- renaming
+
+
+def test_renaming_in_place(qtbot: QtBot, chat_list: ChatList, asked: Asked) -> None:
+    chat_list.set_current("b")
+    chat_list.rename_current()
+    editor = editor_of(chat_list)
+    assert editor.accessibleName() == "Title of the chat"
+    editor.selectAll()
+    QTest.keyClicks(editor, "Rain")
+    QTest.keyClick(editor, Key.Key_Return)
+    qtbot.waitUntil(lambda: not chat_list.view.is_renaming())
+    assert asked.calls == [("rename_chat", "b", "Rain")]
+    assert "Rain" in titles(chat_list)
+
+
+def test_renaming_the_folder_the_keyboard_is_at(qtbot: QtBot, foldered: ChatList, asked: Asked) -> None:
+    foldered.set_current("a")
+    foldered.view.select("folder work")
+    foldered.view.setFocus()
+    foldered.rename_current()
+    editor = editor_of(foldered)
+    editor.selectAll()
+    QTest.keyClicks(editor, "Play")
+    QTest.keyClick(editor, Key.Key_Return)
+    qtbot.waitUntil(lambda: not foldered.view.is_renaming())
+    assert asked.calls == [("rename_folder", "work", "Play")]
+    foldered.view.chats.set_content(CHATS, [Folder("work", "Play", 0.0)], TODAY)
+    assert foldered.view.currentIndex().data() == "Play"  # the keyboard stays there
+
+
+def test_renaming_a_chat_of_a_closed_folder(foldered: ChatList) -> None:
+    foldered.view.open_folder("work", False)
+    foldered.set_current("w2")
+    foldered.rename_current()
+    assert editor_of(foldered).text() == "About w2"
+
+
+@pytest.mark.parametrize("key", [Key.Key_Return, Key.Key_Escape])
+def test_a_title_being_typed_outlives_whatever_happens_to_the_list(
+    qtbot: QtBot, chat_list: ChatList, asked: Asked, key: Qt.Key
+) -> None:
+    chat_list.set_current("b")
+    chat_list.rename_current()
+    editor = editor_of(chat_list)
+    editor.selectAll()
+    QTest.keyClicks(editor, "Ra")
+    chat_list.set_chats([chat("new", at(20)), chat("b", at(19))], today=TODAY)  # an answer came to its end
+    chat_list.set_current("new")  # a message made a chat
+    QTest.keyClicks(editor, "in")
+    assert editor_of(chat_list) is editor
+    assert asked.calls == []
+    QTest.keyClick(editor, key)
+    qtbot.waitUntil(lambda: titles(chat_list) == ["Today", "About new", "Yesterday", "About b"])
+    assert asked.calls == ([("rename_chat", "b", "Rain")] if key == Key.Key_Return else [])
+    assert chat_list.view.currentIndex().data() == "About new"
+
+
+def test_a_chat_that_goes_ends_the_renaming_of_it(chat_list: ChatList, asked: Asked) -> None:
+    chat_list.set_current("b")
+    chat_list.rename_current()
+    QTest.keyClicks(editor_of(chat_list), "Never")
+    chat_list.set_chats([CHATS[0]], today=TODAY)
+    assert titles(chat_list) == ["Today", "About a"]
+    assert not chat_list.view.is_renaming()
+    assert asked.calls == []
+
+
+# ---------------------------------------------------------------- deleting, pins, folders
+
+
+def test_the_delete_key_deletes_what_is_selected_where_the_list_has_the_focus(
+    chat_list: ChatList, asked: Asked
+) -> None:
+    chat_list.set_current("a")
+    chat_list.search_field.setFocus()
+    QTest.keyClick(chat_list.search_field, Key.Key_Delete)
+    assert asked.calls == []
+    chat_list.view.setFocus()
+    QTest.keyClick(chat_list.view, Key.Key_Down, SHIFT)
+    QTest.keyClick(chat_list.view, Key.Key_Delete)
+    assert asked.calls == [("delete_chats", ["a", "b"])]
+    QTest.keySequence(chat_list.view, QKeySequence(QKeySequence.StandardKey.Undo))
+    assert asked.calls[1:] == [("undo",)]
+
+
+def test_the_delete_key_at_a_folder(foldered: ChatList, asked: Asked) -> None:
+    foldered.view.setFocus()
+    foldered.view.select("folder work")
+    QTest.keyClick(foldered.view, Key.Key_Delete)
+    assert asked.calls == [("delete_folder", "work")]
+
+
+def test_pinning_by_key(foldered: ChatList, asked: Asked) -> None:
+    foldered.view.setFocus()
+    foldered.view.select("p")
+    QTest.keyClick(foldered.view, Key.Key_P, CTRL | SHIFT)
+    click(foldered, "a", CTRL)
+    QTest.keyClick(foldered.view, Key.Key_P, CTRL | SHIFT)
+    assert asked.calls == [("pin_chats", ["p"], False), ("pin_chats", ["p", "a"], True)]
+
+
+def test_moving_by_key(foldered: ChatList, asked: Asked) -> None:
+    foldered.view.setFocus()
+    foldered.view.select("w1")
+    QTest.keyClick(foldered.view, Key.Key_M, CTRL | SHIFT)
+    menu = open_menu(foldered)
+    assert [one.text().replace("&", "") for one in menu.actions() if one.text()] == [
+        *("Home", "Work", "No folder", "New folder…")
+    ]
+    assert [one.text() for one in menu.actions() if one.text() and not one.isEnabled()] == ["Work"]
+    entry(menu, "Home")()
+    entry(menu, "No folder")()
+    assert asked.calls == [("move_chats", ["w1"], "home"), ("move_chats", ["w1"], None)]
+
+
+def test_a_new_folder_for_chats(foldered: ChatList, asked: Asked) -> None:
+    foldered.view.setFocus()
+    foldered.view.select("a")
+    QTest.keyClick(foldered.view, Key.Key_M, CTRL | SHIFT)
+    entry(open_menu(foldered), "New folder…")()
+    dialog = foldered.findChild(QInputDialog)
+    assert dialog is not None
+    dialog.setTextValue("Travel")
+    dialog.accept()
+    assert asked.calls == [("create_folder", "Travel", ["a"])]
+
+
+def test_a_menu_that_is_open_while_the_list_is_filled_anew(chat_list: ChatList, asked: Asked) -> None:
+    menu = menu_at(chat_list, center(chat_list, "a"))
+    chat_list.set_chats([chat("b", at(20)), chat("a", at(19))], today=TODAY)
+    entry(menu, "Delete")()
+    entry(menu, "Pin")()
+    entry(menu, "Export…")()
+    assert asked.calls == [("delete_chats", ["a"]), ("pin_chats", ["a"], True), ("export_chats", ["a"])]
+    entry(menu, "Rename…")()
+    assert editor_of(chat_list).text() == "About a"
+
+
+def test_the_menu_is_for_all_that_are_selected_or_for_the_chat_below_it(chat_list: ChatList, asked: Asked) -> None:
+    chat_list.set_current("a")
+    QTest.keyClick(chat_list.view, Key.Key_Down, SHIFT)
+    entry(menu_at(chat_list, center(chat_list, "b")), "Delete 2 chats")()
+    entry(menu_at(chat_list, center(chat_list, "c")), "Delete")()
+    assert asked.calls == [("delete_chats", ["a", "b"]), ("delete_chats", ["c"])]
+    assert selected(chat_list) == ["a", "b"]
+
+
+def test_the_menu_key(chat_list: ChatList, asked: Asked) -> None:
+    chat_list.set_current("b")
+    event = QContextMenuEvent(QContextMenuEvent.Reason.Keyboard, QPoint(5, 5), QPoint(5, 5))
+    QApplication.sendEvent(chat_list.view.viewport(), event)
+    entry(open_menu(chat_list), "Delete")()
+    assert asked.calls == [("delete_chats", ["b"])]
+
+
+def test_the_menu_of_a_folder_and_of_the_list(foldered: ChatList, asked: Asked) -> None:
+    menu = menu_at(foldered, center(foldered, "folder work"))
+    entry(menu, "Collapse")()
+    assert foldered.view.chats.collapsed == {"work"}
+    entry(menu, "Delete folder")()
+    assert asked.calls == [("delete_folder", "work")]
+    entry(menu_at(foldered, QPoint(20, foldered.view.viewport().height() - 2)), "By title")()
+    assert foldered.view.chats.order == "title"
+
+
+@pytest.mark.parametrize(
+    ("dragged", "target", "expected"),
+    [
+        (["a", "b"], "folder home", [("move_chats", ["a", "b"], "home")]),
+        (["a", "w1"], "w2", [("move_chats", ["a"], "work")]),
+        (["w1"], "b", [("move_chats", ["w1"], None)]),
+        (["w1"], "heading Today", [("move_chats", ["w1"], None)]),
+        (["w1"], "", [("move_chats", ["w1"], None)]),
+        (["a", "p"], "heading Pinned", [("pin_chats", ["a"], True)]),
+        (["p"], "a", [("pin_chats", ["p"], False)]),
+        (["p"], "folder work", [("move_chats", ["p"], "work"), ("pin_chats", ["p"], False)]),
+        (["a"], "b", []),
+        (["gone"], "folder home", []),
+    ],
+)
+def test_dropping_chats(
+    foldered: ChatList, asked: Asked, dragged: list[str], target: str, expected: list[tuple[object, ...]]
+) -> None:
+    view, model = foldered.view, foldered.view.chats
+    if dragged == ["gone"]:
+        data = QMimeData()
+        data.setData(model.mimeTypes()[0], b"gone")
+    else:
+        data = model.mimeData([model.index(model.place(one) or 0) for one in dragged])
+    position = center(foldered, target) if target else QPoint(20, view.viewport().height() - 2)
+    event = QDropEvent(
+        QPointF(position),
+        Qt.DropAction.MoveAction,
+        data,
+        Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.NoModifier,
+    )
+    view.dropEvent(event)
+    assert asked.calls == expected
+
+
+# ---------------------------------------------------------------- search
+
+
+def test_search_is_asked_for_once_typing_pauses(qtbot: QtBot, chat_list: ChatList, asked: Asked) -> None:
+    QTest.keyClicks(chat_list.search_field, "poem")
+    assert asked.calls == []
+    qtbot.waitUntil(lambda: bool(asked.calls))
+    assert asked.calls == [("search", "poem")]
+    QTest.keyClick(chat_list.search_field, Key.Key_Escape)
+    assert asked.calls[1:] == [("search", "")]
+
+
+def test_the_button_for_a_new_chat_comes_first(qtbot: QtBot, chat_list: ChatList) -> None:
+    with qtbot.waitSignal(chat_list.new_button.clicked):
+        QTest.mouseClick(chat_list.new_button, Qt.MouseButton.LeftButton)
+    chat_list.new_button.setFocus()
+    order = []
+    for _ in range(5):
+        focused = QApplication.focusWidget()
+        assert focused is not None
+        order.append(focused.accessibleName() or getattr(focused, "text", str)())
+        QTest.keyClick(focused, Key.Key_Tab)
+    assert order == ["New chat", "Folders and order of the list", "Search chats", "Chats", "Trash"]

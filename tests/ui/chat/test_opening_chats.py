@@ -13,7 +13,7 @@ from concurrent.futures import Future
 import pytest
 from PySide6.QtCore import QDeadlineTimer, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QListWidget
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app import paths
@@ -101,13 +101,12 @@ class Slow:
         if chat_id is None:
             self.window.menus.action("new_chat").trigger()
             return True
-        item = self.window.chat_list._item(chat_id)
-        rows = self.window.chat_list.findChild(QListWidget)
-        assert isinstance(rows, QListWidget)
-        if item is None:
+        rows = self.window.chat_list.view
+        if (place := rows.chats.place(chat_id)) is None:
             return False
-        rows.scrollToItem(item)
-        QTest.mouseClick(rows.viewport(), Qt.MouseButton.LeftButton, pos=rows.visualItemRect(item).center())
+        index = rows.chats.index(place)
+        rows.scrollTo(index)
+        QTest.mouseClick(rows.viewport(), Qt.MouseButton.LeftButton, pos=rows.visualRect(index).center())
         return True
 
     def type(self, text: str) -> None:

@@ -149,7 +149,7 @@ def test_deleting_the_chat_takes_the_comparison_away(qtbot: QtBot, running: Comp
     running.choose("compare_last")
     running.compared()
     assert running.compare.one.plain._text().view.content
-    with qtbot.waitSignal(running.controller.operations.chat_deleted, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.controller.operations.chats_deleted, timeout=WAIT_MS):
         running.choose("delete_chat")
     assert running.compare.one.plain._text().view.content == ""
     assert "was deleted" in running.compare.one._empty_text.text()

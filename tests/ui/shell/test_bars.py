@@ -10,9 +10,11 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.settings import Settings
 from app.ui import notices
 from app.ui.notices import Action, Notice
-from app.ui.shell.bars import NoticeBar
+from app.ui.shell.bars import NoticeBar, UndoBar
+from app.ui.shell.main_window import MainWindow
 from app.ui.widgets.column import prose_margin
 
 
@@ -75,3 +77,34 @@ def test_many_notices_leave_room_for_the_chat_and_show_the_newest(qtbot: QtBot, 
 
     qtbot.waitUntil(is_whole_and_in_line)
     assert all(one.height() >= one.text.heightForWidth(one.text.width()) for one in bar.cards.values())
+
+
+def test_the_offer_to_undo_goes_after_a_while_but_not_under_the_hand(qtbot: QtBot) -> None:
+    undo_bar = UndoBar()
+    qtbot.addWidget(undo_bar)
+    undo_bar.offer("3 chats were moved to the trash.")
+    assert undo_bar.isVisible()
+    undo_bar.activateWindow()
+    undo_bar.undo.setFocus()
+    qtbot.waitUntil(undo_bar.undo.hasFocus)
+    undo_bar._timer.setInterval(0)
+    undo_bar._timer.start()
+    with qtbot.waitSignal(undo_bar._timer.timeout):
+        pass
+    assert undo_bar.isVisible()
+    undo_bar.undo.clearFocus()
+    qtbot.waitUntil(lambda: not undo_bar.isVisible())
+    assert undo_bar._label.text() == ""
+
+
+def test_the_window_keeps_the_order_of_the_list_and_closed_folders(qtbot: QtBot) -> None:
+    settings = Settings(chat_sort="title", collapsed_folders=["work"])
+    window = MainWindow(settings)
+    qtbot.addWidget(window)
+    chats = window.chat_list.view.chats
+    assert chats.order == "title"
+    assert chats.collapsed == {"work"}
+    with qtbot.waitSignal(window.panels_changed):
+        window.chat_list.view.arrange("oldest", ["home", "work"])
+    window.store(settings)
+    assert (settings.chat_sort, settings.collapsed_folders) == ("oldest", ["home", "work"])

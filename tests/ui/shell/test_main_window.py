@@ -93,7 +93,8 @@ class Running:
         self.qtbot.waitUntil(future.done, timeout=WAIT_MS)
 
     def titles(self) -> list[str]:
-        return [item.text() for item in self.window.chat_list._items()]
+        model = self.window.chat_list.view.chats
+        return [str(model.data(model.index(place))) for place in range(model.rowCount())]
 
     def choose(self, name: str) -> None:
         """Choose an entry of the menu bar."""
@@ -383,11 +384,11 @@ def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]
         operations.refresh()
     assert running.titles() == ["Today", "Second", "First"]
     first = operations._chats[1].id
-    running.window.chat_list.chat_chosen.emit(first)
+    running.window.chat_list.commands.open_chat(first)
     with qtbot.waitSignal(operations.chats_listed, timeout=WAIT_MS):
-        running.window.chat_list.chat_renamed.emit(first, "Renamed")
+        running.window.chat_list.commands.rename_chat(first, "Renamed")
     assert "Renamed" in running.titles()
-    with qtbot.waitSignal(operations.chat_deleted, timeout=WAIT_MS):
+    with qtbot.waitSignal(operations.chats_deleted, timeout=WAIT_MS):
         running.choose("delete_chat")
     qtbot.waitUntil(lambda: "Renamed" not in running.titles(), timeout=WAIT_MS)
     assert running.window.undo_bar.isVisible()
@@ -397,34 +398,24 @@ def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]
     assert not running.window.undo_bar.isVisible()
 
 
-def test_a_chat_deleted_for_good_is_forgotten_by_the_engine(
+def test_the_engine_forgets_a_chat_with_its_deletion(
     qtbot: QtBot, open_window: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forgotten: list[str] = []
     monkeypatch.setattr(LocalEngine, "forget", lambda _: forgotten.append("all"))
     running = open_window()
     operations = running.controller.operations
-
-    def delete(title: str) -> None:
-        chat = running.make_chat(title)
-        with qtbot.waitSignal(operations.chat_deleted, timeout=WAIT_MS):
-            operations.delete(chat.id)
-
-    delete("brought back")
-    with qtbot.waitSignal(operations.chat_restored, timeout=WAIT_MS):
-        operations.undo_delete()
-    assert forgotten == []
-    delete("one")
-    assert forgotten == []
-    delete("two")  # now only this one can be brought back
+    chats = [running.make_chat(title).id for title in ("one", "two")]
+    with qtbot.waitSignal(operations.chats_deleted, timeout=WAIT_MS):
+        operations.delete(chats)
     assert len(forgotten) == 1
-    operations._undo_timer.setInterval(0)
+    with qtbot.waitSignal(operations.chats_restored, timeout=WAIT_MS) as restored:
+        operations.undo()
+    assert restored.args == [chats, None]
+    with qtbot.waitSignal(operations.chats_deleted, timeout=WAIT_MS):
+        operations.delete(chats[:1])
     with qtbot.waitSignal(operations.deleted_for_good, timeout=WAIT_MS):
-        operations._undo_timer.start()
-    assert len(forgotten) == 2
-    operations._undo_timer.setInterval(10 * WAIT_MS)
-    delete("three")
-    running.close()
+        operations.erase()
     assert len(forgotten) == 3
 
 
@@ -444,37 +435,44 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Call
     shutil.rmtree(backup_folder(paths.chat_file()))
     (paths.chat_caches_dir() / "a.kept").write_text(secret)
     assert not is_erased()
-    running = open_window()
+    running = open_window()  # it has been in the trash for long enough
     qtbot.waitUntil(is_erased, timeout=WAIT_MS)
     operations = running.controller.operations
     chat = running.make_chat(f"{secret} too")
     with qtbot.waitSignal(operations.chats_listed, timeout=WAIT_MS):
         operations.refresh()
-    (paths.chat_caches_dir() / "b.kept").write_text(secret)
-    with qtbot.waitSignal(operations.chat_deleted, timeout=WAIT_MS):
-        operations.delete(chat.id)
+    copy = paths.chat_caches_dir() / "b.kept"
+    copy.write_text(secret)
+    with qtbot.waitSignal(operations.chats_deleted, timeout=WAIT_MS):
+        operations.delete([chat.id])
+    qtbot.waitUntil(lambda: not copy.exists(), timeout=WAIT_MS)
     assert secret in running.window.undo_bar._label.text()
     assert not is_erased()
-    operations._undo_timer.setInterval(0)
-    operations._undo_timer.start()
-    qtbot.waitUntil(lambda: running.window.undo_bar._label.text() == "", timeout=WAIT_MS)
-    running.worker.submit(ChatStore.erase_deleted).result(timeout=10)
-    operations.deleted_for_good.emit()
+    operations.erase([chat.id])
     qtbot.waitUntil(is_erased, timeout=WAIT_MS)
+    assert running.window.undo_bar._label.text() == ""
 
 
-def test_search_narrows_the_list_and_says_when_nothing_is_found(
-    qtbot: QtBot, open_window: Callable[[], Running]
-) -> None:
+def test_searching_by_keyboard_alone(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
-    for title in ("Draft length", "Poem about rain"):
-        running.make_chat(title)
+    running.make_chat("Draft length")
+    poem = running.make_chat("Poem about rain").id
+    with qtbot.waitSignal(running.controller.operations.chats_listed, timeout=WAIT_MS):
+        running.controller.operations.refresh()
+    chats, composer = running.window.chat_list, running.window.composer.editor
+    composer.setFocus()
     running.choose("search_chats")
-    QTest.keyClicks(running.window.chat_list._search, "POEM")
-    qtbot.waitUntil(lambda: running.titles() == ["Today", "Poem about rain"], timeout=WAIT_MS)
-    QTest.keyClicks(running.window.chat_list._search, " zzz")
-    qtbot.waitUntil(lambda: running.titles() == [], timeout=WAIT_MS)
-    assert running.window.chat_list._nothing.text() == "No chat has these words."
+    QTest.keyClicks(chats.search_field, "POEM")
+    qtbot.waitUntil(lambda: [one.text for one in chats.results.results()] == ["Poem about rain"], timeout=WAIT_MS)
+    assert chats._count.text() == "1 chat found"
+    QTest.keyClick(chats.search_field, Qt.Key.Key_Return)
+    assert running.model.id == poem
+    QTest.keyClicks(chats.search_field, " zzz")
+    qtbot.waitUntil(lambda: chats._count.text() == "No chats found.", timeout=WAIT_MS)
+    QTest.keyClick(chats.search_field, Qt.Key.Key_Escape)
+    assert chats.search() == ""
+    assert chats.view.isVisible()
+    assert composer.hasFocus()
 
 
 def test_export_writes_markdown(qtbot: QtBot, tmp_path: Path, open_window: Callable[[], Running]) -> None:

@@ -1,0 +1,236 @@
+"""The trash, in the place of the list: what was deleted, when, and how long it can still be brought back."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QItemSelection,
+    QItemSelectionModel,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QPoint,
+    QSize,
+    Qt,
+    Slot,
+)
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QKeySequence, QPainter, QShortcut
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QListView,
+    QMenu,
+    QPushButton,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QToolButton,
+    QWidget,
+)
+
+from app.chats.model import Chat
+from app.chats.store import TRASH_DAYS
+from app.ui.chat.list.commands import ListCommands
+from app.ui.chat.list.drawing import MARGIN, draw_background, draw_line, has_keyboard
+from app.ui.chat.list.rows import count_text, moment_text, title_of_chat
+from app.ui.widgets import icons, theme
+from app.ui.widgets.controls import label, plain_tooltip, small_button
+from app.ui.widgets.layouts import column, row
+from app.ui.widgets.questions import ask
+from app.ui.widgets.theme import SPACING
+
+AnyIndex = QModelIndex | QPersistentModelIndex
+
+_DAY_SECONDS = 86400.0
+_Roles = Qt.ItemDataRole
+
+
+def left_text(deleted_at: float, now: float) -> str:
+    """How long a deleted chat can still be brought back: ``30 days left``. Both in seconds since 1970."""
+    days = math.ceil(TRASH_DAYS - (now - deleted_at) / _DAY_SECONDS)
+    return f"{days} days left" if days > 1 else "1 day left"
+
+
+class TrashModel(QAbstractListModel):
+    """Attributes:
+    chats: The rows, deleted last first.
+    now: When they were listed, in seconds since 1970.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chats: list[Chat] = []
+        self.now = 0.0
+
+    def set_chats(self, chats: Sequence[Chat], now: float) -> None:
+        self.beginResetModel()
+        self.chats, self.now = list(chats), now
+        self.endResetModel()
+
+    def rowCount(self, parent: AnyIndex = QModelIndex()) -> int:  # noqa: B008 - Qt's own default
+        return 0 if parent.isValid() else len(self.chats)
+
+    def left(self, chat: Chat) -> str:
+        return left_text(chat.deleted_at or self.now, self.now)
+
+    def data(self, index: AnyIndex, role: int = _Roles.DisplayRole) -> object:
+        chat = self.chats[index.row()]
+        if role == _Roles.DisplayRole:
+            return title_of_chat(chat)
+        when = f"Deleted {moment_text(chat.deleted_at or self.now)}"
+        if role == _Roles.ToolTipRole:
+            return plain_tooltip(f"{title_of_chat(chat)}\n{when}, {self.left(chat)}")
+        return f"{title_of_chat(chat)}, {when}, {self.left(chat)}" if role == _Roles.AccessibleTextRole else None
+
+
+class _TrashDelegate(QStyledItemDelegate):
+    """A title, and below it how long the chat can still be brought back."""
+
+    def __init__(self, model: TrashModel, parent: QObject) -> None:
+        super().__init__(parent)
+        self._model = model
+
+    def sizeHint(self, option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
+        return QSize(1, 2 * QFontMetrics(option.font).height() + 3 * SPACING)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        chat, font, colors = self._model.chats[index.row()], option.font, theme.current()
+        painter.save()
+        draw_background(painter, option, has_keyboard(option))
+        box = option.rect.adjusted(MARGIN, SPACING, -MARGIN, -SPACING)
+        half = box.height() // 2
+        draw_line(painter, box.adjusted(0, 0, 0, -half), title_of_chat(chat), font, colors.text)
+        small = theme.scaled(font, 0.9)
+        draw_line(painter, box.adjusted(0, half, 0, 0), self._model.left(chat), small, colors.quiet)
+        painter.restore()
+
+
+class TrashPanel(QWidget):
+    """What was deleted, and what can be done with it."""
+
+    def __init__(self, commands: ListCommands, leave: Callable[[], object], parent: QWidget | None = None) -> None:
+        """``leave`` shows the list of chats again."""
+        super().__init__(parent)
+        self._commands = commands
+        self._leave = leave
+        self.model = TrashModel()
+        self.view = QListView(uniformItemSizes=True)
+        self.view.setModel(self.model)
+        self.view.setItemDelegate(_TrashDelegate(self.model, self.view))
+        self.view.setAccessibleName("Deleted chats")
+        self.view.setFrameShape(QFrame.Shape.NoFrame)
+        self.view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.view.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.view.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.view.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.view.customContextMenuRequested.connect(self._on_menu_requested)
+        self.view.selectionModel().selectionChanged.connect(self._show_state)
+        theme.follow(self.view, self.view.viewport().update)
+        self.back = QToolButton()
+        self.back.setAccessibleName("Back to the chats")
+        self.back.setToolTip("Back to the chats")
+        icons.set_icon(self.back, "left")
+        self.back.clicked.connect(leave)
+        self._explanation = label(
+            f"Deleted chats stay here for {TRASH_DAYS} days. Then they are deleted for good.", role="quiet", wraps=True
+        )
+        self._empty_text = label("The trash is empty.", role="quiet", wraps=True)
+        self._empty_text.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignHCenter)
+        self.restore = self._button("Restore", self._restore)
+        self.delete_now = self._button("Delete now…", self._ask_to_delete)
+        self.empty = self._button("Empty trash…", self._ask_to_empty)
+        column(
+            row(self.back, label("Trash", role="heading"), None),
+            self._explanation,
+            (self._empty_text, 1),
+            (self.view, 1),
+            row((self.restore, 1), (self.delete_now, 1)),
+            self.empty,
+            on=self,
+        )
+        delete = QShortcut(QKeySequence("Del"), self.view, context=Qt.ShortcutContext.WidgetShortcut)
+        delete.activated.connect(self._ask_to_delete)
+        self.set_chats([])
+
+    def set_chats(self, chats: Sequence[Chat], now: float | None = None) -> None:
+        """Show what is in the trash, deleted last first. ``now``, in seconds since 1970, is given by tests."""
+        selected, position = set(self._selected()), self.view.verticalScrollBar().value()
+        place = self.view.currentIndex().row()
+        self.model.set_chats(chats, time.time() if now is None else now)
+        selection = QItemSelection()
+        for at, chat in enumerate(chats):
+            if chat.id in selected:
+                selection.select(self.model.index(at), self.model.index(at))
+        flags = QItemSelectionModel.SelectionFlag
+        self.view.selectionModel().select(selection, flags.ClearAndSelect)
+        if chats and place >= 0:
+            near = self.model.index(min(place, len(chats) - 1))
+            self.view.selectionModel().setCurrentIndex(near, flags.NoUpdate)
+        self.view.verticalScrollBar().setValue(position)
+        was_empty = self.view.isHidden()
+        self.view.setVisible(bool(chats))
+        self._explanation.setVisible(bool(chats))
+        self._empty_text.setVisible(not chats)
+        self._show_state()
+        if was_empty and self.back.hasFocus():
+            self.begin()
+
+    def begin(self) -> None:
+        """The panel has been opened: the keyboard goes to the list, as soon as there is one."""
+        (self.view if self.model.chats else self.back).setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _button(self, text: str, act: Callable[[], object]) -> QPushButton:
+        made = small_button(text)
+        made.clicked.connect(act)
+        return made
+
+    def _selected(self) -> list[str]:
+        return [self.model.chats[place].id for place in sorted(one.row() for one in self.view.selectedIndexes())]
+
+    @Slot()
+    def _show_state(self) -> None:
+        has_selection = self.view.selectionModel().hasSelection()
+        self.restore.setEnabled(has_selection)
+        self.delete_now.setEnabled(has_selection)
+        self.empty.setEnabled(bool(self.model.chats))
+
+    def _restore(self) -> None:
+        if ids := self._selected():
+            self._commands.restore_chats(ids)
+
+    def _ask_to_delete(self) -> None:
+        if ids := self._selected():
+            self._ask(f"Delete {count_text(len(ids))} for good?", "Delete", ids)
+
+    def _ask_to_empty(self) -> None:
+        count = len(self.model.chats)
+        self._ask(f"Empty the trash? It holds {count_text(count)}.", "Empty trash", None)
+
+    def _ask(self, question: str, button: str, ids: Sequence[str] | None) -> None:
+        ask(
+            self,
+            "Trash",
+            question,
+            details="This can't be undone.",
+            lossy={button: lambda: self._commands.erase_chats(ids)},
+        )
+
+    @Slot(QPoint)
+    def _on_menu_requested(self, position: QPoint) -> None:
+        if not self._selected():
+            return
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction("&Restore", self._restore)
+        menu.addAction("&Delete now…\tDel", self._ask_to_delete)
+        menu.popup(self.view.viewport().mapToGlobal(position))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self._leave()
+        else:
+            super().keyPressEvent(event)

@@ -1,0 +1,335 @@
+"""What is done with chats and folders, with the list and a real store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QMessageBox
+from pytestqt.qtbot import QtBot
+
+from app.chats.model import Found
+from app.chats.store import ChatStore
+from app.chats.worker import ChatWorker
+from app.ui.chat.chat_list import ChatList
+from app.ui.chat.list.view import _drag_picture
+from app.ui.chat.operations import ChatOperations
+from app.ui.chat.stored_chats import StoredChats
+from app.ui.notices import NoticeList
+from tests.support.chats import add_question
+
+pytestmark = pytest.mark.qt_log_ignore("^This plugin does not support", extend=True)
+
+WAIT_MS = 20_000
+Key = Qt.Key
+SHIFT = Qt.KeyboardModifier.ShiftModifier
+T = TypeVar("T")
+
+
+class Rig:
+    """A list on screen, and the operations and the store behind it."""
+
+    def __init__(self, qtbot: QtBot, folder: Path) -> None:
+        self.qtbot = qtbot
+        self.worker = ChatWorker(folder / "chats.sqlite")
+        self.notice_list = NoticeList()
+        self.chat_store = StoredChats(self.worker, self.notice_list)
+        self.operations = ChatOperations(self.chat_store, self.notice_list)
+        self.list = ChatList()
+        qtbot.addWidget(self.list)
+        operations, asked = self.operations, self.list.commands
+        operations.chats_listed.connect(self.list.set_chats)
+        operations.chats_found.connect(self.list.set_found)
+        operations.trash_listed.connect(self.list.trash.set_chats)
+        self.sentences: list[str] = []
+        operations.deletion_done.connect(self.sentences.append)
+        asked.rename_chat, asked.rename_folder = operations.rename, operations.rename_folder
+        asked.delete_chats, asked.delete_folder = operations.delete, operations.delete_folder
+        asked.pin_chats, asked.move_chats = operations.pin, operations.move
+        asked.create_folder, asked.undo, asked.search = operations.create_folder, operations.undo, operations.search
+        asked.watch_trash, asked.restore_chats = operations.watch_trash, operations.restore
+        asked.erase_chats = operations.erase
+        self.list.resize(220, 600)
+        self.list.show()
+        self.list.activateWindow()
+
+    def stored(self, function: Callable[[ChatStore], T]) -> T:
+        return self.worker.submit(function).result(WAIT_MS / 1000)
+
+    def make(self, *titles: str) -> list[str]:
+        """Chats with these titles; their ids."""
+        ids = [self.stored(lambda store, title=title: store.create_chat(title).id) for title in titles]  # type: ignore[misc]
+        self.operations.refresh()
+        self.settle()
+        return ids
+
+    def settle(self) -> None:
+        """Wait until all is done that was asked of the store, and what that led to."""
+        for _ in range(4):
+            done: list[object] = []
+            self.chat_store.ask(lambda _store: None, done.append)
+            self.qtbot.waitUntil(lambda: bool(done), timeout=WAIT_MS)  # noqa: B023
+
+    def titles(self) -> list[str]:
+        model = self.list.view.chats
+        return [str(model.data(model.index(place))) for place in range(model.rowCount())]
+
+    def select(self, *ids: str) -> None:
+        view = self.list.view
+        view.setFocus()
+        view.select(ids[0])
+        for _ in ids[1:]:
+            QTest.keyClick(view, Key.Key_Down, SHIFT)
+        assert {chat.id for chat in view.selected_chats()} == set(ids)
+
+    def close(self) -> None:
+        self.chat_store.close()
+        self.chat_store.deleteLater()
+        self.notice_list.deleteLater()
+
+
+@pytest.fixture
+def rig(qtbot: QtBot, tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(qtbot, tmp_path)
+    yield made
+    made.close()
+
+
+def answer(rig: Rig, button: str) -> str:
+    """Press a button of the question that is asked; gives back what it asks."""
+    box = rig.list.findChild(QMessageBox)
+    assert box is not None
+    text = box.text()
+    next(one for one in box.buttons() if one.text().replace("&", "") == button).click()
+    return text
+
+
+def texts(*buttons: QAbstractButton) -> list[bool]:
+    return [button.isEnabled() for button in buttons]
+
+
+def test_deleting_several_and_undoing_it(rig: Rig) -> None:
+    first, second, third = rig.make("first", "second", "third")
+    rig.select(third, second)
+    QTest.keyClick(rig.list.view, Key.Key_Delete)
+    assert rig.titles() == ["Today", "first"]  # at once
+    rig.settle()
+    assert rig.sentences == ["2 chats were moved to the trash."]
+    assert [chat.id for chat in rig.stored(ChatStore.chats)] == [first]
+    rig.list.commands.undo()
+    rig.settle()
+    assert rig.titles() == ["Today", "third", "second", "first"]
+
+
+def test_each_deletion_can_be_undone_the_last_one_first(rig: Rig) -> None:
+    first, second = rig.make("first", "second")
+    rig.operations.delete([first])
+    rig.operations.delete([second])
+    rig.settle()
+    assert rig.sentences == ["“first” was moved to the trash.", "“second” was moved to the trash."]
+    rig.operations.undo()
+    rig.settle()
+    assert rig.titles() == ["Today", "second"]
+    rig.operations.undo()
+    rig.settle()
+    assert rig.titles() == ["Today", "second", "first"]
+    rig.operations.undo()  # there is nothing more
+    rig.settle()
+    assert rig.titles() == ["Today", "second", "first"]
+
+
+def test_a_list_that_was_read_before_a_deletion_does_not_bring_the_chat_back(rig: Rig) -> None:
+    (first, second) = rig.make("first", "second")
+    shown: list[list[str]] = []
+    rig.operations.chats_listed.connect(lambda chats, _folders: shown.append([chat.id for chat in chats]))
+    rig.operations.refresh()
+    rig.operations.delete([first])
+    rig.settle()
+    assert shown
+    assert all(ids == [second] for ids in shown)
+
+
+def test_a_chat_that_cannot_be_deleted_stays(rig: Rig) -> None:
+    (first,) = rig.make("first")
+    rig.stored(lambda store: store._connection.execute("PRAGMA query_only = ON"))
+    rig.operations.delete([first])
+    rig.settle()
+    assert rig.titles() == ["Today", "first"]
+    assert "store" in rig.notice_list.notices()
+    rig.stored(lambda store: store._connection.execute("PRAGMA query_only = OFF"))
+
+
+def test_a_chat_that_cannot_be_renamed_has_its_title_again(rig: Rig) -> None:
+    rig.make("first")
+    rig.stored(lambda store: store._connection.execute("PRAGMA query_only = ON"))
+    model = rig.list.view.chats
+    assert model.setData(model.index(1), "other")
+    assert rig.titles() == ["Today", "other"]
+    rig.settle()
+    assert rig.titles() == ["Today", "first"]
+    rig.stored(lambda store: store._connection.execute("PRAGMA query_only = OFF"))
+
+
+def test_folders(rig: Rig) -> None:
+    first, second, third = rig.make("first", "second", "third")
+    rig.operations.create_folder("Work", [first, second])
+    rig.settle()
+    assert rig.titles() == ["Work", "second", "first", "Today", "third"]
+    [folder] = rig.stored(ChatStore.folders)
+    rig.operations.rename_folder(folder.id, "Play")
+    rig.operations.move([second], None)
+    rig.operations.move([third], folder.id)
+    rig.settle()
+    assert rig.titles() == ["Play", "third", "first", "Today", "second"]
+    rig.list.view.setFocus()
+    rig.list.view.select(f"folder {folder.id}")
+    QTest.keyClick(rig.list.view, Key.Key_Delete)
+    rig.settle()
+    assert rig.titles() == ["Today", "third", "second", "first"]
+    assert rig.sentences == ["The folder “Play” was deleted. Its chats were kept."]
+    rig.operations.undo()
+    rig.settle()
+    assert rig.titles() == ["Play", "third", "first", "Today", "second"]
+
+
+def test_pins_stand_in_the_order_in_which_they_were_pinned(rig: Rig) -> None:
+    first, second, third = rig.make("first", "second", "third")
+    rig.operations.pin([second], True)
+    rig.operations.pin([third], True)
+    rig.settle()
+    assert rig.titles() == ["Pinned", "second", "third", "Today", "first"]
+    rig.operations.pin([second], False)
+    rig.settle()
+    assert rig.titles() == ["Pinned", "third", "Today", "second", "first"]
+    assert first
+
+
+def test_the_trash(rig: Rig) -> None:
+    first, second, third = rig.make("first", "second", "third")
+    rig.operations.delete([first, second, third])
+    rig.list.view.setFocus()
+    rig.list.show_trash()
+    rig.settle()
+    assert rig.list.trash.view.hasFocus()
+    trash, view = rig.list.trash, rig.list.trash.view
+    assert trash.isVisible()
+    assert len(trash.model.chats) == 3
+    assert texts(trash.restore, trash.delete_now, trash.empty) == [False, False, True]
+    view.setFocus()
+    view.setCurrentIndex(trash.model.index(0))
+    chosen = trash.model.chats[0]
+    trash.restore.click()
+    rig.settle()
+    assert rig.titles() == ["Today", chosen.title]
+    QTest.keyClick(view, Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    QTest.keyClick(view, Key.Key_Delete)
+    assert answer(rig, "Cancel") == "Delete 2 chats for good?"
+    rig.settle()
+    assert len(rig.stored(ChatStore.trash)) == 2
+    view.setCurrentIndex(trash.model.index(1))
+    erased: list[None] = []
+    rig.operations.deleted_for_good.connect(lambda: erased.append(None))
+    trash.delete_now.click()
+    assert answer(rig, "Delete") == "Delete 1 chat for good?"
+    rig.settle()
+    assert len(trash.model.chats) == 1
+    trash.empty.click()
+    assert answer(rig, "Empty trash") == "Empty the trash? It holds 1 chat."
+    rig.settle()
+    assert trash.model.chats == []
+    assert len(erased) == 2
+    assert trash._empty_text.isVisible()
+    assert texts(trash.restore, trash.delete_now, trash.empty) == [False, False, False]
+    trash.setFocus()
+    QTest.keyClick(trash, Key.Key_Escape)
+    assert rig.list.view.isVisible()
+
+
+def test_undoing_the_deletion_of_a_chat_that_was_erased_changes_nothing(rig: Rig) -> None:
+    first, second = rig.make("first", "second")
+    rig.operations.delete([first, second])
+    rig.operations.erase([first])
+    rig.operations.undo()
+    rig.settle()
+    assert rig.titles() == ["Today", "second"]
+    assert rig.notice_list.notices() == {}
+
+
+def test_search_shows_passages_and_goes_to_them(rig: Rig) -> None:
+    first, _second = rig.make("first", "second")
+    message = rig.stored(lambda store: add_question(store, first, None, "I always wanted to know why cats purr."))
+    opened: list[tuple[str, ...]] = []
+    rig.list.commands.open_chat = lambda chat_id: opened.append((chat_id,))
+    rig.list.commands.open_message = lambda chat_id, message_id: opened.append((chat_id, message_id))
+    field, results = rig.list.search_field, rig.list.results
+    field.setFocus()
+    QTest.keyClicks(field, "purr")
+    rig.qtbot.waitUntil(lambda: len(results.results()) == 2, timeout=WAIT_MS)
+    title, passage = results.results()
+    assert (title.text, title.message_id) == ("first", "")
+    [(start, length)] = passage.matches
+    assert passage.text[start : start + length] == "purr"
+    assert passage.text.startswith("…")  # so that the match can be seen in a narrow list
+    assert start <= 16
+    QTest.keyClick(field, Key.Key_Down)
+    QTest.keyClick(field, Key.Key_Down)
+    QTest.keyClick(field, Key.Key_Return)
+    assert opened == [(first, message.id)]
+    QTest.mouseClick(
+        results.viewport(), Qt.MouseButton.LeftButton, pos=results.visualRect(results.model().index(0, 0)).center()
+    )
+    assert opened[1:] == [(first,)]
+    assert field.text() == "purr"
+
+
+def test_answers_to_what_was_typed_before_are_not_shown(rig: Rig) -> None:
+    rig.make("one", "two")
+    told: list[tuple[str, list[Found]]] = []
+    rig.operations.chats_found.connect(lambda text, found: told.append((text, found)))
+    for text in ("one", "two", "", "tw"):
+        rig.operations.search(text)
+    rig.settle()
+    assert [(text, [one.chat.title for one in found]) for text, found in told] == [("tw", ["two"])]
+    rig.list.search_field.setText("t")
+    rig.list.set_found("tw", told[0][1])
+    assert not rig.list.results.isVisible()
+
+
+def test_results_follow_a_deletion(rig: Rig) -> None:
+    first, _second = rig.make("word one", "word two")
+    rig.list.search_field.setText("word")
+    rig.qtbot.waitUntil(lambda: len(rig.list.results.results()) == 2, timeout=WAIT_MS)
+    rig.operations.delete([first])
+    rig.qtbot.waitUntil(lambda: [one.text for one in rig.list.results.results()] == ["word two"], timeout=WAIT_MS)
+    assert rig.list._count.text() == "1 chat found"
+
+
+def test_exporting_several_chats_replaces_no_file(rig: Rig, tmp_path: Path) -> None:
+    first, second = rig.make("same", "same")
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    (folder / "same.md").write_text("mine")
+    with rig.qtbot.waitSignal(rig.operations.exported, timeout=WAIT_MS):
+        rig.operations.export_all([(first, "same.md"), (second, "same.md")], folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["same 2.md", "same 3.md", "same.md"]
+    assert (folder / "same.md").read_text() == "mine"
+
+
+def test_deleting_from_the_results_of_a_search(rig: Rig) -> None:
+    first, _second = rig.make("word one", "word two")
+    rig.list.search_field.setText("word")
+    rig.qtbot.waitUntil(lambda: len(rig.list.results.results()) == 2, timeout=WAIT_MS)
+    view = rig.list.results
+    view.setFocus()
+    view.setCurrentIndex(view.model().index(1, 0))
+    QTest.keyClick(view, Key.Key_Delete)
+    rig.qtbot.waitUntil(lambda: [one.text for one in view.results()] == ["word two"], timeout=WAIT_MS)
+    assert [chat.id for chat in rig.stored(ChatStore.trash)] == [first]
+
+
+def test_a_drag_shows_what_is_dragged(dressed: None) -> None:
+    assert _drag_picture("A title " * 30).width() < 400
