@@ -66,6 +66,33 @@ def test_a_file_of_version_1_opens(path: Path) -> None:
         assert store.unsent(chat.id) == "halb"
 
 
+def test_a_file_of_version_2_opens(path: Path) -> None:
+    path.parent.mkdir()
+    shutil.copyfile(DATA / "chats-version-2.sqlite", path)
+    with ChatStore(path) as store:
+        store.mark_interrupted()
+        (chat,) = store.chats()
+        ordner = store.folders()[1]
+        assert [folder.name for folder in store.folders()] == ["Empty", "Ordner"]
+        assert (chat.title, chat.folder_id) == ("Was ist ein Entwurf?", ordner.id)
+        assert (chat.pinned_at is not None, chat.settings) == (True, '{"preset":"My settings","seed":7}')
+        asked, second = store.branch(chat.id)
+        assert (second.text, second.status, list(second.tokens)) == ("Die zweite", "interrupted", [1, 5])
+        first = store.select_version(second.id, -1)[1]
+        assert (first.text, list(first.tokens), first.seed) == ("Die erste Antwort", [1, 2, 70_000], 7)
+        assert (first.settings, first.figures) == ({"seed": 7}, {"completion_tokens": 3})
+        assert [piece.drafter for piece in unpack(first.text, first.provenance)] == ["model", None]
+        assert [one.message_id for one in store.search("entwurf")[0].snippets] == [asked.id]
+        assert [one.title for one in store.trash()] == ["In the trash"]
+        assert store.unsent(chat.id) == "halb"
+
+
+def test_there_is_a_file_of_every_version() -> None:
+    assert {f"chats-version-{number}.sqlite" for number in range(1, VERSION + 1)} == {
+        file.name for file in DATA.glob("chats-version-*.sqlite")
+    }
+
+
 def test_a_newer_file_is_refused_and_left_alone(path: Path) -> None:
     write_chat(path)
     set_pragma(path, f"user_version = {VERSION + 1}")

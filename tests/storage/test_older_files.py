@@ -1,12 +1,21 @@
-"""Files that commit 324c867 wrote (``tests/data/version-324c867``): before there were locks, some without a version."""
+"""Files of older versions.
+
+``tests/data/version-324c867``: before there were locks, some without a version. ``version-0465daa``: under older names.
+``version-4b42be7``: the whole folder of 0.1.0.
+"""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from app.chats.model import unpack
+from app.chats.store import ChatStore
+from app.chats.worker import ChatWorker
+from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.llama.checkpoints import RollBackSupport
 from app.engine.policy.acceptance import AcceptancePrior, RatePrior
 from app.engine.policy.calibration import Build, MeasuredCosts
@@ -141,3 +150,136 @@ def test_engines_that_put_at_once_lose_nothing(folder: Path) -> None:
     one.put("1", tried)
     other.put("2", tried)
     assert one.get("2") == other.get("1") == tried
+
+
+# ---------------------------------------------------------------- the whole folder of 0.1.0
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder that 0.1.0 (commit 4b42be7) wrote as ``SLIPSTREAM_HOME``, and was killed while an answer streamed."""
+    # New times: what nobody used for a month is deleted.
+    copied = shutil.copytree(
+        Path(__file__).parent.parent / "data" / "version-4b42be7", tmp_path / "home", copy_function=shutil.copy
+    )
+    return Path(copied)
+
+
+def test_the_chats_of_0_1_0(home: Path) -> None:
+    worker = ChatWorker(home / "chats.sqlite")
+    opened = worker.opened.result()
+    assert (opened.notice, opened.erased) == (None, True)
+    worker.submit(ChatStore.finish_erasing)
+    worker.close()
+    with ChatStore(home / "chats.sqlite") as store:
+        titles = {chat.id[0]: chat.title for chat in store.chats()}
+        assert titles == {
+            "a": "Wie wird das Wetter in Tromsø?",
+            "b": "Renamed by hand",
+            "c": "",
+            "d": "What was the app writing when it was…",
+        }
+        assert all((one.settings, one.folder_id, one.pinned_at) == ("", None, None) for one in store.chats())
+        assert (store.unsent("a" * 32), store.unsent(None)) == ("Und morgen", "A chat to come\nwith two lines")
+        asked, snow = store.branch("a" * 32)
+        assert [asked.text, snow.text] == ["Wie wird das Wetter in Tromsø?", "Schnee."]
+        assert ((asked.version, asked.versions), (snow.version, snow.versions)) == ((1, 2), (2, 2))
+        assert snow.figures["context_start"] == "x"
+        cold, follow, mild = store.select_version(snow.id, -1)[1:]
+        assert [cold.text, follow.text, mild.text] == ["Kalt, klar und dunkel.", "Und in 東京?", "Mild."]
+        assert (mild.status, mild.finish_reason, mild.seed) == ("stopped", "cancelled", 2**63 - 1)
+        assert (cold.pair, cold.settings["system_prompt"]) == ("Guide 16M + guide-draft-1M", "Be brief.")
+        assert cold.figures["completion_tokens"] == 6 and list(cold.tokens) == []
+        pieces = unpack(cold.text, cold.provenance)
+        assert [(one.text, one.drafter, one.round, one.rejected) for one in pieces[:3]] == [
+            ("Kalt", None, 1, "nope"),
+            (", ", "model", 1, None),
+            ("klar ", "model", 1, None),
+        ]
+        rain = store.select_version(asked.id, 1)[-1]
+        assert (rain.text, rain.status) == ("Regen 🙂.", "failed")
+        assert rain.figures["failure"] == "The engine ended while this was written."
+        assert [one.text for one in store.branch("b" * 32)] == ["A question without an answer"]
+        assert [(one.text, one.status) for one in store.branch("d" * 32)][1:] == [("It was writing th", "interrupted")]
+        assert {one.chat.id[0] for one in store.search("wetter")} == {"a"}
+
+
+def test_what_0_1_0_was_to_erase_is_erased_and_not_in_the_trash(home: Path) -> None:
+    worker = ChatWorker(home / "chats.sqlite")
+    assert worker.opened.result().erased
+    assert worker.submit(ChatStore.trash).result() == []
+    worker.close()
+    files = [file for file in home.glob("chats.sqlite*") if file.is_file()]
+    assert not any(b"Something to be erased" in file.read_bytes() for file in files)
+    (before,) = (home / "backups").glob("chats-before-version-2-*.sqlite")  # goes after a month, as every backup
+    assert b"Something to be erased" in before.read_bytes()
+
+
+def test_a_backup_of_0_1_0_comes_back(home: Path) -> None:
+    for ending in ("", "-wal"):
+        (home / f"chats.sqlite{ending}").write_bytes(b"damaged" * 1000)
+    with ChatStore(home / "chats.sqlite") as store:
+        assert store.notice is not None and "backup of 2026-11-20" in store.notice
+        assert len(store.chats()) == 3
+        assert [one.chat.title for one in store.search("tokio") + store.search("東京")] == [
+            "Wie wird das Wetter in Tromsø?"
+        ]
+
+
+def test_the_settings_of_0_1_0(home: Path) -> None:
+    before = decode((home / "settings.json").read_bytes(), dict)
+    file = SettingsFile(home / "settings.json")
+    values = file.values
+    assert file.notice is None
+    assert values.last_pair == Pair("/models/owner/one/one.gguf", "/models/owner/one/draft.gguf")
+    assert values.recent_pairs == [values.last_pair, Pair("/models/owner/two/two.gguf")]
+    assert (values.last_chat_id, values.models_folder, values.extra_folders) == ("a" * 32, "/models", ["/models/more"])
+    assert (values.hub_endpoint, values.download_limit, values.chats_visible) == ("https://mirror.example", 2048, False)
+    after = msgspec.to_builtins(values)
+    kept = before.keys() & after.keys()
+    assert {name: before[name] for name in kept} == {name: after[name] for name in kept}
+
+
+def test_the_models_and_downloads_of_0_1_0(home: Path) -> None:
+    queue = QueueFile(home)
+    items, notice = queue.read()
+    queue.release()
+    assert notice is None
+    assert [(saved.item.title, saved.state, saved.message) for saved in items] == [
+        ("One", ItemState.QUEUED, ""),
+        ("Two", ItemState.PAUSED, "full"),
+        ("Three", ItemState.DONE, ""),
+    ]
+    with Part(home / "models" / "one.gguf", items[0].item.target[0]) as part:
+        assert part.size == 3
+    index = LibraryIndex(home / "library.json")
+    assert [(record.title, record.hidden) for record in index.records.values()] == [
+        ("One, as 0.1.0 knew it", False),
+        ("two", True),
+    ]
+    assert index.differences == {("a" * 64, "b" * 64): None}
+    origin = Origins(home / "origins.json").get(MODEL)
+    assert origin is not None and (origin.licence, origin.downloaded_at) == ("mit", 1_790_000_000)
+    assert list(Usage(home / "usage.json").all()) == [str(MODEL)]
+
+
+def test_what_0_1_0_measured_and_learnt(home: Path) -> None:
+    trial = Trials(home / "trials.json").get(FileKey("target.gguf", 10, 20), FileKey("draft.gguf", 5, 6))
+    assert trial is not None and (trial.acceptance_rate, trial.tokens) == (0.75, 300)
+    key = PlainKey("target.gguf", 10, 20, 2048, 2, 0, "f16", "greedy")
+    assert Measurements(home / "measurements.json").plain_speed(key) == 41.5
+    learnt = MeasuredCosts(Costs(verify={1: 0.5, 2: 0.625, 6: 0.75}, draft=0.125), Build("engine", "driver"), 0.5)
+    assert KeyedFile(home / "cache" / "costs.json", MeasuredCosts).get(KEY) == learnt
+    tried = RollBackSupport(longest_draft=8, snapshots=8, can_restore=True, can_cut=False)
+    assert KeyedFile(home / "cache" / "rolling_back.json", RollBackSupport).get(KEY) == tried
+    figures = KindFigures(kind="code", tokens=100, seconds=2.0, tested=80, accepted=60, verify_passes=20)
+    prior = AcceptancePrior({"coupled": RatePrior(0.75, 20.0, ((0.5, 8.0),))}, -0.125, 30.0)
+    assert history_file(home / "cache" / "history.json").get(KEY) == Remembered([figures], {"coupled": {"code": prior}})
+
+
+def test_the_kv_caches_of_0_1_0(home: Path) -> None:
+    files = ChatCacheFiles(home / "cache" / "chats")
+    (file,) = files.of("0123456789abcdef")
+    read = files.read(file, lambda: False)
+    assert read is not None and read.least == 2
+    assert (read.tokens.tolist(), read.data.tolist()) == ([3, 4, 5, 6, 7], list(range(40)))
