@@ -24,6 +24,7 @@ class ContextGauge(QWidget):
         self._use: ContextUse | None = None
         self._text = label(role="quiet", figures=True, scale=0.95)
         self._bar = _Bar()
+        self.setAccessibleName("Context")
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
         column(self._text, self._bar, gap=2, margins=(SPACING, 0, SPACING, 0), on=self)
