@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, QSize, Qt
 from PySide6.QtGui import QTextCursor, QWheelEvent
-from PySide6.QtWidgets import QApplication, QTextEdit, QWidget
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QPushButton, QTextEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
@@ -16,6 +17,7 @@ from app.ui.settings.general_page import apply
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.zoom import Zoom
 from app.ui.widgets import stylesheet
+from app.ui.widgets.tabbed_window import TabbedWindow
 
 pytestmark = pytest.mark.usefixtures("usual_settings_later")
 TEXT = "\n\n".join(f"Paragraph {number} of a long answer. {'Many words follow here. ' * 12}" for number in range(60))
@@ -65,12 +67,12 @@ def test_all_text_has_the_size_it_would_have_in_a_new_window(qtbot: QtBot, rig: 
 
 
 def fill(window: MainWindow) -> None:
-    """With messages, and without anything that blinks."""
+    """With messages, and with the focus where nothing is drawn for it."""
     window.transcript.clear()
     text = "So:\n\n1. `one`\n2. [two](https://a.example)\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> A quote"
     window.transcript.add(StoredMessage("q", "c", None, "user", "How?", "complete", 0.0))
     window.transcript.add(StoredMessage("a", "c", "q", "assistant", text, "complete", 0.0))
-    window.composer.editor.clearFocus()
+    window.transcript.column.setFocus()
 
 
 @pytest.mark.parametrize("zoom", [100, 150])
@@ -102,6 +104,19 @@ def test_from_the_menu_in_steps_up_to_the_ends(rig: Rig) -> None:
     rig.zoom.set(50)
     assert not rig.window.menus.action("zoom_out").isEnabled()
     assert rig.window.menus.action("zoom_in").isEnabled()
+
+
+def test_the_keys_work_in_the_other_windows_too(qtbot: QtBot, rig: Rig) -> None:
+    other = TabbedWindow("Other", QSize(300, 200), QSize(100, 100))
+    qtbot.addWidget(other)
+    other.tabs.addTab(QPushButton("page"), "Page")
+    other.show()
+    other.activateWindow()
+    qtbot.waitUntil(other.isActiveWindow)
+    QTest.keyClick(other.tabs, Qt.Key.Key_Plus, Qt.KeyboardModifier.ControlModifier)
+    assert rig.values.zoom == 110
+    QTest.keyClick(other.tabs, Qt.Key.Key_0, Qt.KeyboardModifier.ControlModifier)
+    assert rig.values.zoom == 100
 
 
 def test_it_says_for_a_moment_how_large_text_is(qtbot: QtBot, rig: Rig) -> None:
