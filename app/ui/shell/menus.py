@@ -97,7 +97,7 @@ _MENUS: dict[str, tuple[_Entry | str | None, ...]] = {
         _Entry("compare_last", "Compare &last answer", "Ctrl+Shift+R"),
         _Entry("compare_prompts", "C&ompare prompts…"),
         _SEPARATOR,
-        _Entry("measure_plain", "Me&asure plain speed"),
+        _Entry("measure_plain", "Me&asure speed without a draft"),
     ),
     "&Help": (
         _Entry("show_shortcuts", "&Keyboard shortcuts", ("F1", "Ctrl+/")),

@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
 from app.settings import Settings
+from app.ui.chat.markdown.code_blocks import CodeHeader
 from app.ui.settings.general_page import apply
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.zoom import Zoom
@@ -52,8 +53,25 @@ def sizes(window: QWidget) -> Counter[tuple[str, float]]:
     return Counter((type(one).__name__, round(one.font().pointSizeF(), 2)) for one in window.findChildren(QWidget))
 
 
+def fill(window: MainWindow) -> None:
+    """With messages, and with the focus where nothing is drawn for it."""
+    window.transcript.clear()
+    text = "So:\n\n1. `one`\n2. [two](https://a.example)\n\n```python\nprint(1)\n```\n\n"
+    text += "| a | b |\n|---|---|\n| 1 | 2 |\n\n> A quote"
+    window.transcript.add(StoredMessage("q", "c", None, "user", "How?", "complete", 0.0))
+    window.transcript.add(StoredMessage("a", "c", "q", "assistant", text, "complete", 0.0))
+    window.transcript.column.setFocus()
+
+
+def has_code(window: MainWindow) -> bool:
+    """Whether the last message is drawn."""
+    return any(one.isVisible() for one in window.findChildren(CodeHeader))
+
+
 @pytest.mark.parametrize("percent", [50, 125, 200])
 def test_all_text_has_the_size_it_would_have_in_a_new_window(qtbot: QtBot, rig: Rig, percent: int) -> None:
+    fill(rig.window)
+    qtbot.waitUntil(lambda: has_code(rig.window))
     for one in (200, 67, percent):  # from wherever it comes
         rig.zoom.set(one)
     fresh = MainWindow(rig.values)
@@ -62,17 +80,10 @@ def test_all_text_has_the_size_it_would_have_in_a_new_window(qtbot: QtBot, rig: 
     fresh.resize(rig.window.size())
     fresh.show()
     qtbot.waitExposed(fresh)
-    assert sizes(rig.window) == sizes(fresh)
+    fill(fresh)
+    qtbot.waitUntil(lambda: has_code(fresh))
+    qtbot.waitUntil(lambda: sizes(rig.window) == sizes(fresh))
     assert len(sizes(fresh)) > 20
-
-
-def fill(window: MainWindow) -> None:
-    """With messages, and with the focus where nothing is drawn for it."""
-    window.transcript.clear()
-    text = "So:\n\n1. `one`\n2. [two](https://a.example)\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> A quote"
-    window.transcript.add(StoredMessage("q", "c", None, "user", "How?", "complete", 0.0))
-    window.transcript.add(StoredMessage("a", "c", "q", "assistant", text, "complete", 0.0))
-    window.transcript.column.setFocus()
 
 
 @pytest.mark.parametrize("zoom", [100, 150])
