@@ -16,6 +16,8 @@ from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 MAX_LINES = 8
+NARROW = 48
+"""Characters: where fewer have room beside each other, the button has no text."""
 _ABOVE, _BELOW = 8, 16
 """Free space."""
 
@@ -73,7 +75,7 @@ class Composer(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._is_busy = False
+        self._is_busy = self._is_narrow = False
         self.editor = _Editor()
         self.editor.submitted.connect(self._on_submitted)
         self.editor.escaped.connect(self._on_escaped)
@@ -120,7 +122,8 @@ class Composer(QWidget):
     @Slot()
     def _show_state(self) -> None:
         self.button.setIcon(icons.themed("stop" if self._is_busy else "send", themes.current()))
-        self.button.setText("Stop" if self._is_busy else "Send")
+        text = "Stop" if self._is_busy else "Send"
+        self.button.setText("" if self._is_narrow else text)  # the icon says it too
         name = "Stop the answer (Esc)" if self._is_busy else f"Send ({send_key().text()})"
         self.button.setToolTip(name)
         self.button.setAccessibleName(name)
@@ -158,5 +161,9 @@ class Composer(QWidget):
 
     def _align(self) -> None:
         """Stay in line with the messages above."""
+        is_narrow = self.width() < self.fontMetrics().averageCharWidth() * NARROW
+        if is_narrow != self._is_narrow:
+            self._is_narrow = is_narrow
+            self._show_state()
         side = prose_margin(self.font(), self.width())
         self._column.setContentsMargins(side, _ABOVE, side, _BELOW)

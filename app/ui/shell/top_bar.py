@@ -127,7 +127,7 @@ class TopBar(QFrame):
             for widget in (self.chats, self.context, self._dot, self._label, self.speed, self.settings, self.cancel)
             if not widget.isHidden()
         )
-        space = max(self.width() - others - theme.px(26 * SPACING), 80)
+        space = max(self.width() - others - theme.px(14 * SPACING) - 12 * SPACING, 80)
         metrics = QFontMetrics(self.pair.font())
         self.pair.setText(metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, space).replace("&", "&&"))
 

@@ -151,6 +151,20 @@ def test_controls_have_names(composer: Composer) -> None:
     assert composer.button.accessibleName() == "Stop the answer (Esc)"
 
 
+def test_where_there_is_little_room_the_button_has_no_text(qtbot: QtBot, composer: Composer) -> None:
+    host = composer.window()
+    assert composer.button.text() == "Send"
+    for widget in (host, composer):
+        widget.setMinimumWidth(1)
+    host.resize(260, 400)
+    qtbot.waitUntil(lambda: composer.button.text() == "")
+    assert composer.button.accessibleName() == "Send (Enter)"
+    composer.set_busy(True)
+    assert composer.button.text() == ""
+    host.resize(700, 400)
+    qtbot.waitUntil(lambda: composer.button.text() == "Stop")
+
+
 def test_the_hint_is_plain_and_can_go(composer: Composer) -> None:
     composer.set_hint("<b>3,000</b> tokens are too many")
     assert composer.hint.isVisible()
