@@ -16,6 +16,7 @@ class SidePanel(QTabWidget):
         theme.set_role(self, "side")
         self.tabBar().setDrawBase(False)
         self.tabBar().setExpanding(True)
+        self.setAccessibleName("Side panel")
         self.tabBar().setAccessibleName("Side panel")
         for title, page in pages.items():
             self.addTab(page, title)
