@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import cast
 
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
@@ -71,7 +73,19 @@ class Transcript(QWidget):
 
     def add(self, message: StoredMessage) -> None:
         """Add a message of the user or a stored answer."""
-        self._add(message, is_stored=True)
+        self._remove_welcome()
+        self.column.add(self._entry(message, self._build_stored))
+
+    def add_all(self, messages: Iterable[StoredMessage]) -> None:
+        """Add many messages at the end: quicker than one by one."""
+        self._remove_welcome()
+        self.column.add_all([self._entry(message, self._build_stored) for message in messages])
+
+    def show_message(self, message_id: str) -> MessageWidget | None:
+        """Bring a message, however far it is, to the screen and give back its widget; ``None`` where it is not here."""
+        entry = next((entry for entry in self.column.entries if entry.key == message_id), None)
+        widget = self.column.reveal(entry) if entry is not None else None
+        return widget if isinstance(widget, MessageWidget) else None
 
     def remove_from(self, message_id: str) -> None:
         """Remove this message and everything after it."""
@@ -99,8 +113,10 @@ class Transcript(QWidget):
 
     def begin_answer(self, message: StoredMessage) -> None:
         """A new answer; `append_pieces` fills it."""
-        entry = self._add(message, is_stored=False)
+        self._remove_welcome()
+        entry = self._entry(message, self._build)
         entry.is_pinned = True
+        self.column.add(entry)
         self.column.build(entry)
         self._answer, self._answer_began = entry, time.monotonic()
 
@@ -122,7 +138,8 @@ class Transcript(QWidget):
         entry, self._answer = self._answer, None
         if entry is not None and isinstance(entry.widget, AnswerMessage):
             entry.widget.finish(message)
-            entry.build, entry.is_pinned = partial(self._build, message, True), False
+            entry.build, entry.content, entry.is_pinned = self._build_stored, message, False
+            entry.text = message.text
 
     # -- the empty chat
 
@@ -168,22 +185,21 @@ class Transcript(QWidget):
     def _messages(self) -> list[MessageWidget]:
         return [entry.widget for entry in self.column.entries if isinstance(entry.widget, MessageWidget)]
 
-    def _add(self, message: StoredMessage, is_stored: bool) -> Entry:
-        self._remove_welcome()
+    def _entry(self, message: StoredMessage, build: Callable[[Entry], QWidget]) -> Entry:
         lines = message.text.count("\n") + len(message.text) // _CHARACTERS_PER_LINE + 1
-        entry = Entry(message.id, partial(self._build, message, is_stored), lines * _LINE_HEIGHT + _FRAME_HEIGHT)
-        self.column.add(entry)
-        return entry
+        return Entry(message.id, build, lines * _LINE_HEIGHT + _FRAME_HEIGHT, message.text, message)
 
-    def _build(self, message: StoredMessage, is_stored: bool, entry: Entry) -> QWidget:
-        """The widget of a message; an answer is only begun where it is not ``is_stored``."""
-        result: MessageWidget
-        if message.role == "user":
-            result = UserMessage(message, self.commands)
-        else:
-            result = AnswerMessage(message, self.commands)
-            if is_stored:
-                result.show_stored(message)
+    def _build_stored(self, entry: Entry) -> MessageWidget:
+        result = self._build(entry)
+        if isinstance(result, AnswerMessage):
+            result.show_stored(cast(StoredMessage, entry.content))
+        return result
+
+    def _build(self, entry: Entry) -> MessageWidget:
+        """The widget of a message; an answer is only begun."""
+        message = cast(StoredMessage, entry.content)
+        kind = UserMessage if message.role == "user" else AnswerMessage
+        result = kind(message, self.commands, self.column.viewport())
         result.view.set_show_drafted(self._shows_drafted)
         result.set_busy(self._is_busy)
         result.view.selection_dragged.connect(lambda point: self.column.show_point(result.view, point))
@@ -232,6 +248,9 @@ class ContextLine(QWidget):
 
     def is_in_use(self) -> bool:
         return False
+
+    def is_drawn(self) -> bool:
+        return True
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -295,3 +314,6 @@ class Welcome(QWidget):
 
     def is_in_use(self) -> bool:
         return False
+
+    def is_drawn(self) -> bool:
+        return True

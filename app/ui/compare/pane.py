@@ -71,6 +71,12 @@ class _Text(QWidget):
         self.view.move(0, top)
         return top + self.view.content_height()
 
+    def is_in_use(self) -> bool:
+        return True
+
+    def is_drawn(self) -> bool:
+        return self.view.is_drawn
+
 
 class AnswerPane(QFrame):
     """Shows one run, while it is written or afterwards."""
@@ -142,7 +148,7 @@ class AnswerPane(QFrame):
     def show_run(self, text: str, pieces: list[Piece], figures: Figures) -> None:
         """Show an answer that was written before."""
         self.clear()
-        self._text().view.set_text(text, pieces)
+        self._text().view.set_text(text, lambda: pieces)
         self._show_figures(figures.decode_tokens_per_second, figures.total_seconds)
 
     def set_show_drafted(self, shown: bool) -> None:

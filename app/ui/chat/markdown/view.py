@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import time
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, QRectF, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import (
@@ -29,10 +30,10 @@ from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.code_blocks import CodeColors, CodeHeader, CodeRun
 from app.ui.chat.markdown.links import confirm_link, link_in_words
 from app.ui.chat.markdown.rendering import Rendering
-from app.ui.chat.markdown.turns import turns
 from app.ui.chat.markdown.underlay import SourceMark, TokenTints, Unit, blocks_between, explanation
 from app.ui.chat.parts import copy_text
 from app.ui.widgets import theme as themes
+from app.ui.widgets.turns import turns
 
 FRAME_MILLISECONDS = 33
 """Time between two updates of a text that is being written."""
@@ -68,6 +69,7 @@ class MarkdownView(QTextBrowser):
         self._last_frame = 0.0
         self._frame_seconds = 0.0
         self._tints = TokenTints(self.document())
+        self._find_pieces: Callable[[], list[Piece]] | None = None
         self._mark: SourceMark | None = None
         self._set_up()
         self._begin()
@@ -93,7 +95,7 @@ class MarkdownView(QTextBrowser):
         """Make what draws into the empty document, in the present theme and font."""
         self._has_old_theme = False
         self._placed_headers = 0
-        self._formats = formats.Formats(themes.current(), self.font())
+        self._formats = formats.formats_for(themes.current(), self.font())
         margin = float(self._width - self._prose_width)
         self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
         runs = self._rendering.lasting_code_runs
@@ -109,15 +111,26 @@ class MarkdownView(QTextBrowser):
             self._text.clear()
         return self._source
 
-    def set_text(self, text: str, pieces: list[Piece] | None = None) -> None:
-        """Show a finished text. ``pieces``: where its tokens came from, if that is known and fits the text."""
+    def set_text(self, text: str, find_pieces: Callable[[], list[Piece]] | None = None) -> None:
+        """Show a finished text. ``find_pieces``: gives its tokens, if they are known; asked only where they matter."""
+        is_first = not self.content and not self._is_finished
         self._source, self._text = text, []
         self._is_finished = True
         self._mark = None
         self._tints = TokenTints(self.document())
-        if pieces and "".join(piece.text for piece in pieces) == text:
-            self._tints.add(pieces)
-        self._redraw()
+        self._find_pieces = find_pieces
+        if is_first:
+            self._feed_all()
+        else:
+            self._redraw()
+
+    def _known_tints(self) -> TokenTints:
+        """With the tokens of the text, if these fit it."""
+        if self._find_pieces is not None:
+            pieces, self._find_pieces = self._find_pieces(), None
+            if "".join([piece.text for piece in pieces]) == self.content:
+                self._tints.add(pieces)
+        return self._tints
 
     def append_pieces(self, pieces: list[Piece]) -> None:
         """Add tokens to a text that is being written; they appear with the next frame."""
@@ -244,6 +257,9 @@ class MarkdownView(QTextBrowser):
         self._begin()
         if self._mark is not None:
             self._mark.forget_place()
+        self._feed_all()
+
+    def _feed_all(self) -> None:
         self._rendering.feed(self.content)
         if self._is_finished:
             self._rendering.finish()
@@ -334,7 +350,7 @@ class MarkdownView(QTextBrowser):
         start, end = units[0].start, units[-1].end
         self._paint_code_frames(painter, start, end)
         self._paint_roles(painter, start, end)
-        if self._shows_drafted and self._tints.pieces:
+        if self._shows_drafted and self._known_tints().pieces:
             is_whole = self._tints.paint(painter, units, self.content, self._formats.theme)
             if not is_whole:
                 QTimer.singleShot(0, self.viewport(), self.viewport().update)
@@ -381,7 +397,7 @@ class MarkdownView(QTextBrowser):
 
     def piece_at(self, position: int) -> Piece | None:
         """The token that shows the character at this position of the document, if it is known."""
-        return self._tints.piece_at(self._rendering.units, self.content, position)
+        return self._known_tints().piece_at(self._rendering.units, self.content, position)
 
     def explanation_at(self, point: QPointF) -> str:
         """What to say about the token at this point, as plain text; empty where there is nothing to say."""

@@ -1,4 +1,5 @@
-"""Views with much to draw take turns, one in each turn of the event loop: together they would make it wait."""
+"""Widgets with much to build or to draw take turns, one in each turn of the event loop: together they would make it
+wait."""
 
 from __future__ import annotations
 
@@ -7,18 +8,19 @@ from functools import cache
 from typing import Protocol
 
 from PySide6.QtCore import QCoreApplication, QObject, QTimer, Slot
+from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
 
 class TakesTurns(Protocol):
-    """A widget that draws a little at a time."""
+    """A widget that builds or draws a little at a time."""
 
     def take_turn(self) -> None:
-        """Draw a little; ask for another turn if there is more."""
+        """Do a little, a few milliseconds of it; ask for another turn if there is more."""
 
 
 class Turns(QObject):
-    """Who waits for a turn, the one that waits longest first."""
+    """Who waits for a turn: what is on the screen first, then the one that waits longest."""
 
     def __init__(self, parent: QObject | None) -> None:
         super().__init__(parent)
@@ -32,6 +34,10 @@ class Turns(QObject):
             self._waiting.append(widget)
         self._timer.start()
 
+    def is_idle(self) -> bool:
+        """Whether nobody waits."""
+        return not self._waiting
+
     def is_waiting(self, widget: TakesTurns) -> bool:
         """Whether ``widget`` has asked for a turn and not had it yet."""
         return widget in self._waiting
@@ -43,13 +49,17 @@ class Turns(QObject):
 
     @Slot()
     def _on_turn(self) -> None:
-        while self._waiting:
-            widget = self._waiting.popleft()
-            if isValid(widget):
-                widget.take_turn()
-                break
+        self._waiting = deque(widget for widget in self._waiting if isValid(widget))
+        widget = next((one for one in self._waiting if _is_seen(one)), self._waiting[0] if self._waiting else None)
+        if widget is not None:
+            self._waiting.remove(widget)
+            widget.take_turn()
         if self._waiting:
             self._timer.start()
+
+
+def _is_seen(widget: TakesTurns) -> bool:
+    return isinstance(widget, QWidget) and not widget.visibleRegion().isEmpty()
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
-from app.ui.chat.markdown.turns import Turns
+from app.ui.widgets.turns import Turns
 
 
 class Widget(QObject):
