@@ -34,6 +34,10 @@ _WRITE_SETTINGS = (
 )
 
 
+MEMORY = Path(":memory:")
+"""A chat file that is in memory only."""
+
+
 class _DamagedError(Exception):
     """The file is no sound chat file."""
 
@@ -84,6 +88,8 @@ def open_database(path: Path, migrations: Migrations = MIGRATIONS) -> tuple[sqli
     Raises `KnownError` when the file is of a newer version, cannot be written or is in use. A file that is damaged, or
     no chat file, is never written to: it is renamed, and the newest sound backup takes its place.
     """
+    if path == MEMORY:
+        return _open(path, migrations), None
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -107,6 +113,10 @@ def _connect(path: Path, migrations: Migrations) -> sqlite3.Connection:
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     with contextlib.suppress(OSError):
         path.chmod(0o600)
+    return _open(path, migrations)
+
+
+def _open(path: Path, migrations: Migrations) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         with known_errors(path):

@@ -6,10 +6,11 @@ Which drafter wrote which part of an answer is stored with it as one entry a tok
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 from app.protocol.messages import DrafterName, Piece
 
@@ -38,11 +39,48 @@ class Chat:
     updated_at: float
     leaf_id: str | None
     """The last message of the branch that is shown; ``None`` in an empty chat."""
+    pinned_at: float | None = None
+    folder_id: str | None = None
+    """``None`` is the top level."""
+    deleted_at: float | None = None
+    """Since when it is in the trash."""
+    settings: str = ""
+    """JSON of its `ChatSettings`; empty where none were chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder of the list of chats."""
+
+    id: str
+    name: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A line of a message around the first match in it."""
+
+    message_id: str
+    text: str
+    matches: tuple[tuple[int, int], ...]
+    """Start and length of each match in ``text``, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A chat that a search found, with at most three snippets; none where only its title matches."""
+
+    chat: Chat
+    snippets: tuple[Snippet, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """One message of a chat's tree. Messages with the same parent are versions of each other."""
+    """One message of a chat's tree. Messages with the same parent are versions of each other.
+
+    What is long and seldom read is kept as the JSON that the file has (see `to_json`), and parsed anew at each reading.
+    """
 
     id: str
     chat_id: str
@@ -55,13 +93,28 @@ class StoredMessage:
     finish_reason: str | None = None
     pair: str | None = None
     """The names of the models that wrote an answer."""
-    settings: dict[str, object] = field(default_factory=dict)
-    figures: dict[str, object] = field(default_factory=dict)
-    provenance: list[PackedPiece] = field(default_factory=list)
-    """Where each token came from; `unpack` turns it into pieces."""
+    settings_json: str = "{}"
+    figures_json: str = "{}"
+    provenance_json: str = "[]"
     version: int = 1
     """Place among the versions, oldest first, from 1."""
     versions: int = 1
+    tokens: Sequence[int] = ()
+    """The ids of an answer's tokens; empty where they are not known."""
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What an answer was asked for with."""
+        return cast("dict[str, object]", json.loads(self.settings_json))
+
+    @property
+    def figures(self) -> dict[str, object]:
+        return cast("dict[str, object]", json.loads(self.figures_json))
+
+    @property
+    def provenance(self) -> list[PackedPiece]:
+        """Where each token came from; `unpack` turns it into pieces."""
+        return cast("list[PackedPiece]", json.loads(self.provenance_json))
 
     @property
     def author(self) -> str:
@@ -69,6 +122,11 @@ class StoredMessage:
         if self.role == "assistant":
             return self.pair or "Answer"
         return "You" if self.role == "user" else "System"
+
+
+def to_json(value: object) -> str:
+    """``value`` as a `StoredMessage` keeps it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def title_of(text: str) -> str:

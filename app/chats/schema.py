@@ -48,8 +48,27 @@ _VERSION_1 = (
     "CREATE TABLE unsent (chat_id TEXT PRIMARY KEY, text TEXT NOT NULL)",
 )
 
+_VERSION_2 = (
+    "CREATE TABLE folders (id TEXT PRIMARY KEY, name TEXT NOT NULL, created_at REAL NOT NULL)",
+    "ALTER TABLE chats ADD COLUMN pinned_at REAL",
+    "ALTER TABLE chats ADD COLUMN folder_id TEXT REFERENCES folders (id) ON DELETE SET NULL",
+    "ALTER TABLE chats ADD COLUMN settings TEXT NOT NULL DEFAULT ''",
+    # The search index knows chats by these numbers. VACUUM may change rowids.
+    "ALTER TABLE chats ADD COLUMN number INTEGER",
+    "UPDATE chats SET number = rowid",
+    "CREATE UNIQUE INDEX chats_by_number ON chats (number)",
+    "CREATE INDEX chats_by_folder ON chats (folder_id)",
+    # 32-bit integers, least significant byte first.
+    "ALTER TABLE messages ADD COLUMN tokens BLOB NOT NULL DEFAULT x''",
+    # Messages that the search index does not have as they are now, and which index it is that has all others.
+    "CREATE TABLE unindexed (seq INTEGER PRIMARY KEY)",
+    "CREATE TABLE search_index (key TEXT NOT NULL)",
+    # Version 0.1.0 had no trash: what it left hidden was to be erased, and is when the file is opened.
+    "UPDATE chats SET deleted_at = 0 WHERE deleted_at IS NOT NULL",
+)
+
 Migrations = Sequence[Sequence[str]]
-MIGRATIONS: Migrations = (_VERSION_1,)
+MIGRATIONS: Migrations = (_VERSION_1, _VERSION_2)
 """Step i takes a file from version i to version i + 1. Never change a step that was released: add one."""
 
 VERSION = len(MIGRATIONS)

@@ -1,25 +1,14 @@
 """Chats and their messages in one SQLite file. One store, one thread; see `app.chats.worker`.
 
-A deleted chat is hidden at first and can be brought back. When that is over it is erased in steps, so that a kill
-between any two of them leaves nothing behind:
-
-1. a note, an empty file beside the chat file, says that something of deleted chats may be left;
-2. their rows are removed;
-3. the chat file is written anew and its log emptied: SQLite's ``secure_delete`` alone can leave copies of rows that
-   it has moved within the file;
-4. whoever knows the engine has it erase its copies of KV caches, in memory and on disk;
-5. the note is removed.
-
-Every step may be repeated. A start that finds the note, or a chat that is still hidden, begins again at the first.
-An index over the text (FTS5) would need its ``optimize`` between the second step and the third.
+A deleted chat goes to the trash and can be restored for `TRASH_DAYS`; then, or when the trash is emptied, it is erased
+(`app.chats.erasing`). A deleted message is gone at once: `Deletion`, which can bring it back, is only in memory.
+What a search reads is in a file of its own beside the chats (`app.chats.search_index`), which can be made anew.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-import os
 import sqlite3
 import time
 import uuid
@@ -28,27 +17,24 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from app.chats import erasing, tree
 from app.chats.backup import back_up_daily, remove_old
-from app.chats.database import known_errors, open_database
-from app.chats.model import Chat, PackedPiece, StoredMessage, title_of, to_markdown
+from app.chats.database import MEMORY, known_errors, open_database
+from app.chats.model import Chat, Folder, Found, PackedPiece, StoredMessage, title_of, to_json, to_markdown
+from app.chats.rows import CHAT, MESSAGE, insert, message_of, storable, token_blob
+from app.chats.search import Search
+from app.chats.tree import Deletion
 from app.errors import KnownError
-from app.storage.files import sync_folder
 
 log = logging.getLogger(__name__)
 
-_CHAT = "chats.id, title, chats.created_at, updated_at, leaf_id"
-_MESSAGE = """
-    m.id, m.chat_id, m.parent_id, m.role, m.text, m.status, m.created_at, m.seed, m.finish_reason, m.pair,
-    m.settings, m.figures, m.provenance,
-    (SELECT count(*) FROM messages s WHERE s.chat_id = m.chat_id AND s.parent_id IS m.parent_id AND s.seq <= m.seq),
-    (SELECT count(*) FROM messages s WHERE s.chat_id = m.chat_id AND s.parent_id IS m.parent_id)
-"""
-
-_HIDDEN = "SELECT id FROM chats WHERE deleted_at IS NOT NULL"
+TRASH_DAYS = 30
+_DAY_SECONDS = 86400.0
+_BRANCHED = " (branch)"
 
 
 def new_id() -> str:
-    """An id that no chat has yet."""
+    """An id that no chat and no message has yet."""
     return uuid.uuid4().hex
 
 
@@ -60,15 +46,15 @@ class ChatStore:
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Open or make the file. ``clock`` gives seconds since 1970."""
+        """Open or make the file; with `MEMORY` as path nothing is ever written. ``clock`` gives seconds since 1970."""
         self._path = path
         self._clock = clock
         self._connection, self.notice = open_database(path)
         """``notice``: what the user must know about a damaged file, if it was one."""
-        self._note = path.with_name(path.name + ".erasing")
-        self._is_rewritten = False
-        """Whether nothing of deleted chats is left in the file."""
-        self._connection.create_function("contains", 2, _contains, deterministic=True)
+        on_disk = path if path != MEMORY else None
+        self._is_on_disk = on_disk is not None
+        self._note = erasing.Note(on_disk)
+        self._search = Search(self._connection)
         log.info("chat file open, SQLite %s", sqlite3.sqlite_version)
 
     def __enter__(self) -> ChatStore:
@@ -80,7 +66,7 @@ class ChatStore:
     def close(self) -> None:
         """Make the day's backup if something changed, and close the file."""
         try:
-            if self._connection.total_changes > 0:
+            if self._is_on_disk and self._connection.total_changes > 0:
                 back_up_daily(self._connection, self._path, self._now())
         except (sqlite3.Error, OSError) as error:
             log.warning("no backup of the chats: %s", error)
@@ -90,164 +76,209 @@ class ChatStore:
     def remove_old_backups(self) -> None:
         """Remove the backups that are a month old; to be called once a day. What cannot be is only logged."""
         try:
-            remove_old(self._connection, self._path, self._now())
+            if self._is_on_disk:
+                remove_old(self._connection, self._path, self._now())
         except (sqlite3.Error, OSError) as error:
             log.warning("old backups of the chats are still there: %s", error)
 
     # ------------------------------------------------------------ chats
 
-    def chats(self, search: str = "") -> list[Chat]:
-        """The chats, newest first; with ``search`` those with it in the title or in any message, whatever the case."""
-        needle = _storable(search.strip().casefold())
-        found = """
-            AND (contains(title, ?1)
-                 OR EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = chats.id AND contains(m.text, ?1)))
-        """
-        query = f"""
-            SELECT {_CHAT} FROM chats WHERE deleted_at IS NULL {found if needle else ""}
-            ORDER BY updated_at DESC, rowid DESC
+    def chats(self) -> list[Chat]:
+        """The chats that are not in the trash, newest first."""
+        return self._chats("deleted_at IS NULL ORDER BY updated_at DESC, rowid DESC")
+
+    def search(self, text: str, limit: int = 200) -> list[Found]:
+        """The chats in which all words of ``text`` occur, in the title or any version of any message, newest first.
+
+        Case does not matter, and nothing in ``text`` has a special meaning.
         """
         with known_errors(self._path):
-            return [Chat(*row) for row in self._connection.execute(query, (needle,) if needle else ())]
+            return self._search.find(storable(text), limit)
 
     def chat(self, chat_id: str) -> Chat:
-        return Chat(*self._row(f"SELECT {_CHAT} FROM chats WHERE id = ?", chat_id))
+        return Chat(*self._row(f"SELECT {CHAT} FROM chats WHERE id = ?", chat_id))
 
-    def create_chat(self, title: str = "", chat_id: str | None = None) -> Chat:
+    def create_chat(self, title: str = "", chat_id: str | None = None, settings: str = "") -> Chat:
         """A new, empty chat. Without a title it takes its first message's; without an id (see `new_id`) it gets one."""
-        chat_id, now = chat_id or new_id(), self._clock()
-        self._write(
-            "INSERT INTO chats (id, title, created_at, updated_at) VALUES (?, ?, ?, ?)",
-            (chat_id, _storable(" ".join(title.split())), now, now),
-        )
+        chat_id = chat_id or new_id()
+        with self._writing():
+            self._create(chat_id, title, settings)
         return self.chat(chat_id)
 
     def rename_chat(self, chat_id: str, title: str) -> None:
         """An empty title changes nothing."""
-        title = _storable(" ".join(title.split()))
+        title = storable(" ".join(title.split()))
         if title:
             self._write("UPDATE chats SET title = ? WHERE id = ?", (title, chat_id))
 
-    def delete_chat(self, chat_id: str) -> None:
-        """Hide the chat; `restore_chat` brings it back until `erase_deleted`."""
-        self._write("UPDATE chats SET deleted_at = ? WHERE id = ?", (self._clock(), chat_id))
+    def set_settings(self, chat_id: str, settings: str) -> None:
+        """Keep the settings of a chat, as JSON; empty for none of its own."""
+        self._write("UPDATE chats SET settings = ? WHERE id = ?", (storable(settings), chat_id))
 
-    def restore_chat(self, chat_id: str) -> Chat:
-        self._write("UPDATE chats SET deleted_at = NULL WHERE id = ?", (chat_id,))
-        return self.chat(chat_id)
+    def pin_chats(self, chat_ids: Collection[str], pinned: bool) -> None:
+        self._write_each("UPDATE chats SET pinned_at = ? WHERE id = ?", self._clock() if pinned else None, chat_ids)
+
+    # ------------------------------------------------------------ folders
+
+    def folders(self) -> list[Folder]:
+        """In the order of their names."""
+        with known_errors(self._path):
+            found = [Folder(*row) for row in self._connection.execute("SELECT id, name, created_at FROM folders")]
+        return sorted(found, key=lambda one: (one.name.casefold(), one.created_at, one.id))
+
+    def create_folder(self, name: str) -> Folder:
+        folder = Folder(new_id(), storable(" ".join(name.split())), self._clock())
+        self._write("INSERT INTO folders VALUES (?, ?, ?)", (folder.id, folder.name, folder.created_at))
+        return folder
+
+    def rename_folder(self, folder_id: str, name: str) -> None:
+        """An empty name changes nothing."""
+        name = storable(" ".join(name.split()))
+        if name:
+            self._write("UPDATE folders SET name = ? WHERE id = ?", (name, folder_id))
+
+    def delete_folder(self, folder_id: str) -> None:
+        """Its chats go to the top level."""
+        self._write("DELETE FROM folders WHERE id = ?", (folder_id,))
+
+    def move_chats(self, chat_ids: Collection[str], folder_id: str | None) -> None:
+        """Into a folder, with ``None`` to the top level."""
+        if folder_id is not None:
+            self._row("SELECT id FROM folders WHERE id = ?", folder_id)
+        self._write_each("UPDATE chats SET folder_id = ? WHERE id = ?", folder_id, chat_ids)
+
+    # ------------------------------------------------------------ trash
+
+    def delete_chats(self, chat_ids: Collection[str]) -> None:
+        """Move chats to the trash; `restore_chats` brings them back until `erase_deleted`."""
+        self._write_each("UPDATE chats SET deleted_at = coalesce(deleted_at, ?) WHERE id = ?", self._clock(), chat_ids)
+
+    def restore_chats(self, chat_ids: Collection[str]) -> None:
+        """Back to where they were. Does nothing for a chat that was erased."""
+        self._write_each("UPDATE chats SET deleted_at = ? WHERE id = ?", None, chat_ids)
+
+    def trash(self) -> list[Chat]:
+        """The chats in the trash, those deleted last first."""
+        return self._chats("deleted_at IS NOT NULL ORDER BY deleted_at DESC, updated_at DESC, rowid DESC")
+
+    def expired(self) -> list[str]:
+        """The ids of the chats that were in the trash for `TRASH_DAYS`."""
+        latest = self._clock() - TRASH_DAYS * _DAY_SECONDS
+        return [chat.id for chat in self.trash() if chat.deleted_at is not None and chat.deleted_at <= latest]
 
     def has_to_erase(self) -> bool:
-        """Whether there are deleted chats, or something may be left of some that were."""
-        with known_errors(self._path):
-            return self._note.exists() or self._connection.execute(f"{_HIDDEN} LIMIT 1").fetchone() is not None
+        """Whether chats were in the trash for long enough, or something may be left of what was deleted."""
+        return self._note.exists() or bool(self.expired())
 
     def erase_deleted(self, chat_ids: Collection[str] | None = None) -> None:
-        """Remove deleted chats for good, by default all of them, and every trace of them in the file.
+        """Remove chats that are in the trash for good, by default all of them, and every trace of them in the files.
 
         What they said may be in copies that an engine keeps: when these are gone too, call `finish_erasing`. Until
         then, and where this fails, the next start has `has_to_erase`. Takes about a second for 100 MB.
         """
-        self._is_rewritten = False
         try:
-            os.close(os.open(self._note, os.O_CREAT | os.O_WRONLY, 0o600))
-            sync_folder(self._path.parent)  # the note must be on the disk before anything is removed
-            self._remove_hidden(chat_ids)
+            self._note.write()
+            self._remove_deleted(chat_ids)
             with known_errors(self._path):
-                self._connection.execute("VACUUM")
-                (busy, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            self._is_rewritten = not busy
+                self._note.may_go = erasing.rewrite(self._connection)
         except (KnownError, OSError) as error:
-            log.info("deleted chats are not erased yet: %s", error)
-            raise KnownError(
-                "A deleted chat could not be erased from the disk yet: it may be full or read-only. "
-                "Slipstream will try again the next time it starts."
-            ) from error
+            raise erasing.not_erased(error) from error
 
     def finish_erasing(self) -> None:
-        """No copy of a deleted chat is left anywhere else. Where erasing failed the next start tries again."""
-        try:
-            if self._is_rewritten:
-                self._note.unlink(missing_ok=True)
-        except OSError as error:
-            log.info("deleted chats will be erased once more: %s", error)
+        """No copy of what was deleted is left anywhere else. Where erasing failed the next start tries again."""
+        self._note.remove()
 
-    def _remove_hidden(self, chat_ids: Collection[str] | None) -> None:
+    def _remove_deleted(self, chat_ids: Collection[str] | None) -> None:
+        found = [chat.id for chat in self.trash()]
+        ids = [(one,) for one in found if chat_ids is None or one in set(chat_ids)]
         with self._writing() as connection:
-            for (chat_id,) in connection.execute(_HIDDEN).fetchall():
-                if chat_ids is None or chat_id in chat_ids:
-                    connection.execute("DELETE FROM chats WHERE id = ?", (chat_id,))
+            connection.executemany("DELETE FROM chats WHERE id = ?", ids)
             connection.execute("DELETE FROM unsent WHERE chat_id != '' AND chat_id NOT IN (SELECT id FROM chats)")
 
     # ------------------------------------------------------------ messages
 
     def branch(self, chat_id: str) -> list[StoredMessage]:
         """The messages that are shown: from the first to the chat's leaf."""
-        query = f"""
-            WITH RECURSIVE up (id, parent_id, depth) AS (
-                SELECT m.id, m.parent_id, 0 FROM messages m JOIN chats c ON m.id = c.leaf_id WHERE c.id = ?
-                UNION ALL
-                SELECT m.id, m.parent_id, depth + 1 FROM messages m JOIN up ON m.id = up.parent_id
-            )
-            SELECT {_MESSAGE} FROM up JOIN messages m ON m.id = up.id ORDER BY depth DESC
-        """
         with known_errors(self._path):
-            return [_message(row) for row in self._connection.execute(query, (chat_id,))]
+            row = self._connection.execute("SELECT leaf_id FROM chats WHERE id = ?", (chat_id,)).fetchone()
+            return tree.branch(self._connection, chat_id, row[0]) if row else []
 
     def message(self, message_id: str) -> StoredMessage:
-        return _message(self._row(f"SELECT {_MESSAGE} FROM messages m WHERE m.id = ?", message_id))
+        return message_of(self._row(f"SELECT {MESSAGE} FROM messages m WHERE m.id = ?", message_id))
 
-    def add_user_message(self, chat_id: str, parent_id: str | None, text: str) -> StoredMessage:
-        """Keep what the user sent, as the new leaf; with a parent that has children already, as a new version."""
-        message = StoredMessage(new_id(), chat_id, parent_id, "user", text, "complete", self._clock())
+    def add_message(self, message: StoredMessage) -> StoredMessage:
+        """Keep a message as the new leaf of its chat; with a parent that has children already, as a new version.
+
+        An untitled chat gets its title from its first message. Returns the message with its place among the versions.
+        """
         with self._writing() as connection:
-            self._insert(message)
+            insert(connection, message)
             connection.execute(
-                "UPDATE chats SET title = ? WHERE id = ? AND title = ''", (_storable(title_of(text)), chat_id)
+                "UPDATE chats SET leaf_id = ?, updated_at = ? WHERE id = ?",
+                (message.id, message.created_at, message.chat_id),
             )
+            if message.role == "user":
+                connection.execute(
+                    "UPDATE chats SET title = ? WHERE id = ? AND title = ''",
+                    (storable(title_of(message.text)), message.chat_id),
+                )
         return self.message(message.id)
 
-    def begin_answer(
-        self, chat_id: str, parent_id: str | None, pair: str, settings: dict[str, object]
-    ) -> StoredMessage:
-        """A new, empty answer as the new leaf, to be filled while it streams."""
-        answer = StoredMessage(
-            new_id(), chat_id, parent_id, "assistant", "", "streaming", self._clock(), pair=pair, settings=settings
-        )
-        with self._writing():
-            self._insert(answer)
-        return self.message(answer.id)
-
-    def update_answer(self, message_id: str, text: str, provenance: Sequence[PackedPiece]) -> None:
+    def update_answer(
+        self, message_id: str, text: str, provenance: Sequence[PackedPiece], tokens: Sequence[int] = ()
+    ) -> None:
         """Keep what has streamed so far. Does nothing once the answer is finished."""
         self._write(
-            "UPDATE messages SET text = ?, provenance = ? WHERE id = ? AND status = 'streaming'",
-            (_storable(text), _json(provenance), message_id),
+            "UPDATE messages SET text = ?, provenance = ?, tokens = ? WHERE id = ? AND status = 'streaming'",
+            (storable(text), storable(to_json(provenance)), token_blob(tokens), message_id),
         )
 
     def finish_answer(self, answer: StoredMessage) -> None:
-        """Keep the whole answer and how it ended: text, provenance, status, reason, seed and figures.
+        """Keep the whole answer and how it ended: text, tokens, provenance, status, reason, seed, settings, figures.
 
-        Does nothing where its chat was deleted.
+        Does nothing where it or its chat was deleted.
         """
-        text, provenance, figures = _storable(answer.text), _json(answer.provenance), _json(answer.figures)
+        texts = answer.text, answer.provenance_json, answer.settings_json, answer.figures_json
         with self._writing() as connection:
             connection.execute(
                 """
-                UPDATE messages SET text = ?, provenance = ?, status = ?, finish_reason = ?, seed = ?, figures = ?
-                WHERE id = ?
+                UPDATE messages SET text = ?, provenance = ?, settings = ?, figures = ?, tokens = ?, status = ?,
+                    finish_reason = ?, seed = ? WHERE id = ?
                 """,
-                (text, provenance, answer.status, answer.finish_reason, answer.seed, figures, answer.id),
+                (
+                    *(storable(text) for text in texts),
+                    *(token_blob(answer.tokens), answer.status, answer.finish_reason, answer.seed, answer.id),
+                ),
+            )
+            connection.execute(
+                "INSERT OR IGNORE INTO unindexed SELECT seq FROM messages WHERE id = ? AND status != 'streaming'",
+                (answer.id,),
             )
             connection.execute("UPDATE chats SET updated_at = ? WHERE id = ?", (self._clock(), answer.chat_id))
 
+    def resume_answer(self, message_id: str) -> StoredMessage:
+        """A finished answer streams again, from where it ended."""
+        self._write(
+            """
+            UPDATE messages SET status = 'streaming', finish_reason = NULL
+            WHERE id = ? AND role = 'assistant'
+            """,
+            (message_id,),
+        )
+        return self.message(message_id)
+
     def mark_interrupted(self) -> None:
         """At the start: answers that were streaming when the app ended are interrupted."""
-        self._write("UPDATE messages SET status = 'interrupted' WHERE status = 'streaming'")
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT OR IGNORE INTO unindexed SELECT seq FROM messages WHERE status = 'streaming'",
+            )
+            connection.execute("UPDATE messages SET status = 'interrupted' WHERE status = 'streaming'")
 
     def select_version(self, message_id: str, step: int) -> list[StoredMessage]:
         """Show the version ``step`` places after (before, if negative) this one, down to its newest leaf.
 
-        Beyond the first and last version the nearest is shown. Returns the new branch.
+        Beyond the first and last version the nearest is shown; 0 shows this one. Returns the new branch.
         """
         message = self.message(message_id)
         place = min(max(message.version + step, 1), message.versions)
@@ -256,18 +287,47 @@ class ChatStore:
                 "SELECT id FROM messages WHERE chat_id = ? AND parent_id IS ? ORDER BY seq LIMIT 1 OFFSET ?",
                 (message.chat_id, message.parent_id, place - 1),
             ).fetchone()
-            connection.execute(
-                """
-                WITH RECURSIVE down (id, seq) AS (
-                    SELECT id, seq FROM messages WHERE id = ?1
-                    UNION ALL
-                    SELECT m.id, m.seq FROM messages m JOIN down ON m.chat_id = ?2 AND m.parent_id = down.id
-                )
-                UPDATE chats SET leaf_id = (SELECT id FROM down ORDER BY seq DESC LIMIT 1) WHERE id = ?2
-                """,
-                (version_id, message.chat_id),
-            )
+            leaf = tree.newest_leaf(connection, message.chat_id, version_id)
+            tree.set_leaf(connection, message.chat_id, leaf)
         return self.branch(message.chat_id)
+
+    def set_leaf(self, chat_id: str, message_id: str) -> None:
+        """Show the branch that ends with this message of the chat."""
+        if self.message(message_id).chat_id != chat_id:
+            raise LookupError(message_id)
+        with self._writing() as connection:
+            tree.set_leaf(connection, chat_id, message_id)
+
+    def delete_message(self, message_id: str, following: bool) -> Deletion:
+        """Delete a message, and with ``following`` everything below it; otherwise that moves up to its parent.
+
+        Where the shown branch loses its end it goes on at what moved up, else at the nearest other version.
+        """
+        message = self.message(message_id)
+        try:
+            self._note.write()  # until the file is written anew, traces may be left in it
+        except OSError as error:
+            raise KnownError(f"The message could not be deleted: {error.strerror or error}.") from error
+        with self._writing() as connection:
+            return tree.delete(connection, message, following)
+
+    def undo_deletion(self, deletion: Deletion) -> None:
+        """Bring deleted messages back, and where the user has not moved on, what was shown."""
+        with self._writing() as connection:
+            tree.undo(connection, deletion)
+
+    def copy_branch(self, chat_id: str, message_id: str) -> Chat:
+        """A new chat with the messages from the first to this one, in the same folder and with the same settings."""
+        chat, copied = self.chat(chat_id), new_id()
+        with self._writing() as connection:
+            messages = tree.branch(connection, chat_id, message_id)
+            if not messages:
+                raise LookupError(message_id)
+            title = chat.title if not chat.title or chat.title.endswith(_BRANCHED) else chat.title + _BRANCHED
+            self._create(copied, title, chat.settings)
+            connection.execute("UPDATE chats SET folder_id = ? WHERE id = ?", (chat.folder_id, copied))
+            tree.copy(connection, messages, copied, new_id)
+        return self.chat(copied)
 
     # ------------------------------------------------------------ the composer, and export
 
@@ -282,7 +342,7 @@ class ChatStore:
                 INSERT OR REPLACE INTO unsent (chat_id, text)
                 SELECT ?1, ?2 WHERE ?1 = '' OR EXISTS (SELECT 1 FROM chats WHERE id = ?1)
                 """,
-                (chat_id or "", _storable(text)),
+                (chat_id or "", storable(text)),
             )
         else:
             self._write("DELETE FROM unsent WHERE chat_id = ?", (chat_id or "",))
@@ -313,6 +373,10 @@ class ChatStore:
         with self._writing() as connection:
             connection.execute(statement, values)
 
+    def _write_each(self, statement: str, value: object, chat_ids: Collection[str]) -> None:
+        with self._writing() as connection:
+            connection.executemany(statement, [(value, one) for one in chat_ids])
+
     def _row(self, query: str, key: str) -> tuple[Any, ...]:
         with known_errors(self._path):
             row: tuple[Any, ...] | None = self._connection.execute(query, (key,)).fetchone()
@@ -320,38 +384,16 @@ class ChatStore:
             raise LookupError(key)
         return row
 
-    def _insert(self, message: StoredMessage) -> None:
-        """As the new leaf of its chat."""
-        text, settings = _storable(message.text), _json(message.settings)
-        key = message.id, message.chat_id, message.parent_id
+    def _chats(self, which: str) -> list[Chat]:
+        with known_errors(self._path):
+            return [Chat(*row) for row in self._connection.execute(f"SELECT {CHAT} FROM chats WHERE {which}")]
+
+    def _create(self, chat_id: str, title: str, settings: str) -> None:
+        now = self._clock()
         self._connection.execute(
             """
-            INSERT INTO messages (id, chat_id, parent_id, role, status, created_at, pair, text, settings)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+            INSERT INTO chats (id, title, created_at, updated_at, settings, number)
+            SELECT ?, ?, ?, ?, ?, coalesce(max(number), 0) + 1 FROM chats
             """,
-            (*key, message.role, message.status, message.created_at, message.pair, text, settings),
+            (chat_id, storable(" ".join(title.split())), now, now, storable(settings)),
         )
-        self._connection.execute(
-            "UPDATE chats SET leaf_id = ?, updated_at = ? WHERE id = ?",
-            (message.id, message.created_at, message.chat_id),
-        )
-
-
-def _contains(text: str, folded: str) -> bool:
-    # SQLite's own LIKE folds ASCII letters only.
-    return folded in text.casefold()
-
-
-def _storable(text: str) -> str:
-    """Half of a surrogate pair (a bad paste) is no UTF-8; the rest of the text must not be lost for it."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _json(value: object) -> str:
-    return _storable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
-
-
-def _message(row: Sequence[Any]) -> StoredMessage:
-    *plain, settings, figures, provenance, version, versions = row
-    values = [*plain, json.loads(settings), json.loads(figures), json.loads(provenance), version, versions]
-    return StoredMessage(*values)

@@ -29,7 +29,7 @@ class Opened:
     notice: str | None
     """A sentence or two for the user, where a damaged file was put aside."""
     erased: bool
-    """Chats that had been deleted were erased only now: an engine may have copies of what they said.
+    """Something that had been deleted was erased only now: an engine may have copies of what it said.
 
     Call `ChatStore.finish_erasing` when these are gone.
     """
@@ -38,8 +38,8 @@ class Opened:
 class ChatWorker:
     """Runs functions on the store, in order, in a thread of its own.
 
-    Opening erases deleted chats and marks answers that were cut off as interrupted. If it fails, `opened` and
-    every later future carry the `KnownError`.
+    Opening erases what was in the trash for long enough, and marks answers that were cut off as interrupted. If it
+    fails, `opened` and every later future carry the `KnownError`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -106,7 +106,7 @@ def _opened(store: ChatStore) -> Opened:
     notice, erased = store.notice, store.has_to_erase()
     if erased:
         try:
-            store.erase_deleted()
+            store.erase_deleted(store.expired())
         except KnownError as error:  # all other chats can be read
             notice = notice or str(error)
     store.mark_interrupted()

@@ -223,15 +223,17 @@ def _speed(figures: Figures) -> str:
 
 
 def _chats(work: Workplace) -> str:
-    from app.chats.store import ChatStore
+    from app.chats.model import StoredMessage
+    from app.chats.store import ChatStore, new_id
 
     file = work.home() / "chats.sqlite"
     texts = ["Is this kept?", "Yes: ä, я, 字, 🙂 and all."]
     with ChatStore(file) as store:
         chat = store.create_chat()
-        question = store.add_user_message(chat.id, None, texts[0])
-        answer = store.begin_answer(chat.id, question.id, "selftest", {})
-        store.finish_answer(replace(answer, text=texts[1], status="complete"))
+        question = StoredMessage(new_id(), chat.id, None, "user", texts[0], "complete", time.time())
+        answer = StoredMessage(new_id(), chat.id, question.id, "assistant", "", "streaming", time.time())
+        store.add_message(question)
+        store.finish_answer(replace(store.add_message(answer), text=texts[1], status="complete"))
     with ChatStore(file) as store:
         found = [message.text for message in store.branch(chat.id)]
     if found != texts:

@@ -39,7 +39,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractItemView, QApplication
 
 from app import paths
-from app.chats.model import pack
+from app.chats.model import pack, to_json
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.protocol.messages import Piece
@@ -50,6 +50,7 @@ from app.ui.shell.application import Application
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 from tests.benchmarks.transcript import tokens
+from tests.support.chats import add_question, begin_answer
 
 TITLE = "A long chat"
 FRAME = 1 / 60
@@ -118,15 +119,15 @@ def fill(path: Path, messages: int) -> None:
         chat, parent = store.create_chat(TITLE), None
         for text, pieces in texts(messages):
             if not pieces:
-                parent = store.add_user_message(chat.id, parent, text).id
+                parent = add_question(store, chat.id, parent, text).id
                 continue
-            answer, parent = store.begin_answer(chat.id, parent, "Guide", {"template": "model"}), None
-            figures: dict[str, object] = {"completion_tokens": len(pieces), "decode_tokens_per_second": 74.0}
-            done = replace(answer, text=text, provenance=pack(pieces), status="complete", finish_reason="end")
-            store.finish_answer(replace(done, figures=figures))
+            answer = begin_answer(store, chat.id, str(parent), "Guide", {"template": "model"})
+            figures = to_json({"completion_tokens": len(pieces), "decode_tokens_per_second": 74.0})
+            packed = to_json(pack(pieces))
+            done = replace(answer, text=text, provenance_json=packed, status="complete", finish_reason="end")
+            store.finish_answer(replace(done, figures_json=figures, tokens=range(len(pieces))))
             parent = answer.id
-        other = store.create_chat("Another chat")
-        store.add_user_message(other.id, None, "Hello")
+        add_question(store, store.create_chat("Another chat").id, None, "Hello")
 
 
 # ---------------------------------------------------------------- measuring

@@ -21,6 +21,7 @@ from app.chats.model import unpack
 from app.chats.schema import VERSION
 from app.chats.store import ChatStore
 from app.errors import KnownError
+from tests.support.chats import add_question
 
 DATA = Path(__file__).parent.parent / "data"
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes")
@@ -34,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 def write_chat(path: Path, text: str = "hello", day: datetime | None = None) -> str:
     with ChatStore(path, clock=(day or datetime.now()).timestamp) as store:
         chat = store.create_chat("c")
-        store.add_user_message(chat.id, None, text)
+        add_question(store, chat.id, None, text)
         return chat.id
 
 
@@ -51,7 +52,7 @@ def test_a_file_of_version_1_opens(path: Path) -> None:
     path.parent.mkdir()
     shutil.copyfile(DATA / "chats-version-1.sqlite", path)
     with ChatStore(path) as store:
-        (chat,) = store.chats("zweite")
+        ((chat, _),) = ((one.chat, one.snippets) for one in store.search("zweite"))
         assert chat.title == "A chat of version 1"
         first, second = store.branch(chat.id)
         assert (first.text, second.text) == ("Was ist ein Entwurf?", "Die zweite Antwort")
@@ -148,7 +149,7 @@ def test_damage_while_the_file_is_open_is_told_and_not_backed_up(path: Path) -> 
         store._connection.execute("PRAGMA shrink_memory")
         damage(path)
         with pytest.raises(KnownError, match=r"is damaged.*brings back the newest backup"):
-            store.chats("anything")
+            store.search("anything")
     assert [backup.stem for backup in daily_backups(path)] == ["chats-2026-11-18"]
     assert not list(backup_folder(path).glob("*.part"))
     with ChatStore(path) as store:
@@ -295,7 +296,7 @@ def fill_until_full(store: ChatStore, chat_id: str) -> int:
     for number in range(1000):
         leaf = store.chat(chat_id).leaf_id
         try:
-            store.add_user_message(chat_id, leaf, f"{number} " + "x" * 20_000)
+            add_question(store, chat_id, leaf, f"{number} " + "x" * 20_000)
         except KnownError as error:
             assert "disk is full" in str(error)
             return number
@@ -317,7 +318,7 @@ def test_a_full_disk_costs_nothing_that_was_stored(mounted: Path) -> None:
         assert store.notice is None
         assert len(store.branch(chat.id)) == stored
         ballast.unlink()
-        last = store.add_user_message(chat.id, store.chat(chat.id).leaf_id, "there is room again")
+        last = add_question(store, chat.id, store.chat(chat.id).leaf_id, "there is room again")
         assert store.branch(chat.id)[-1] == last
     assert not list(mounted.rglob("*.part"))
 

@@ -18,10 +18,12 @@ from pathlib import Path
 import pytest
 
 from app.chats.backup import MOST_DAYS, backup_folder, daily_backups
+from app.chats.model import to_json
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.errors import KnownError
 from app.storage.files import erase_files
+from tests.support.chats import add_question, begin_answer
 
 SECRET = b"unmistakable"
 KEPT = "what is kept"
@@ -46,11 +48,13 @@ def write_chats(store: ChatStore) -> tuple[str, str]:
     parents: dict[str, str | None] = {deleted: None, kept: None}
     for number in range(6):
         for chat_id, words in ((deleted, secret), (kept, KEPT)):
-            asked = store.add_user_message(chat_id, parents[chat_id], f"{words} {number} " * (1 + 40 * number))
-            answer = store.begin_answer(chat_id, asked.id, "Guide", {"system_prompt": words})
+            asked = add_question(store, chat_id, parents[chat_id], f"{words} {number} " * (1 + 40 * number))
+            answer = begin_answer(store, chat_id, asked.id, "Guide", {"system_prompt": words})
             for length in (10, 100, 300):
                 store.update_answer(answer.id, f"{words} " * length, [[5, None, 1, words]])
-            whole = replace(answer, text=f"{words} " * 400, provenance=[[5, None, 1, words]], status="complete")
+            whole = replace(
+                answer, text=f"{words} " * 400, provenance_json=to_json([[5, None, 1, words]]), status="complete"
+            )
             store.finish_answer(whole)
             parents[chat_id] = answer.id
     store.set_unsent(deleted, f"{secret} draft")
@@ -60,10 +64,10 @@ def write_chats(store: ChatStore) -> tuple[str, str]:
 
 @pytest.fixture
 def chats(path: Path) -> tuple[str, str]:
-    """Id of a chat that is deleted, but not for good, and of one that is not."""
-    with ChatStore(path) as store:
+    """Id of a chat that was in the trash for long enough, and of one that is not deleted."""
+    with ChatStore(path, clock=lambda: 0.0) as store:
         ids = write_chats(store)
-        store.delete_chat(ids[0])
+        store.delete_chats([ids[0]])
     copies(path).mkdir(parents=True)
     (copies(path) / "a.kept").write_bytes(SECRET)
     shutil.rmtree(backup_folder(path))  # they may remember it for a while
@@ -91,7 +95,7 @@ def erase(store: ChatStore, path: Path, chat_id: str) -> None:
 def test_nothing_is_left_while_the_app_goes_on(path: Path, chats: tuple[str, str]) -> None:
     with ChatStore(path) as store:
         before = [message.text for message in store.branch(chats[1])]
-        store.add_user_message(chats[0], store.chat(chats[0]).leaf_id, "unmistakable, and still in the log")
+        add_question(store, chats[0], store.chat(chats[0]).leaf_id, "unmistakable, and still in the log")
         erase(store, path, chats[0])
         assert found(path) == []
         assert not store.has_to_erase()
@@ -110,9 +114,9 @@ def write_at_random(store: ChatStore, chat_ids: list[str], chosen: random.Random
         place = chosen.randrange(len(chat_ids))
         chat_id, word, length = chat_ids[place], name_of(place), chosen.choice([1, 5, 20, 60, 100, 300, 900])
         if chosen.random() < 0.5:
-            leaves[chat_id] = store.add_user_message(chat_id, leaves[chat_id], word * length).id
+            leaves[chat_id] = add_question(store, chat_id, leaves[chat_id], word * length).id
         else:
-            answer = store.begin_answer(chat_id, leaves[chat_id], word, {"system_prompt": word})
+            answer = begin_answer(store, chat_id, leaves[chat_id], word, {"system_prompt": word})
             for _ in range(chosen.randrange(4)):
                 store.update_answer(answer.id, word * chosen.randrange(1, length + 1), [])
             store.finish_answer(replace(answer, text=word * length, status="complete"))
@@ -133,7 +137,7 @@ def test_what_sqlite_has_moved_within_the_file_is_gone_too(path: Path) -> None:
         chat_ids = [store.create_chat(name_of(place)).id for place in range(12)]
         write_at_random(store, chat_ids, random.Random(6))  # secure_delete alone leaves three of chat 10 (SQLite 3.40)
         for chat_id in chat_ids[::2]:
-            store.delete_chat(chat_id)
+            store.delete_chats([chat_id])
         store.erase_deleted()
         data = path.read_bytes()
     assert [data.count(name_of(place).strip().encode()) for place in range(0, 12, 2)] == [0] * 6
@@ -142,13 +146,14 @@ def test_what_sqlite_has_moved_within_the_file_is_gone_too(path: Path) -> None:
 
 def test_only_the_chats_that_are_named_are_erased(path: Path, chats: tuple[str, str]) -> None:
     with ChatStore(path) as store:
-        store.delete_chat(chats[1])
+        store.delete_chats([chats[1]])
         store.erase_deleted([chats[0]])
-        assert store.restore_chat(chats[1]).title == KEPT
+        store.restore_chats([chats[1]])
+        assert [chat.title for chat in store.chats()] == [KEPT]
         store.erase_deleted([chats[1]])
         assert store.chats() != []  # it is not deleted
-        with pytest.raises(LookupError):
-            store.restore_chat(chats[0])
+        store.restore_chats([chats[0]])
+        assert [chat.id for chat in store.chats()] == [chats[1]]
 
 
 def killed_at(place: int, work: Callable[[Callable[[ChatStore], None]], None]) -> bool:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app.chats.model import StoredMessage, pack, title_of, unpack
+from app.chats.model import StoredMessage, pack, title_of, to_json, unpack
 from app.chats.store import ChatStore
 from app.protocol.messages import Piece
+from tests.support.chats import add_question, begin_answer
 
 
 @pytest.fixture
@@ -28,8 +29,8 @@ def store(path: Path) -> Iterator[ChatStore]:
 
 
 def answer(store: ChatStore, parent: StoredMessage, text: str) -> StoredMessage:
-    begun = store.begin_answer(parent.chat_id, parent.id, "Guide + draft", {"temperature": 0.8})
-    ended = replace(begun, text=text, status="complete", finish_reason="end", seed=7, figures={"total_s": 1.5})
+    begun = begin_answer(store, parent.chat_id, parent.id, "Guide + draft", {"temperature": 0.8})
+    ended = replace(begun, text=text, status="complete", finish_reason="end", seed=7, figures_json='{"total_s":1.5}')
     store.finish_answer(ended)
     return store.message(begun.id)
 
@@ -46,13 +47,15 @@ def test_what_was_stored_is_there_after_opening_again(path: Path) -> None:
     ]
     with ChatStore(path) as store:
         chat = store.create_chat("Words")
-        asked = store.add_user_message(chat.id, None, "Which words?")
-        begun = store.begin_answer(chat.id, asked.id, "Guide", {"seed": None, "stop": ["\n"]})
+        asked = add_question(store, chat.id, None, "Which words?")
+        begun = begin_answer(store, chat.id, asked.id, "Guide", {"seed": None, "stop": ["\n"]})
         assert (begun.status, begun.text, begun.role) == ("streaming", "", "assistant")
         store.update_answer(begun.id, "Wör", pack(pieces[:1]))
         assert store.message(begun.id).text == "Wör"
-        ended = replace(begun, text="Wörter", provenance=pack(pieces), status="stopped", finish_reason="cancelled")
-        store.finish_answer(replace(ended, seed=2**63 - 1, figures={"a": [1.5]}))
+        ended = replace(
+            begun, text="Wörter", provenance_json=to_json(pack(pieces)), status="stopped", finish_reason="cancelled"
+        )
+        store.finish_answer(replace(ended, seed=2**63 - 1, figures_json=to_json({"a": [1.5]})))
         kept = store.message(begun.id)
     with ChatStore(path) as store:
         assert store.notice is None
@@ -66,7 +69,7 @@ def test_what_was_stored_is_there_after_opening_again(path: Path) -> None:
 
 def test_a_late_update_does_not_undo_the_finished_answer(store: ChatStore) -> None:
     chat = store.create_chat("c")
-    done = answer(store, store.add_user_message(chat.id, None, "q"), "whole")
+    done = answer(store, add_question(store, chat.id, None, "q"), "whole")
     store.update_answer(done.id, "wh", [])
     assert store.message(done.id) == done
 
@@ -74,7 +77,7 @@ def test_a_late_update_does_not_undo_the_finished_answer(store: ChatStore) -> No
 def test_chats_come_newest_first(store: ChatStore) -> None:
     old, new = store.create_chat("old"), store.create_chat("new")
     assert [chat.title for chat in store.chats()] == ["new", "old"]
-    store.add_user_message(old.id, None, "again")
+    add_question(store, old.id, None, "again")
     assert [chat.title for chat in store.chats()] == ["old", "new"]
     store.rename_chat(new.id, "  renamed\n chat ")
     assert [chat.title for chat in store.chats()] == ["old", "renamed chat"]
@@ -84,8 +87,8 @@ def test_chats_come_newest_first(store: ChatStore) -> None:
 
 def test_a_chat_without_a_title_takes_it_from_the_first_message(store: ChatStore) -> None:
     chat = store.create_chat()
-    first = store.add_user_message(chat.id, None, "\n  What is  a draft?\nTell me")
-    store.add_user_message(chat.id, first.id, "And now?")
+    first = add_question(store, chat.id, None, "\n  What is  a draft?\nTell me")
+    add_question(store, chat.id, first.id, "And now?")
     assert store.chat(chat.id).title == "What is a draft?"
 
 
@@ -106,9 +109,9 @@ def test_title(text: str, title: str) -> None:
 
 def test_regenerated_answers_are_versions_to_switch_between(store: ChatStore) -> None:
     chat = store.create_chat("c")
-    asked = store.add_user_message(chat.id, None, "q")
+    asked = add_question(store, chat.id, None, "q")
     first = answer(store, asked, "one")
-    follow = store.add_user_message(chat.id, first.id, "more")
+    follow = add_question(store, chat.id, first.id, "more")
     answer(store, follow, "one more")
     second = answer(store, asked, "two")
     assert texts(store.branch(chat.id)) == ["q", "two"]
@@ -123,38 +126,38 @@ def test_regenerated_answers_are_versions_to_switch_between(store: ChatStore) ->
 
 def test_switching_back_shows_the_newest_leaf_below(store: ChatStore) -> None:
     chat = store.create_chat("c")
-    asked = store.add_user_message(chat.id, None, "q")
+    asked = add_question(store, chat.id, None, "q")
     first = answer(store, asked, "a")
-    answer(store, store.add_user_message(chat.id, first.id, "f1"), "f1 answered")
-    answer(store, store.add_user_message(chat.id, first.id, "f2"), "f2 answered")
+    answer(store, add_question(store, chat.id, first.id, "f1"), "f1 answered")
+    answer(store, add_question(store, chat.id, first.id, "f2"), "f2 answered")
     second = answer(store, asked, "b")
     assert texts(store.select_version(second.id, -1)) == ["q", "a", "f2", "f2 answered"]
 
 
 def test_an_edited_first_message_keeps_the_old_one(store: ChatStore) -> None:
     chat = store.create_chat("c")
-    answer(store, store.add_user_message(chat.id, None, "qustion"), "?")
-    edited = store.add_user_message(chat.id, None, "question")
+    answer(store, add_question(store, chat.id, None, "qustion"), "?")
+    edited = add_question(store, chat.id, None, "question")
     assert (edited.version, edited.versions) == (2, 2)
     assert texts(store.select_version(edited.id, -1)) == ["qustion", "?"]
 
 
 def test_versions_do_not_mix_between_chats(store: ChatStore) -> None:
     one, two = store.create_chat("1"), store.create_chat("2")
-    store.add_user_message(one.id, None, "a")
-    assert store.add_user_message(two.id, None, "b").versions == 1
+    add_question(store, one.id, None, "a")
+    assert add_question(store, two.id, None, "b").versions == 1
 
 
 def test_a_deleted_chat_can_be_restored_until_it_is_purged(store: ChatStore) -> None:
     chat = store.create_chat("c")
-    store.add_user_message(chat.id, None, "q")
+    add_question(store, chat.id, None, "q")
     store.set_unsent(chat.id, "half a")
-    store.delete_chat(chat.id)
+    store.delete_chats([chat.id])
     assert store.chats() == []
-    assert store.chats("q") == []
-    store.restore_chat(chat.id)
+    assert store.search("q") == []
+    store.restore_chats([chat.id])
     assert texts(store.branch(chat.id)) == ["q"]
-    store.delete_chat(chat.id)
+    store.delete_chats([chat.id])
     store.erase_deleted()
     assert store.branch(chat.id) == []
     assert store.unsent(chat.id) == ""
@@ -165,10 +168,10 @@ def test_a_deleted_chat_can_be_restored_until_it_is_purged(store: ChatStore) -> 
 def test_a_purged_chat_leaves_no_words_in_the_file(path: Path) -> None:
     with ChatStore(path) as store:
         chat = store.create_chat("c")
-        store.add_user_message(chat.id, None, "unmistakable-words")
+        add_question(store, chat.id, None, "unmistakable-words")
     assert b"unmistakable-words" in path.read_bytes()
     with ChatStore(path) as store:
-        store.delete_chat(chat.id)
+        store.delete_chats([chat.id])
         store.erase_deleted()
     assert b"unmistakable-words" not in path.read_bytes()
 
@@ -177,9 +180,9 @@ def test_a_very_long_chat_can_be_shown_and_purged(store: ChatStore) -> None:
     chat = store.create_chat("c")
     parent: str | None = None
     for number in range(1_100):
-        parent = store.add_user_message(chat.id, parent, str(number)).id
+        parent = add_question(store, chat.id, parent, str(number)).id
     assert len(store.branch(chat.id)) == 1_100
-    store.delete_chat(chat.id)
+    store.delete_chats([chat.id])
     store.erase_deleted()
     assert store.branch(chat.id) == []
 
@@ -187,16 +190,16 @@ def test_a_very_long_chat_can_be_shown_and_purged(store: ChatStore) -> None:
 @pytest.mark.parametrize("search", ["grüße", "GRÜSSE", "Straße", " 100% ", "a_b", "mein titel"])
 def test_search_finds_words_whatever_their_case(store: ChatStore, search: str) -> None:
     chat = store.create_chat("Mein Titel")
-    answer(store, store.add_user_message(chat.id, None, "Viele GRÜSSE aus der STRASSE"), "100% a_b")
+    answer(store, add_question(store, chat.id, None, "Viele GRÜSSE aus der STRASSE"), "100% a_b")
     other = store.create_chat("other")
-    store.add_user_message(other.id, None, "1000 axb")
-    assert [found.id for found in store.chats(search)] == [chat.id]
+    add_question(store, other.id, None, "1000 axb")
+    assert [found.chat.id for found in store.search(search)] == [chat.id]
 
 
 def test_search_without_a_hit(store: ChatStore) -> None:
     store.create_chat("Mein Titel")
-    assert store.chats("%") == []
-    assert len(store.chats("  ")) == 1
+    assert store.search("%") == []
+    assert store.search("  ") == []
 
 
 def test_unsent_words_are_kept_for_each_chat(path: Path) -> None:
@@ -213,14 +216,14 @@ def test_unsent_words_are_kept_for_each_chat(path: Path) -> None:
 
 def test_half_a_surrogate_pair_does_not_lose_the_message(store: ChatStore) -> None:
     chat = store.create_chat()
-    assert store.add_user_message(chat.id, None, "bad \ud83d paste\0").text == "bad ? paste\0"
+    assert add_question(store, chat.id, None, "bad \ud83d paste\0").text == "bad ? paste\0"
 
 
 def test_a_parent_from_another_chat_is_refused_and_nothing_is_stored(store: ChatStore) -> None:
     one, two = store.create_chat("1"), store.create_chat("2")
-    parent = store.add_user_message(one.id, None, "a")
+    parent = add_question(store, one.id, None, "a")
     with pytest.raises(Exception, match="FOREIGN KEY"):
-        store.add_user_message(two.id, parent.id, "b")
+        add_question(store, two.id, parent.id, "b")
     assert store.chat(two.id) == two
     assert store.branch(two.id) == []
 
@@ -234,7 +237,7 @@ def test_unknown_ids(store: ChatStore) -> None:
 
 def test_export(store: ChatStore) -> None:
     chat = store.create_chat("Words")
-    begun = store.begin_answer(chat.id, store.add_user_message(chat.id, None, "Which?").id, "Guide", {})
+    begun = begin_answer(store, chat.id, add_question(store, chat.id, None, "Which?").id, "Guide", {})
     store.finish_answer(replace(begun, text="**These**\n\n```\ncode\n```\n", status="stopped"))
     lines = store.export_markdown(chat.id).splitlines()
     assert lines[0] == "# Words"

@@ -14,16 +14,18 @@ import pytest
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.errors import KnownError
+from tests.support.chats import add_question
 
 _STREAMING = """
 import sys
 from pathlib import Path
 from app.chats.worker import ChatWorker
+from tests.support.chats import add_question, begin_answer
 
 worker = ChatWorker(Path(sys.argv[1]))
 chat = worker.submit(lambda store: store.create_chat()).result()
-asked = worker.submit(lambda store: store.add_user_message(chat.id, None, "What was sent?")).result()
-begun = worker.submit(lambda store: store.begin_answer(chat.id, asked.id, "Guide", {})).result()
+asked = worker.submit(lambda store: add_question(store, chat.id, None, "What was sent?")).result()
+begun = worker.submit(lambda store: begin_answer(store, chat.id, asked.id)).result()
 worker.submit(lambda store: store.set_unsent(chat.id, "the next question"))
 text = ""
 while True:
@@ -73,7 +75,7 @@ def test_tasks_run_in_order_in_one_thread_and_close_finishes_them(path: Path) ->
     chat = worker.submit(lambda store: store.create_chat("c")).result()
 
     def append(store: ChatStore, text: str) -> None:
-        store.add_user_message(chat.id, store.chat(chat.id).leaf_id, text)
+        add_question(store, chat.id, store.chat(chat.id).leaf_id, text)
 
     for number in range(50):
         worker.submit(partial(append, text=str(number)))
@@ -87,8 +89,8 @@ def test_tasks_run_in_order_in_one_thread_and_close_finishes_them(path: Path) ->
 
 
 def test_opening_erases_what_was_deleted(path: Path) -> None:
-    with ChatStore(path) as store:
-        store.delete_chat(store.create_chat("c").id)
+    with ChatStore(path, clock=lambda: 0.0) as store:
+        store.delete_chats([store.create_chat("c").id])
     worker = ChatWorker(path)
     assert worker.opened.result().erased
     worker.submit(ChatStore.finish_erasing)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.chats.model import PackedPiece, Status, StoredMessage, pack
+from app.chats.model import PackedPiece, Status, StoredMessage, pack, to_json
+from app.chats.store import new_id
 from app.errors import KnownError
 from app.protocol.messages import (
     Figures,
@@ -82,11 +83,11 @@ class Answer:
         return replace(
             self.message,
             text=self.text(),
-            provenance=self.packed(),
+            provenance_json=to_json(self.packed()),
             status=status,
             finish_reason=reason,
             seed=self.seed,
-            figures=stored,
+            figures_json=to_json(stored),
         )
 
 
@@ -162,10 +163,12 @@ class AnswerWriter(QObject):
             self._notice_list.show("send", notices.plain_text(f"The answer could not be begun. {error}"))
             self.ended.emit(None, None)
 
-        name, parent_id = speaker(pair), pending.branch[-1].id
-        self._chat_store.ask(
-            lambda store: store.begin_answer(pending.chat_id, parent_id, name, asked_with), begun, failed
+        answer = StoredMessage(
+            *(new_id(), pending.chat_id, pending.branch[-1].id, "assistant", "", "streaming", time.time()),
+            pair=speaker(pair),
+            settings_json=to_json(asked_with),
         )
+        self._chat_store.ask(lambda store: store.add_message(answer), begun, failed)
 
     def _ask_engine(self, pending: Pending, message: StoredMessage, settings: AnswerSettings) -> None:
         asked = conversation(pending.branch, settings.system_prompt)

@@ -52,7 +52,10 @@ class ChatOperations(QObject):
     def refresh(self) -> None:
         """List the chats again."""
         search = self._search
-        self._chat_store.ask(lambda store: store.chats(search), self._on_listed)
+        self._chat_store.ask(
+            lambda store: [one.chat for one in store.search(search)] if search.strip() else store.chats(),
+            self._on_listed,
+        )
 
     @Slot(str)
     def search(self, text: str) -> None:
@@ -79,7 +82,7 @@ class ChatOperations(QObject):
             self._chat_store.tell(error)
             self.refresh()
 
-        self._chat_store.ask(lambda store: store.delete_chat(chat_id), deleted, failed)
+        self._chat_store.ask(lambda store: store.delete_chats([chat_id]), deleted, failed)
 
     @Slot()
     def undo_delete(self) -> None:
@@ -90,11 +93,11 @@ class ChatOperations(QObject):
         self._undo_timer.stop()
         self.undo_ended.emit()
 
-        def restored(chat: Chat) -> None:
-            self.chat_restored.emit(chat.id)
+        def restored(_: None) -> None:
+            self.chat_restored.emit(chat_id)
             self.refresh()
 
-        self._chat_store.ask(lambda store: store.restore_chat(chat_id), restored)
+        self._chat_store.ask(lambda store: store.restore_chats([chat_id]), restored)
 
     def export(self, chat_id: str, path: Path) -> None:
         """Write a chat to a Markdown file."""
@@ -120,10 +123,9 @@ class ChatOperations(QObject):
         self._erase()
 
     def _erase(self) -> None:
-        """Erase the chat deleted last, if there is one that can still be brought back."""
+        """The chat deleted last stays in the trash, if there is one that could be brought back."""
         chat_id, self._deleted = self._deleted, None
         if chat_id is not None:
-            self._chat_store.ask(lambda store: store.erase_deleted([chat_id]))
             self.deleted_for_good.emit()
 
     def end_undo(self) -> None:

@@ -205,7 +205,7 @@ class ChatSession(QObject):
             if old_id is None:
                 store.create_chat(chat_id=chat_id)
             branch = store.branch(chat_id) if before is None else before
-            return branch, store.add_user_message(chat_id, branch[-1].id if branch else None, text)
+            return branch, store.add_message(_question(chat_id, branch[-1].id if branch else None, text))
 
         question = Question(chat_id, text, whole, is_first=old_id is None)
         self._store_question(question, store_message)
@@ -227,7 +227,7 @@ class ChatSession(QObject):
         parent_id = before[-1].id if before else None
         self._store_question(
             Question(chat_id, text),
-            lambda store: (before, store.add_user_message(chat_id, parent_id, text)),
+            lambda store: (before, store.add_message(_question(chat_id, parent_id, text))),
         )
 
     def regenerate(self, message_id: str | None = None) -> None:
@@ -458,3 +458,7 @@ class ChatSession(QObject):
         if wanted and not self._wanted_engine:
             self.engine_released.emit()
         self.hint_changed.emit(_HINTS.get(self._engine.state(), "") if self._waits(self._chat_id) else "")
+
+
+def _question(chat_id: str, parent_id: str | None, text: str) -> StoredMessage:
+    return StoredMessage(new_id(), chat_id, parent_id, "user", text, "complete", time.time())

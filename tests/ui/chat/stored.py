@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from app.chats.model import StoredMessage, pack
+from app.chats.model import StoredMessage, pack, to_json
 from app.protocol.messages import DraftFigures, Figures, Piece
 from app.ui.chat.footer import footer_of
 
@@ -43,8 +43,8 @@ def answer(
         "complete",
         0.0,
         pair=author,
-        figures=kept,
-        provenance=pack(pieces),
+        figures_json=to_json(kept),
+        provenance_json=to_json(pack(pieces)),
         version=version,
         versions=versions,
     )

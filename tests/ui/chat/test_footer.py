@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.chats.model import Status, StoredMessage
+from app.chats.model import Status, StoredMessage, to_json
 from app.protocol.messages import DrafterFigures, DraftFigures, Figures
 from app.ui.chat.footer import details_of, figures_of, footer_of, note_of
 
@@ -27,8 +27,9 @@ def answer(
     settings: dict[str, object] | None = None,
 ) -> StoredMessage:
     kept = msgspec.to_builtins(FIGURES) if figures is None else figures
+    kept_json, settings_json = to_json(kept), to_json(settings or {})
     return StoredMessage(
-        "id", "chat", None, "assistant", "text", status, 0.0, None, reason, figures=kept, settings=settings or {}
+        *("id", "chat", None, "assistant", "text", status, 0.0, None, reason, None, settings_json, kept_json)
     )
 
 

@@ -424,7 +424,7 @@ def test_answer_that_was_not_saved_goes_with_its_chat(qtbot: QtBot, make_rig: Ma
     assert chat_id is not None
     question, answer = rig.session.branch()
     forbid_writing(rig, False)
-    rig.stored(lambda store: store.delete_chat(chat_id))
+    rig.stored(lambda store: store.delete_chats([chat_id]))
     rig.stored(lambda store: store.erase_deleted([chat_id]))
     with qtbot.waitSignal(rig.session.writer.stored, timeout=WAIT_MS):
         rig.session.writer.save_again()  # as the window does when a deletion is final

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.chats.model import Role, StoredMessage
+from app.chats.model import Role, StoredMessage, to_json
 from app.protocol.messages import ModelInfo, PairLoaded, Sampling
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare.repeated_answer import repeated_answer
@@ -20,12 +20,15 @@ SETTINGS = AnswerSettings(
     sampling=Sampling(temperature=0.5), max_tokens=64, stop=("###",), system_prompt="Be short.", draft_length=3
 )
 
+_JSON = ("settings", "figures", "provenance")
+
 
 def message(role: Role, text: str, **fields: Any) -> StoredMessage:
     made = StoredMessage(
         id=text, chat_id="chat", parent_id=None, role=role, text=text, status="complete", created_at=0.0
     )
-    return replace(made, **fields)
+    json = {f"{name}_json": to_json(value) for name, value in fields.items() if name in _JSON}
+    return replace(made, **{**{name: value for name, value in fields.items() if name not in _JSON}, **json})
 
 
 def answer(text: str = "An answer", settings: AnswerSettings = SETTINGS, **fields: Any) -> StoredMessage:
@@ -95,7 +98,7 @@ def test_settings_that_cannot_be_read_are_those_of_now() -> None:
     now = AnswerSettings(max_tokens=7)
     broken = answer(status="complete")
     found = repeated_answer(
-        [message("user", "One"), replace(broken, settings={"sampling": 3}, seed=None)], 1, now, PAIR
+        [message("user", "One"), replace(broken, settings_json='{"sampling": 3}', seed=None)], 1, now, PAIR
     )
     assert found is not None
     assert found.task.command.max_tokens == 7

@@ -35,6 +35,7 @@ from app.ui.shell.commands import file_name
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 from app.ui.speed.parts import CurveSection
+from tests.support.chats import add_question
 from tests.support.gguf_files import make_model
 from tests.ui.speed.parts import rows_of, status_of
 
@@ -433,7 +434,7 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Call
         return not is_left and not any(file.suffix == ".erasing" for file in files)
 
     with ChatStore(paths.chat_file()) as store:  # the app was killed while this could still be brought back
-        store.delete_chat(store.create_chat(secret).id)
+        store.delete_chats([store.create_chat(secret).id])
     shutil.rmtree(backup_folder(paths.chat_file()))
     (paths.chat_caches_dir() / "a.kept").write_text(secret)
     assert not is_erased()
@@ -471,7 +472,7 @@ def test_search_narrows_the_list_and_says_when_nothing_is_found(
 def test_export_writes_markdown(qtbot: QtBot, tmp_path: Path, open_window: Callable[[], Running]) -> None:
     running = open_window()
     chat = running.make_chat("For a friend")
-    running.worker.submit(lambda store: store.add_user_message(chat.id, None, "Hello **you**")).result(timeout=10)
+    running.worker.submit(lambda store: add_question(store, chat.id, None, "Hello **you**")).result(timeout=10)
     target = tmp_path / "chat.md"
     with qtbot.waitSignal(running.controller.operations.exported, timeout=WAIT_MS):
         running.controller.operations.export(chat.id, target)

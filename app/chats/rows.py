@@ -1,0 +1,77 @@
+"""Messages as rows of the chat file, and back."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from app.chats.model import StoredMessage
+
+CHAT = """
+    chats.id, chats.title, chats.created_at, chats.updated_at, chats.leaf_id,
+    chats.pinned_at, chats.folder_id, chats.deleted_at, chats.settings
+"""
+COLUMNS = """
+    m.id, m.chat_id, m.parent_id, m.role, m.text, m.status, m.created_at, m.seed, m.finish_reason, m.pair,
+    m.settings, m.figures, m.provenance
+"""
+"""The first fields of a `StoredMessage`; its version, their number and its tokens follow."""
+MESSAGE = f"""
+    {COLUMNS},
+    (SELECT count(*) FROM messages s WHERE s.chat_id = m.chat_id AND s.parent_id IS m.parent_id AND s.seq <= m.seq),
+    (SELECT count(*) FROM messages s WHERE s.chat_id = m.chat_id AND s.parent_id IS m.parent_id),
+    m.tokens
+"""
+_INSERT = """
+    INSERT INTO messages (id, chat_id, parent_id, role, text, status, created_at, seed, finish_reason, pair,
+        settings, figures, provenance, tokens)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+
+def storable(text: str) -> str:
+    """Half of a surrogate pair (a bad paste) is no UTF-8; the rest of the text must not be lost for it."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def token_blob(tokens: Sequence[int]) -> bytes:
+    """32 bits each, least significant byte first."""
+    return _swapped(array("i", tokens)).tobytes()
+
+
+def message_of(row: Sequence[Any]) -> StoredMessage:
+    """From `MESSAGE`."""
+    *fields, blob = row
+    fields.append(_tokens(blob) if blob else ())
+    return StoredMessage(*fields)
+
+
+def insert(connection: sqlite3.Connection, message: StoredMessage) -> None:
+    """Add the row, and have the search index take it unless it still grows."""
+    one = message
+    done = connection.execute(
+        _INSERT,
+        (
+            *(one.id, one.chat_id, one.parent_id, one.role, storable(one.text), one.status, one.created_at),
+            *(one.seed, one.finish_reason, one.pair),
+            *(storable(one.settings_json), storable(one.figures_json), storable(one.provenance_json)),
+            token_blob(one.tokens),
+        ),
+    )
+    if message.status != "streaming":
+        connection.execute("INSERT INTO unindexed VALUES (?)", (done.lastrowid,))
+
+
+def _tokens(blob: bytes) -> Sequence[int]:
+    tokens = array("i")
+    tokens.frombytes(blob)
+    return _swapped(tokens)
+
+
+def _swapped(tokens: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        tokens.byteswap()
+    return tokens

@@ -1,0 +1,89 @@
+"""What a search looks for, and how a hit is shown: words whatever their case, and a line around the first of them."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+from app.chats.model import Snippet
+
+_BEFORE = 40
+_AFTER = 120
+"""Characters of a snippet before the first match, and from its start on."""
+
+
+def fold(text: str) -> str:
+    """The same for texts that differ only in case or in how accents are composed.
+
+    The four Turkish letters i are one: nobody should have to know in which language a text was put into capitals.
+    """
+    if text.isascii():
+        return text.lower()
+    return _composed(text).replace("İ", "i").replace("ı", "i").casefold()
+
+
+def words_of(search: str) -> list[str]:
+    """What must occur, folded; nothing in it has a special meaning."""
+    return list(dict.fromkeys(fold(search.replace("\0", " ")).split()))
+
+
+def snippet(message_id: str, text: str, words: Sequence[str]) -> Snippet | None:
+    """A line around the first of the words; ``None`` where the text has none of them."""
+    text = _composed(text)
+    folded, places = _with_places(text)
+    found = [(place, len(word)) for word in words if (place := folded.find(word)) >= 0]
+    if not found:
+        return None
+    place, length = min(found)
+    first, last = _original(places, place), _original(places, place + length - 1)
+    start, end = _line(text, first, max(last + 1, first + _AFTER))
+    inside = " ".join(text[start:end].split())
+    line = f"{'…' if start > 0 else ''}{inside}{'…' if end < len(text) else ''}"
+    return Snippet(message_id, line, matches(line, words))
+
+
+def matches(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Start and length of every place of the words in a text; places that touch or overlap are one."""
+    folded, places = _with_places(text)
+    found: list[tuple[int, int]] = []
+    for word in words:
+        at = folded.find(word)
+        while at >= 0:
+            found.append((_original(places, at), _original(places, at + len(word) - 1) + 1))
+            at = folded.find(word, at + len(word))
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(found):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return tuple((start, end - start) for start, end in joined)
+
+
+def _line(text: str, first: int, end: int) -> tuple[int, int]:
+    """From a little before the match to ``end``, both moved to the edge of a word where one is near."""
+    start = max(0, first - _BEFORE)
+    if start > 0 and (space := text.find(" ", start, first)) >= 0:
+        start = space + 1
+    if end < len(text) and (space := text.rfind(" ", end - _AFTER // 4, end)) > first:
+        end = space
+    return start, min(end, len(text))
+
+
+def _composed(text: str) -> str:
+    if text.isascii() or unicodedata.is_normalized("NFC", text):
+        return text
+    return unicodedata.normalize("NFC", text)
+
+
+def _with_places(text: str) -> tuple[str, list[int] | None]:
+    """The folded text, and which character each of its came from; ``None`` where all have kept their places."""
+    folded = fold(text)
+    if len(folded) == len(text):  # folding never makes less of a character
+        return folded, None
+    pieces = [fold(one) for one in text]
+    return "".join(pieces), [place for place, piece in enumerate(pieces) for _ in piece]
+
+
+def _original(places: Sequence[int] | None, place: int) -> int:
+    return place if places is None else places[place]

@@ -1,0 +1,181 @@
+"""What is done to the tree of a chat's messages. Everything here runs within a transaction of the caller's."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.chats.model import StoredMessage
+from app.chats.rows import COLUMNS, insert, message_of
+
+_BRANCH = f"""
+    WITH RECURSIVE up (seq, parent_id, depth) AS (
+        SELECT seq, parent_id, 0 FROM messages WHERE chat_id = ?1 AND id = ?2
+        UNION ALL
+        SELECT m.seq, m.parent_id, depth + 1 FROM up JOIN messages m ON m.chat_id = ?1 AND m.id = up.parent_id
+    ),
+    counted AS MATERIALIZED (
+        SELECT seq, row_number() OVER (PARTITION BY parent_id ORDER BY seq) AS version,
+            count(*) OVER (PARTITION BY parent_id) AS versions
+        FROM messages WHERE chat_id = ?1
+    )
+    SELECT {COLUMNS}, counted.version, counted.versions, m.tokens
+    FROM up JOIN counted ON counted.seq = up.seq JOIN messages m ON m.seq = up.seq
+    ORDER BY depth DESC
+"""
+_DOWN = """
+    WITH RECURSIVE down (id, seq) AS (
+        SELECT id, seq FROM messages WHERE chat_id = ?1 AND id = ?2
+        UNION ALL
+        SELECT m.id, m.seq FROM messages m JOIN down ON m.chat_id = ?1 AND m.parent_id = down.id
+    )
+"""
+_ALL = """
+    seq, id, chat_id, parent_id, role, status, created_at, seed, finish_reason, pair, text, settings, figures,
+    provenance, tokens
+"""
+_STATUS = 5  # of these columns
+_PARENT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Messages that were deleted, and what `ChatStore.undo_deletion` needs to bring them back. It is in memory only."""
+
+    chat_id: str
+    message_id: str
+    count: int
+    rows: Sequence[tuple[Any, ...]]
+    moved: Sequence[str]
+    """Messages that have the parent of the deleted one since."""
+    ancestors: Sequence[str]
+    """The parent, its parent, and so on."""
+    leaf_before: str | None
+    leaf_after: str | None
+
+
+def branch(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) -> list[StoredMessage]:
+    """The messages from the first to ``leaf_id``."""
+    return [message_of(row) for row in connection.execute(_BRANCH, (chat_id, leaf_id))]
+
+
+def newest_leaf(connection: sqlite3.Connection, chat_id: str, message_id: str) -> str:
+    """The youngest message below this one, or itself. As a child is younger than its parent, it has no children."""
+    query = f"{_DOWN} SELECT id FROM down ORDER BY seq DESC LIMIT 1"
+    return str(connection.execute(query, (chat_id, message_id)).fetchone()[0])
+
+
+def set_leaf(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) -> None:
+    connection.execute("UPDATE chats SET leaf_id = ? WHERE id = ?", (leaf_id, chat_id))
+
+
+def delete(connection: sqlite3.Connection, message: StoredMessage, following: bool) -> Deletion:
+    """Remove a message, with everything below it or with that going up to its parent.
+
+    Where the shown branch loses its end, it goes on at what moved up, else at the nearest other version, else it ends
+    at the parent.
+    """
+    chat_id, parent_id = message.chat_id, message.parent_id
+    leaf_before = _leaf(connection, chat_id)
+    ancestors = [one for (one,) in connection.execute(_ANCESTORS, (chat_id, message.id))][1:]
+    beside = _beside(connection, message)
+    moved: list[str] = []
+    if following:
+        ids = [one for (one,) in connection.execute(f"{_DOWN} SELECT id FROM down", (chat_id, message.id))]
+    else:
+        ids, moved = [message.id], _children(connection, chat_id, message.id)
+    rows = [_whole_row(connection, one) for one in ids]
+    connection.executemany("UPDATE messages SET parent_id = ? WHERE id = ?", [(parent_id, one) for one in moved])
+    connection.executemany("DELETE FROM messages WHERE id = ?", [(one,) for one in ids])
+    leaf = leaf_before
+    if leaf in set(ids):
+        goes_on = moved[-1] if moved else beside
+        leaf = newest_leaf(connection, chat_id, goes_on) if goes_on is not None else parent_id
+        set_leaf(connection, chat_id, leaf)
+    return Deletion(chat_id, message.id, len(rows), rows, moved, ancestors, leaf_before, leaf)
+
+
+_ANCESTORS = """
+    WITH RECURSIVE up (id, parent_id, depth) AS (
+        SELECT id, parent_id, 0 FROM messages WHERE chat_id = ?1 AND id = ?2
+        UNION ALL
+        SELECT m.id, m.parent_id, depth + 1 FROM up JOIN messages m ON m.chat_id = ?1 AND m.id = up.parent_id
+    )
+    SELECT id FROM up ORDER BY depth
+"""
+
+
+def undo(connection: sqlite3.Connection, deletion: Deletion) -> None:
+    """Bring deleted messages back where they were, or as near to it as later deletions allow. Twice is as once."""
+    chat_id = deletion.chat_id
+    rows = [row for row in deletion.rows if not _exists(connection, chat_id, row[1])]
+    if not rows:
+        return
+    parent = next((one for one in deletion.ancestors if _exists(connection, chat_id, one)), None)
+    places = ", ".join("?" * len(rows[0]))
+    for row in rows:
+        values = list(row)
+        if values[1] == deletion.message_id:
+            values[_PARENT] = parent
+        if values[_STATUS] == "streaming":  # nobody writes it any more
+            values[_STATUS] = "interrupted"
+        connection.execute(f"INSERT INTO messages ({_ALL}) VALUES ({places})", values)
+        connection.execute("INSERT OR IGNORE INTO unindexed VALUES (?)", (values[0],))
+    for child in deletion.moved:
+        connection.execute(
+            "UPDATE messages SET parent_id = ? WHERE chat_id = ? AND id = ? AND parent_id IS ?",
+            (deletion.message_id, chat_id, child, parent),
+        )
+    before = deletion.leaf_before
+    if (
+        _leaf(connection, chat_id) == deletion.leaf_after
+        and before is not None
+        and _exists(connection, chat_id, before)
+    ):
+        set_leaf(connection, chat_id, before)
+
+
+def copy(
+    connection: sqlite3.Connection, messages: Sequence[StoredMessage], chat_id: str, new_id: Callable[[], str]
+) -> None:
+    """Put copies of a branch into another chat, which shows it. What still streams is interrupted there."""
+    parent_id = None
+    for message in messages:
+        status = "interrupted" if message.status == "streaming" else message.status
+        copied = replace(message, id=new_id(), chat_id=chat_id, parent_id=parent_id, status=status)
+        insert(connection, copied)
+        parent_id = copied.id
+    set_leaf(connection, chat_id, parent_id)
+
+
+def _leaf(connection: sqlite3.Connection, chat_id: str) -> str | None:
+    row = connection.execute("SELECT leaf_id FROM chats WHERE id = ?", (chat_id,)).fetchone()
+    if row is None:
+        raise LookupError(chat_id)
+    leaf: str | None = row[0]
+    return leaf
+
+
+def _children(connection: sqlite3.Connection, chat_id: str, parent_id: str | None) -> list[str]:
+    query = "SELECT id FROM messages WHERE chat_id = ? AND parent_id IS ? ORDER BY seq"
+    return [one for (one,) in connection.execute(query, (chat_id, parent_id))]
+
+
+def _beside(connection: sqlite3.Connection, message: StoredMessage) -> str | None:
+    """The version before this one, else the one after it."""
+    versions = _children(connection, message.chat_id, message.parent_id)
+    place = versions.index(message.id)
+    near = versions[place - 1 : place] if place else versions[1:2]
+    return near[0] if near else None
+
+
+def _whole_row(connection: sqlite3.Connection, message_id: str) -> tuple[Any, ...]:
+    row: tuple[Any, ...] = connection.execute(f"SELECT {_ALL} FROM messages WHERE id = ?", (message_id,)).fetchone()
+    return row
+
+
+def _exists(connection: sqlite3.Connection, chat_id: str, message_id: str) -> bool:
+    query = "SELECT 1 FROM messages WHERE chat_id = ? AND id = ?"
+    return connection.execute(query, (chat_id, message_id)).fetchone() is not None
