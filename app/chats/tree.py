@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from app.chats.model import StoredMessage
-from app.chats.rows import COLUMNS, insert, message_of
+from app.chats.rows import COLUMNS, MESSAGE, insert, message_of
 
-_BRANCH = f"""
+_ON_BRANCH = f"SELECT m.seq, {COLUMNS}, m.tokens FROM messages m WHERE m.seq IN (SELECT value FROM json_each(?))"
+_END = f"""
     WITH RECURSIVE up (seq, parent_id, depth) AS (
-        SELECT seq, parent_id, 0 FROM messages WHERE chat_id = ?1 AND id = ?2
+        SELECT seq, parent_id, 1 FROM messages WHERE chat_id = ?1 AND id = ?2
         UNION ALL
-        SELECT m.seq, m.parent_id, depth + 1 FROM up JOIN messages m ON m.chat_id = ?1 AND m.id = up.parent_id
-    ),
-    counted AS MATERIALIZED (
-        SELECT seq, row_number() OVER (PARTITION BY parent_id ORDER BY seq) AS version,
-            count(*) OVER (PARTITION BY parent_id) AS versions
-        FROM messages WHERE chat_id = ?1
+        SELECT m.seq, m.parent_id, depth + 1
+        FROM up JOIN messages m ON m.chat_id = ?1 AND m.id = up.parent_id WHERE depth < ?3
     )
-    SELECT {COLUMNS}, counted.version, counted.versions, m.tokens
-    FROM up JOIN counted ON counted.seq = up.seq JOIN messages m ON m.seq = up.seq
-    ORDER BY depth DESC
+    SELECT {MESSAGE} FROM up JOIN messages m ON m.seq = up.seq ORDER BY depth DESC
 """
 _DOWN = """
     WITH RECURSIVE down (id, seq) AS (
@@ -57,8 +53,34 @@ class Deletion:
 
 
 def branch(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) -> list[StoredMessage]:
-    """The messages from the first to ``leaf_id``."""
-    return [message_of(row) for row in connection.execute(_BRANCH, (chat_id, leaf_id))]
+    """The messages from the first to ``leaf_id``.
+
+    Which these are is worked out here from two indexes: in SQL it takes as long as reading them.
+    """
+    seqs = dict(connection.execute("SELECT id, seq FROM messages WHERE chat_id = ?", (chat_id,)))
+    children: dict[str | None, list[int]] = {}
+    parents: dict[int, str | None] = {}
+    for seq, parent in connection.execute(
+        "SELECT seq, parent_id FROM messages WHERE chat_id = ? ORDER BY parent_id, seq", (chat_id,)
+    ):
+        parents[seq] = parent
+        children.setdefault(parent, []).append(seq)
+    path, at = list[int](), leaf_id if leaf_id in seqs else None
+    while at is not None:
+        path.append(seqs[at])
+        at = parents[seqs[at]]
+    rows = {seq: row for seq, *row in connection.execute(_ON_BRANCH, (json.dumps(path),))}
+    found = []
+    for seq in reversed(path):
+        *fields, tokens = rows[seq]
+        versions = children[parents[seq]]
+        found.append(message_of((*fields, versions.index(seq) + 1, len(versions), tokens)))
+    return found
+
+
+def branch_end(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None, count: int) -> list[StoredMessage]:
+    """The last messages of the branch, at most ``count``: quickly, however long it is."""
+    return [message_of(row) for row in connection.execute(_END, (chat_id, leaf_id, count))]
 
 
 def newest_leaf(connection: sqlite3.Connection, chat_id: str, message_id: str) -> str:
