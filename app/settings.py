@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -19,11 +19,10 @@ from app.errors import KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
+from app.storage.lenient import lenient, struct_of
 
 VERSION = 2
 MAX_RECENT_PAIRS = 10
-
-T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -139,7 +138,7 @@ class SettingsFile:
             aside = self._file.aside
             self.notice = f"The settings could not be read. The file is now {aside}, and everything has its default."
         problems: list[str] = []
-        values = _lenient(Settings, content, problems)
+        values = lenient(Settings, content, problems)
         if problems:
             self.notice = f"Some settings could not be used and have their defaults: {', '.join(problems)}."
         return values
@@ -153,7 +152,7 @@ class SettingsFile:
         content: dict[str, Any] = {}
         with contextlib.suppress(OSError, *NOT_UNDERSTOOD):
             content = decode(self._file.path.read_bytes(), dict[str, Any])
-        return _lenient(Settings, content, [])
+        return lenient(Settings, content, [])
 
 
 def _upgraded(_version: int, data: bytes) -> dict[str, Any]:
@@ -170,34 +169,11 @@ def _upgraded(_version: int, data: bytes) -> dict[str, Any]:
     return content
 
 
-def _lenient(kind: type[T], content: dict[str, Any], problems: list[str], inside: str = "") -> T:
-    """``content`` as far as it is usable, defaults for the rest."""
-    values: dict[str, Any] = {}
-    for field in msgspec.structs.fields(kind):
-        if field.encode_name not in content:
-            continue
-        raw = content[field.encode_name]
-        struct = _struct(field.type)
-        try:
-            if struct is not None and isinstance(raw, dict):
-                values[field.name] = _lenient(struct, raw, problems, f"{inside}{field.name}.")
-            else:
-                values[field.name] = msgspec.convert(raw, field.type)
-        except (msgspec.ValidationError, TypeError):
-            problems.append(inside + field.name)
-    return kind(**values)
-
-
-def _struct(kind: Any) -> type[msgspec.Struct] | None:
-    plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    return plain if isinstance(plain, type) and issubclass(plain, msgspec.Struct) else None
-
-
 def _merged(content: dict[str, Any], values: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """``values`` in the place of those in ``content``, where unknown settings stay."""
     merged = {**content, **values}
     for field in msgspec.structs.fields(kind):
-        struct, before = _struct(field.type), content.get(field.name)
+        struct, before = struct_of(field.type), content.get(field.name)
         if struct is not None and isinstance(before, dict):
             merged[field.name] = _merged(before, values[field.name], struct)
     return {key: value for key, value in merged.items() if key != "version"}

@@ -8,7 +8,7 @@ it (`ProtocolError`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -69,6 +69,8 @@ class Connection:
         hello: The greeting of the process that runs.
         log: What it wrote to its standard error.
         open_forgets: How many `Forget` no process has carried out yet.
+
+    Questions (`count_tokens`, `check_text`) have numbers of their own and make nothing busy.
     """
 
     def __init__(self, timings: Timings | None = None) -> None:
@@ -79,6 +81,10 @@ class Connection:
         self.log = LogLines()
         self.open_forgets = 0
         self._last_request = 0
+        self._last_question = 0
+        self._open_counts: set[int] = set()
+        """The newest `CountTokens`, until it is answered: the engine may leave out older ones."""
+        self._open_checks: set[int] = set()
         self._reader = FrameReader()
         self._unsent = bytearray()
         self._fault: tuple[ExitCause, str] | None = None
@@ -111,6 +117,8 @@ class Connection:
     def _reset(self, state: EngineState) -> None:
         self.hello = None
         self._unsent.clear()
+        self._open_counts.clear()
+        self._open_checks.clear()
         self._begin(0, state)
 
     def _begin(self, request: int, state: EngineState) -> None:
@@ -122,6 +130,8 @@ class Connection:
 
     def load(self, command: messages.Load) -> int:
         """The number of the request. What was loaded or is being loaded is given up; the process must be starting."""
+        self._open_counts.clear()
+        self._open_checks.clear()
         if self.hello is None:
             self._unsent.clear()
         elif self.state.is_busy:
@@ -165,6 +175,28 @@ class Connection:
         """Ask how much memory there is now, where there is a process that can tell."""
         if self.hello is not None:
             self._send(messages.ReadMemory())
+
+    def count_tokens(self, chat: Sequence[messages.Message], text: str, overflow: messages.Overflow) -> int:
+        """The number of the question; 0 where nothing is loaded that could tell. The answer to an older one is lost."""
+        number = self._next_question()
+        if number:
+            self._open_counts = {number}
+            self._send(messages.CountTokens(request=number, messages=list(chat), text=text, overflow=overflow))
+        return number
+
+    def check_text(self, text: str) -> int:
+        """The number of the question; 0 where nothing is loaded that could tell."""
+        number = self._next_question()
+        if number:
+            self._open_checks.add(number)
+            self._send(messages.CheckText(request=number, text=text))
+        return number
+
+    def _next_question(self) -> int:
+        if not self.state.has_pair:
+            return 0
+        self._last_question += 1
+        return self._last_question
 
     def _send(self, command: messages.Command) -> None:
         self._unsent += encode_frame(command)
@@ -215,11 +247,21 @@ class Connection:
                 return self._forgotten(event)
             case messages.MemoryRead():
                 pass
+            case messages.TokensCounted() | messages.TextChecked():
+                return event if self._is_awaited(event) else None
             case _ if event.request != self.request:
                 return None
             case _ if (state := _LEADS_TO.get(type(event))) is not None:
                 self._begin(0, state)
         return event
+
+    def _is_awaited(self, event: messages.TokensCounted | messages.TextChecked) -> bool:
+        """Whether somebody still waits for this answer to a question; after it nobody does."""
+        awaited = self._open_checks if isinstance(event, messages.TextChecked) else self._open_counts
+        if event.request not in awaited:
+            return False
+        awaited.remove(event.request)
+        return True
 
     def _idle_seconds(self, pong: messages.Pong) -> float:
         """Since the computation last moved; 0 where that is no wonder."""

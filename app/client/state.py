@@ -36,6 +36,11 @@ class EngineState(enum.Enum):
         return self in (EngineState.LOADING, EngineState.ANSWERING, EngineState.MEASURING, EngineState.COMPARING)
 
     @property
+    def has_pair(self) -> bool:
+        """Whether a pair is loaded, whatever is done with it."""
+        return self is EngineState.READY or (self.is_busy and self is not EngineState.LOADING)
+
+    @property
     def has_ended(self) -> bool:
         """Whether there is no process."""
         return self in (EngineState.STOPPED, EngineState.DIED)

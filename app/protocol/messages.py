@@ -23,7 +23,7 @@ from app.protocol.limits import (
     KvType,
 )
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 AcceptRule = Literal["coupled", "rejection", "block"]
 DrafterName = Literal["model", "ngram"]
@@ -37,6 +37,9 @@ DraftLength = Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_L
 Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
 """Of weights that are written again."""
 Role = Literal["system", "user", "assistant"]
+Overflow = Literal["stop", "drop_oldest", "keep_ends"]
+"""What happens to a chat that no longer fits into the context: it is not answered; its oldest messages are left out; or
+its middle is, and the first turn and the last ones stay. The system prompt always stays."""
 FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
 TextKind = Literal["prose", "code", "list", "thinking"]
 """What a token of an answer is part of, read off the answer's Markdown (`app.engine.decoding.text_kind`)."""
@@ -112,8 +115,15 @@ class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     sampling: Sampling = Sampling()
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """``None``: until the context is full."""
+    """New ones. ``None``: until the context is full."""
     stop: list[str] = []
+    continued: list[int] = []
+    """The tokens of the answer so far, each `Piece.id` of it: it goes on behind them as if it had never been cut, and
+    only what is new is told. Empty: a new answer."""
+    overflow: Overflow = "drop_oldest"
+    private: bool = False
+    """Its KV cache is never copied, in memory or to disk, and is overwritten before another chat that is not private is
+    answered."""
     draft_length: DraftLength = "auto"
     drafter: DrafterChoice = "auto"
     propose: Propose = "auto"
@@ -131,6 +141,9 @@ class MeasurePlain(_Struct, frozen=True, kw_only=True, tag="measure_plain"):
     sampling: Sampling = Sampling()
     seed: int = 0
     max_tokens: Annotated[int, msgspec.Meta(ge=2)] = 128
+    overflow: Overflow = "drop_oldest"
+    private: bool = False
+    """As `Generate.private`."""
 
 
 class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
@@ -143,6 +156,28 @@ class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
     sampling: Sampling = Sampling()
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     raw: bool = False
+
+
+class CountTokens(_Struct, frozen=True, kw_only=True, tag="count_tokens"):
+    """How many tokens a chat would take if ``text`` were sent now; answered beside the computation, as `Ping` is.
+
+    A newer one takes the place of one that is still waiting, which is then never answered; nor is one for which nothing
+    is loaded, or whose chat the template refuses.
+    """
+
+    request: int
+    messages: list[Message]
+    """With the system prompt, without ``text``."""
+    text: str = ""
+    """What the user has typed; empty: nothing yet."""
+    overflow: Overflow = "drop_oldest"
+
+
+class CheckText(_Struct, frozen=True, kw_only=True, tag="check_text"):
+    """Whether an answer whose tokens nobody kept can be continued; answered beside the computation, as `Ping` is."""
+
+    request: int
+    text: str
 
 
 class Forget(_Struct, frozen=True, kw_only=True, tag="forget"):
@@ -165,7 +200,9 @@ class Quit(_Struct, frozen=True, kw_only=True, tag="quit"):
     pass
 
 
-Command = Load | Generate | MeasurePlain | ScoreTokens | Forget | Cancel | Ping | ReadMemory | Quit
+Command = (
+    Load | Generate | MeasurePlain | ScoreTokens | CountTokens | CheckText | Forget | Cancel | Ping | ReadMemory | Quit
+)
 
 
 # ---------------------------------------------------------------- events: engine to window
@@ -264,10 +301,13 @@ class GenerationStarted(_Struct, frozen=True, kw_only=True, tag="generation_star
     request: int
     seed: int
     prompt_tokens: int
+    """Those of `Generate.continued` included."""
     cached_tokens: int = 0
     """Tokens of the prompt that were in the KV cache already."""
     dropped_messages: int = 0
-    """How many of the oldest messages (never the system prompt) no longer fit into the context."""
+    """How many messages, one behind the other, no longer fit into the context."""
+    first_dropped: int = 0
+    """The index of the first of them in `Generate.messages`."""
     template: Literal["model", "chatml", "none"] = "model"
 
 
@@ -278,9 +318,11 @@ class PromptProgressed(_Struct, frozen=True, kw_only=True, tag="prompt_progresse
 
 
 class Piece(_Struct, frozen=True, kw_only=True):
-    """Text one token added to the answer.
+    """Text one token added to the answer: one piece for each of its tokens, in their order.
 
-    A token that ends in the middle of a character has an empty text; the token that completes it carries the whole.
+    A token that ends in the middle of a character has an empty text; the token that completes it carries the whole. A
+    character that the answer does not complete is not shown. The token that ends an answer with the `FinishReason`
+    ``end`` has a piece, too, with an empty text.
     """
 
     text: str
@@ -389,6 +431,9 @@ class GenerationFinished(_Struct, frozen=True, kw_only=True, tag="generation_fin
     finish_reason: FinishReason
     figures: Figures
     stop_string: str | None = None
+    stop_overlap: int = 0
+    """Where an answer was continued: how many characters at the end of what was there before are the beginning of the
+    met stop string, and should be taken off."""
     draft_failure: str | None = None
     """Why drafting ended before the answer did, in words for the user."""
     curve: list[float] = []
@@ -419,6 +464,29 @@ class TokensScored(_Struct, frozen=True, kw_only=True, tag="tokens_scored"):
     """Whether the target could choose it if each logit were off by at most ``rounding``."""
     rounding: float = 0.0
     """How far rounding is taken to put a logit, from passes of different width that were compared just there."""
+
+
+class TokensCounted(_Struct, frozen=True, kw_only=True, tag="tokens_counted"):
+    """The tokens of the prompt if the text were sent now, without what would be left out; their sum is its length."""
+
+    request: int
+    system: int
+    """The system prompt."""
+    messages: int
+    """The messages that would not be left out."""
+    text: int
+    """The typed text, with what the template writes around it; 0 where there is none."""
+    context_length: int
+    dropped: int = 0
+    """How many messages would be left out."""
+    first_dropped: int = 0
+    """The index of the first of them in `CountTokens.messages`."""
+
+
+class TextChecked(_Struct, frozen=True, kw_only=True, tag="text_checked"):
+    request: int
+    tokens: list[int] | None
+    """For `Generate.continued`; ``None`` where there are no tokens that give exactly this text."""
 
 
 class Pong(_Struct, frozen=True, kw_only=True, tag="pong"):
@@ -452,6 +520,8 @@ Event = (
     | GenerationFailed
     | PlainMeasured
     | TokensScored
+    | TokensCounted
+    | TextChecked
     | Pong
     | Forgotten
     | MemoryRead

@@ -34,7 +34,7 @@ def main() -> None:
     controller = Controller(window, settings, engine, worker)
     window.show()
     controller.begin()
-    controller.session.send("Do not lose me")
+    controller.chats.current.send("Do not lose me")
 
     def look() -> None:
         if worker.submit(answered_so_far).result():

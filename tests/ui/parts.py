@@ -1,9 +1,9 @@
-"""Real parts put together for the tests of the session."""
+"""Real parts put together for the tests of chats."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
@@ -15,8 +15,12 @@ from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.client.connection import Timings
 from app.protocol.messages import Piece
+from app.ui.chat.answer_queue import AnswerQueue
+from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.footer import details_of, footer_of, note_of
-from app.ui.chat.session import ChatSession
+from app.ui.chat.model import ChatModel, ChatState
+from app.ui.chat.open_chats import OpenChats
+from app.ui.chat.page import ChatPage
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair import PairLoader
@@ -54,6 +58,13 @@ class Page:
             self._show_end(message)
         else:
             self.places.append((message.version, message.versions))
+
+    def show_end(self, _messages: Sequence[StoredMessage]) -> None:
+        """Only until all are here."""
+
+    def add_all(self, messages: Iterable[StoredMessage]) -> None:
+        for message in messages:
+            self.add(message)
 
     def begin_answer(self, message: StoredMessage) -> None:
         self.lines.append((message.id, ""))
@@ -95,7 +106,7 @@ class Page:
 
 
 class Rig:
-    """A session with a scripted engine in a real process, a real store and a page."""
+    """Chats with a scripted engine in a real process, a real store and a page."""
 
     def __init__(self, qtbot: QtBot, folder: Path, behavior: str, timings: Timings | None = None) -> None:
         self.qtbot = qtbot
@@ -110,8 +121,22 @@ class Rig:
         self.marker = LoadingMarker(folder / "loading.json")
         self.pair_loader = PairLoader(self.engine, self.notice_list, self.marker)
         self.page = Page()
-        chat_store = StoredChats(self.worker, self.notice_list)
-        self.session = ChatSession(self.engine, self.pair_loader, chat_store, self.notice_list, self.page)
+        self.settings = AnswerSettings()
+        self.queue = AnswerQueue(self.engine, self.pair_loader, self.notice_list, lambda _chat, _pair: self.settings)
+        self.chats = OpenChats(
+            StoredChats(self.worker, self.notice_list), self.queue, self.notice_list, self._temporary_store
+        )
+        self.chat_page = ChatPage(self.page)
+        self.chats.current_changed.connect(self.chat_page.show)
+        self.chat_page.show(self.chats.current)
+
+    @property
+    def model(self) -> ChatModel:
+        """The chat that is shown."""
+        return self.chats.current
+
+    def _temporary_store(self) -> StoredChats:
+        return StoredChats(ChatWorker(Path(":memory:")), self.notice_list)
 
     @staticmethod
     def _engine(behavior: str, timings: Timings) -> LocalEngine:
@@ -126,13 +151,27 @@ class Rig:
 
     def ask(self, text: str) -> None:
         """Send a message and wait for the end of its answer."""
-        with self.qtbot.waitSignal(self.session.generation_ended, timeout=WAIT_MS):
-            self.session.send(text)
+        assert self.model.send(text)
         self.settle()
+
+    def is_busy(self) -> bool:
+        """Whether the chat that is shown waits for, or is getting, an answer."""
+        return self.model.state.is_busy
+
+    def begin_answer(self, text: str) -> None:
+        """Send a message and wait until something of its answer is there."""
+        assert self.model.send(text)
+        self.qtbot.waitUntil(lambda: self.model.live is not None and bool(self.model.live.pieces), timeout=WAIT_MS)
+
+    def open(self, chat_id: str) -> None:
+        """Show a chat and wait for its messages."""
+        self.chats.open(chat_id)
+        self.qtbot.waitUntil(lambda: self.model.state is not ChatState.OPENING, timeout=WAIT_MS)
 
     def settle(self) -> None:
         """Wait until nothing of the shown chat is under way and the store has nothing left to do."""
-        self.qtbot.waitUntil(lambda: not self.session.is_busy(), timeout=WAIT_MS)
+        self.qtbot.waitUntil(lambda: self.model.state is ChatState.IDLE, timeout=WAIT_MS)
+        self.qtbot.waitUntil(self.model.saver.is_idle, timeout=WAIT_MS)
         self.stored(ChatStore.chats)
 
     def stored(self, function: Callable[[ChatStore], T]) -> T:
@@ -141,8 +180,8 @@ class Rig:
         return future.result()
 
     def close(self) -> None:
-        self.session.shutdown()
+        self.chats.shut_down()
         self.pair_loader.shutdown()
         self.worker.close()
-        for part in (self.session, self.pair_loader, self.notice_list, self.engine):
+        for part in (self.chats, self.queue, self.chat_page, self.pair_loader, self.notice_list, self.engine):
             part.deleteLater()

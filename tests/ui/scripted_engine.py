@@ -19,7 +19,9 @@ from app.protocol.framing import decode_command, encode_frame
 from app.protocol.messages import (
     PROTOCOL_VERSION,
     Cancel,
+    CheckText,
     Command,
+    CountTokens,
     DraftFigures,
     Event,
     Figures,
@@ -48,12 +50,15 @@ from app.protocol.messages import (
     ScoreTokens,
     SpeedChange,
     StartFailed,
+    TextChecked,
+    TokensCounted,
     TokensScored,
 )
 
 DEVICES = [Device(name="CUDA0", description="Scripted GPU", total_bytes=8_000, free_bytes=6_000)]
 PLAIN_WORDS = ("Hello", " there", ",", " my", " friend", ".")
 OTHER_WORDS = ("Hello", " there", ",", " my", " foe", ".")
+CONTEXT_LENGTH = 2048
 DRAFT_FIGURES = DraftFigures(
     drafted=8, tested=7, accepted=5, acceptance_rate=5 / 7, verify_passes=2, mean_acceptance_length=3.5
 )
@@ -109,7 +114,7 @@ class ScriptedEngine:
             for body in reader.feed(data):
                 self.obey(decode_command(body))
 
-    def obey(self, command: Command) -> None:
+    def obey(self, command: Command) -> None:  # noqa: C901 - one case a command
         match command:
             case Load():
                 self.load(command)
@@ -119,6 +124,12 @@ class ScriptedEngine:
                 send(PlainMeasured(request=command.request, tokens=64, decode_tokens_per_second=40.0))
             case ScoreTokens():
                 self.score(command)
+            case CountTokens():
+                self.count(command)
+            case CheckText():
+                is_known = self.behavior != "unchecked"
+                tokens = [100 + place for place, _ in enumerate(command.text.split())] if is_known else None
+                send(TextChecked(request=command.request, tokens=tokens))
             case Cancel():
                 self.cancel()
             case Forget():
@@ -129,6 +140,25 @@ class ScriptedEngine:
                 send(MemoryRead(devices=DEVICES, own_bytes=123))
             case Quit():
                 self.quit()
+
+    def count(self, command: CountTokens) -> None:
+        """A token a word; "full" leaves out the first two messages behind the system prompt."""
+        if self.behavior == "uncounted":
+            return
+        system = [message for message in command.messages[:1] if message.role == "system"]
+        dropped = 2 if self.behavior == "full" and len(command.messages) - len(system) > 2 else 0
+        kept = command.messages[len(system) + dropped :]
+        send(
+            TokensCounted(
+                request=command.request,
+                system=words_of(*(message.content for message in system)),
+                messages=words_of(*(message.content for message in kept)),
+                text=words_of(command.text),
+                context_length=CONTEXT_LENGTH,
+                dropped=dropped,
+                first_dropped=len(system) if dropped else 0,
+            )
+        )
 
     def forget(self) -> None:
         log("forgotten")
@@ -160,7 +190,11 @@ class ScriptedEngine:
         self.loads += 1
         is_slower = self.behavior == "slower" and self.loads == 1
         slower = SpeedChange(before="engine 1", now="engine 2", times=1.3) if is_slower else None
-        send(PairLoaded(request=command.request, target=target, draft=draft, context_length=2048, slower=slower))
+        send(
+            PairLoaded(
+                request=command.request, target=target, draft=draft, context_length=CONTEXT_LENGTH, slower=slower
+            )
+        )
 
     def generate(self, command: Generate) -> None:
         request = command.request
@@ -188,6 +222,8 @@ class ScriptedEngine:
             case "unknown":
                 raw(frame(b'{"type": "own_the_window", "request": 1}'))
             case "endless" | "deaf" | "silent" | "stuck":
+                self.busy_with = request
+            case "endless if asked" if "endless" in command.messages[-1].content:
                 self.busy_with = request
             case "signal 6" | "signal 9" | "signal 11":
                 log("about to die")
@@ -256,6 +292,10 @@ class ScriptedEngine:
             self.loading = 0
         if self.busy_with and self.behavior != "deaf":
             self.finish(self.busy_with, "cancelled")
+
+
+def words_of(*texts: str) -> int:
+    return sum(len(text.split()) for text in texts)
 
 
 def id_of(word: str) -> int:

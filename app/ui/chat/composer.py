@@ -133,7 +133,6 @@ class Composer(QWidget):
         text = self.text()
         if self._is_busy or not text.strip():
             return
-        self.editor.clear()
         self.message_sent.emit(text)
 
     @Slot()

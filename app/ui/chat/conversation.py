@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.chats.model import StoredMessage
-from app.protocol.messages import AcceptRule, DrafterChoice, DraftLength, Generate, Message, Propose, Sampling
+from app.protocol.messages import AcceptRule, DrafterChoice, DraftLength, Generate, Message, Overflow, Propose, Sampling
 
 EXAMPLE = "What is speculative decoding?"
 
 
 @dataclass(frozen=True)
 class AnswerSettings:
-    """How answers are written; the same for all chats."""
+    """How an answer is asked for; stored with it."""
 
     sampling: Sampling = field(default_factory=Sampling)
     seed: int | None = None
@@ -24,6 +24,7 @@ class AnswerSettings:
     drafter: DrafterChoice = "auto"
     propose: Propose = "auto"
     accept: AcceptRule = "coupled"
+    overflow: Overflow = "drop_oldest"
 
     def command(self, messages: list[Message], seed: int | None = None) -> Generate:
         """What an engine is asked for an answer to ``messages``; ``seed`` goes before the one of the settings."""
@@ -38,6 +39,7 @@ class AnswerSettings:
             accept=self.accept,
             drafter=self.drafter,
             propose=self.propose,
+            overflow=self.overflow,
         )
 
 
@@ -49,9 +51,13 @@ class Conversation:
     messages: list[Message]
     sources: list[str]
 
-    def first_in_context(self, dropped: int) -> str | None:
-        """The stored message the context begins with after the oldest ``dropped`` have left it."""
-        return self.sources[dropped] if 0 < dropped < len(self.sources) else None
+    def first_in_context(self, first_dropped: int, dropped: int) -> str | None:
+        """The stored message behind those that were left out: ``dropped`` messages from ``first_dropped`` on.
+
+        Both count as the engine does, the system prompt included.
+        """
+        after = first_dropped + dropped - (len(self.messages) - len(self.sources))
+        return self.sources[after] if dropped and 0 <= after < len(self.sources) else None
 
 
 def conversation(branch: Sequence[StoredMessage], system_prompt: str) -> Conversation:

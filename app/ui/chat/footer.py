@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from itertools import zip_longest
 
 import msgspec
 
@@ -42,6 +43,53 @@ def figures_of(stored: Mapping[str, object]) -> Figures:
         return msgspec.convert(figures, Figures)
     except msgspec.ValidationError:
         return Figures()
+
+
+def combined(before: Figures, after: Figures | None) -> Figures:
+    """The figures of an answer that was continued: of its first part, and of what was added.
+
+    Times to the first token and of the prompt are those of the first part. What each drafter and each kind of text
+    brought is told of the added part only.
+    """
+    if after is None:
+        return before
+    tokens = before.completion_tokens + after.completion_tokens
+    seconds = sum(_decode_seconds(one) for one in (before, after))
+    tested = before.draft.tested + after.draft.tested
+    accepted = before.draft.accepted + after.draft.accepted
+    passes = before.draft.verify_passes + after.draft.verify_passes
+    draft = msgspec.structs.replace(
+        after.draft,
+        drafted=before.draft.drafted + after.draft.drafted,
+        tested=tested,
+        accepted=accepted,
+        acceptance_rate=accepted / tested if tested else None,
+        verify_passes=passes,
+        mean_acceptance_length=1 + accepted / passes if passes else None,
+        accepted_per_position=_sums(before.draft.accepted_per_position, after.draft.accepted_per_position),
+        tested_per_position=_sums(before.draft.tested_per_position, after.draft.tested_per_position),
+    )
+    return msgspec.structs.replace(
+        before,
+        completion_tokens=tokens,
+        decode_tokens_per_second=max(tokens - 2, 1) / seconds if seconds else None,
+        total_seconds=before.total_seconds + after.total_seconds,
+        draft_seconds=before.draft_seconds + after.draft_seconds,
+        verify_seconds=before.verify_seconds + after.verify_seconds,
+        other_seconds=before.other_seconds + after.other_seconds,
+        draft=draft,
+        kinds=after.kinds,
+    )
+
+
+def _decode_seconds(figures: Figures) -> float:
+    """From the first token to the last."""
+    speed = figures.decode_tokens_per_second
+    return (figures.completion_tokens - 1) / speed if speed else 0.0
+
+
+def _sums(one: list[int], other: list[int]) -> list[int]:
+    return [first + second for first, second in zip_longest(one, other, fillvalue=0)]
 
 
 def _readable(entries: list[object], kind: type) -> list[object]:

@@ -1,20 +1,25 @@
-"""Which messages the transcript shows, and how a change of them reaches it."""
+"""Brings a transcript to what the open chat says."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from PySide6.QtCore import QMetaObject, QObject, Slot
+
 from app.chats.model import StoredMessage
-from app.protocol.messages import Piece
-from app.ui.chat.answer import Answer
+from app.protocol.messages import Piece, Round
+from app.ui.chat.live_answer import LiveAnswer
+from app.ui.chat.model import ChatModel
 
 
 class TranscriptView(Protocol):
-    """What a session asks of the widget that shows it."""
+    """What is asked of the widget that shows a chat."""
 
     def clear(self) -> None: ...
     def show_welcome(self) -> None: ...
-    def add(self, message: StoredMessage) -> None: ...
+    def show_end(self, messages: Sequence[StoredMessage]) -> None: ...
+    def add_all(self, messages: Sequence[StoredMessage]) -> None: ...
     def begin_answer(self, message: StoredMessage) -> None: ...
     def append_pieces(self, pieces: list[Piece]) -> None: ...
     def set_prompt_progress(self, done: int, total: int) -> None: ...
@@ -25,79 +30,122 @@ class TranscriptView(Protocol):
     def go_to_end(self) -> None: ...
 
 
-class ChatPage:
-    """The shown branch of the shown chat.
+class ChatPage(QObject):
+    """Shows one chat at a time."""
 
-    Attributes:
-        chat_id: ``None`` is the chat that comes into being with its first message.
-        branch: The messages on the page, oldest first.
-    """
-
-    def __init__(self, view: TranscriptView) -> None:
+    def __init__(self, view: TranscriptView, parent: QObject | None = None) -> None:
+        super().__init__(parent)
         self._view = view
-        self.chat_id: str | None = None
-        self.branch: list[StoredMessage] = []
+        self._model: ChatModel | None = None
+        self._live: LiveAnswer | None = None
+        """Whose pieces the view is getting."""
+        self._shown: list[str] = []
+        """Ids of the messages in the view, system prompts left out."""
+        self._connections: list[QMetaObject.Connection] = []
+        self._live_connections: list[QMetaObject.Connection] = []
 
-    def place(self, message_id: str) -> int | None:
-        """Where a message stands in the branch."""
-        return next((place for place, one in enumerate(self.branch) if one.id == message_id), None)
+    def show(self, model: ChatModel) -> None:
+        """Show another chat."""
+        for connection in self._connections:
+            QObject.disconnect(connection)
+        self._leave_answer()
+        self._model = model
+        self._connections = [
+            model.end_read.connect(self._on_end_read),
+            model.branch_changed.connect(self._on_branch_changed),
+            model.answer_begun.connect(self._on_answer_begun),
+            model.answer_ended.connect(self._on_answer_ended),
+            model.state_changed.connect(self._on_state_changed),
+        ]
+        self._view.clear()
+        self._shown = []
+        self._on_state_changed()
+        self._on_branch_changed(0)
 
-    def show(self, chat_id: str | None, branch: list[StoredMessage], live: Answer | None) -> None:
-        """Bring the view to another branch, touching only what differs. ``live`` is being written."""
-        old, same = self.branch, 0
-        while same < min(len(old), len(branch)) and old[same] == branch[same]:
-            same += 1
-        if same == 0:
-            self._view.clear()
-        elif same < len(old):
-            self._view.remove_from(old[same].id)
-        self.chat_id, self.branch = chat_id, list(branch)
-        if not branch:
-            self._view.show_welcome()
-        for message in branch[same:]:
-            self._add(message, live)
-        # Where the context of the last answer began, if older messages had left it.
-        start = branch[-1].figures.get("context_start") if branch else None
+    @Slot(list)
+    def _on_end_read(self, messages: list[StoredMessage]) -> None:
+        self._view.show_end([one for one in messages if one.role != "system"])
+
+    @Slot(int)
+    def _on_branch_changed(self, place: int) -> None:
+        """The messages from this place on are other ones."""
+        assert self._model is not None
+        messages = [one for one in self._model.messages[place:] if one.role != "system"]
+        first = place - sum(one.role == "system" for one in self._model.messages[:place])
+        if first < len(self._shown):
+            if first == 0:
+                self._view.clear()
+            else:
+                self._view.remove_from(self._shown[first])
+            del self._shown[first:]
+        is_live = self._live_answer() is not None
+        self._view.add_all(messages[:-1] if is_live else messages)
+        self._shown += [one.id for one in messages]
+        if not self._shown:
+            if self._model.is_new:
+                self._view.show_welcome()
+        elif is_live:
+            self._show_answer()
+        self._mark_context()
+        if place and messages and messages[-1].role == "user":
+            self._view.go_to_end()  # it was sent
+
+    def _live_answer(self) -> LiveAnswer | None:
+        """The answer being written, if the last message is its."""
+        live = self._model.live if self._model is not None else None
+        return live if live is not None and live.message is not None else None
+
+    def _mark_context(self) -> None:
+        """Where the context of the last answer begins, if older messages have left it."""
+        assert self._model is not None
+        start: object = None
+        if (live := self._live_answer()) is not None:
+            start = live.context_start
+        elif self._model.messages:
+            start = self._model.messages[-1].figures.get("context_start")
         self._view.mark_context_start(start if isinstance(start, str) else None)
 
-    def cut(self, place: int) -> None:
-        """Take away everything from this place on."""
-        if place < len(self.branch):
-            self._view.remove_from(self.branch[place].id)
-            del self.branch[place:]
+    # ------------------------------------------------------------ the answer being written
 
-    def add_question(self, message: StoredMessage) -> bool:
-        """Put a message behind its parent, in place of what stands there; ``False`` where the parent is not here."""
-        place = 0
-        if message.parent_id is not None:
-            parent = self.place(message.parent_id)
-            if parent is None:
-                return False
-            place = parent + 1
-        self.cut(place)
-        self.branch.append(message)
-        self._add(message, None)
-        return True
-
-    def begin_answer(self, message: StoredMessage) -> bool:
-        """Put an empty answer at the end; ``False`` where its question does not stand there."""
-        if not self.branch or self.branch[-1].id != message.parent_id:
-            return False
-        self.branch.append(message)
-        self._view.begin_answer(message)
-        return True
-
-    def finish_answer(self, message: StoredMessage) -> None:
-        """The last message, the answer being written, has become this."""
-        self.branch[-1] = message
-        self._view.finish_answer(message)
-
-    def _add(self, message: StoredMessage, live: Answer | None) -> None:
-        if live is None or live.message.id != message.id:
-            if message.role != "system":
-                self._view.add(message)
-            return
-        self._view.begin_answer(message)
+    def _show_answer(self) -> None:
+        live = self._live_answer()
+        assert live is not None and live.message is not None
+        self._leave_answer()
+        self._live = live
+        self._view.begin_answer(live.message)
         if live.prompt_progress is not None and not live.pieces:
             self._view.set_prompt_progress(*live.prompt_progress)
-        self._view.append_pieces(live.pieces)
+        if live.pieces:
+            self._view.append_pieces(live.pieces)
+        self._live_connections = [
+            live.started.connect(self._mark_context),
+            live.prompt_progressed.connect(self._view.set_prompt_progress),
+            live.rounds_received.connect(self._on_rounds_received),
+        ]
+
+    def _leave_answer(self) -> None:
+        for connection in self._live_connections:
+            QObject.disconnect(connection)
+        self._live, self._live_connections = None, []
+
+    @Slot()
+    def _on_answer_begun(self) -> None:
+        if self._live is not self._live_answer():
+            self._show_answer()
+
+    @Slot(list)
+    def _on_rounds_received(self, rounds: list[Round]) -> None:
+        pieces = [piece for one in rounds for piece in one.pieces]
+        if pieces:
+            self._view.append_pieces(pieces)
+
+    @Slot()
+    def _on_answer_ended(self) -> None:
+        assert self._model is not None
+        self._leave_answer()
+        self._view.finish_answer(self._model.messages[-1])
+
+    @Slot()
+    def _on_state_changed(self) -> None:
+        assert self._model is not None
+        self._view.set_busy(self._model.state.is_busy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
@@ -28,8 +28,9 @@ GUIDE_TEXT = "You are talking to a small guide that knows this app."
 CONTEXT_TEXT = "Older messages above no longer fit into the context"
 _WELCOME = "\0welcome"
 _CONTEXT = "\0context"
-_CHARACTERS_PER_LINE = 65
-_LINE_HEIGHT = 22
+_HEIGHT_OF_CHARACTER = 0.42
+"""Pixels a character adds to a message of prose, lists and code. Counting lines would take thousands of messages too
+long."""
 _FRAME_HEIGHT = 90
 
 
@@ -49,6 +50,8 @@ class Transcript(QWidget):
         self._proposal = ""
         self._is_welcoming = False
         self._answer: Entry | None = None
+        self._end: list[Entry] = []
+        """What `show_end` showed."""
         self._answer_began = 0.0
         themes.set_role(self, "reading")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -67,6 +70,7 @@ class Transcript(QWidget):
     def clear(self) -> None:
         """Show nothing."""
         self._answer = None
+        self._end = []
         self._is_welcoming = False
         self.column.remove(list(self.column.entries))
         self.column.go_to_end()
@@ -76,10 +80,22 @@ class Transcript(QWidget):
         self._remove_welcome()
         self.column.add(self._entry(message, self._build_stored))
 
-    def add_all(self, messages: Iterable[StoredMessage]) -> None:
+    def show_end(self, messages: Sequence[StoredMessage]) -> None:
+        """Show the last messages of a chat until all are read, and given to `add_all`."""
+        self.add_all(messages)
+        self._end = list(self.column.entries)
+
+    def add_all(self, messages: Sequence[StoredMessage]) -> None:
         """Add many messages at the end: quicker than one by one."""
-        self._remove_welcome()
-        self.column.add_all([self._entry(message, self._build_stored) for message in messages])
+        end, self._end = self._end, []
+        if messages:
+            self._remove_welcome()
+        if end and [entry.content for entry in end] == list(messages[-len(end) :]):
+            above = [self._entry(message, self._build_stored) for message in messages[: -len(end)]]
+            self.column.add_all(above, self.column.entries.index(end[0]))
+        else:
+            self.column.remove(end)
+            self.column.add_all([self._entry(message, self._build_stored) for message in messages])
 
     def show_message(self, message_id: str) -> MessageWidget | None:
         """Bring a message, however far it is, to the screen and give back its widget; ``None`` where it is not here."""
@@ -186,8 +202,8 @@ class Transcript(QWidget):
         return [entry.widget for entry in self.column.entries if isinstance(entry.widget, MessageWidget)]
 
     def _entry(self, message: StoredMessage, build: Callable[[Entry], QWidget]) -> Entry:
-        lines = message.text.count("\n") + len(message.text) // _CHARACTERS_PER_LINE + 1
-        return Entry(message.id, build, lines * _LINE_HEIGHT + _FRAME_HEIGHT, message.text, message)
+        text = message.text
+        return Entry(message.id, build, int(len(text) * _HEIGHT_OF_CHARACTER) + _FRAME_HEIGHT, text, message)
 
     def _build_stored(self, entry: Entry) -> MessageWidget:
         result = self._build(entry)

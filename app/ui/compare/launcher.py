@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.ui.chat.session import ChatSession
+from app.ui.chat.open_chats import OpenChats
 from app.ui.engine.interface import Engine
 from app.ui.engine.pair import PairLoader
 
@@ -24,12 +24,12 @@ class CompareLauncher(QObject):
     engine_wanted = Signal()
 
     def __init__(
-        self, engine: Engine, pair_loader: PairLoader, session: ChatSession, parent: QObject | None = None
+        self, engine: Engine, pair_loader: PairLoader, chats: OpenChats, parent: QObject | None = None
     ) -> None:
         super().__init__(parent)
         self._engine = engine
         self._pair_loader = pair_loader
-        self._session = session
+        self._chats = chats
         self._shows_drafted = False
         self._presenter: ComparePresenter | None = None
 
@@ -38,7 +38,7 @@ class CompareLauncher(QObject):
         if self._presenter is None:
             from app.ui.compare.presenter import ComparePresenter
 
-            self._presenter = ComparePresenter(self._engine, self._pair_loader, self._session, self)
+            self._presenter = ComparePresenter(self._engine, self._pair_loader, self._chats, self)
             self._presenter.window.one.set_show_drafted(self._shows_drafted)
             self._presenter.runner.waiting_changed.connect(self._on_waiting_changed)
         return self._presenter

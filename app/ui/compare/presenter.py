@@ -16,7 +16,7 @@ from app.compare.setup import setup_of
 from app.compare.steps import Compared, Task, task_of
 from app.errors import KnownError
 from app.protocol.messages import Generate, LoadSettings, PairLoaded
-from app.ui.chat.session import ChatSession
+from app.ui.chat.open_chats import OpenChats
 from app.ui.compare import wording
 from app.ui.compare.exports import Exporter, ask_for_path
 from app.ui.compare.prompt_set import SetChoice
@@ -66,12 +66,12 @@ class ComparePresenter(QObject):
     """
 
     def __init__(
-        self, engine: Engine, pair_loader: PairLoader, session: ChatSession, parent: QObject | None = None
+        self, engine: Engine, pair_loader: PairLoader, chats: OpenChats, parent: QObject | None = None
     ) -> None:
         super().__init__(parent)
         self._engine = engine
         self._pair_loader = pair_loader
-        self._session = session
+        self._chats = chats
         self._subject: _Subject | None = None
         self._result: tuple[Compared, _Snapshot] | None = None
         """What the tab "One answer" shows."""
@@ -80,7 +80,7 @@ class ComparePresenter(QObject):
         self._snapshot: _Snapshot | None = None
         """Of that; ``None`` before its first run."""
         self._set_snapshot: _Snapshot | None = None
-        self.runner = Runner(engine, session.wants_engine, self)
+        self.runner = Runner(engine, chats.queue.is_wanted, self)
         self.exporter = Exporter(self)
         self.window = CompareWindow()
         self._tabs = self.window.one, self.window.many
@@ -93,7 +93,7 @@ class ComparePresenter(QObject):
     @Slot()
     def compare_last(self) -> None:
         """Compare the last answer of the chat that is shown."""
-        answers = [message for message in self._session.branch() if message.role == "assistant"]
+        answers = [message for message in self._chats.current.messages if message.role == "assistant"]
         if answers:
             self.compare_answer(answers[-1].id)
         else:
@@ -104,7 +104,7 @@ class ComparePresenter(QObject):
     @Slot(str)
     def compare_answer(self, message_id: str) -> None:
         """Write an answer of the shown chat again, plain and with draft."""
-        branch = self._session.branch()
+        branch = list(self._chats.current.messages)
         place = next((place for place, one in enumerate(branch) if one.id == message_id), None)
         if place is not None:
             self._take(_Subject(branch[place].chat_id, lambda: self._asked(branch, place)))
@@ -136,7 +136,7 @@ class ComparePresenter(QObject):
 
     def _connect(self) -> None:
         runner = self.runner
-        self._session.engine_released.connect(runner.go_on)
+        self._chats.queue.wanted_changed.connect(lambda wanted: None if wanted else runner.go_on())
         self._engine.state_changed.connect(self._refresh)
         self._engine.state_changed.connect(self._show_waiting)
         self._pair_loader.pair_changed.connect(self._refresh)
@@ -169,7 +169,9 @@ class ComparePresenter(QObject):
     # ------------------------------------------------------------ one answer
 
     def _asked(self, branch: list[StoredMessage], place: int) -> RepeatedAnswer | None:
-        return repeated_answer(branch, place, self._session.settings, self._pair_loader.pair())
+        return repeated_answer(
+            branch, place, self._chats.queue.settings(self._chats.current.settings), self._pair_loader.pair()
+        )
 
     def _take(self, subject: _Subject) -> None:
         """Make something else the subject of the tab, and compare it unless a set is running."""
@@ -217,7 +219,7 @@ class ComparePresenter(QObject):
 
     def _set_command(self, longest: int) -> Generate:
         """As answers in the chat are written now, but with a draft in any case, and each prompt as it stands."""
-        now = self._session.settings
+        now = self._chats.queue.settings(self._chats.current.settings)
         if now.draft_length == 0 or now.drafter == "none":
             now = replace(now, draft_length="auto", drafter="auto")
         return replace(now, max_tokens=longest, stop=()).command([])

@@ -21,7 +21,7 @@ from app.models.gguf import ModelFileError
 from app.models.trials import FileKey, Trial, Trials
 from app.protocol.messages import Message, PairLoaded
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.chat.session import ChatSession
+from app.ui.chat.open_chats import OpenChats
 from app.ui.compare.runner import End, Runner
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.widgets.tasks import Lane
@@ -45,23 +45,22 @@ class PairTrial(QObject):
 
     tried = Signal(object)
 
-    def __init__(self, engine: Engine, session: ChatSession, trials: Trials, parent: QObject | None = None) -> None:
+    def __init__(self, engine: Engine, chats: OpenChats, trials: Trials, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._engine = engine
-        self._session = session
+        self._chats = chats
         self._trials = trials
         self._pair: PairLoaded | None = None
         self._keys: tuple[FileKey, FileKey] | None = None
         """What the trial of the pair is kept under."""
         self._asked = 0
         self._lane = Lane(self, "trials")
-        self._runner = Runner(engine, session.wants_engine, self)
+        self._runner = Runner(engine, chats.queue.is_wanted, self)
         self._idle = QTimer(self, singleShot=True, interval=IDLE_MS)
         self._idle.timeout.connect(self._begin)
         self._runner.compared.connect(self._on_compared)
         self._runner.ended.connect(self._on_ended)
-        session.busy_changed.connect(self._on_busy_changed)
-        session.engine_released.connect(self._wait)
+        chats.queue.wanted_changed.connect(self._on_wanted_changed)
 
     def is_running(self) -> bool:
         return self._runner.is_running()
@@ -118,15 +117,17 @@ class PairTrial(QObject):
         pair = self._pair
         if pair is None or self._runner.is_running():
             return
-        if self._session.wants_engine() or self._engine.state() is not EngineState.READY:
+        if self._chats.queue.is_wanted() or self._engine.state() is not EngineState.READY:
             self._wait()
             return
-        self._runner.start_one(_task(pair, self._session.settings))
+        self._runner.start_one(_task(pair, self._chats.queue.settings(self._chats.current.settings)))
 
     @Slot(bool)
-    def _on_busy_changed(self, busy: bool) -> None:
-        if busy:
+    def _on_wanted_changed(self, wanted: bool) -> None:
+        if wanted:
             self.stop()
+        else:
+            self._wait()
 
     @Slot(object)
     def _on_compared(self, compared: Compared) -> None:

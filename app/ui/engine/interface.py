@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import QObject, Signal
 
 from app.client.connection import Question
 from app.client.state import EngineExit, EngineState, ExitCause
-from app.protocol.messages import Hello, LoadSettings
+from app.protocol.messages import Hello, LoadSettings, Message, Overflow
 
 __all__ = ["Engine", "EngineExit", "EngineState", "ExitCause"]
 
@@ -22,6 +24,7 @@ class Engine(QObject):
 
     Signals:
         load_progressed … tokens_scored: An event with this tag, as `app.protocol.messages` has it.
+        tokens_counted, text_checked: A `TokensCounted` or `TextChecked`; ``request`` is the number of the question.
         state_changed: The new `EngineState`.
         memory_read: A `MemoryRead`, when the engine has started and after each `read_memory`.
         engine_exited: An `EngineExit`; only for ends nobody asked for.
@@ -39,6 +42,8 @@ class Engine(QObject):
     generation_failed = Signal(object)
     plain_measured = Signal(object)
     tokens_scored = Signal(object)
+    tokens_counted = Signal(object)
+    text_checked = Signal(object)
     memory_read = Signal(object)
     state_changed = Signal(EngineState)
     engine_exited = Signal(object)
@@ -79,6 +84,22 @@ class Engine(QObject):
 
         ``compared``: the answer is for the Compare window and belongs to no chat; the state is ``COMPARING`` meanwhile.
         Returns 0 where this engine cannot tell what is asked for; nothing comes of it then.
+        """
+        raise NotImplementedError
+
+    def count_tokens(self, messages: Sequence[Message], text: str, overflow: Overflow) -> int:
+        """Ask how much of the context ``messages`` would take if ``text`` were sent now, also while it computes.
+
+        Returns the number of the question; 0 where nothing is loaded. `tokens_counted` follows unless a newer count is
+        asked for, the template refuses the chat, or the engine ends or loads something else.
+        """
+        raise NotImplementedError
+
+    def check_text(self, text: str) -> int:
+        """Ask for tokens that give exactly ``text``, to continue an answer whose own are not known.
+
+        Returns the number of the question; 0 where nothing is loaded. `text_checked` follows unless the engine ends or
+        loads something else.
         """
         raise NotImplementedError
 

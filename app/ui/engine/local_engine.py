@@ -16,7 +16,7 @@ from app.client.state import EngineState, ExitCause, exit_cause, out_of_memory_k
 from app.errors import KnownError
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
-from app.protocol.messages import Event, Forgotten, Hello, Load, LoadSettings, MemoryRead, Quit
+from app.protocol.messages import Event, Forgotten, Hello, Load, LoadSettings, MemoryRead, Message, Overflow, Quit
 from app.storage.files import erase_files
 from app.ui.engine.interface import Engine
 
@@ -73,6 +73,16 @@ class LocalEngine(Engine):
         request = self._connection.ask(question, compared=compared)
         self._after()
         return request
+
+    def count_tokens(self, messages: Sequence[Message], text: str, overflow: Overflow) -> int:
+        number = self._connection.count_tokens(messages, text, overflow)
+        self._after()
+        return number
+
+    def check_text(self, text: str) -> int:
+        number = self._connection.check_text(text)
+        self._after()
+        return number
 
     def cancel(self) -> None:
         if (failed := self._connection.cancel()) is not None:

@@ -14,7 +14,7 @@ from app.models.trials import Trial
 from app.protocol.messages import PairLoaded
 from app.settings import Settings
 from app.ui import notices
-from app.ui.chat.session import ChatSession
+from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.load_planner import LoadPlanner, MemoryWatch
@@ -48,7 +48,7 @@ class ModelsCoordinator(QObject):
         transcript: Transcript,
         engine: Engine,
         pair_loader: PairLoader,
-        session: ChatSession,
+        chats: OpenChats,
         notice_list: NoticeList,
         values: Settings,
         parent: QObject | None = None,
@@ -57,7 +57,7 @@ class ModelsCoordinator(QObject):
         self._transcript = transcript
         self._engine = engine
         self._pair_loader = pair_loader
-        self._session = session
+        self._chats = chats
         self._notice_list = notice_list
         self._values = values
         self._trial: PairTrial | None = None
@@ -125,7 +125,7 @@ class ModelsCoordinator(QObject):
         if self._trial is None:
             from app.ui.compare.trial import PairTrial
 
-            self._trial = PairTrial(self._engine, self._session, self.library().trials, self)
+            self._trial = PairTrial(self._engine, self._chats, self.library().trials, self)
             self._trial.tried.connect(self._on_tried)
         return self._trial
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QCheckBox, QPlainTextEdit, QRadioButton, QWidget
 
+from app.chats.settings import stop_strings_as_text, stop_strings_from
 from app.protocol.messages import AcceptRule, LoadSettings, Sampling
 from app.settings import Settings
-from app.ui.models.choice import OpenModelsChoice, stop_strings_as_text, stop_strings_from
+from app.ui.models.choice import OpenModelsChoice
 from app.ui.widgets.controls import explain, label
 from app.ui.widgets.forms import FIELD_MARGINS, FIELD_WIDTH, Digits, Form, Setting
 from app.ui.widgets.layouts import column

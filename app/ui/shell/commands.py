@@ -19,8 +19,8 @@ from app.models.opened_file import path_of
 from app.settings import Pair, Settings
 from app.ui import notices
 from app.ui.chat.conversation import question_to_measure
+from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
-from app.ui.chat.session import ChatSession
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
@@ -62,7 +62,7 @@ class AppCommands(QObject):
         window: MainWindow,
         engine: Engine,
         pair_loader: PairLoader,
-        session: ChatSession,
+        chats: OpenChats,
         operations: ChatOperations,
         notice_list: NoticeList,
         models: ModelsCoordinator,
@@ -76,7 +76,7 @@ class AppCommands(QObject):
         self._window = window
         self._engine = engine
         self._pair_loader = pair_loader
-        self._session = session
+        self._chats = chats
         self._operations = operations
         self._notice_list = notice_list
         self._coordinator = models
@@ -125,7 +125,7 @@ class AppCommands(QObject):
             "delete_chat": self._delete_shown_chat,
             "show_drafted": lambda: self.show_drafted(window.menus.action("show_drafted").isChecked()),
             "stop": self._stop,
-            "regenerate": self._session.regenerate,
+            "regenerate": self._regenerate,
             "compare_last": lambda: self._compare.presenter().compare_last(),
             "compare_prompts": lambda: self._compare.presenter().compare_prompts(),
             "measure_plain": self.measure_plain,
@@ -139,9 +139,13 @@ class AppCommands(QObject):
 
     @Slot()
     def new_chat(self) -> None:
-        self._window.chat_list.set_current(None)
-        self._session.open_chat(None)
+        self._chats.new()
         self._window.composer.setFocus()
+
+    @Slot(str)
+    def open_chat(self, chat_id: str) -> None:
+        """Show a chat of the list."""
+        self._chats.open(chat_id)
 
     @Slot(str)
     def delete_chat(self, chat_id: str) -> None:
@@ -149,17 +153,15 @@ class AppCommands(QObject):
 
         It is left at once, so that nothing can be written to it while the store is at it.
         """
-        self._session.stop(chat_id)
         self._window.chat_list.hide_chat(chat_id)
-        if chat_id == self._session.chat_id():
-            self.new_chat()
+        self._chats.forget([chat_id])
         self._operations.delete(chat_id)
 
     def export_chat(self) -> None:
         """Ask for a file and write the shown chat to it as Markdown."""
-        chat_id = self._session.chat_id()
-        if chat_id is None:
+        if self._chats.current.is_new:
             return
+        chat_id = self._chats.current.id
         folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
         proposal = Path(folder) / file_name(self._operations.title(chat_id))
         ask_where_to_save(
@@ -170,7 +172,7 @@ class AppCommands(QObject):
         if self._engine.state() is EngineState.MEASURING:
             self._engine.cancel()
         else:
-            self._session.stop()
+            self._chats.current.stop()
 
     def _search_chats(self) -> None:
         self._window.show_panel("chats")
@@ -181,16 +183,20 @@ class AppCommands(QObject):
         self._window.chat_list.rename_current()
 
     def _delete_shown_chat(self) -> None:
-        if (chat_id := self._session.chat_id()) is not None:
-            self.delete_chat(chat_id)
+        if not self._chats.current.is_new:
+            self.delete_chat(self._chats.current.id)
+
+    def _regenerate(self) -> None:
+        self._chats.current.regenerate()
 
     # ------------------------------------------------------------ speed
 
     @Slot()
     def measure_plain(self) -> None:
         """Measure the speed of the target without a draft, on the chat that is shown."""
-        settings = self._session.settings
-        messages = question_to_measure(self._session.branch(), settings.system_prompt)
+        current = self._chats.current
+        settings = self._chats.queue.settings(current.settings)
+        messages = question_to_measure(current.messages, settings.system_prompt)
         if self._pair_loader.measure_plain(messages, settings.sampling, MEASURE_SEED):
             self._window.speed_panel.plain_speed.set_measuring(True)
         elif self._engine.state() is EngineState.COMPARING:
@@ -405,8 +411,8 @@ class AppCommands(QObject):
             Action.LOAD_AGAIN: self._pair_loader.load_again,
             Action.LOAD_ANYWAY: self._pair_loader.load_anyway,
             Action.OPEN_LOGS: open_log_folder,
-            Action.ANSWER: self._session.regenerate,
-            Action.SAVE_AGAIN: self._session.writer.save_again,
+            Action.ANSWER: self._regenerate,
+            Action.SAVE_AGAIN: self._chats.save_again,
             Action.MEASURE: self.measure_plain,
             Action.LOAD_DOWNLOADED: self._load_downloaded,
             Action.SHOW_DOWNLOADS: self._show_downloads,

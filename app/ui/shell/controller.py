@@ -5,20 +5,26 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QTimer, Slot
+from PySide6.QtCore import QMetaObject, QObject, QTimer, Slot
 
 from app import paths
+from app.chats.settings import ChatSettings
 from app.chats.worker import ChatWorker, Opened
 from app.errors import KnownError
 from app.models.measurements import FILE_NAME, Measurements
-from app.protocol.messages import DrafterChoice, DraftLength, PairLoaded
+from app.protocol.messages import DrafterChoice, DraftLength, PairLoaded, Sampling
 from app.settings import SettingsFile
 from app.ui import notices
+from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.chat_list import UNTITLED
+from app.ui.chat.composer_presenter import ComposerPresenter
+from app.ui.chat.conversation import AnswerSettings
+from app.ui.chat.live_answer import LiveAnswer
+from app.ui.chat.model import ChatModel
+from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
-from app.ui.chat.session import ChatSession
+from app.ui.chat.page import ChatPage
 from app.ui.chat.stored_chats import StoredChats
-from app.ui.chat.unsent_text import joined
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.baseline import Baseline
 from app.ui.engine.interface import Engine, EngineExit, EngineState
@@ -41,7 +47,7 @@ class Controller(QObject):
     """Owns what has no widgets and wires it to what has.
 
     Attributes:
-        session, pair_loader, operations, notice_list, compare, models, commands: The parts.
+        chats, pair_loader, operations, notice_list, compare, models, commands: The parts.
     """
 
     def __init__(self, window: MainWindow, settings: SettingsFile, engine: Engine, worker: ChatWorker) -> None:
@@ -55,23 +61,26 @@ class Controller(QObject):
         self._saver = SettingsSaver(settings, self)
         self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME), self)
         self._progress = 0.0
+        self._current: list[QMetaObject.Connection] = []
+        """To the chat that is shown."""
         self._is_shut_down = False
         self.notice_list = NoticeList(self)
         self._chat_store = StoredChats(worker, self.notice_list, self)
         self.pair_loader = PairLoader(engine, self.notice_list, LoadingMarker(paths.data_dir() / "loading.json"), self)
-        self.session = ChatSession(
-            engine, self.pair_loader, self._chat_store, self.notice_list, window.transcript, self
-        )
+        self.queue = AnswerQueue(engine, self.pair_loader, self.notice_list, self._answer_settings, self)
+        self.chats = OpenChats(self._chat_store, self.queue, self.notice_list, self._temporary_chats, self)
+        self.page = ChatPage(window.transcript, self)
+        self.composer = ComposerPresenter(window.composer, engine, self.notice_list, self)
         self.operations = ChatOperations(self._chat_store, self)
-        self.compare = CompareLauncher(engine, self.pair_loader, self.session, self)
+        self.compare = CompareLauncher(engine, self.pair_loader, self.chats, self)
         self.models = ModelsCoordinator(
-            window.transcript, engine, self.pair_loader, self.session, self.notice_list, settings.values, self
+            window.transcript, engine, self.pair_loader, self.chats, self.notice_list, settings.values, self
         )
         self.commands = AppCommands(
             window,
             engine,
             self.pair_loader,
-            self.session,
+            self.chats,
             self.operations,
             self.notice_list,
             self.models,
@@ -90,6 +99,8 @@ class Controller(QObject):
         self._connect_speed_panel()
         self._apply_settings()
         self._on_engine_state_changed(engine.state())
+        self._on_opened(self.chats.current)
+        self._show_chat(self.chats.current)
 
     # ------------------------------------------------------------ beginning and end
 
@@ -110,9 +121,7 @@ class Controller(QObject):
         self.compare.close()
         self.commands.close()
         self.models.close()
-        self.session.shutdown()
-        # None before the chats are open, too: then the last one is still the last one.
-        self._settings.values.last_chat_id = self.session.chat_id() or self._settings.values.last_chat_id
+        self.chats.shut_down()
         self._window.store(self._settings.values)
         self._save_timer.stop()
         self._saver.save()
@@ -139,21 +148,15 @@ class Controller(QObject):
         self.compare.engine_wanted.connect(self.models.put_off_trial)
 
     def _connect_chats(self) -> None:
-        session, operations = self.session, self.operations
-        session.chats_changed.connect(operations.refresh)
-        session.writer.stored.connect(operations.refresh)
-        session.chat_chosen.connect(self._on_chat_chosen)
-        session.chat_shown.connect(lambda _chat_id, unsent: self._fill_composer(unsent))
-        session.chat_created.connect(self._remember_chat)
-        session.busy_changed.connect(self._on_busy_changed)
-        session.send_failed.connect(self._on_send_failed)
-        session.unsent_text.came_back.connect(self._on_send_failed)
+        chats, operations = self.chats, self.operations
+        chats.opened.connect(self._on_opened)
+        chats.current_changed.connect(self._on_current_changed)
+        chats.created.connect(self._on_created)
+        self.queue.begun.connect(self._on_answer_begun)
         operations.chats_listed.connect(self._window.chat_list.set_chats)
         operations.chat_deleted.connect(self._on_chat_deleted)
-        operations.chat_restored.connect(session.open_chat)
+        operations.chat_restored.connect(self.chats.open)
         operations.deleted_for_good.connect(self._engine.forget)
-        # An answer of that chat has no place any more, and goes.
-        operations.deleted_for_good.connect(session.writer.save_again)
         operations.exported.connect(lambda path: self.notice_list.show("export", notices.exported(path.name)))
 
     def _connect_window(self) -> None:
@@ -173,35 +176,25 @@ class Controller(QObject):
 
     def _connect_chat_views(self) -> None:
         """The widgets of `app.ui.chat`."""
-        window, session, operations, commands = self._window, self.session, self.operations, self.commands
-        window.chat_list.chat_chosen.connect(session.open_chat)
+        window, operations, commands = self._window, self.operations, self.commands
+        window.chat_list.chat_chosen.connect(commands.open_chat)
         window.chat_list.new_button.clicked.connect(commands.new_chat)
         window.chat_list.chat_renamed.connect(operations.rename)
         window.chat_list.chat_deletion_requested.connect(commands.delete_chat)
         window.chat_list.search_changed.connect(operations.search)
         operations.deletion_failed.connect(window.chat_list.show_chat)
-        session.hint_changed.connect(window.composer.set_hint)
-        window.composer.message_sent.connect(session.send)
-        window.composer.stop_requested.connect(session.stop)
-        window.composer.text_changed.connect(lambda: session.unsent_text.remember(window.composer.text()))
         chat_commands = window.transcript.commands
-        chat_commands.regenerate = session.regenerate
-        chat_commands.edit = session.edit
         chat_commands.compare = lambda message_id: self.compare.presenter().compare_answer(message_id)
-        chat_commands.choose_version = session.choose_version
-        chat_commands.ask = session.send
+        chat_commands.ask = self.composer.send
         chat_commands.open_models = commands.open_models
         chat_commands.get_proposed = commands.get_proposal
         chat_commands.hide_guide_card = self._hide_guide_card
 
     def _connect_speed_panel(self) -> None:
         """The widgets of `app.ui.speed`."""
-        panel, session = self._window.speed_panel, self.session
+        panel = self._window.speed_panel
         self._engine.generation_finished.connect(lambda finished: panel.set_curve(finished.curve))
         self.pair_loader.measuring_ended.connect(lambda: panel.plain_speed.set_measuring(False))
-        session.generation_begun.connect(panel.begin_generation)
-        session.writer.rounds_received.connect(panel.add_rounds)
-        session.generation_ended.connect(panel.end_generation)
         panel.draft_length.value_changed.connect(self._on_draft_length_changed)
         panel.drafter.choice_changed.connect(self._on_drafter_changed)
         for button in panel.plain_speed.buttons:
@@ -274,14 +267,14 @@ class Controller(QObject):
 
     @Slot(float)
     def _on_plain_speed_measured(self, tokens_per_second: float) -> None:
-        load, sampling = self._settings.values.load, self.session.settings.sampling
+        load, sampling = self._settings.values.load, self._sampling()
         self._baseline.record(self.pair_loader.pair(), load, sampling, tokens_per_second)
         self._window.speed_panel.set_plain_speed(tokens_per_second)
         self.notice_list.remove("measure")
 
     @Slot()
     def _refresh_plain_speed(self) -> None:
-        load, sampling = self._settings.values.load, self.session.settings.sampling
+        load, sampling = self._settings.values.load, self._sampling()
         self._baseline.find(self.pair_loader.pair(), load, sampling, self._window.speed_panel.set_plain_speed)
 
     # ------------------------------------------------------------ chats
@@ -299,9 +292,12 @@ class Controller(QObject):
         self.operations.refresh()
 
     def _open_first(self, chat_id: str | None) -> None:
-        """Unless a message was sent while the chats were being opened: then its chat is the one to see."""
-        if self.session.chat_id() is None:
-            self.session.open_chat(chat_id)
+        """Show the last chat, unless something was written meanwhile: then its chat is the one to see."""
+        current = self.chats.current
+        if chat_id is not None and current.is_new and not current.unsent:
+            self.chats.open(chat_id)
+        else:
+            current.open_new()
 
     def _on_chats_unavailable(self, error: KnownError) -> None:
         """Go on with a store of this session alone; what is on the disk stays untouched."""
@@ -309,36 +305,64 @@ class Controller(QObject):
         self._chat_store.use(ChatWorker(Path(self._temporary.name) / "chats.sqlite"))
         self.notice_list.show("store", notices.chats_unavailable(str(error)))
         self._settings.values.last_chat_id = None
-        self.session.open_chat(None)
+        self.chats.save_again()
         self.operations.refresh()
 
-    @Slot(object, str)
-    def _on_chat_chosen(self, chat_id: str | None, text: str) -> None:
-        """The composer belongs to this chat at once; its unsent text comes with its messages."""
-        self._remember_chat(chat_id)
-        self._fill_composer(text)
+    @Slot(object)
+    def _on_opened(self, model: ChatModel) -> None:
+        if not model.is_temporary:
+            model.stored.connect(self.operations.refresh)
 
-    def _fill_composer(self, text: str) -> None:
-        composer = self._window.composer
-        if composer.text() != text:
-            composer.set_text(text)
+    @Slot(object)
+    def _on_current_changed(self, model: ChatModel) -> None:
+        self._show_chat(model)
+        self._remember_chat(model)
 
-    @Slot(str)
-    def _remember_chat(self, chat_id: str | None) -> None:
+    def _show_chat(self, model: ChatModel) -> None:
+        self.page.show(model)
+        self.composer.show(model)
+        for connection in self._current:
+            QObject.disconnect(connection)
+        self._current = [
+            model.state_changed.connect(self._refresh_menus),
+            model.settings_changed.connect(self._apply_settings),
+        ]
+        chat_commands = self._window.transcript.commands
+        chat_commands.regenerate = model.regenerate
+        chat_commands.edit = model.edit
+        chat_commands.choose_version = model.choose_version
+        self._refresh_menus()
+        self._apply_settings()
+
+    @Slot(object)
+    def _on_created(self, model: ChatModel) -> None:
+        if model is self.chats.current:
+            self._remember_chat(model)
+
+    def _remember_chat(self, model: ChatModel) -> None:
+        chat_id = None if model.is_new or model.is_temporary else model.id
         self._window.chat_list.set_current(chat_id)
         self._settings.values.last_chat_id = chat_id
         self._save_timer.start()
         self._refresh_menus()
 
-    @Slot(bool)
-    def _on_busy_changed(self, busy: bool) -> None:
-        self._window.composer.set_busy(busy)
-        self._refresh_menus()
+    @Slot(object)
+    def _on_answer_begun(self, live: LiveAnswer) -> None:
+        """The panel shows what the engine does, whichever chat it is for."""
+        panel = self._window.speed_panel
+        panel.begin_generation()
+        live.rounds_received.connect(panel.add_rounds)
+        live.ended.connect(panel.end_generation)
 
-    @Slot(str)
-    def _on_send_failed(self, text: str) -> None:
-        composer = self._window.composer
-        composer.set_text(joined(text, composer.text()))
+    def _answer_settings(self, chat: ChatSettings, pair: PairLoaded | None) -> AnswerSettings:
+        return in_use.answer_settings(self._settings.values, pair)
+
+    def _sampling(self) -> Sampling:
+        """How tokens are drawn in the chat that is shown."""
+        return self.queue.settings(self.chats.current.settings).sampling
+
+    def _temporary_chats(self) -> StoredChats:
+        return StoredChats(ChatWorker(Path(":memory:")), self.notice_list)
 
     @Slot(str, str)
     def _on_chat_deleted(self, chat_id: str, title: str) -> None:
@@ -351,7 +375,7 @@ class Controller(QObject):
     def _apply_settings(self) -> None:
         """Bring panel, transcript and session to what the settings say."""
         values, window = self._settings.values, self._window
-        settings = self.session.settings = in_use.answer_settings(values, self.pair_loader.pair())
+        settings = self.queue.settings(self.chats.current.settings)
         window.speed_panel.set_draft_length(settings.draft_length)
         window.speed_panel.set_drafter(settings.drafter)
         window.speed_panel.show_drafted.box.setChecked(values.drafted_visible)
@@ -364,7 +388,8 @@ class Controller(QObject):
         self._window.menus.set_recent([recent_title(pair) for pair in self._settings.values.recent_pairs])
 
     def _refresh_menus(self) -> None:
-        has_chat, busy, state = self.session.chat_id() is not None, self.session.is_busy(), self._engine.state()
+        current, state = self.chats.current, self._engine.state()
+        has_chat, busy = not current.is_new, current.state.is_busy
         action = self._window.menus.action
         for name in ("export_chat", "rename_chat", "delete_chat"):
             action(name).setEnabled(has_chat)

@@ -9,8 +9,8 @@ messages opens as fast as a short one, and needs little more memory.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, cast
 
@@ -82,7 +82,7 @@ class Entry:
     content: object = None
     """What ``build`` makes the widget from."""
     widget: QWidget | None = None
-    stops: list[QWidget] = field(default_factory=list)
+    stops: Sequence[QWidget] = ()
     """Where the Tab key stops in it."""
     fitted: Widths | None = None
     drawn: int = 0
@@ -113,6 +113,8 @@ class Column(QAbstractScrollArea):
         self.entries: list[Entry] = []
         self.follows = True
         self._is_moving = False
+        self._shows_text = False
+        """Whether there is text on the screen of what is not drawn yet."""
         self._built: set[Entry] = set()
         self._placed = 0
         """How many entries, from the first, have a top that is right."""
@@ -136,9 +138,11 @@ class Column(QAbstractScrollArea):
         self._placed = min(self._placed, place)
         turns().want(self)  # of a whole chat that is added at once only the end has to be built
 
-    def add_all(self, entries: Iterable[Entry]) -> None:
-        """Add many entries at the end."""
-        self.entries += entries
+    def add_all(self, entries: Iterable[Entry], index: int | None = None) -> None:
+        """Add many entries, at the end if no index is given."""
+        place = len(self.entries) if index is None else index
+        self.entries[place:place] = entries
+        self._placed = min(self._placed, place)
         turns().want(self)
 
     def build(self, entry: Entry) -> QWidget:
@@ -178,7 +182,7 @@ class Column(QAbstractScrollArea):
         if entry.widget is not None:
             entry.widget.hide()
             entry.widget.deleteLater()
-            entry.widget, entry.fitted, entry.stops, entry.drawn = None, None, [], 0
+            entry.widget, entry.fitted, entry.stops, entry.drawn = None, None, (), 0
             self._built.discard(entry)
 
     def refit(self, entry: Entry) -> None:
@@ -338,9 +342,12 @@ class Column(QAbstractScrollArea):
                 entry.widget.setGeometry(left, entry.top - offset, widths.code, entry.height)
                 if entry.widget.isHidden():
                     entry.widget.show()
-            elif not entry.widget.isAncestorOf(QApplication.focusWidget() or self):
+            elif not entry.widget.isHidden() and not entry.widget.isAncestorOf(QApplication.focusWidget() or self):
                 entry.widget.hide()
-        self.viewport().update()
+        shows_text = any(entry.text and entry.drawn < entry.height for entry in self._near(0))
+        if shows_text or self._shows_text:
+            self.viewport().update()
+        self._shows_text = shows_text
 
     def _far(self) -> list[Entry]:
         """Those whose widgets can go: they are made again when the user comes back."""

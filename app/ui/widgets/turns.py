@@ -1,8 +1,9 @@
-"""Widgets with much to build or to draw take turns, one in each turn of the event loop: together they would make it
+"""Widgets with much to build or to draw take turns, few in each turn of the event loop: together they would make it
 wait."""
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from functools import cache
 from typing import Protocol
@@ -10,6 +11,9 @@ from typing import Protocol
 from PySide6.QtCore import QCoreApplication, QObject, QTimer, Slot
 from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
+
+_BUDGET = 0.002
+"""Seconds after which nobody else gets a turn: what takes less is done together."""
 
 
 class TakesTurns(Protocol):
@@ -49,11 +53,15 @@ class Turns(QObject):
 
     @Slot()
     def _on_turn(self) -> None:
-        self._waiting = deque(widget for widget in self._waiting if isValid(widget))
-        widget = next((one for one in self._waiting if _is_seen(one)), self._waiting[0] if self._waiting else None)
-        if widget is not None:
-            self._waiting.remove(widget)
-            widget.take_turn()
+        deadline = time.perf_counter() + _BUDGET
+        while self._waiting:
+            self._waiting = deque(widget for widget in self._waiting if isValid(widget))
+            widget = next((one for one in self._waiting if _is_seen(one)), self._waiting[0] if self._waiting else None)
+            if widget is not None:
+                self._waiting.remove(widget)
+                widget.take_turn()
+            if time.perf_counter() > deadline:
+                break
         if self._waiting:
             self._timer.start()
 

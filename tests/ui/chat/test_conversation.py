@@ -37,9 +37,9 @@ def test_questions_around_an_answer_that_never_came_are_joined() -> None:
 
 def test_first_kept_message_is_found_without_counting_the_system_prompt() -> None:
     made = conversation(branch(("user", "a"), ("assistant", "b"), ("user", "c")), "Be brief.")
-    assert made.first_in_context(0) is None
-    assert made.first_in_context(2) == "2"
-    assert made.first_in_context(3) is None
+    assert made.first_in_context(0, 0) is None
+    assert made.first_in_context(1, 2) == "2"
+    assert made.first_in_context(1, 3) is None
 
 
 def test_measuring_uses_the_chat_up_to_its_last_question() -> None:

@@ -44,13 +44,13 @@ class Slow:
         )
         self.worker = ChatWorker(paths.chat_file())
         self.controller = Controller(self.window, self.settings, self.engine, self.worker)
-        self.session = self.controller.session
+        self.chats = self.controller.chats
         self.composer = self.window.composer
         self._held: threading.Event | None = None
 
     def begin(self) -> None:
-        with self.qtbot.waitSignal(self.session.chat_shown, timeout=WAIT_MS):
-            self.controller.begin()
+        self.controller.begin()
+        self.qtbot.waitUntil(self.worker.opened.done, timeout=WAIT_MS)
         self.qtbot.waitUntil(lambda: self.engine.state() is EngineState.READY, timeout=WAIT_MS)
 
     # ------------------------------------------------------------ the store
@@ -72,7 +72,7 @@ class Slow:
         for _ in range(2):  # what the store answered may have asked it for more
             done: Future[None] = self.worker.submit(lambda _store: None)
             deadline = QDeadlineTimer(WAIT_MS)
-            while self.session.wants_engine() or not done.done():
+            while self.controller.queue.is_wanted() or not done.done():
                 assert not deadline.hasExpired()
                 QTest.qWait(1)  # `waitUntil` looks only every 10 ms, which hundreds of sequences would feel
             QApplication.processEvents()
@@ -119,9 +119,11 @@ class Slow:
     def send(self, text: str) -> str:
         self.type(text)
         self.enter()
-        chat_id = self.session.chat_id()
-        assert chat_id is not None
-        return chat_id
+        return self.chats.current.id
+
+    def chat_id(self) -> str | None:
+        """The chat that is shown; ``None`` is the one that does not exist yet."""
+        return None if self.chats.current.is_new else self.chats.current.id
 
     def close(self) -> None:
         self.release()
@@ -164,7 +166,7 @@ def test_a_message_sent_before_the_store_answers_lands_in_the_chat_that_was_clic
     assert slow.composer.text() == "for two"
     slow.click(one)
     slow.settle()
-    assert [message.text for message in slow.session.branch()] == [
+    assert [message.text for message in slow.chats.current.messages] == [
         "about one",
         "Hello there",
         "for one",
@@ -181,8 +183,8 @@ def test_a_new_chat_before_the_store_answers(slow: Slow, two_chats: tuple[str, s
     second = slow.send("second")
     slow.settle()
     assert slow.stored() == {one: ["about one"], two: ["about two"], first: ["first"], second: ["second"]}
-    assert slow.session.chat_id() == second
-    assert [message.text for message in slow.session.branch()] == ["second", "Hello there"]
+    assert slow.chat_id() == second
+    assert [message.text for message in slow.chats.current.messages] == ["second", "Hello there"]
 
 
 def test_deleting_before_the_store_answers(slow: Slow, two_chats: tuple[str, str]) -> None:
@@ -199,7 +201,7 @@ def test_a_message_that_is_stopped_while_it_is_stored_gets_no_answer(slow: Slow,
     slow.send("never mind")
     QTest.keyClick(slow.composer.editor, Qt.Key.Key_Escape)
     slow.settle()
-    assert [message.text for message in slow.session.branch()][-1] == "never mind"
+    assert [message.text for message in slow.chats.current.messages][-1] == "never mind"
     assert "unanswered" in slow.controller.notice_list.notices()
 
 
@@ -211,25 +213,25 @@ def test_regenerate_before_the_store_answers_is_for_the_chat_that_was_clicked(
     slow.click(one)
     slow.window.menus.action("regenerate").trigger()
     slow.settle()
-    slow.qtbot.waitUntil(lambda: slow.session.branch()[-1].versions == 2, timeout=WAIT_MS)
-    assert slow.session.chat_id() == one
+    slow.qtbot.waitUntil(lambda: slow.chats.current.messages[-1].versions == 2, timeout=WAIT_MS)
+    assert slow.chat_id() == one
     slow.settle()
     slow.click(two)
     slow.settle()
-    assert slow.session.branch()[-1].versions == 1
+    assert slow.chats.current.messages[-1].versions == 1
 
 
 def test_a_message_sent_while_another_version_is_fetched_goes_below_it(slow: Slow, two_chats: tuple[str, str]) -> None:
     _one, two = two_chats
-    question = slow.session.branch()[0]
-    slow.session.edit(question.id, "about 2")
+    question = slow.chats.current.messages[0]
+    slow.chats.current.edit(question.id, "about 2")
     slow.settle()
     slow.hold()
-    slow.session.choose_version(slow.session.branch()[0].id, -1)
+    slow.chats.current.choose_version(slow.chats.current.messages[0].id, -1)
     slow.send("below the first wording")
     slow.settle()
-    assert slow.session.chat_id() == two
-    shown = [message.text for message in slow.session.branch()]
+    assert slow.chat_id() == two
+    shown = [message.text for message in slow.chats.current.messages]
     assert shown == ["about two", "Hello there", "below the first wording", "Hello there"]
 
 
@@ -274,65 +276,13 @@ def test_text_typed_before_the_chats_are_open_is_kept_by_the_end_of_the_app(qtbo
         assert store.unsent(None) == "quick"
 
 
-def test_a_message_that_cannot_be_stored_comes_back_with_what_was_typed_since(
-    slow: Slow, two_chats: tuple[str, str]
-) -> None:
-    _one, two = two_chats
-    slow.worker.submit(lambda store: store._connection.execute("PRAGMA query_only = ON").fetchall())
-    slow.hold()
-    slow.send("refused")
-    slow.type("next")
-    slow.settle()
-    assert slow.composer.text() == "refused\nnext"
-    slow.hold()
-    slow.click(None)
-    slow.send("of a new chat")
-    slow.click(two)
-    slow.settle()
-    assert slow.composer.text() == "refused\nnext"
-    slow.click(None)
-    slow.settle()
-    assert slow.composer.text() == "of a new chat"
-    assert slow.session.chat_id() is None
-    slow.worker.submit(lambda store: store._connection.execute("PRAGMA query_only = OFF").fetchall())
-
-
-@pytest.mark.parametrize("is_refused_again", [True, False])
-@pytest.mark.parametrize("goes_to_new", [True, False])
-def test_what_was_typed_after_the_first_message_of_a_chat_that_cannot_be_made_is_not_lost(
-    slow: Slow, two_chats: tuple[str, str], goes_to_new: bool, is_refused_again: bool
-) -> None:
-    def refuse(refused: bool) -> None:
-        query = f"PRAGMA query_only = {'ON' if refused else 'OFF'}"
-        slow.worker.submit(lambda store: store._connection.execute(query).fetchall())
-
-    slow.click(None)
-    slow.settle()
-    refuse(True)
-    slow.hold()
-    slow.send("first")
-    if not is_refused_again:
-        refuse(False)
-    slow.type("more")
-    slow.click(two_chats[1])
-    if goes_to_new:
-        slow.click(None)
-    slow.settle()
-    if not goes_to_new:
-        assert slow.composer.text() == ""
-        slow.click(None)
-        slow.settle()
-    assert sorted(slow.composer.text().split("\n")) == ["first", "more"]
-    refuse(False)
-
-
 def test_notices_stay_whatever_happens_to_the_messages(slow: Slow, two_chats: tuple[str, str]) -> None:
     one, _two = two_chats
     slow.controller.notice_list.show("engine", notices.load_failed("It is true."))
     bar = slow.window.notice_bar
     for change in (
-        slow.session.regenerate,
-        lambda: slow.session.edit(slow.session.branch()[0].id, "other words"),
+        slow.chats.current.regenerate,
+        lambda: slow.chats.current.edit(slow.chats.current.messages[0].id, "other words"),
         lambda: slow.click(one),
         lambda: slow.click(None),
         lambda: slow.send("a message"),
@@ -346,7 +296,7 @@ def test_notices_stay_whatever_happens_to_the_messages(slow: Slow, two_chats: tu
 
 
 def test_sending_shows_the_end(slow: Slow, two_chats: tuple[str, str]) -> None:
-    slow.session.edit(slow.session.branch()[0].id, "long\n" * 200)
+    slow.chats.current.edit(slow.chats.current.messages[0].id, "long\n" * 200)
     slow.settle()
     column = slow.window.transcript.column
     column.verticalScrollBar().setValue(0)
@@ -407,7 +357,7 @@ class User:
         assert set(words) <= expected.unsent.get(expected.current, set())
         if words and not self.slow.composer.text():
             expected.unsent[expected.current] -= set(words)
-            expected.current = self.slow.session.chat_id()
+            expected.current = self.slow.chat_id()
             assert expected.current is not None
             expected.sent.setdefault(expected.current, []).append(text)
 
@@ -439,8 +389,8 @@ def test_in_whatever_order_no_message_is_lost_doubled_or_in_another_chat(slow: S
         done = [user.act() for _ in range(user.dice.randint(3, 12))]
         slow.settle()
         assert slow.stored() == expected.sent, done
-        assert slow.session.chat_id() == expected.current, done
-        shown = [message.text for message in slow.session.branch() if message.role == "user"]
+        assert slow.chat_id() == expected.current, done
+        shown = [message.text for message in slow.chats.current.messages if message.role == "user"]
         assert set(shown) <= set(expected.sent.get(expected.current or "", [])), done
         for (chat_id, words), stored in zip(
             expected.unsent.items(), slow.all_unsent(list(expected.unsent)), strict=True

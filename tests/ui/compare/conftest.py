@@ -1,4 +1,4 @@
-"""A session with a scripted engine in a real process, and what compares with it."""
+"""A chat with a scripted engine in a real process, and what compares with it."""
 
 from __future__ import annotations
 

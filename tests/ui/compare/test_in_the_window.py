@@ -49,7 +49,7 @@ class Comparing(Running):
         """An endless answer, stopped after a while."""
         self.endless()
         self.type("Tell me a story")
-        with self.qtbot.waitSignal(self.session.writer.rounds_received, timeout=WAIT_MS):
+        with self.qtbot.waitSignal(self.engine.rounds_received, timeout=WAIT_MS):
             pass
         self.choose("stop")
         self.done()
@@ -79,7 +79,7 @@ def test_an_answer_is_compared_from_its_menu(running: Comparing) -> None:
     running.settings.values.seed = 5
     running.controller._apply_settings()
     running.ask("What is a draft model?")
-    answer = running.session.branch()[-1]
+    answer = running.model.messages[-1]
     states: list[str] = []
     running.engine.state_changed.connect(lambda _: states.append(running.window.top_bar._label.text()))
     more_menu(running)()
@@ -92,7 +92,7 @@ def test_an_answer_is_compared_from_its_menu(running: Comparing) -> None:
     assert one.plain._text().view.content == one.drafted._text().view.content == answer.text
     assert "comparing" in states
     assert running.window.top_bar._label.text() == "ready"
-    assert [message.id for message in running.session.branch()][-1] == answer.id
+    assert [message.id for message in running.model.messages][-1] == answer.id
     for pane in (one.plain, one.drafted):
         assert all(figure.text().endswith(("tok/s", "s")) for figure in pane._figures.values())
 
@@ -134,7 +134,7 @@ def test_under_the_rejection_rule_the_words_differ_and_the_target_says_how_close
 
 def test_a_message_waits_for_the_prompt_being_compared(qtbot: QtBot, running: Comparing) -> None:
     running.stopped_answer()
-    answer = running.session.branch()[-1]
+    answer = running.model.messages[-1]
     assert answer.status == "stopped"
     running.settings.values.longest_answer = 24
     running.controller._apply_settings()
@@ -142,10 +142,10 @@ def test_a_message_waits_for_the_prompt_being_compared(qtbot: QtBot, running: Co
     with qtbot.waitSignal(running.presenter.runner.run_begun, timeout=WAIT_MS):
         pass
     running.type("Are you there?")
-    assert running.window.composer.hint.text() == ("Your message is sent as soon as the prompt being compared is done.")
+    assert running.window.composer.hint.text() == ("Your message will be sent once the current comparison is done.")
     running.compared()
     running.done()
-    assert running.session.branch()[-1].status == "complete"
+    assert running.model.messages[-1].status == "complete"
     assert running.compare.one.verdict.text().startswith("✓ Same text")
 
 

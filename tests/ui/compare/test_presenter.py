@@ -35,7 +35,7 @@ class Comparing:
 
     def __init__(self, rig: Rig) -> None:
         self.chat = rig
-        self.presenter = ComparePresenter(rig.engine, rig.pair_loader, rig.session)
+        self.presenter = ComparePresenter(rig.engine, rig.pair_loader, rig.chats)
         self.qtbot = rig.qtbot
 
     @property
@@ -43,7 +43,7 @@ class Comparing:
         return self.presenter.window
 
     def last_answer(self) -> str:
-        return self.chat.session.branch()[-1].id
+        return self.chat.model.messages[-1].id
 
     def idle(self) -> None:
         self.qtbot.waitUntil(lambda: not self.presenter.runner.is_running(), timeout=WAIT_MS)
@@ -76,9 +76,9 @@ def make(make_rig: MakeRig, dressed: None) -> Iterator[MakeComparing]:
 
 def test_an_answer_is_compared_with_its_own_settings(make: MakeComparing) -> None:
     at = make("compare")
-    at.chat.session.settings = AnswerSettings(seed=21, draft_length=3)
+    at.chat.settings = AnswerSettings(seed=21, draft_length=3)
     at.chat.ask("What is a draft?")
-    at.chat.session.settings = AnswerSettings()
+    at.chat.settings = AnswerSettings()
     at.presenter.compare_answer(at.last_answer())
     assert at.window.isVisible()
     assert at.window.tabs.currentWidget() is at.window.one
@@ -128,7 +128,7 @@ def test_an_engine_without_tokens_and_counters(make: MakeComparing) -> None:
 
 def test_a_draft_that_fails_is_told_here_and_not_in_the_chat(make: MakeComparing) -> None:
     at = make("compare draft fails")
-    at.chat.session.settings = AnswerSettings(draft_length=0)
+    at.chat.settings = AnswerSettings(draft_length=0)
     at.chat.ask("Hello")
     at.presenter.compare_last()
     at.idle()
@@ -152,9 +152,9 @@ def test_run_again(make: MakeComparing) -> None:
 @pytest.mark.parametrize("how", ["button", "escape", "close", "program"])
 def test_every_way_to_stop(qtbot: QtBot, make: MakeComparing, how: str) -> None:
     at = make("compare endless")
-    at.chat.session.send("Hello")
+    at.chat.model.send("Hello")
     qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
-    at.chat.session.stop()
+    at.chat.model.stop()
     at.chat.settle()
     at.presenter.compare_last()
     qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
@@ -187,7 +187,7 @@ def test_escape_closes_what_does_not_run(make: MakeComparing) -> None:
 @pytest.mark.allow_logs
 def test_an_engine_that_dies(make: MakeComparing) -> None:
     at = make("compare dies")
-    at.chat.session.settings = AnswerSettings(draft_length=0)
+    at.chat.settings = AnswerSettings(draft_length=0)
     at.chat.ask("Hello")
     at.presenter.compare_last()
     at.idle()
@@ -216,9 +216,9 @@ def test_another_pair_is_told_and_used(make: MakeComparing) -> None:
 
 def test_a_reload_in_the_middle_ends_it(qtbot: QtBot, make: MakeComparing) -> None:
     at = make("compare endless")
-    at.chat.session.send("Hello")
+    at.chat.model.send("Hello")
     qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
-    at.chat.session.stop()
+    at.chat.model.stop()
     at.chat.settle()
     at.presenter.compare_last()
     qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
@@ -229,11 +229,11 @@ def test_a_reload_in_the_middle_ends_it(qtbot: QtBot, make: MakeComparing) -> No
 
 def test_a_deleted_chat_leaves_the_window(qtbot: QtBot, make: MakeComparing) -> None:
     at = make("compare endless")
-    at.chat.session.send("Hello")
+    at.chat.model.send("Hello")
     qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
-    at.chat.session.stop()
+    at.chat.model.stop()
     at.chat.settle()
-    chat_id = at.chat.session.chat_id()
+    chat_id = at.chat.model.id
     assert chat_id is not None
     at.presenter.compare_last()
     qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
@@ -248,7 +248,7 @@ def test_a_deleted_chat_leaves_the_window(qtbot: QtBot, make: MakeComparing) -> 
 
 def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tmp_path: Path) -> None:
     at = make("compare differ")
-    at.chat.session.settings = AnswerSettings(seed=3, draft_length=0, system_prompt="Be rude.", stop=("x",))
+    at.chat.settings = AnswerSettings(seed=3, draft_length=0, system_prompt="Be rude.", stop=("x",))
     at.presenter.compare_prompts()
     many = at.window.many
     path = tmp_path / "mine.txt"
@@ -277,9 +277,9 @@ def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tm
 
 def test_while_a_set_runs_an_answer_waits_for_its_end(qtbot: QtBot, make: MakeComparing) -> None:
     at = make("compare endless")
-    at.chat.session.send("Hello")
+    at.chat.model.send("Hello")
     qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
-    at.chat.session.stop()
+    at.chat.model.stop()
     at.chat.settle()
     at.presenter.compare_prompts()
     at.window.many.footer.run_button.click()
@@ -299,11 +299,11 @@ def test_while_a_set_runs_an_answer_waits_for_its_end(qtbot: QtBot, make: MakeCo
 def test_another_answer_takes_the_place_of_the_one_that_runs(qtbot: QtBot, make: MakeComparing) -> None:
     at = make("compare endless")
     for text in ("First", "Second"):
-        at.chat.session.send(text)
+        at.chat.model.send(text)
         qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
-        at.chat.session.stop()
+        at.chat.model.stop()
         at.chat.settle()
-    first, second = (one.id for one in at.chat.session.branch() if one.role == "assistant")
+    first, second = (one.id for one in at.chat.model.messages if one.role == "assistant")
     at.presenter.compare_answer(first)
     qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
     at.presenter.compare_answer(second)

@@ -39,7 +39,7 @@ class Heard:
 
 @dataclass
 class Bench:
-    """A runner beside a session, and what it said."""
+    """A runner beside a chat, and what it said."""
 
     rig: Rig
     runner: Runner
@@ -47,7 +47,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         runner, heard = self.runner, self.heard
-        self.rig.session.engine_released.connect(runner.go_on)
+        self.rig.queue.wanted_changed.connect(lambda wanted: None if wanted else runner.go_on())
         runner.run_begun.connect(lambda number, drafted: heard.runs.append((number, drafted)))
         runner.compared.connect(heard.compared.append)
         runner.left_out.connect(heard.left_out.append)
@@ -71,7 +71,7 @@ def owner() -> Iterator[QObject]:
 
 
 def bench(rig: Rig, owner: QObject) -> Bench:
-    return Bench(rig, Runner(rig.engine, rig.session.wants_engine, owner))
+    return Bench(rig, Runner(rig.engine, rig.queue.is_wanted, owner))
 
 
 def task(text: str = "Hi", seed: int = 1, kind: str = "prose") -> Task:
@@ -142,13 +142,11 @@ def test_a_message_is_answered_between_two_prompts_and_the_set_goes_on(make_rig:
     at = bench(make_rig("compare"), owner)
     order: list[str] = []
     at.runner.compared.connect(lambda _: order.append("compared"))
-    at.rig.session.generation_ended.connect(lambda _: order.append("answer"))
-    hints: list[str] = []
-    at.rig.session.hint_changed.connect(hints.append)
+    at.rig.model.answer_ended.connect(lambda: order.append("answer"))
 
     def send(number: int, drafted: bool) -> None:
         if (number, drafted) == (0, True):
-            at.rig.session.send("And now?")
+            at.rig.model.send("And now?")
 
     at.runner.run_begun.connect(send)
     at.runner.start_set([task(seed=seed) for seed in range(8)])
@@ -156,19 +154,18 @@ def test_a_message_is_answered_between_two_prompts_and_the_set_goes_on(make_rig:
     assert len(at.heard.compared) == 8
     assert "answer" in order
     assert order.index("answer") < 7
-    assert "Your message is sent as soon as the prompt being compared is done." in hints
     assert at.rig.page.texts() == ["And now?", "".join(PLAIN_WORDS)]
     assert at.heard.waits[:2] == [True, False]
 
 
 def test_it_waits_for_an_answer_in_the_chat(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:
     at = bench(make_rig("compare endless"), owner)
-    at.rig.session.send("Go on")
+    at.rig.model.send("Go on")
     qtbot.waitUntil(lambda: at.rig.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
     at.runner.start_one(task())
     assert at.runner.is_waiting()
     assert at.heard.runs == []
-    at.rig.session.stop()
+    at.rig.model.stop()
     qtbot.waitUntil(lambda: at.heard.runs == [(0, False)], timeout=WAIT_MS)
     assert not at.runner.is_waiting()
     at.runner.stop()

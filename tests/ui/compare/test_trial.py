@@ -17,13 +17,13 @@ MakeTried = Callable[[str], "Tried"]
 
 
 class Tried:
-    """A session with a pair, and what tries it out."""
+    """A chat with a pair, and what tries it out."""
 
     def __init__(self, qtbot: QtBot, folder: Path, behavior: str) -> None:
         self.qtbot = qtbot
         self.rig = Rig(qtbot, folder, behavior)
         self.trials = Trials(folder / "trials.json")
-        self.trial = PairTrial(self.rig.engine, self.rig.session, self.trials)
+        self.trial = PairTrial(self.rig.engine, self.rig.chats, self.trials)
         self.trial._idle.setInterval(1)
         self.told: list[Trial] = []
         self.trial.tried.connect(self.told.append)
@@ -89,12 +89,11 @@ def test_a_message_comes_first_and_the_trial_begins_again(tried: MakeTried, qtbo
     one = tried("compare endless")
     one.rig.load()
     one.runs()
-    with qtbot.waitSignal(one.rig.session.writer.rounds_received, timeout=WAIT_MS):
-        one.rig.session.send("Hello?")
-        assert not one.trial.is_running()
+    one.rig.begin_answer("Hello?")
+    assert not one.trial.is_running()
     assert not one.trial._idle.isActive()
-    with qtbot.waitSignal(one.rig.session.generation_ended, timeout=WAIT_MS):
-        one.rig.session.stop()
+    with qtbot.waitSignal(one.rig.model.answer_ended, timeout=WAIT_MS):
+        one.rig.model.stop()
     assert one.rig.page.texts()[-1] == "Hello there, my friend."
     one.runs()
     assert one.told == []
@@ -114,9 +113,7 @@ def test_no_trial_begins_while_an_answer_is_written(tried: MakeTried, qtbot: QtB
     one = tried("compare")
     one.trial._idle.setInterval(60_000)
     one.rig.load()
-    with qtbot.waitSignal(one.rig.session.writer.rounds_received, timeout=WAIT_MS):
-        one.rig.session.send("Hello?")
-    one.rig.settle()
+    one.rig.ask("Hello?")
     assert one.told == []
     one.trial._idle.setInterval(1)
     one.trial._wait()

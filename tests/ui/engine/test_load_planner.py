@@ -197,8 +197,8 @@ def test_a_message_sent_while_a_pair_is_planned_waits_for_it_quietly(rig: Rig, q
     rig.notice_list.changed.connect(lambda notices: shown.append(set(notices)))
     rig.pair_loader.load(rig.files())
     assert rig.pair_loader.is_planning()
-    rig.session.send("Hello")
-    qtbot.waitUntil(lambda: rig.pair_loader.pair() is not None and not rig.session.is_busy(), timeout=WAIT_MS)
+    rig.model.send("Hello")
+    qtbot.waitUntil(lambda: rig.pair_loader.pair() is not None and not rig.model.state.is_busy, timeout=WAIT_MS)
     assert not any("load" in subjects for subjects in shown)
 
 

@@ -24,7 +24,7 @@ from app.ui.speed.wording import HELP
 
 def test_about_names_every_version_and_copies_them(qtbot: QtBot) -> None:
     gpu = Device(name="CUDA0", description="NVIDIA <b>H200</b>")
-    dialog = AboutDialog(Hello(protocol=2, engine="llama.cpp (llama-cpp-python 0.3.36)", devices=[gpu]))
+    dialog = AboutDialog(Hello(protocol=3, engine="llama.cpp (llama-cpp-python 0.3.36)", devices=[gpu]))
     qtbot.addWidget(dialog)
     dialog.show()
     texts = [label.text() for label in dialog.findChildren(QLabel)]

@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.protocol.messages import Sampling
 from app.settings import Settings, SettingsFile
+from app.ui.chat.model import ChatModel, ChatState
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair_files import PairFiles
@@ -54,13 +54,18 @@ class Running:
         self.engine = engine or LocalEngine(parent=self.window)
         self.worker = ChatWorker(paths.chat_file())
         self.controller = Controller(self.window, self.settings, self.engine, self.worker)
-        self.session = self.controller.session
+        self.chats = self.controller.chats
         self.window.show()
         qtbot.waitExposed(self.window)
 
     def begin(self) -> None:
-        with self.qtbot.waitSignal(self.session.chat_shown, timeout=WAIT_MS):
+        with self.qtbot.waitSignal(self.controller.operations.chats_listed, timeout=WAIT_MS):
             self.controller.begin()
+        self.qtbot.waitUntil(lambda: self.model.state is not ChatState.OPENING, timeout=WAIT_MS)
+
+    @property
+    def model(self) -> ChatModel:
+        return self.chats.current
 
     def ready(self) -> None:
         self.qtbot.waitUntil(lambda: self.engine.state() is EngineState.READY, timeout=WAIT_MS)
@@ -74,10 +79,10 @@ class Running:
         editor = self.window.composer.editor
         QTest.keyClicks(editor, text)
         QTest.keyClick(editor, Qt.Key.Key_Return)
-        self.qtbot.waitUntil(self.session.is_busy, timeout=WAIT_MS)
+        self.qtbot.waitUntil(lambda: self.model.state.is_busy, timeout=WAIT_MS)
 
     def done(self) -> None:
-        self.qtbot.waitUntil(lambda: not self.session.is_busy(), timeout=WAIT_MS)
+        self.qtbot.waitUntil(lambda: not self.model.state.is_busy, timeout=WAIT_MS)
         future = self.worker.submit(lambda store: store.chats())
         self.qtbot.waitUntil(future.done, timeout=WAIT_MS)
 
@@ -115,19 +120,19 @@ def test_from_typing_to_a_stored_answer(qtbot: QtBot, open_window: Callable[[], 
     running = open_window()
     assert "Slipstream Guide" in running.window.top_bar.pair.accessibleName()
     running.ask("What is a draft model?")
-    question, answer = running.session.branch()
+    question, answer = running.model.messages
     assert (question.role, question.text) == ("user", "What is a draft model?")
     assert (answer.role, answer.status) == ("assistant", "complete")
     assert answer.text
     assert answer.seed is not None
     assert "".join(piece.text for piece in unpack(answer.text, answer.provenance)) == answer.text
     assert len(unpack(answer.text, answer.provenance)) > 1
-    chat_id = running.session.chat_id()
+    chat_id = running.model.id
     assert chat_id is not None
     stored = running.worker.submit(lambda store: store.branch(chat_id)).result(timeout=10)
     assert stored[1].text == answer.text
     assert stored[1].figures["completion_tokens"]
-    assert stored[1].settings["draft_length"] == running.session.settings.draft_length
+    assert stored[1].settings["draft_length"] == running.controller.queue.settings(running.model.settings).draft_length
     qtbot.waitUntil(lambda: running.titles() == ["Today", "What is a draft model?"], timeout=WAIT_MS)
     assert running.window.top_bar._label.text() == "ready"
     assert running.window.composer.text() == ""
@@ -142,11 +147,11 @@ def test_escape_stops_an_answer(open_window: Callable[[], Running]) -> None:
     running.controller._apply_settings()
     running.ready()
     running.type("Tell me a long story")
-    with running.qtbot.waitSignal(running.session.writer.rounds_received, timeout=WAIT_MS):
+    with running.qtbot.waitSignal(running.engine.rounds_received, timeout=WAIT_MS):
         pass
     QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Escape)
     running.done()
-    answer = running.session.branch()[-1]
+    answer = running.model.messages[-1]
     assert answer.status in ("stopped", "complete")
     assert running.engine.state() is EngineState.READY
 
@@ -157,7 +162,7 @@ def test_regenerate_makes_a_second_version(open_window: Callable[[], Running]) -
     running.ask("Hello")
     running.choose("regenerate")
     running.done()
-    assert (running.session.branch()[-1].version, running.session.branch()[-1].versions) == (2, 2)
+    assert (running.model.messages[-1].version, running.model.messages[-1].versions) == (2, 2)
 
 
 @pytest.mark.allow_logs
@@ -171,12 +176,12 @@ def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Runn
     running.controller._apply_settings()
     running.ready()
     running.type("Tell me a short story")
-    with qtbot.waitSignal(running.session.writer.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.engine.rounds_received, timeout=WAIT_MS):
         pass
     with qtbot.waitSignal(running.engine.engine_exited, timeout=WAIT_MS):
         os.kill(running.engine.process_id(), signal.SIGKILL)
     running.done()
-    assert running.session.branch()[-1].status == "interrupted"
+    assert running.model.messages[-1].status == "interrupted"
     assert running.window.top_bar._label.text() == "stopped"
     panel = running.window.speed_panel
     sentence = "Engine stopped · The engine was ended from outside (SIGKILL)."
@@ -188,7 +193,7 @@ def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Runn
     running.controller._apply_settings()
     qtbot.waitUntil(lambda: status_of(panel).startswith("Draft on"), timeout=WAIT_MS)
     running.ask("Still there?")
-    assert running.session.branch()[-1].status == "complete"
+    assert running.model.messages[-1].status == "complete"
 
 
 @pytest.mark.usefixtures("guide_pair")
@@ -212,7 +217,7 @@ def test_how_to_draft_is_chosen_in_the_panel_and_kept(qtbot: QtBot) -> None:
     running.ask("Second")
     QTest.keyClick(auto, Qt.Key.Key_Space)
     assert chosen() == (None, "ngram")
-    answers = [message.text for message in running.session.branch() if message.role == "assistant"]
+    answers = [message.text for message in running.model.messages if message.role == "assistant"]
     assert answers == ["auto auto auto", "5 ngram auto"]
     running.close()
     qtbot.wait_until(lambda: not isValid(running.window), timeout=WAIT_MS)
@@ -226,7 +231,7 @@ def test_closing_in_an_answer_keeps_it_and_asks_the_store_nothing_more(qtbot: Qt
     running.begin()
     running.ready()
     running.type("Go on")
-    with qtbot.waitSignal(running.session.writer.rounds_received, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.engine.rounds_received, timeout=WAIT_MS):
         pass
     running.close()
     qtbot.wait_until(lambda: not isValid(running.window), timeout=WAIT_MS)
@@ -240,17 +245,17 @@ def test_a_message_too_long_is_refused_with_both_numbers(open_window: Callable[[
     running.ready()
     running.window.composer.set_text("word " * 200_000)
     QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Return)
-    running.qtbot.waitUntil(running.session.is_busy, timeout=WAIT_MS)
+    running.qtbot.waitUntil(lambda: running.model.state.is_busy, timeout=WAIT_MS)
     running.done()
-    answer = running.session.branch()[-1]
+    answer = running.model.messages[-1]
     assert answer.status == "failed"
     reason = str(answer.figures["failure"])
     assert "2,048" in reason
     assert len(re.findall(r"\d[\d,]+", reason)) >= 2
     running.choose("new_chat")
-    running.qtbot.waitUntil(lambda: running.session.chat_id() is None, timeout=WAIT_MS)
+    assert running.model.is_new
     running.ask("Short")
-    assert running.session.branch()[-1].status == "complete"
+    assert running.model.messages[-1].status == "complete"
 
 
 @pytest.mark.usefixtures("guide_pair")
@@ -258,9 +263,9 @@ def test_control_characters_do_no_harm(open_window: Callable[[], Running]) -> No
     running = open_window()
     running.ready()
     wild = "\x00\x01\x1b[31m\u202e\ufffd\ud800\r\n\x7f"
-    running.session.send(wild)
+    running.model.send(wild)
     running.done()
-    chat_id = running.session.chat_id()
+    chat_id = running.model.id
     assert chat_id is not None
     stored = running.worker.submit(lambda store: store.branch(chat_id)).result(timeout=10)
     assert [one.role for one in stored] == ["user", "assistant"]
@@ -275,7 +280,7 @@ def test_measuring_plain_speed_gives_a_baseline_that_stays(qtbot: QtBot, open_wi
         running.choose("measure_plain")
     running.ready()
     values = running.settings.values
-    sampling = running.session.settings.sampling
+    sampling = running.controller.queue.settings(running.model.settings).sampling
     found: list[float | None] = []
     running.controller._baseline.find(running.controller.pair_loader.pair(), values.load, sampling, found.append)
     qtbot.waitUntil(lambda: bool(found), timeout=WAIT_MS)
@@ -297,7 +302,9 @@ def test_the_panel_learns_what_drafting_pays_on(qtbot: QtBot, open_window: Calla
         return any(row.startswith("Prose") for row in rows_of(panel))
 
     # Not Auto: beside much else drafting may not pay, and then too little is judged to say anything.
-    running.session.settings = replace(running.session.settings, max_tokens=200, draft_length=8)
+    running.settings.values.longest_answer = 200
+    running.settings.values.draft_length = 8
+    running.controller._apply_settings()
     running.ask("What is speculative decoding?")
     qtbot.waitUntil(lambda: curve.isVisible() and has_prose(), timeout=WAIT_MS)
     running.controller.pair_loader.load_again()
@@ -332,7 +339,7 @@ def test_a_new_window_shows_the_last_chat(qtbot: QtBot, open_window: Callable[[]
     running.window.composer.set_text("not sent yet")
     running.window.close()
     again = open_window()
-    assert again.session.branch()[0].text == "Remember me"
+    assert again.model.messages[0].text == "Remember me"
     assert again.window.composer.text() == "not sent yet"
 
 
@@ -376,8 +383,7 @@ def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]
         operations.refresh()
     assert running.titles() == ["Today", "Second", "First"]
     first = operations._chats[1].id
-    with qtbot.waitSignal(running.session.chat_shown, timeout=WAIT_MS):
-        running.window.chat_list.chat_chosen.emit(first)
+    running.window.chat_list.chat_chosen.emit(first)
     with qtbot.waitSignal(operations.chats_listed, timeout=WAIT_MS):
         running.window.chat_list.chat_renamed.emit(first, "Renamed")
     assert "Renamed" in running.titles()
@@ -387,7 +393,7 @@ def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]
     assert running.window.undo_bar.isVisible()
     QTest.mouseClick(button(running.window.undo_bar, "Undo"), Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: "Renamed" in running.titles(), timeout=WAIT_MS)
-    qtbot.waitUntil(lambda: running.session.chat_id() == first, timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: running.model.id == first, timeout=WAIT_MS)
     assert not running.window.undo_bar.isVisible()
 
 

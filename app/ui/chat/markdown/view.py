@@ -38,7 +38,7 @@ from app.ui.widgets.turns import turns
 FRAME_MILLISECONDS = 33
 """Time between two updates of a text that is being written."""
 SLOW_FRAME_MILLISECONDS = 100
-_BUDGET = 0.006
+_BUDGET = 0.004
 """Seconds one update may draw new blocks."""
 
 
@@ -177,7 +177,7 @@ class MarkdownView(QTextBrowser):
         """Lines of prose are ``prose`` pixels wide, code and tables up to ``code`` pixels (at least as much)."""
         if (prose, code) == (self._prose_width, self._width):
             return
-        old_margin, is_first = self._width - self._prose_width, not self._width
+        old_margin = self._width - self._prose_width
         self._prose_width, self._width = prose, code
         self.setFixedWidth(code)
         self.setLineWrapColumnOrWidth(code)
@@ -187,11 +187,7 @@ class MarkdownView(QTextBrowser):
         for unit in self._rendering.units:
             unit.shapes = None
         self._placed_headers = 0
-        if is_first and turns().is_waiting(self):
-            turns().forget(self)
-            self._draw()
-        else:
-            self._measure()
+        self._measure()
 
     def _set_prose_margin(self, margin: int) -> None:
         cursor = QTextCursor(self.document())
@@ -218,6 +214,8 @@ class MarkdownView(QTextBrowser):
             self._height = height
             self.setFixedHeight(height)
             self.height_changed.emit()
+        if self._is_header_missing():
+            turns().want(self)
 
     # -- drawing
 
@@ -238,7 +236,7 @@ class MarkdownView(QTextBrowser):
         self._frame_seconds = self._last_frame - started
         if more:
             turns().want(self)
-        else:
+        if self.is_drawn:
             self.drawn.emit()
 
     def _select(self, anchor: int, position: int) -> None:
@@ -277,6 +275,9 @@ class MarkdownView(QTextBrowser):
         """See `TakesTurns`."""
         if self._has_old_theme:
             self._redraw()
+        elif self._is_header_missing():
+            self._make_header()
+            turns().want(self)
         else:
             self._draw()
 
@@ -290,15 +291,19 @@ class MarkdownView(QTextBrowser):
             unit.shapes = None
         self._measure()
 
+    def _is_header_missing(self) -> bool:
+        return len(self._headers) < len(self._rendering.code_runs)
+
+    def _make_header(self) -> None:
+        header, place = CodeHeader(self.viewport()), len(self._headers)
+        header.copy_button.clicked.connect(lambda _checked: self._copy_code(place))
+        self._headers.append(header)
+
     def _place_headers(self) -> None:
         runs = self._rendering.code_runs
-        while len(self._headers) < len(runs):
-            header, place = CodeHeader(self.viewport()), len(self._headers)
-            header.copy_button.clicked.connect(lambda _checked, place=place: self._copy_code(place))
-            self._headers.append(header)
         # All before were finished when they were placed.
         first = max(0, min(self._placed_headers, len(runs)) - 1)
-        self._placed_headers = len(runs)
+        self._placed_headers = min(len(self._headers), len(runs))
         for header, run in zip(self._headers[first:], runs[first:], strict=False):
             frame = self._code_frame(run)
             header.set_language(run.language)

@@ -6,12 +6,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.chats.store import ChatStore
+from app.chats.tree import Deletion
 from app.client.connection import Timings
 from app.protocol.messages import LoadSettings, Message
 from app.ui.chat.conversation import AnswerSettings
@@ -48,8 +49,7 @@ def test_message_and_answer_are_shown_and_stored(make_rig: MakeRig) -> None:
     rig.load()
     rig.ask("What is a draft?")
     assert rig.page.texts() == ["What is a draft?", "Hello there"]
-    chat_id = rig.session.chat_id()
-    assert chat_id is not None
+    chat_id = rig.model.id
     question, answer = rig.stored(lambda store: store.branch(chat_id))
     assert (question.text, answer.text, answer.status) == ("What is a draft?", "Hello there", "complete")
     assert answer.seed == 7
@@ -61,30 +61,29 @@ def test_message_and_answer_are_shown_and_stored(make_rig: MakeRig) -> None:
 
 def test_whoever_else_needs_the_engine_is_told_when_the_chat_does_not(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig()
-    assert not rig.session.wants_engine()
-    rig.session.send("Nothing is loaded yet")
-    assert rig.session.wants_engine()
+    assert not rig.queue.is_wanted()
+    rig.model.send("Nothing is loaded yet")
+    assert rig.queue.is_wanted()
     qtbot.waitUntil(lambda: rig.page.texts() == ["Nothing is loaded yet"], timeout=WAIT_MS)
-    with qtbot.waitSignal(rig.session.engine_released, timeout=WAIT_MS):
-        rig.session.stop()
-    assert not rig.session.wants_engine()
+    with qtbot.waitSignal(rig.queue.wanted_changed, timeout=WAIT_MS):
+        rig.model.stop()
+    assert not rig.queue.is_wanted()
     rig.load()
-    with qtbot.waitSignal(rig.session.engine_released, timeout=WAIT_MS):
-        rig.session.regenerate()
-        assert rig.session.wants_engine()
+    with qtbot.waitSignal(rig.queue.wanted_changed, timeout=WAIT_MS):
+        rig.model.regenerate()
+        assert rig.queue.is_wanted()
     rig.settle()
-    assert not rig.session.wants_engine()
+    assert not rig.queue.is_wanted()
 
 
 def test_how_to_draft_reaches_the_engine_and_is_stored(make_rig: MakeRig) -> None:
     rig = make_rig("echo")
     rig.load()
     rig.ask("As it is")
-    rig.session.settings = AnswerSettings(draft_length=3, drafter="ngram", propose="greedy")
+    rig.settings = AnswerSettings(draft_length=3, drafter="ngram", propose="greedy")
     rig.ask("Otherwise")
     assert rig.page.texts() == ["As it is", "auto auto auto", "Otherwise", "3 ngram greedy"]
-    chat_id = rig.session.chat_id()
-    assert chat_id is not None
+    chat_id = rig.model.id
     answers = rig.stored(lambda store: store.branch(chat_id))[1::2]
     assert [(one.settings["draft_length"], one.settings["drafter"]) for one in answers] == [
         ("auto", "auto"),
@@ -116,18 +115,15 @@ def test_a_draft_that_fails_in_an_answer_is_told(make_rig: MakeRig) -> None:
 def test_blank_messages_are_not_sent(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.load()
-    rig.session.send(" \n ")
-    assert not rig.session.is_busy()
+    rig.model.send(" \n ")
+    assert not rig.is_busy()
     assert rig.stored(lambda store: store.chats()) == []
 
 
 def test_message_sent_while_loading_is_answered_when_ready(make_rig: MakeRig) -> None:
     rig = make_rig()
-    hints: list[str] = []
-    rig.session.hint_changed.connect(hints.append)
     rig.pair_loader.load(rig.files())
     rig.ask("Early")
-    assert "Your message is sent when the pair is ready." in hints
     assert rig.page.texts() == ["Early", "Hello there"]
 
 
@@ -135,24 +131,22 @@ def test_message_without_a_model_is_kept_and_answered_later(qtbot: QtBot, make_r
     rig = make_rig("no load")
     with qtbot.waitSignal(rig.engine.load_failed, timeout=WAIT_MS):
         rig.pair_loader.load(rig.files())
-    rig.session.send("Anybody?")
+    rig.model.send("Anybody?")
     qtbot.waitUntil(lambda: rig.page.texts() == ["Anybody?"], timeout=WAIT_MS)
-    assert rig.session.is_busy()
+    assert rig.is_busy()
     assert Action.OPEN_MODELS in rig.notice_list.notices()["load"].actions
-    rig.session.stop()
-    assert not rig.session.is_busy()
-    assert Action.ANSWER in rig.notice_list.notices()["unanswered"].actions
+    rig.model.stop()
+    assert not rig.is_busy()
+    assert rig.model.is_unanswered()
 
 
 def test_stop_keeps_what_was_written(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
-        rig.session.send("Go on")
-    with qtbot.waitSignal(rig.session.generation_ended, timeout=WAIT_MS):
-        rig.session.stop()
+    rig.begin_answer("Go on")
+    rig.model.stop()
     rig.settle()
-    answer = rig.session.branch()[-1]
+    answer = rig.model.messages[-1]
     assert (answer.text, answer.status) == ("Hello there", "stopped")
     assert rig.page.footers[-1].endswith("stopped by you")
 
@@ -161,16 +155,15 @@ def test_regenerate_keeps_the_earlier_version(make_rig: MakeRig, qtbot: QtBot) -
     rig = make_rig()
     rig.load()
     rig.ask("Again")
-    first = rig.session.branch()[-1]
-    with qtbot.waitSignal(rig.session.generation_ended, timeout=WAIT_MS):
-        rig.session.regenerate()
+    first = rig.model.messages[-1]
+    rig.model.regenerate()
     rig.settle()
-    second = rig.session.branch()[-1]
+    second = rig.model.messages[-1]
     assert (second.version, second.versions) == (2, 2)
     assert second.id != first.id
     assert rig.page.texts() == ["Again", "Hello there"]
-    rig.session.choose_version(second.id, -1)
-    qtbot.waitUntil(lambda: rig.session.branch()[-1].id == first.id, timeout=WAIT_MS)
+    rig.model.choose_version(second.id, -1)
+    qtbot.waitUntil(lambda: rig.model.messages[-1].id == first.id, timeout=WAIT_MS)
     assert rig.page.places[-1] == (1, 2)
 
 
@@ -179,12 +172,11 @@ def test_edit_asks_again_and_keeps_the_old_wording(make_rig: MakeRig, qtbot: QtB
     rig.load()
     rig.ask("Frist")
     rig.ask("Second")
-    frist = rig.session.branch()[0]
-    with qtbot.waitSignal(rig.session.generation_ended, timeout=WAIT_MS):
-        rig.session.edit(frist.id, "First")
+    frist = rig.model.messages[0]
+    rig.model.edit(frist.id, "First")
     rig.settle()
     assert rig.page.texts() == ["First", "Hello there"]
-    rig.session.choose_version(rig.session.branch()[0].id, -1)
+    rig.model.choose_version(rig.model.messages[0].id, -1)
     qtbot.waitUntil(lambda: rig.page.texts() == ["Frist", "Hello there", "Second", "Hello there"], timeout=WAIT_MS)
 
 
@@ -193,13 +185,11 @@ def test_edit_asks_again_and_keeps_the_old_wording(make_rig: MakeRig, qtbot: QtB
 def test_engine_killed_in_an_answer_keeps_it_and_one_click_goes_on(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
-        rig.session.send("Go on")
-    with qtbot.waitSignal(rig.session.generation_ended, timeout=WAIT_MS):
+    rig.begin_answer("Go on")
+    with qtbot.waitSignal(rig.model.answer_ended, timeout=WAIT_MS):
         os.kill(rig.engine.process_id(), signal.SIGKILL)
     rig.settle()
-    chat_id = rig.session.chat_id()
-    assert chat_id is not None
+    chat_id = rig.model.id
     answer = rig.stored(lambda store: store.branch(chat_id))[-1]
     assert (answer.text, answer.status) == ("Hello there", "interrupted")
     notice = rig.notice_list.notices()["engine"]
@@ -231,7 +221,7 @@ def test_after_three_deaths_the_window_asks(qtbot: QtBot, make_rig: MakeRig) -> 
         with qtbot.waitSignal(rig.engine.engine_exited, timeout=WAIT_MS):
             os.kill(rig.engine.process_id(), signal.SIGKILL)
     assert "third time in five minutes" in rig.notice_list.notices()["engine"].text
-    rig.session.send("Are you there?")
+    rig.model.send("Are you there?")
     qtbot.waitUntil(lambda: rig.page.texts() == ["Are you there?"], timeout=WAIT_MS)
     assert rig.engine.state() is EngineState.DIED
 
@@ -249,26 +239,24 @@ def test_an_engine_that_refuses_to_start_is_not_blamed_on_the_pair(qtbot: QtBot,
 def test_stalled_engine_is_offered_to_be_restarted(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("deaf", Timings(cancel=0.1, quit=0.2))
     rig.load()
-    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
-        rig.session.send("Go on")
+    rig.begin_answer("Go on")
     with qtbot.waitSignal(rig.engine.engine_stalled, timeout=WAIT_MS):
-        rig.session.stop()
+        rig.model.stop()
     assert rig.notice_list.notices()["stall"].actions == (Action.WAIT, Action.RESTART)
     with qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS):
         rig.pair_loader.restart()
     rig.settle()
-    assert rig.session.branch()[-1].status == "interrupted"
+    assert rig.model.messages[-1].status == "interrupted"
     assert "stall" not in rig.notice_list.notices()
 
 
 def test_another_pair_in_the_middle_of_an_answer_ends_it(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
-        rig.session.send("Go on")
+    rig.begin_answer("Go on")
     rig.load()
     rig.settle()
-    answer = rig.session.branch()[-1]
+    answer = rig.model.messages[-1]
     assert (answer.text, answer.status) == ("Hello there", "stopped")
 
 
@@ -277,11 +265,9 @@ def test_refused_message_says_why_now_and_later(qtbot: QtBot, make_rig: MakeRig)
     rig.load()
     rig.ask("Much too long")
     assert rig.page.notes == ["The message has 9,000 tokens, the context 2,048."]
-    chat_id = rig.session.chat_id()
-    with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
-        rig.session.open_chat(None)
-    with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
-        rig.session.open_chat(chat_id)
+    chat_id = rig.model.id
+    rig.chats.new()
+    rig.open(chat_id)
     assert rig.page.notes[1:] == ["The message has 9,000 tokens, the context 2,048."]
 
 
@@ -291,14 +277,12 @@ def test_line_where_the_context_begins_now_and_later(qtbot: QtBot, make_rig: Mak
     rig.ask("One")
     assert [rig.page.context_start] == [None]
     rig.ask("Two")
-    second_question = rig.session.branch()[2].id
+    second_question = rig.model.messages[2].id
     assert rig.page.context_start == second_question
-    chat_id = rig.session.chat_id()
-    with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
-        rig.session.open_chat(None)
+    chat_id = rig.model.id
+    rig.chats.new()
     assert [rig.page.context_start] == [None]
-    with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
-        rig.session.open_chat(chat_id)
+    rig.open(chat_id)
     assert rig.page.context_start == second_question
 
 
@@ -306,130 +290,184 @@ def test_withdrawn_regeneration_leaves_the_answer(qtbot: QtBot, make_rig: MakeRi
     rig = make_rig()
     rig.load()
     rig.ask("Once")
-    first = rig.session.branch()[-1]
+    first = rig.model.messages[-1]
     rig.engine.load(str(rig.target), None, LoadSettings())
-    rig.session.regenerate()
+    rig.model.regenerate()
     assert rig.page.texts() == ["Once"]
-    rig.session.stop()
-    qtbot.waitUntil(lambda: rig.session.branch()[-1].id == first.id, timeout=WAIT_MS)
+    rig.model.stop()
+    qtbot.waitUntil(lambda: rig.model.messages[-1].id == first.id, timeout=WAIT_MS)
     assert rig.page.texts() == ["Once", "Hello there"]
 
 
 def test_answer_goes_on_while_another_chat_is_shown(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
-        rig.session.send("Long one")
-    first = rig.session.chat_id()
+    rig.begin_answer("Long one")
+    first = rig.model.id
     assert first is not None
-    with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
-        rig.session.open_chat(None)
+    rig.chats.new()
     assert rig.page.texts() == []
-    assert not rig.session.is_busy()
-    with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
-        rig.session.open_chat(first)
+    assert not rig.is_busy()
+    rig.open(first)
     assert rig.page.texts() == ["Long one", "Hello there"]
-    assert rig.session.is_busy()
-    with qtbot.waitSignal(rig.session.generation_ended, timeout=WAIT_MS):
-        rig.session.stop()
+    assert rig.is_busy()
+    rig.model.stop()
 
 
-def test_unsent_text_is_kept_for_each_chat(qtbot: QtBot, make_rig: MakeRig) -> None:
+def test_unsent_text_is_kept_for_each_chat(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.load()
     rig.ask("One")
-    chat_id = rig.session.chat_id()
-    rig.session.unsent_text.remember("half a sen")
-    with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS) as shown:
-        rig.session.open_chat(None)
-    assert shown.args == [None, ""]
-    with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS) as shown:
-        rig.session.open_chat(chat_id)
-    assert shown.args == [chat_id, "half a sen"]
+    chat_id = rig.model.id
+    rig.model.type("half a sen")
+    rig.chats.new()
+    assert rig.model.unsent == ""
+    rig.open(chat_id)
+    assert rig.model.unsent == "half a sen"
+    assert rig.stored(lambda store: store.unsent(chat_id)) == "half a sen"
 
 
-def test_unsent_text_that_cannot_be_stored_is_still_there(qtbot: QtBot, make_rig: MakeRig) -> None:
+def test_unsent_text_that_cannot_be_stored_is_still_there(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.load()
     rig.ask("One")
-    chat_id = rig.session.chat_id()
+    chat_id = rig.model.id
     forbid_writing(rig)
-    rig.session.unsent_text.remember("half a sen")
-    with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS) as shown:
-        rig.session.open_chat(None)
-    assert shown.args == [None, ""]
-    with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS) as shown:
-        rig.session.open_chat(chat_id)
-    assert shown.args == [chat_id, "half a sen"]
-    assert "store" in rig.notice_list.notices()
-
-
-def test_regeneration_that_cannot_begin_leaves_the_answer(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.load()
-    rig.ask("One")
-    forbid_writing(rig)
-    rig.session.regenerate()
-    assert rig.page.texts() == ["One"]
-    qtbot.waitUntil(lambda: rig.page.texts() == ["One", "Hello there"], timeout=WAIT_MS)
-    assert "send" in rig.notice_list.notices()
-    assert not rig.session.is_busy()
-
-
-def test_message_that_cannot_be_stored_comes_back(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.load()
-    forbid_writing(rig)
-    with qtbot.waitSignal(rig.session.send_failed, timeout=WAIT_MS) as failed:
-        rig.session.send("Do not lose me")
-    assert failed.args == ["Do not lose me"]
-    assert "send" in rig.notice_list.notices()
-    assert not rig.session.is_busy()
-
-
-def test_answer_that_cannot_be_stored_can_be_saved_later(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig("endless")
-    rig.load()
-    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
-        rig.session.send("Go on")
-    forbid_writing(rig)
-    with qtbot.waitSignal(rig.session.generation_ended, timeout=WAIT_MS):
-        rig.session.stop()
-    qtbot.waitUntil(lambda: "save" in rig.notice_list.notices(), timeout=WAIT_MS)
+    rig.model.type("half a sen")
+    rig.chats.new()
+    rig.settle()
+    rig.open(chat_id)
+    assert rig.model.unsent == "half a sen"
     assert rig.notice_list.notices()["save"].actions == (Action.SAVE_AGAIN,)
-    assert rig.page.texts() == ["Go on", "Hello there"]
-    chat_id = rig.session.chat_id()
-    assert chat_id is not None
-    for shown in (None, chat_id):
-        with qtbot.waitSignal(rig.session.chat_shown, timeout=WAIT_MS):
-            rig.session.open_chat(shown)
-    assert rig.page.texts() == ["Go on", "Hello there"]
-    assert rig.session.branch()[-1].status == "stopped"
     forbid_writing(rig, False)
-    with qtbot.waitSignal(rig.session.writer.stored, timeout=WAIT_MS):
-        rig.session.writer.save_again()
-    assert rig.stored(lambda store: store.branch(chat_id))[-1].text == "Hello there"
-    assert "save" not in rig.notice_list.notices()
 
 
-def test_answer_that_was_not_saved_goes_with_its_chat(qtbot: QtBot, make_rig: MakeRig) -> None:
+def test_a_full_disk_stops_nobody_and_what_was_not_saved_is_saved_later(qtbot: QtBot, make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.load()
+    forbid_writing(rig)
+    rig.ask("One")
+    rig.ask("Two")
+    rig.model.regenerate()
+    rig.settle()
+    chat_id = rig.model.id
+    assert rig.page.texts() == ["One", "Hello there", "Two", "Hello there"]
+    assert rig.notice_list.notices()["save"].actions == (Action.SAVE_AGAIN,)
+    assert rig.stored(ChatStore.chats) == []
+    rig.chats.new()
+    rig.open(chat_id)
+    assert rig.page.texts() == ["One", "Hello there", "Two", "Hello there"]
+    forbid_writing(rig, False)
+    rig.chats.save_again()
+    qtbot.waitUntil(lambda: "save" not in rig.notice_list.notices(), timeout=WAIT_MS)
+    branch = rig.stored(lambda store: store.branch(chat_id))
+    assert [(one.text, one.version, one.versions) for one in branch] == [
+        ("One", 1, 1),
+        ("Hello there", 1, 1),
+        ("Two", 1, 1),
+        ("Hello there", 2, 2),
+    ]
+
+
+def test_what_was_not_saved_is_saved_with_what_comes_next(make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
-    with qtbot.waitSignal(rig.session.writer.rounds_received, timeout=WAIT_MS):
-        rig.session.send("Go on")
+    rig.begin_answer("Go on")
     forbid_writing(rig)
-    rig.session.stop()
+    rig.model.stop()
+    rig.settle()
+    assert "save" in rig.notice_list.notices()
+    forbid_writing(rig, False)
+    rig.model.type("more")
+    rig.chats.new()
+    rig.settle()
+    assert "save" not in rig.notice_list.notices()
+    (chat,) = rig.stored(ChatStore.chats)
+    assert rig.stored(lambda store: store.branch(chat.id))[-1].text == "Hello there"
+
+
+def test_what_was_not_saved_of_an_erased_chat_goes_with_it(qtbot: QtBot, make_rig: MakeRig) -> None:
+    rig = make_rig("endless")
+    rig.load()
+    rig.begin_answer("Go on")
+    forbid_writing(rig)
+    rig.model.stop()
     qtbot.waitUntil(lambda: "save" in rig.notice_list.notices(), timeout=WAIT_MS)
-    chat_id = rig.session.chat_id()
-    assert chat_id is not None
-    question, answer = rig.session.branch()
+    chat_id = rig.model.id
     forbid_writing(rig, False)
     rig.stored(lambda store: store.delete_chats([chat_id]))
     rig.stored(lambda store: store.erase_deleted([chat_id]))
-    with qtbot.waitSignal(rig.session.writer.stored, timeout=WAIT_MS):
-        rig.session.writer.save_again()  # as the window does when a deletion is final
-    assert "save" not in rig.notice_list.notices()
-    assert rig.session.writer.newest([question, replace(answer, text="")])[-1].text == ""
+    rig.chats.forget([chat_id])
+    rig.chats.save_again()
+    qtbot.waitUntil(lambda: "save" not in rig.notice_list.notices(), timeout=WAIT_MS)
+    assert rig.stored(ChatStore.chats) == []
+
+
+def test_an_edited_answer_is_a_new_version(make_rig: MakeRig, qtbot: QtBot) -> None:
+    rig = make_rig()
+    rig.load()
+    rig.ask("One")
+    rig.ask("Two")
+    first = rig.model.messages[1]
+    assert rig.model.edit(first.id, "In other words")
+    assert rig.page.texts() == ["One", "In other words"]
+    assert not rig.queue.is_wanted()
+    rig.settle()
+    stored = rig.stored(lambda store: store.branch(rig.model.id))
+    assert [(one.text, one.version, one.versions) for one in stored] == [("One", 1, 1), ("In other words", 2, 2)]
+    assert stored == rig.model.messages
+    rig.model.choose_version(stored[1].id, -1)
+    rig.settle()
+    assert rig.page.texts() == ["One", "Hello there", "Two", "Hello there"]
+
+
+def test_a_stopped_answer_goes_on_where_it_was_cut(make_rig: MakeRig) -> None:
+    rig = make_rig("endless")
+    rig.load()
+    rig.begin_answer("Go on")
+    rig.model.stop()
+    rig.settle()
+    cut = rig.model.messages[-1]
+    assert list(cut.tokens) == [5]
+    assert rig.model.can_continue(cut.id)
+    assert rig.model.continue_answer(cut.id)
+    rig.qtbot.waitUntil(lambda: rig.model.live is not None and len(rig.model.live.pieces) == 2, timeout=WAIT_MS)
+    rig.model.stop()
+    rig.settle()
+    whole = rig.model.messages[-1]
+    assert (whole.id, whole.text, list(whole.tokens)) == (cut.id, "Hello thereHello there", [5, 5])
+    assert rig.page.texts() == ["Go on", "Hello thereHello there"]
+    assert rig.stored(lambda store: store.branch(rig.model.id))[-1] == whole
+
+
+def test_messages_are_deleted_and_brought_back(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.load()
+    rig.ask("One")
+    rig.ask("Two")
+    second = rig.model.messages[2]
+    deletions: list[Deletion] = []
+    assert rig.model.delete(second.id, deletions.append, following=True)
+    rig.settle()
+    assert rig.page.texts() == ["One", "Hello there"]
+    assert rig.model.undo_deletion(deletions[0])
+    rig.settle()
+    assert rig.page.texts() == ["One", "Hello there", "Two", "Hello there"]
+
+
+def test_a_temporary_chat_leaves_nothing(make_rig: MakeRig) -> None:
+    rig = make_rig("endless")
+    rig.load()
+    rig.chats.new_temporary()
+    rig.begin_answer("Between us")
+    rig.chats.new()
+    rig.qtbot.waitUntil(lambda: rig.engine.state() is EngineState.READY, timeout=WAIT_MS)
+    assert not rig.queue.is_wanted()
+    assert rig.stored(ChatStore.chats) == []
+    rig.begin_answer("Now for the record")
+    rig.model.stop()
+    rig.settle()
+    assert [chat.title for chat in rig.stored(ChatStore.chats)] == ["Now for the record"]
 
 
 def test_pair_that_took_the_app_with_it_is_not_loaded_again_by_itself(make_rig: MakeRig) -> None:
@@ -453,5 +491,5 @@ def test_measuring_reports_the_speed(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.load()
     with qtbot.waitSignal(rig.pair_loader.plain_speed_measured, timeout=WAIT_MS) as measured:
-        rig.pair_loader.measure_plain([Message(role="user", content="Hi")], rig.session.settings.sampling, 0)
+        rig.pair_loader.measure_plain([Message(role="user", content="Hi")], rig.settings.sampling, 0)
     assert measured.args == [40.0]

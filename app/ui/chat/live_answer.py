@@ -1,0 +1,198 @@
+"""An answer from the press of Send to its end: where it waits, what has arrived of it, how it ended."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+from PySide6.QtCore import QObject, Signal
+
+from app.chats.model import PackedPiece, Status, StoredMessage, pack, to_json, unpack
+from app.chats.settings import ChatSettings
+from app.chats.store import new_id
+from app.protocol.messages import (
+    Figures,
+    Generate,
+    GenerationFinished,
+    GenerationStarted,
+    PairLoaded,
+    Piece,
+    PromptProgressed,
+    RoundsReceived,
+)
+from app.ui.chat.conversation import AnswerSettings, Conversation, conversation
+from app.ui.chat.footer import combined, figures_of
+from app.ui.engine.pair_names import speaker
+
+_CUT = ("length", "context", "cancelled")
+
+
+def can_continue(message: StoredMessage) -> bool:
+    """Whether an answer was cut before its end, and its tokens are known."""
+    was_cut = message.status in ("stopped", "interrupted") or message.finish_reason in _CUT
+    return message.role == "assistant" and was_cut and bool(message.tokens)
+
+
+class LiveAnswer(QObject):
+    """One answer. It waits, is asked for, arrives and ends.
+
+    Attributes:
+        chat_id: Whose it is.
+        branch: The messages it answers, oldest first.
+        settings: Those of the chat when it was asked for.
+        message: As it is stored: ``None`` while it waits, with its text only when it has ended.
+        pieces: Its text so far; a continued answer begins with what it had.
+        context_start: Id of the first message after those that no longer fit into the context.
+        prompt_progress: Tokens of the prompt that are done, and all of them; ``None`` before that is known.
+
+    Signals:
+        begun: The engine is being asked; `message` is there.
+        started: The engine has read the request; seed and `context_start` are known.
+        prompt_progressed: Tokens of the prompt done, and all of them.
+        rounds_received: More `Round` objects, their pieces in `pieces` already.
+        ended: Its `Figures`, or ``None`` where it came to none. `message` is complete.
+        withdrawn: It was given up before the engine was asked.
+    """
+
+    begun = Signal()
+    started = Signal()
+    prompt_progressed = Signal(int, int)
+    rounds_received = Signal(list)
+    ended = Signal(object)
+    withdrawn = Signal()
+
+    def __init__(
+        self,
+        branch: Sequence[StoredMessage],
+        settings: ChatSettings,
+        *,
+        version: int = 1,
+        continued: StoredMessage | None = None,
+        seed: int | None = None,
+        private: bool = False,
+        parent: QObject | None = None,
+    ) -> None:
+        """``version``: place among the answers to the same question. ``continued``: the answer that goes on; ``branch``
+        ends before it. ``seed`` goes before the one of the settings. ``private``: the engine keeps nothing of it."""
+        super().__init__(parent)
+        self.branch = list(branch)
+        self.chat_id = self.branch[-1].chat_id
+        self.settings = settings
+        self.message: StoredMessage | None = None
+        self.request = 0
+        self.is_stored = False
+        """Whether the store has what it answers, or refused it."""
+        self.pieces: list[Piece] = []
+        self.context_start: str | None = None
+        self.prompt_progress: tuple[int, int] | None = None
+        self._version = version
+        self._continued = continued
+        self._seed = seed
+        self._private = private
+        self._asked: Conversation | None = None
+        self._asked_at = time.monotonic()
+        self._first_token_seconds: float | None = None
+        self._packed: list[PackedPiece] = []
+
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+    def tokens(self) -> list[int]:
+        """The ids of its tokens; empty where the engine does not tell them."""
+        ids = [piece.id for piece in self.pieces]
+        return [] if -1 in ids else ids
+
+    def packed(self) -> list[PackedPiece]:
+        """The provenance so far. Only what came since the last call is packed: this is called about once a second."""
+        self._packed += pack(self.pieces[len(self._packed) :])
+        return list(self._packed)
+
+    # ------------------------------------------------------------ the way of an answer
+
+    def begin(self, settings: AnswerSettings, pair: PairLoaded | None) -> Generate:
+        """The engine can answer now: what it is to be asked."""
+        asked_with: dict[str, object] = {
+            **msgspec.to_builtins(settings),
+            "template": pair.template if pair else "model",
+            "draft": pair.draft.name if pair and pair.draft else None,
+        }
+        before = self._continued
+        self._asked = conversation(self.branch, settings.system_prompt)
+        if before is None:
+            question = self.branch[-1]
+            self.message = StoredMessage(
+                new_id(),
+                self.chat_id,
+                question.id,
+                "assistant",
+                "",
+                "streaming",
+                time.time(),
+                pair=speaker(pair),
+                settings_json=to_json(asked_with),
+                version=self._version,
+                versions=self._version,
+            )
+        else:
+            self.message = replace(before, status="streaming")
+            texts = unpack(before.text, before.provenance)
+            self.pieces = [
+                msgspec.structs.replace(piece, id=token) for piece, token in zip(texts, before.tokens, strict=True)
+            ]
+        self.begun.emit()
+        command = settings.command(self._asked.messages, self._seed)
+        return msgspec.structs.replace(command, continued=self.tokens(), private=self._private)
+
+    def on_started(self, started: GenerationStarted) -> None:
+        """The engine has read the request."""
+        assert self._asked is not None
+        self._seed = started.seed
+        self.context_start = self._asked.first_in_context(started.first_dropped, started.dropped_messages)
+        self.started.emit()
+
+    def on_prompt_progressed(self, progress: PromptProgressed) -> None:
+        self.prompt_progress = progress.done, progress.total
+        self.prompt_progressed.emit(progress.done, progress.total)
+
+    def on_rounds_received(self, event: RoundsReceived) -> None:
+        if self._first_token_seconds is None and any(one.tokens for one in event.rounds):
+            self._first_token_seconds = time.monotonic() - self._asked_at
+        self.pieces += [piece for one in event.rounds for piece in one.pieces]
+        self.rounds_received.emit(event.rounds)
+
+    def on_finished(self, finished: GenerationFinished) -> None:
+        status: Status = "stopped" if finished.finish_reason == "cancelled" else "complete"
+        extra = {"stop_string": finished.stop_string} if finished.stop_string else {}
+        self.end(status, finished.finish_reason, finished.figures, extra)
+
+    def end(
+        self,
+        status: Status,
+        reason: str | None = None,
+        figures: Figures | None = None,
+        extra: Mapping[str, object] | None = None,
+    ) -> None:
+        """It is over. Time to first token counts from the press of Send; ``extra`` is stored beside the figures."""
+        assert self.message is not None
+        if figures is not None and self._first_token_seconds is not None:
+            figures = msgspec.structs.replace(figures, time_to_first_token_seconds=self._first_token_seconds)
+        shown = figures
+        if self._continued is not None:
+            shown = combined(figures_of(self._continued.figures), figures)
+        stored: dict[str, object] = {**(msgspec.to_builtins(shown) if shown else {}), **(extra or {})}
+        if self.context_start is not None:
+            stored["context_start"] = self.context_start
+        self.message = replace(
+            self.message,
+            text=self.text(),
+            provenance_json=to_json(self.packed()),
+            tokens=array("i", self.tokens()),
+            status=status,
+            finish_reason=reason,
+            seed=self._seed,
+            figures_json=to_json(stored),
+        )
+        self.ended.emit(figures)

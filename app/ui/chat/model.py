@@ -1,0 +1,584 @@
+"""One open chat: its messages, the answer being written, its settings, what stands in its composer.
+
+What the user does is done here at once and written to the store behind it, in order (`saver`); the engine is asked when
+the store has the question. While the messages are still being read, a message sent waits for them.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app.chats.model import Chat, StoredMessage, title_of, to_json
+from app.chats.settings import ChatSettings, chat_settings
+from app.chats.store import ChatStore, new_id
+from app.chats.tree import Deletion
+from app.errors import KnownError
+from app.ui.chat.answer_queue import AnswerQueue
+from app.ui.chat.live_answer import LiveAnswer, can_continue
+from app.ui.chat.saver import ChatSaver
+from app.ui.chat.stored_chats import StoredChats
+
+T = TypeVar("T")
+
+_END = 20
+"""Messages: enough to fill a screen."""
+UNSENT_INTERVAL_MS = 500
+SAVE_INTERVAL_MS = 1000
+TOKENS_PER_INTERVAL = 5000
+"""A long answer is saved less often, as all of it is written each time: every two seconds from so many tokens on, …"""
+MOST_INTERVALS = 5
+
+
+class ChatState(enum.Enum):
+    """What a chat is doing."""
+
+    OPENING = "opening"
+    """Its messages are being read."""
+    IDLE = "idle"
+    WAITING = "waiting"
+    """A message waits for its answer to begin."""
+    ANSWERING = "answering"
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is being written or waited for."""
+        return self in (ChatState.WAITING, ChatState.ANSWERING)
+
+
+def joined(first: str, second: str) -> str:
+    """Both texts, one below the other; one of them where it begins or ends with the other."""
+    if not second.strip() or first == second or first.endswith(f"\n{second}"):
+        return first
+    return second if not first.strip() or second.startswith(first) else f"{first}\n{second}"
+
+
+@dataclass
+class _Queued:
+    """What the user asked for while the messages were being read."""
+
+    text: str
+    """A message to send; empty: the last answer is to be written again."""
+    is_answered: bool = True
+
+
+class ChatModel(QObject):
+    """One open chat. Views observe it; what changes it is called here, and refused where the state does not allow it.
+
+    Attributes:
+        id: Also of a chat that the store gets only with its first message.
+        title, messages, settings, unsent: As they are now. ``messages`` is the shown branch, oldest first, its last one
+            empty while it is being written; ``unsent`` stands in the composer.
+        live: The answer that waits or is being written.
+        is_new: Whether it has no message yet.
+        is_temporary: Whether it is never stored on the disk.
+
+    Signals:
+        state_changed: The new `ChatState`.
+        end_read: The last messages of a chat that is being opened, to be seen before all are read.
+        branch_changed: The messages from this place on are other ones than before.
+        answer_begun, answer_ended: The last message is being written (`live`), or has ended as it is now.
+        stored: The store has another message, or the end of an answer; the list of chats is out of date.
+        created: It has its first message.
+        settings_changed: Other settings, or another title.
+        unsent_changed: What the composer has to show; not told of what was typed there.
+        failed: A `KnownError` of the store, for an operation that was not done.
+    """
+
+    state_changed = Signal(ChatState)
+    end_read = Signal(list)
+    branch_changed = Signal(int)
+    answer_begun = Signal()
+    answer_ended = Signal()
+    stored = Signal()
+    created = Signal()
+    settings_changed = Signal()
+    unsent_changed = Signal(str)
+    failed = Signal(object)
+
+    def __init__(
+        self,
+        chat_store: StoredChats,
+        queue: AnswerQueue,
+        settings: ChatSettings,
+        chat_id: str = "",
+        *,
+        is_temporary: bool = False,
+        parent: QObject | None = None,
+    ) -> None:
+        """Of the chat with this id, to be read with `open`; without one, a new chat with these ``settings``."""
+        super().__init__(parent)
+        self.id = chat_id or new_id()
+        self.is_new = not chat_id
+        self.is_temporary = is_temporary
+        self.title = ""
+        self.messages: list[StoredMessage] = []
+        self.settings = settings
+        self.unsent = ""
+        self.live: LiveAnswer | None = None
+        self.saver = ChatSaver(chat_store, self)
+        self._queue = queue
+        self._chat_store = chat_store
+        self._reading = 0
+        """How many readings of the store are under way."""
+        self._is_read = self.is_new
+        self._queued: _Queued | None = None
+        self._replaced: list[StoredMessage] = []
+        """What stands on the page again if the answer that waits is withdrawn."""
+        self._told_state = self.state
+        self._knows_unsent = self.is_new
+        self._unsent_timer = QTimer(self, interval=UNSENT_INTERVAL_MS, singleShot=True)
+        self._unsent_timer.timeout.connect(self.save_unsent)
+        self._intervals = 0
+        self._save_timer = QTimer(self, interval=SAVE_INTERVAL_MS)
+        self._save_timer.timeout.connect(self._on_save_due)
+
+    # ------------------------------------------------------------ what it is doing
+
+    @property
+    def state(self) -> ChatState:
+        if self.live is not None:
+            return ChatState.WAITING if self.live.message is None else ChatState.ANSWERING
+        if self._queued is not None:
+            return ChatState.WAITING
+        return ChatState.OPENING if self._reading else ChatState.IDLE
+
+    def _refresh(self) -> None:
+        state = self.state
+        if state is not self._told_state:
+            self._told_state = state
+            self.state_changed.emit(state)
+
+    def place(self, message_id: str) -> int | None:
+        """Where a message stands in the branch."""
+        return next((place for place, one in enumerate(self.messages) if one.id == message_id), None)
+
+    @property
+    def must_open(self) -> bool:
+        """Whether its messages could not be read."""
+        return not self._is_read and not self._reading
+
+    def is_settled(self) -> bool:
+        """Whether nothing goes on here and the store has everything."""
+        return self.state is ChatState.IDLE and self.saver.is_saved() and not self._has_unsaved_text()
+
+    def is_unanswered(self) -> bool:
+        """Whether the last message is the user's, and no answer to it is coming."""
+        return self.state is ChatState.IDLE and bool(self.messages) and self.messages[-1].role == "user"
+
+    # ------------------------------------------------------------ reading
+
+    def open(self) -> None:
+        """Read the chat from the store."""
+        chat_id, settings = self.id, self.settings
+
+        def end_done(end: list[StoredMessage]) -> None:
+            if end and not self._is_read and not self.messages:
+                self.end_read.emit(end)
+
+        # What fails here fails again at once, and is told then.
+        self.saver.read(lambda store: store.branch_end(chat_id, _END), end_done, lambda _error: None)
+
+        def read(store: ChatStore) -> tuple[Chat, list[StoredMessage], str]:
+            try:
+                return store.chat(chat_id), store.branch(chat_id), store.unsent(chat_id)
+            except LookupError:
+                raise KnownError("This chat was deleted.") from None
+
+        def done(found: tuple[Chat, list[StoredMessage], str]) -> None:
+            chat, branch, unsent = found
+            self._is_read = True
+            self.title, self.settings = chat.title, chat_settings(chat.settings) or settings
+            self.settings_changed.emit()
+            self._add_stored_unsent(unsent)
+            self._show(branch)
+
+        self._read(read, done)
+
+    def open_new(self) -> None:
+        """Read what was left unsent in the chat that did not come into being yet."""
+        self._knows_unsent = False
+        self._read(lambda store: store.unsent(None), self._add_stored_unsent)
+
+    def _read(self, read: Callable[[ChatStore], T], show: Callable[[T], None]) -> None:
+        """Ask the store for what is to be shown; until that is here, nothing else can be done but sending."""
+        self._reading += 1
+        self._refresh()
+
+        def done(found: T) -> None:
+            self._reading -= 1
+            show(found)
+            self._carry_on()
+
+        def failed(error: KnownError) -> None:
+            self._reading -= 1
+            self._give_back()
+            self.failed.emit(error)
+            self._refresh()
+
+        self.saver.read(read, done, failed)
+
+    def _carry_on(self) -> None:
+        """Do what was asked for meanwhile."""
+        queued = self._queued
+        if queued is not None and self._is_read and not self._reading:
+            self._queued = None
+            if queued.text:
+                self._ask(queued.text, is_answered=queued.is_answered)
+            else:
+                self.regenerate()
+        self._refresh()
+
+    def _give_back(self) -> None:
+        """What was to be sent goes back to where it was written."""
+        queued, self._queued = self._queued, None
+        if queued is not None and queued.text:
+            self.set_unsent(joined(queued.text, self.unsent))
+
+    def _show(self, branch: list[StoredMessage]) -> None:
+        """Another branch, of which only what differs is told."""
+        old, same = self.messages, 0
+        while same < min(len(old), len(branch)) and old[same] == branch[same]:
+            same += 1
+        self.messages = branch
+        if same < max(len(old), len(branch)) or not branch:
+            self.branch_changed.emit(same)
+
+    def _replace(self, place: int, messages: Sequence[StoredMessage]) -> None:
+        """These from this place on, in the place of what stands there."""
+        if place < len(self.messages) or messages:
+            self.messages[place:] = messages
+            self.branch_changed.emit(place)
+
+    # ------------------------------------------------------------ what the user does
+
+    def send(self, text: str) -> bool:
+        """Ask something; ``False`` where that cannot be done now."""
+        if not text.strip() or self.state.is_busy:
+            return False
+        if text == self.unsent:
+            self._unsent_timer.stop()
+            self.unsent = ""
+        if self.state is ChatState.OPENING:
+            self._queued = _Queued(text)
+            self._refresh()
+        else:
+            self._ask(text)
+        return True
+
+    def edit(self, message_id: str, text: str) -> bool:
+        """Another wording; the old one stays as an earlier version. One of the user's is answered."""
+        place = self._idle_place(message_id)
+        if place is None or not text.strip():
+            return False
+        old = self.messages[place]
+        if old.role == "user":
+            self._ask(text, place)
+            return True
+        message = replace(
+            old,
+            id=new_id(),
+            text=text,
+            status="complete",
+            created_at=time.time(),
+            seed=None,
+            finish_reason=None,
+            figures_json=to_json({"edited": True}),
+            provenance_json="[]",
+            tokens=(),
+            version=old.versions + 1,
+            versions=old.versions + 1,
+        )
+        self._replace(place, [message])
+        self.saver.write(lambda store: store.add_message(message), self.stored.emit)
+        return True
+
+    def regenerate(
+        self, message_id: str | None = None, settings: ChatSettings | None = None, *, seed: int | None = None
+    ) -> bool:
+        """Write an answer again, by default the last; the old one stays as an earlier version.
+
+        ``settings`` and ``seed`` are for this answer alone.
+        """
+        if self.state is ChatState.OPENING and message_id is None:
+            self._queued = _Queued("")
+            self._refresh()
+            return True
+        place = len(self.messages) - 1 if message_id is None else self.place(message_id)
+        if self.state is not ChatState.IDLE or place is None or place < 0:
+            return False
+        if self.messages[place].role == "user":
+            place += 1
+        if place == 0:
+            return False
+        self._replaced = self.messages[place:]
+        version = self._replaced[0].versions + 1 if self._replaced else 1
+        self._replace(place, [])
+        live = LiveAnswer(
+            self.messages, settings or self.settings, version=version, seed=seed, private=self.is_temporary, parent=self
+        )
+        live.is_stored = True  # what it answers was written, or is to be written, before
+        self._await(live)
+        return True
+
+    def can_continue(self, message_id: str) -> bool:
+        """Whether an answer can go on: the last one, cut before its end, whose tokens are known."""
+        place = self._idle_place(message_id)
+        return place is not None and place == len(self.messages) - 1 and can_continue(self.messages[place])
+
+    def continue_answer(self, message_id: str, tokens: Sequence[int] | None = None) -> bool:
+        """Let a cut answer go on from its last token. ``tokens``: those of an answer that has none stored."""
+        place = self._idle_place(message_id)
+        if place is None or place != len(self.messages) - 1 or place == 0:
+            return False
+        old = self.messages[place]
+        if tokens is not None:
+            old = replace(old, tokens=array("i", tokens))
+        if not can_continue(old):
+            return False
+        live = LiveAnswer(
+            self.messages[:place],
+            self.settings,
+            continued=old,
+            seed=old.seed,
+            private=self.is_temporary,
+            parent=self,
+        )
+        live.is_stored = True
+        self._replaced = [self.messages[place]]
+        self._await(live)
+        return True
+
+    def stop(self) -> None:
+        """No more of the answer that is being written or waited for."""
+        if self.live is not None:
+            self._queue.stop(self.live)
+        elif self._queued is not None:
+            if self._queued.text:
+                self._queued.is_answered = False
+            else:
+                self._queued = None
+                self._refresh()
+
+    def choose_version(self, message_id: str, step: int) -> bool:
+        """Show an earlier (negative) or later version of a message, and what followed it."""
+        if self._idle_place(message_id) is None:
+            return False
+        self._read(lambda store: store.select_version(message_id, step), self._show)
+        return True
+
+    def delete(
+        self, message_id: str, deleted: Callable[[Deletion], None] | None = None, *, following: bool = False
+    ) -> bool:
+        """Delete a message, or it and all that follow; ``deleted`` gets what `undo_deletion` needs."""
+        if self._idle_place(message_id) is None:
+            return False
+        chat_id = self.id
+
+        def delete_and_read(store: ChatStore) -> tuple[Deletion, list[StoredMessage]]:
+            return store.delete_message(message_id, following), store.branch(chat_id)
+
+        def show(found: tuple[Deletion, list[StoredMessage]]) -> None:
+            self._show(found[1])
+            self.stored.emit()
+            if deleted is not None:
+                deleted(found[0])
+
+        self._read(delete_and_read, show)
+        return True
+
+    def undo_deletion(self, deletion: Deletion) -> bool:
+        """Bring back what `delete` took away."""
+        if self.state is not ChatState.IDLE:
+            return False
+        chat_id = self.id
+
+        def undo(store: ChatStore) -> list[StoredMessage]:
+            store.undo_deletion(deletion)
+            return store.branch(chat_id)
+
+        self._read(undo, self._show)
+        return True
+
+    def rename(self, title: str) -> None:
+        """Its title in the list was changed."""
+        self.title = title
+        self.settings_changed.emit()
+
+    def set_settings(self, settings: ChatSettings) -> None:
+        """They count from the next answer on."""
+        if settings == self.settings:
+            return
+        self.settings = settings
+        if not self.is_new:
+            chat_id, text = self.id, settings.to_json()
+            self.saver.write(lambda store: store.set_settings(chat_id, text), replaces="settings")
+        self.settings_changed.emit()
+
+    def _idle_place(self, message_id: str) -> int | None:
+        return self.place(message_id) if self.state is ChatState.IDLE else None
+
+    # ------------------------------------------------------------ asking
+
+    def _ask(self, text: str, place: int | None = None, *, is_answered: bool = True) -> None:
+        """A message of the user at this place, by default the end, and an answer to it."""
+        versions, at = 1, len(self.messages) if place is None else place
+        if place is not None:
+            versions = self.messages[place].versions + 1
+        parent_id = self.messages[at - 1].id if at else None
+        question = StoredMessage(
+            new_id(), self.id, parent_id, "user", text, "complete", time.time(), version=versions, versions=versions
+        )
+        self._replaced = []
+        self._replace(at, [question])
+        live = LiveAnswer(self.messages, self.settings, private=self.is_temporary, parent=self) if is_answered else None
+
+        def written() -> None:
+            self.stored.emit()
+            if live is not None and live is self.live:
+                live.is_stored = True
+                self._queue.go_on()
+
+        is_sent = place is None
+        self.saver.write(self._question_writer(question, is_sent=is_sent), written)
+        if self.is_new:
+            self.is_new, self.title = False, title_of(text)
+            self.created.emit()
+            self.settings_changed.emit()
+        if live is not None:
+            self._await(live)
+
+    def _question_writer(self, question: StoredMessage, *, is_sent: bool) -> Callable[[ChatStore], None]:
+        """What stores a question; with it goes the unsent text that it was."""
+        is_first, settings, unsent, knows_unsent = self.is_new, self.settings.to_json(), self.unsent, self._knows_unsent
+        chat_id = self.id
+
+        def write(store: ChatStore) -> None:
+            if is_first:
+                store.create_chat(chat_id=chat_id, settings=settings)
+            store.add_message(question)
+            if is_sent and knows_unsent:
+                if is_first:
+                    store.set_unsent(None, "")
+                store.set_unsent(chat_id, unsent)
+
+        return write
+
+    def _await(self, live: LiveAnswer) -> None:
+        self.live = live
+        live.begun.connect(self._on_begun)
+        live.ended.connect(self._on_ended)
+        live.withdrawn.connect(self._on_withdrawn)
+        self._refresh()
+        self._queue.add(live)
+
+    @Slot()
+    def _on_begun(self) -> None:
+        live = self.live
+        assert live is not None and live.message is not None
+        message = live.message
+        if self.messages[-1].id == message.id:  # it goes on
+            self._replace(len(self.messages) - 1, [message])
+            self.saver.write(lambda store: store.resume_answer(message.id))
+        else:
+            self._replace(len(self.messages), [message])
+            self.saver.write(lambda store: store.add_message(message))
+        self._replaced = []
+        self._intervals = 0
+        self._save_timer.start()
+        self._refresh()
+        self.answer_begun.emit()
+
+    @Slot()
+    def _on_ended(self) -> None:
+        live, self.live = self.live, None
+        assert live is not None and live.message is not None
+        message = live.message
+        self._save_timer.stop()
+        self.messages[-1] = message
+        self.saver.write(lambda store: store.finish_answer(message), self.stored.emit)
+        self._refresh()
+        self.answer_ended.emit()
+        live.deleteLater()
+
+    @Slot()
+    def _on_withdrawn(self) -> None:
+        live, self.live = self.live, None
+        replaced, self._replaced = self._replaced, []
+        if replaced and self.messages[-1].id != replaced[-1].id:
+            self._replace(len(self.messages), replaced)
+        self._refresh()
+        if live is not None:
+            live.deleteLater()
+
+    @Slot()
+    def _on_save_due(self) -> None:
+        live = self.live
+        self._intervals += 1
+        if live is None or live.message is None or not live.pieces or not self.saver.is_idle():
+            return
+        if self._intervals >= min(MOST_INTERVALS, 1 + len(live.pieces) // TOKENS_PER_INTERVAL):
+            self._intervals = 0
+            message_id, text, packed, tokens = live.message.id, live.text(), live.packed(), live.tokens()
+            self.saver.write(lambda store: store.update_answer(message_id, text, packed, tokens), replaces="answer")
+
+    # ------------------------------------------------------------ what was not sent
+
+    def type(self, text: str) -> None:
+        """This stands in the composer now; stored a moment later."""
+        if text != self.unsent:
+            self.unsent = text
+            self._unsent_timer.start()
+
+    def set_unsent(self, text: str) -> None:
+        """The same, where the composer has to be told."""
+        self.type(text)
+        self.unsent_changed.emit(text)
+
+    def _add_stored_unsent(self, stored: str) -> None:
+        """What the store had, with what was typed meanwhile."""
+        self._knows_unsent = True
+        typed, self.unsent = self.unsent, stored
+        self.set_unsent(joined(stored, typed))
+
+    @Slot()
+    def save_unsent(self) -> None:
+        """Store what stands in the composer now."""
+        self._unsent_timer.stop()
+        if self._knows_unsent:
+            key, text = None if self.is_new else self.id, self.unsent
+            self.saver.write(lambda store: store.set_unsent(key, text), replaces="unsent")
+
+    def _has_unsaved_text(self) -> bool:
+        """Whether the store does not have what stands in the composer."""
+        return self._unsent_timer.isActive() or (not self._knows_unsent and bool(self.unsent))
+
+    def leave(self) -> None:
+        """Another chat is shown."""
+        if self._unsent_timer.isActive():
+            self.save_unsent()
+
+    def close_store(self) -> None:
+        """The end of a temporary chat: the store that it has for itself goes."""
+        if self.live is not None:
+            self._queue.abandon(self.live)
+        self._chat_store.close()
+
+    def shut_down(self) -> None:
+        """The window closes, and `AnswerQueue.clear` was called: everything goes to the store."""
+        queued, self._queued = self._queued, None
+        typed = joined(queued.text if queued else "", self.unsent)
+        self._save_timer.stop()
+        if self._knows_unsent and queued is None:
+            if self._unsent_timer.isActive():
+                self.save_unsent()
+        elif typed:
+            key = None if self.is_new else self.id
+            self.saver.write(lambda store: store.set_unsent(key, joined(store.unsent(key), typed)))
+        self.saver.save_again()

@@ -1,0 +1,168 @@
+"""The chats that are open: the one that is shown, and those where something still goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app.chats.settings import ChatSettings
+from app.errors import KnownError
+from app.ui import notices
+from app.ui.chat.answer_queue import AnswerQueue
+from app.ui.chat.model import ChatModel, ChatState
+from app.ui.chat.stored_chats import StoredChats
+from app.ui.notices import NoticeList
+
+
+class OpenChats(QObject):
+    """One for a window.
+
+    Attributes:
+        current: The chat that is shown; there always is one.
+        queue: Has their answers written.
+        settings: What new chats begin with, and stored ones that chose nothing.
+
+    Signals:
+        current_changed: Another `ChatModel` is shown. Its messages may still be on their way.
+        created: A chat has its first message.
+        opened: A `ChatModel` that was not open before, but for the first one.
+    """
+
+    current_changed = Signal(object)
+    created = Signal(object)
+    opened = Signal(object)
+
+    def __init__(
+        self,
+        chat_store: StoredChats,
+        queue: AnswerQueue,
+        notice_list: NoticeList,
+        temporary_store: Callable[[], StoredChats],
+        parent: QObject | None = None,
+    ) -> None:
+        """``temporary_store`` makes a store that leaves nothing behind."""
+        super().__init__(parent)
+        self.queue = queue
+        self.settings = ChatSettings()
+        self._chat_store = chat_store
+        self._temporary_store = temporary_store
+        self._notice_list = notice_list
+        self._open: dict[str, ChatModel] = {}
+        self._new = self._made()
+        self.current = self._new
+
+    # ------------------------------------------------------------ which one is shown
+
+    def open(self, chat_id: str) -> ChatModel:
+        """Show a stored chat. What goes on in others goes on."""
+        model = self._open.get(chat_id)
+        if model is None:
+            model = self._made(chat_id)
+            model.open()
+        elif model.state is ChatState.IDLE and model.must_open:
+            model.open()
+        self._show(model)
+        return model
+
+    @Slot()
+    def new(self) -> None:
+        """Show the chat that comes into being with its first message."""
+        self._show(self._new)
+
+    def new_temporary(self) -> None:
+        """Show a chat that is never stored, and that is gone when it is left."""
+        self._show(self._made(is_temporary=True))
+
+    def _made(self, chat_id: str = "", *, is_temporary: bool = False) -> ChatModel:
+        store = self._temporary_store() if is_temporary else self._chat_store
+        model = ChatModel(store, self.queue, self.settings, chat_id, is_temporary=is_temporary, parent=self)
+        if chat_id:
+            self._open[chat_id] = model
+        if is_temporary:
+            store.setParent(model)
+        else:
+            model.created.connect(self._on_created)
+            model.state_changed.connect(self._tidy_soon)
+            model.saver.changed.connect(self._on_saver_changed)
+        model.failed.connect(self._on_failed)
+        self.opened.emit(model)
+        return model
+
+    def _show(self, model: ChatModel) -> None:
+        before = self.current
+        if model is before:
+            return
+        self.current = model
+        before.leave()
+        if before.is_temporary:
+            self._end_temporary(before)
+        self._tidy_soon()
+        self.current_changed.emit(model)
+
+    # ------------------------------------------------------------ what ends
+
+    def forget(self, chat_ids: Iterable[str]) -> None:
+        """These were deleted: what goes on in them is stopped, and another one is shown."""
+        for chat_id in chat_ids:
+            model = self._open.get(chat_id)
+            if model is not None:
+                model.stop()
+            if chat_id == self.current.id:
+                self.new()
+
+    def save_again(self) -> None:
+        """Try to store what the store refused."""
+        for model in self._models():
+            model.saver.save_again()
+
+    def shut_down(self) -> None:
+        """The window closes; call before the engine and the store are closed."""
+        self.queue.clear()
+        for model in self._models():
+            model.shut_down()
+        if self.current.is_temporary:
+            self._end_temporary(self.current)
+
+    def _end_temporary(self, model: ChatModel) -> None:
+        model.stop()
+        model.close_store()
+        model.deleteLater()
+
+    def _models(self) -> list[ChatModel]:
+        models = [*self._open.values(), self._new]
+        return models if self.current in models or self.current.is_temporary else [*models, self.current]
+
+    @Slot()
+    def _tidy_soon(self) -> None:
+        QTimer.singleShot(0, self, self._tidy)
+
+    def _tidy(self) -> None:
+        """Let go of chats that are not shown and where everything is done and stored."""
+        for chat_id, model in list(self._open.items()):
+            if model is not self.current and model.is_settled():
+                del self._open[chat_id]
+                model.deleteLater()
+
+    # ------------------------------------------------------------ what the chats tell
+
+    @Slot()
+    def _on_created(self) -> None:
+        model, self._new = self._new, self._made()
+        self._open[model.id] = model
+        self.created.emit(model)
+
+    @Slot()
+    def _on_saver_changed(self) -> None:
+        failure = next((model.saver.failure for model in self._models() if model.saver.failure is not None), None)
+        if failure is None:
+            self._notice_list.remove("save")
+        else:
+            self._notice_list.show("save", notices.not_saved(f"Your last changes aren’t saved yet. {failure}"))
+        self._tidy_soon()
+
+    @Slot(object)
+    def _on_failed(self, error: KnownError) -> None:
+        self._chat_store.tell(error)
+        if self.current.must_open:
+            self.new()
