@@ -96,7 +96,7 @@ class MessageWidget(QWidget):
     def _measure_actions(self) -> QSize:
         """The size of the buttons' row, for which there is room also while it is not made."""
         if self._made_actions is None and not MessageWidget._actions_size.isEmpty():
-            turns().want(self)
+            turns().want(self, later=True)
         else:
             self.take_turn()
         if self._made_actions is not None:

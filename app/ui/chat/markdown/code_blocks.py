@@ -179,7 +179,7 @@ class CodeColors:
             return
         run.rests_until = time.monotonic() + min(_PAUSE * seconds, _MAX_REST)
         self._coloring, self._found, self._next_line = run, lines, 0
-        turns().want(self)
+        turns().want(self, later=True)
 
     # -- coloring
 
@@ -207,7 +207,7 @@ class CodeColors:
             self._document.markContentsDirty(first, last - first)
             self._changed(first, last)
         if self._next_line < len(self._found):
-            turns().want(self)
+            turns().want(self, later=True)
             return
         run.colors, self._found, self._coloring = self._found, [], None
         self.update()
