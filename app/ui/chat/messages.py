@@ -113,7 +113,7 @@ class UserMessage(MessageWidget):
         self.view.set_text(message.text)
 
     @property
-    def actions(self) -> UserActions:
+    def buttons(self) -> UserActions:
         """Its buttons, made now if there are none yet."""
         self.take_turn()
         assert isinstance(self._made_actions, UserActions)
@@ -172,7 +172,7 @@ class UserMessage(MessageWidget):
 
     def _show_editing(self, shown: bool) -> None:
         self.view.setVisible(not shown)
-        self.actions.setVisible(not shown)
+        self.buttons.setVisible(not shown)
         self.height_changed.emit()
 
     @Slot()
@@ -231,7 +231,7 @@ class AnswerMessage(MessageWidget):
         self.footer: QLabel | None = None
 
     @property
-    def actions(self) -> AnswerActions:
+    def buttons(self) -> AnswerActions:
         """Its buttons, made now if there are none yet. Only of a complete answer."""
         self.take_turn()
         assert isinstance(self._made_actions, AnswerActions)

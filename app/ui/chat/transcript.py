@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import cast
 
@@ -91,11 +91,10 @@ class Transcript(QWidget):
         if messages:
             self._remove_welcome()
         if end and [entry.content for entry in end] == list(messages[-len(end) :]):
-            above = [self._entry(message, self._build_stored) for message in messages[: -len(end)]]
-            self.column.add_all(above, self.column.entries.index(end[0]))
+            self.column.add_all(self._stored(messages[: -len(end)]), self.column.entries.index(end[0]))
         else:
             self.column.remove(end)
-            self.column.add_all([self._entry(message, self._build_stored) for message in messages])
+            self.column.add_all(self._stored(messages))
 
     def show_message(self, message_id: str) -> MessageWidget | None:
         """Bring a message, however far it is, to the screen and give back its widget; ``None`` where it is not here."""
@@ -204,6 +203,10 @@ class Transcript(QWidget):
     def _entry(self, message: StoredMessage, build: Callable[[Entry], QWidget]) -> Entry:
         text = message.text
         return Entry(message.id, build, int(len(text) * _HEIGHT_OF_CHARACTER) + _FRAME_HEIGHT, text, message)
+
+    def _stored(self, messages: Iterable[StoredMessage]) -> list[Entry]:
+        build = self._build_stored
+        return [self._entry(message, build) for message in messages]
 
     def _build_stored(self, entry: Entry) -> MessageWidget:
         result = self._build(entry)

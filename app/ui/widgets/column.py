@@ -180,6 +180,9 @@ class Column(QAbstractScrollArea):
 
     def _free(self, entry: Entry) -> None:
         if entry.widget is not None:
+            for one in entry.widget.findChildren(QWidget):
+                # A style sheet hears of the end only of widgets that it has dressed; those never shown may not be yet.
+                one.ensurePolished()
             entry.widget.hide()
             entry.widget.deleteLater()
             entry.widget, entry.fitted, entry.stops, entry.drawn = None, None, (), 0
@@ -398,7 +401,7 @@ class Column(QAbstractScrollArea):
     def _paint_text(self, painter: QPainter, entry: Entry, widths: Widths) -> None:
         """The text of what is not drawn yet, where it will be, about as much as can be seen."""
         offset, height = self.verticalScrollBar().value(), self.viewport().height()
-        skipped = max(entry.drawn, offset - entry.top - height)
+        skipped = max(entry.drawn, offset - entry.top - height // 4)
         first = len(entry.text) * skipped // max(1, entry.height)
         left, top = (self.width() - widths.prose) // 2, entry.top - offset + skipped
         space = QRectF(left, top, widths.prose, entry.height - skipped)

@@ -302,9 +302,8 @@ def set_role(widget: QWidget, role: str) -> None:
     if widget.property("role") == role:
         return
     widget.setProperty("role", role)
-    if widget.testAttribute(Qt.WidgetAttribute.WA_WState_Polished):  # else it is when it is shown or measured
-        widget.style().unpolish(widget)
-        widget.style().polish(widget)
+    widget.style().unpolish(widget)
+    widget.style().polish(widget)
 
 
 # ---------------------------------------------------------------- fonts

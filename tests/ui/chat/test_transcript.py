@@ -160,9 +160,9 @@ def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> N
     settle(qtbot, transcript)
     message = answer(transcript, "a")
     regenerated = calls(transcript, "regenerate")
-    click(message.actions.regenerate_button)
+    click(message.buttons.regenerate_button)
     assert regenerated == [("a",)]
-    (compare,) = message.actions.more_button.menu().actions()
+    (compare,) = message.buttons.more_button.menu().actions()
     compared = calls(transcript, "compare")
     compare.trigger()
     assert compared == [("a",)]
@@ -170,7 +170,7 @@ def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> N
     click(named(message, "Earlier version"))
     assert stepped == [("a", -1)]
     assert not named(message, "Later version").isEnabled()
-    click(message.actions.copy_button)
+    click(message.buttons.copy_button)
     assert QGuiApplication.clipboard().text() == "the **source**"
 
 
@@ -178,7 +178,8 @@ def test_editing_a_message(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.add(stored.question("u", "first", 1, 2))
     settle(qtbot, transcript)
     message = question(transcript, "u")
-    click(message.actions.edit_button)
+    click(message.buttons.edit_button)
+    assert message.editing is not None
     editor = message.findChild(QPlainTextEdit)
     assert isinstance(editor, QPlainTextEdit)
     assert editor.isVisible()
@@ -195,7 +196,7 @@ def test_escape_leaves_a_message_as_it_was(qtbot: QtBot, transcript: Transcript)
     transcript.add(stored.question("u", "first"))
     settle(qtbot, transcript)
     message = question(transcript, "u")
-    click(message.actions.edit_button)
+    click(message.buttons.edit_button)
     assert message.editing is not None
     message.editing.text.setPlainText("second")
     edited = calls(transcript, "edit")
@@ -212,15 +213,15 @@ def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript)
     transcript.add(stored.answer("late", "text", 1, 2))
     settle(qtbot, transcript)
     for key in ("a0", "late"):
-        assert not answer(transcript, key).actions.regenerate_button.isVisible()
-        assert not answer(transcript, key).actions.more_button.isVisible()
-        assert answer(transcript, key).actions.copy_button.isVisible()
-    assert not question(transcript, "u0").actions.edit_button.isVisible()
-    versions = answer(transcript, "late").actions.versions
+        assert not answer(transcript, key).buttons.regenerate_button.isVisible()
+        assert not answer(transcript, key).buttons.more_button.isVisible()
+        assert answer(transcript, key).buttons.copy_button.isVisible()
+    assert not question(transcript, "u0").buttons.edit_button.isVisible()
+    versions = answer(transcript, "late").buttons.versions
     assert versions is not None and not versions.isVisible()
     transcript.set_busy(False)
-    assert answer(transcript, "late").actions.regenerate_button.isVisible()
-    assert answer(transcript, "late").actions.more_button.isVisible()
+    assert answer(transcript, "late").buttons.regenerate_button.isVisible()
+    assert answer(transcript, "late").buttons.more_button.isVisible()
     assert versions.isVisible()
 
 
@@ -238,8 +239,10 @@ def test_every_control_has_a_name_and_takes_the_focus(qtbot: QtBot, transcript: 
 def test_enter_and_escape_during_composition_belong_to_the_input_method(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.add(stored.question("u", "before"))
     settle(qtbot, transcript)
-    click(question(transcript, "u").actions.edit_button)
-    editor = question(transcript, "u").editing.text
+    click(question(transcript, "u").buttons.edit_button)
+    editing = question(transcript, "u").editing
+    assert editing is not None
+    editor = editing.text
     QApplication.sendEvent(editor, QInputMethodEvent("に", []))
     edited = calls(transcript, "edit")
     QTest.keyClick(editor, Qt.Key.Key_Return)
@@ -532,7 +535,7 @@ def test_what_is_in_use_is_not_freed(qtbot: QtBot, transcript: Transcript) -> No
     transcript.append_pieces([Piece(text="one "), Piece(text="two", drafter="model")])
     settle(qtbot, transcript)
     scroll(qtbot, transcript, 0)
-    click(question(transcript, "edited").actions.edit_button)
+    click(question(transcript, "edited").buttons.edit_button)
     answer(transcript, "selected").view.selectAll()
     transcript.column.go_to_end()
     settle(qtbot, transcript)
@@ -540,7 +543,8 @@ def test_what_is_in_use_is_not_freed(qtbot: QtBot, transcript: Transcript) -> No
     assert {"edited", "selected", "written"} <= built(transcript)
     scroll(qtbot, transcript, 0)
     assert {"edited", "selected", "written"} <= built(transcript)
-    assert question(transcript, "edited").editing.text.toPlainText() == "My words"
+    editing = question(transcript, "edited").editing
+    assert editing is not None and editing.text.toPlainText() == "My words"
 
 
 def test_an_answer_that_was_written_can_be_freed_and_comes_back(qtbot: QtBot, transcript: Transcript) -> None:
@@ -557,7 +561,7 @@ def test_an_answer_that_was_written_can_be_freed_and_comes_back(qtbot: QtBot, tr
     message = answer(transcript, "written")
     assert message.view.content == "one two"
     assert (said(message.footer), said(message.note), message.heading.text()) == (FOOTER, "A note.", "Someone")
-    assert message.actions.versions is not None and message.actions.versions.isVisible()
+    assert message.buttons.versions is not None and message.buttons.versions.isVisible()
 
 
 def test_the_tab_key_goes_from_top_to_bottom_also_after_scrolling_up(qtbot: QtBot, transcript: Transcript) -> None:
@@ -568,7 +572,7 @@ def test_the_tab_key_goes_from_top_to_bottom_also_after_scrolling_up(qtbot: QtBo
         scroll(qtbot, transcript, value)
     shown = [entry.widget for entry in transcript.column.entries if isinstance(entry.widget, AnswerMessage)]
     assert len(shown) >= 4
-    buttons: list[QWidget] = [message.actions.copy_button for message in shown]
+    buttons: list[QWidget] = [message.buttons.copy_button for message in shown]
     order: list[int] = []
     one = transcript.column.nextInFocusChain()
     while one is not None and one is not transcript.column:
@@ -580,7 +584,7 @@ def test_the_tab_key_goes_from_top_to_bottom_also_after_scrolling_up(qtbot: QtBo
 
 def test_one_message_is_built_in_a_turn_the_newest_first(qtbot: QtBot, transcript: Transcript) -> None:
     """A turn of the event loop is not longer for a message that comes after another."""
-    transcript.add_all(stored.answer(str(number), "word\n\n" * 5) for number in range(12))
+    transcript.add_all([stored.answer(str(number), "word\n\n" * 5) for number in range(12)])
     for count in range(1, 5):
         assert turns().is_waiting(transcript.column)
         transcript.column.take_turn()
@@ -590,7 +594,7 @@ def test_one_message_is_built_in_a_turn_the_newest_first(qtbot: QtBot, transcrip
 
 
 def test_what_draws_builds_nothing_in_the_same_turn(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_all(stored.answer(str(number), "word\n\n" * 5) for number in range(6))
+    transcript.add_all([stored.answer(str(number), "word\n\n" * 5) for number in range(6)])
     transcript.column.take_turn()
     transcript.column.refit(transcript.column.entries[5])
     assert built(transcript) == {"5"}
@@ -599,7 +603,7 @@ def test_what_draws_builds_nothing_in_the_same_turn(qtbot: QtBot, transcript: Tr
 
 
 def test_what_is_far_is_freed_a_little_in_a_turn(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_all(stored.question(str(number), "word") for number in range(400))
+    transcript.add_all([stored.question(str(number), "word") for number in range(400)])
     settle(qtbot, transcript)
     old = [entry.widget for entry in transcript.column.entries if entry.widget is not None]
     assert len(old) > 3 * MAX_FREED
@@ -639,8 +643,8 @@ def test_any_message_can_be_shown_and_reached_with_the_keyboard(qtbot: QtBot, tr
     for _ in range(4):
         QTest.keyClick(QApplication.focusWidget() or transcript, Qt.Key.Key_Tab)
         reached.append(QApplication.focusWidget())
-    actions = message.actions
-    assert reached[:3] == [actions.copy_button, actions.regenerate_button, actions.more_button]
+    buttons = message.buttons
+    assert reached[:3] == [buttons.copy_button, buttons.regenerate_button, buttons.more_button]
     following = transcript.column.entries[transcript.column.entries.index(entry_of(transcript, "a17")) + 1]
     assert following.widget is not None and following.widget.isAncestorOf(reached[3] or transcript)
     assert transcript.show_message("no such message") is None
