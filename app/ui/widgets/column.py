@@ -118,6 +118,8 @@ class Column(QAbstractScrollArea):
         self._built: set[Entry] = set()
         self._placed = 0
         """How many entries, from the first, have a top that is right."""
+        self._revealed: Entry | None = None
+        """What was brought to the screen stays there while what is around it is built."""
         self._value = 0
         """Where the screen was, to tell in which direction the user scrolls."""
         self._scrolls_down = False
@@ -215,6 +217,7 @@ class Column(QAbstractScrollArea):
         bar = self.verticalScrollBar()
         if not (bar.value() <= entry.top < bar.value() + bar.pageStep()):
             bar.setValue(entry.top - GAP)
+        self._revealed = entry
         widget = self.build(entry)
         self.arrange()
         return widget
@@ -269,7 +272,10 @@ class Column(QAbstractScrollArea):
         shown = self._near(0) if self._placed else []
         if not shown:
             return None
-        entry = next((one for one in shown if one.is_drawn()), shown[0])
+        if self._revealed in shown:
+            entry = self._revealed
+        else:
+            entry = next((one for one in shown if one.is_drawn()), shown[0])
         return entry, entry.top - value
 
     def _index_at(self, y: int) -> int:
@@ -382,7 +388,7 @@ class Column(QAbstractScrollArea):
     def _on_scrolled(self, value: int) -> None:
         went_down, self._value = value > self._value, value
         if not self._is_moving:
-            self._scrolls_down = went_down
+            self._scrolls_down, self._revealed = went_down, None
             self._set_following(value >= self.verticalScrollBar().maximum() - NEAR_END)
             self.arrange()
 
