@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 from app.ui.chat.parts import MessageEditor
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
-from app.ui.widgets.column import prose_margin
 from app.ui.widgets.controls import label
+from app.ui.widgets.entries import prose_margin
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 

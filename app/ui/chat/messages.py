@@ -20,8 +20,8 @@ from app.ui.chat.footer import HELP, details_of, footer_of, note_of
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.parts import ChatCommands, MessageEditor, height_of
 from app.ui.widgets import theme as themes
-from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import explain, label
+from app.ui.widgets.entries import Widths
 from app.ui.widgets.layouts import row
 from app.ui.widgets.turns import turns
 

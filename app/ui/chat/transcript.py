@@ -16,8 +16,9 @@ from app.protocol.messages import Piece
 from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
 from app.ui.chat.parts import Card, ChatCommands, height_of, named_button
 from app.ui.widgets import theme as themes
-from app.ui.widgets.column import Column, Entry, Widths
+from app.ui.widgets.column import Column
 from app.ui.widgets.controls import label
+from app.ui.widgets.entries import Entry, Widths
 from app.ui.widgets.icons import set_icon
 from app.ui.widgets.layouts import GAP, column
 

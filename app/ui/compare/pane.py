@@ -12,8 +12,9 @@ from app.protocol.messages import Figures, Piece, Round
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.parts import height_of
 from app.ui.widgets import theme, units
-from app.ui.widgets.column import Column, Entry, Widths, prose_margin
+from app.ui.widgets.column import Column
 from app.ui.widgets.controls import explain, label
+from app.ui.widgets.entries import Entry, Widths, prose_margin
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 

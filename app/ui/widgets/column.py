@@ -9,22 +9,19 @@ messages opens as fast as a short one, and needs little more memory.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import islice
-from typing import Protocol, cast
+from typing import cast
 
 from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, Qt, Signal, Slot
-from PySide6.QtGui import QFont, QFontMetricsF, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QFontMetricsF, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
 
 from app.ui.widgets import theme as themes
+from app.ui.widgets.entries import MARGIN, Entry, EntryWidget, Widths, prose_width
 from app.ui.widgets.turns import turns
 
-MARGIN = 24
-"""Free space left and right of the column, in pixels."""
 GAP = 12
-PROSE_CHARACTERS = 72
 CODE_CHARACTERS = 100
 FAR = 5
 """As many pages from the screen, a widget is freed."""
@@ -36,65 +33,6 @@ MAX_TEXT = 3000
 """Characters shown of what is not built yet."""
 NEAR_END = 30
 """As many pixels from the end, the view still counts as being there."""
-
-
-@dataclass(frozen=True)
-class Widths:
-    """How wide prose and code may be, in pixels."""
-
-    prose: int
-    code: int
-
-
-def prose_width(font: QFont, space: int) -> int:
-    """How wide a line of text shall be where there are ``room`` pixels."""
-    return min(max(120, space - 2 * MARGIN), round(QFontMetricsF(font).averageCharWidth() * PROSE_CHARACTERS))
-
-
-def prose_margin(font: QFont, space: int) -> int:
-    """What is left free on either side of a line of text, for what stands in line with the messages."""
-    return (space - prose_width(font, space)) // 2
-
-
-class EntryWidget(Protocol):
-    """What a widget in the column has to offer."""
-
-    def fit(self, widths: Widths) -> int:
-        """Take these widths; give back the height this needs, in pixels."""
-
-    def is_in_use(self) -> bool:
-        """Whether it has something that would be lost with it, such as a selection."""
-
-    def is_drawn(self) -> bool:
-        """Whether all of it is on screen, so that its height is the real one."""
-
-
-@dataclass(eq=False, slots=True)
-class Entry:
-    """One place in the column. ``build`` makes its widget, as a child of the column's viewport, when it comes near the
-    screen."""
-
-    key: str
-    build: Callable[[Entry], QWidget]
-    height: int
-    text: str = ""
-    """Shown until there is a widget."""
-    content: object = None
-    """What ``build`` makes the widget from."""
-    widget: QWidget | None = None
-    stops: Sequence[QWidget] = ()
-    """Where the Tab key stops in it."""
-    fitted: Widths | None = None
-    drawn: int = 0
-    """How much of its height its widget fills so far."""
-    top: int = -1
-    """Where it stands in the column; -1 until it was placed."""
-    is_pinned: bool = False
-    """Whether its widget is kept, however far it is from the screen."""
-
-    def is_drawn(self) -> bool:
-        """Whether its height is the real one."""
-        return self.fitted is not None and cast(EntryWidget, self.widget).is_drawn()
 
 
 def _stops(widget: QWidget) -> list[QWidget]:
@@ -272,10 +210,8 @@ class Column(QAbstractScrollArea):
         shown = self._near(0) if self._placed else []
         if not shown:
             return None
-        if self._revealed in shown:
-            entry = self._revealed
-        else:
-            entry = next((one for one in shown if one.is_drawn()), shown[0])
+        revealed = next((one for one in shown if one is self._revealed), None)
+        entry = revealed or next((one for one in shown if one.is_drawn()), shown[0])
         return entry, entry.top - value
 
     def _index_at(self, y: int) -> int:

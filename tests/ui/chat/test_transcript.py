@@ -19,7 +19,8 @@ from app.ui.chat.markdown.code_blocks import CodeHeader
 from app.ui.chat.messages import AnswerMessage, UserMessage
 from app.ui.chat.transcript import CONTEXT_TEXT, EXAMPLES, Transcript
 from app.ui.widgets import stylesheet, theme
-from app.ui.widgets.column import MAX_FREED, Entry
+from app.ui.widgets.column import MAX_FREED
+from app.ui.widgets.entries import Entry
 from app.ui.widgets.turns import turns
 from tests.ui.chat import stored
 from tests.ui.chat.stored import FOOTER
@@ -675,3 +676,22 @@ def test_a_message_that_comes_in_from_above_moves_nothing_that_is_read(qtbot: Qt
     settle(qtbot, transcript)
     assert transcript.column.entries[0].height > 1000
     assert read.y() == before
+
+
+def test_a_chat_is_opened_with_its_end(qtbot: QtBot, transcript: Transcript) -> None:
+    messages = [stored.answer(str(number), f"Answer {number}\n\n" + "words\n\n" * 5) for number in range(200)]
+    transcript.show_end(messages[-20:])
+    settle(qtbot, transcript)
+    shown = widget(transcript, "199")
+    before = shown.y()
+    transcript.add_all(messages)
+    settle(qtbot, transcript)
+    assert keys(transcript) == [message.id for message in messages]
+    assert widget(transcript, "199") is shown and shown.y() == before
+
+
+def test_an_end_that_was_no_longer_true_goes(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.show_end([stored.answer("old", "words")])
+    transcript.add_all([stored.answer("a", "words"), stored.answer("b", "words")])
+    settle(qtbot, transcript)
+    assert keys(transcript) == ["a", "b"]

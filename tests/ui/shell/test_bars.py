@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.ui import notices
 from app.ui.notices import Action, Notice
 from app.ui.shell.bars import NoticeBar
-from app.ui.widgets.column import prose_margin
+from app.ui.widgets.entries import prose_margin
 
 
 @pytest.fixture
