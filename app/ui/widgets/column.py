@@ -164,10 +164,6 @@ class Column(QAbstractScrollArea):
         """Whether everything on the screen is built and drawn."""
         return self._placed == len(self.entries) and all(entry.is_drawn() for entry in self._near(0))
 
-    def is_settled(self) -> bool:
-        """Whether nothing is left to build or to free."""
-        return not turns().is_waiting(self)
-
     @Slot()
     def arrange(self) -> None:
         """Put every widget that is near the screen into its place; what is missing is built turn by turn."""

@@ -23,7 +23,7 @@ class Widths:
 
 
 def prose_width(font: QFont, space: int) -> int:
-    """How wide a line of text shall be where there are ``room`` pixels."""
+    """How wide a line of text shall be where there are ``space`` pixels."""
     return min(max(120, space - 2 * MARGIN), round(QFontMetricsF(font).averageCharWidth() * PROSE_CHARACTERS))
 
 
