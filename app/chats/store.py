@@ -215,6 +215,12 @@ class ChatStore:
             row = self._connection.execute("SELECT leaf_id FROM chats WHERE id = ?", (chat_id,)).fetchone()
             return tree.branch(self._connection, chat_id, row[0]) if row else []
 
+    def branch_end(self, chat_id: str, count: int) -> list[StoredMessage]:
+        """The last messages of the shown branch, at most ``count``: what a chat is opened with until all are read."""
+        with known_errors(self._path):
+            row = self._connection.execute("SELECT leaf_id FROM chats WHERE id = ?", (chat_id,)).fetchone()
+            return tree.branch_end(self._connection, chat_id, row[0], count) if row else []
+
     def message(self, message_id: str) -> StoredMessage:
         return message_of(self._row(f"SELECT {MESSAGE} FROM messages m WHERE m.id = ?", message_id))
 

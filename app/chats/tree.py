@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from app.chats.model import StoredMessage
-from app.chats.rows import COLUMNS, insert, message_of
+from app.chats.rows import COLUMNS, MESSAGE, insert, message_of
 
-_BRANCH = f"""
-    WITH RECURSIVE up AS (
-        SELECT {COLUMNS}, m.tokens, m.seq FROM messages m WHERE m.chat_id = ?1 AND m.id = ?2
+_ON_BRANCH = f"SELECT m.seq, {COLUMNS}, m.tokens FROM messages m WHERE m.seq IN (SELECT value FROM json_each(?))"
+_END = f"""
+    WITH RECURSIVE up (seq, parent_id, depth) AS (
+        SELECT seq, parent_id, 1 FROM messages WHERE chat_id = ?1 AND id = ?2
         UNION ALL
-        SELECT {COLUMNS}, m.tokens, m.seq FROM up JOIN messages m ON m.chat_id = ?1 AND m.id = up.parent_id
+        SELECT m.seq, m.parent_id, depth + 1
+        FROM up JOIN messages m ON m.chat_id = ?1 AND m.id = up.parent_id WHERE depth < ?3
     )
-    SELECT * FROM up
+    SELECT {MESSAGE} FROM up JOIN messages m ON m.seq = up.seq ORDER BY depth DESC
 """
-_PARENT_FIELD = 2  # of the columns of a `StoredMessage`
-# The index has all of it; to count in each row would be slow, as would be to join this with the branch.
-_VERSIONS = "SELECT parent_id, seq FROM messages WHERE chat_id = ? ORDER BY parent_id, seq"
 _DOWN = """
     WITH RECURSIVE down (id, seq) AS (
         SELECT id, seq FROM messages WHERE chat_id = ?1 AND id = ?2
@@ -53,15 +53,34 @@ class Deletion:
 
 
 def branch(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) -> list[StoredMessage]:
-    """The messages from the first to ``leaf_id``."""
-    versions: dict[str | None, list[int]] = {}
-    for parent_id, seq in connection.execute(_VERSIONS, (chat_id,)):
-        versions.setdefault(parent_id, []).append(seq)
-    found: list[StoredMessage] = []
-    for *fields, tokens, seq in connection.execute(_BRANCH, (chat_id, leaf_id)):
-        beside = versions[fields[_PARENT_FIELD]]
-        found.append(message_of([*fields, beside.index(seq) + 1, len(beside), tokens]))
-    return found[::-1]
+    """The messages from the first to ``leaf_id``.
+
+    Which these are is worked out here from two indexes: in SQL it takes as long as reading them.
+    """
+    seqs = dict(connection.execute("SELECT id, seq FROM messages WHERE chat_id = ?", (chat_id,)))
+    children: dict[str | None, list[int]] = {}
+    parents: dict[int, str | None] = {}
+    for seq, parent in connection.execute(
+        "SELECT seq, parent_id FROM messages WHERE chat_id = ? ORDER BY parent_id, seq", (chat_id,)
+    ):
+        parents[seq] = parent
+        children.setdefault(parent, []).append(seq)
+    path, at = list[int](), leaf_id if leaf_id in seqs else None
+    while at is not None:
+        path.append(seqs[at])
+        at = parents[seqs[at]]
+    rows = {seq: row for seq, *row in connection.execute(_ON_BRANCH, (json.dumps(path),))}
+    found = []
+    for seq in reversed(path):
+        *fields, tokens = rows[seq]
+        versions = children[parents[seq]]
+        found.append(message_of((*fields, versions.index(seq) + 1, len(versions), tokens)))
+    return found
+
+
+def branch_end(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None, count: int) -> list[StoredMessage]:
+    """The last messages of the branch, at most ``count``: quickly, however long it is."""
+    return [message_of(row) for row in connection.execute(_END, (chat_id, leaf_id, count))]
 
 
 def newest_leaf(connection: sqlite3.Connection, chat_id: str, message_id: str) -> str:

@@ -10,8 +10,8 @@ from app.ui.chat.parts import MessageEditor
 from app.ui.chat.send_key import send_key
 from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes
-from app.ui.widgets.column import prose_margin
 from app.ui.widgets.controls import label
+from app.ui.widgets.entries import prose_margin
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 

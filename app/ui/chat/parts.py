@@ -13,8 +13,8 @@ from app.ui.chat.send_key import begins_line, send_key
 from app.ui.notices import Kind
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
-from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import label
+from app.ui.widgets.entries import Widths
 from app.ui.widgets.layouts import CARD_MARGINS, column, row
 
 _COPIED_MILLISECONDS = 1500

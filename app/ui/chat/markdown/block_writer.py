@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import (
@@ -60,6 +61,12 @@ class _ScratchDocument(QTextDocument):
         return None
 
 
+@cache
+def _scratch() -> _ScratchDocument:
+    """One for all: it holds a block only while that is written."""
+    return _ScratchDocument()
+
+
 class BlockWriter:
     """Writes at the end of a document. ``margin``: how much narrower prose is than code, in pixels."""
 
@@ -69,7 +76,7 @@ class BlockWriter:
         self.margin = margin
         self._cursor = cursor
         self._is_free = True
-        self._scratch = _ScratchDocument()
+        self._scratch = _scratch()
         self._lists: dict[int, QTextList] = {}
 
     # -- where

@@ -23,6 +23,7 @@ from app.ui.chat.markdown.highlight import Found, highlighter
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import row
+from app.ui.widgets.turns import turns
 
 MAX_CHARACTERS = 64 * 1024
 """Of a code block; what goes beyond stays plain."""
@@ -111,10 +112,7 @@ class CodeColors:
         """At which of the code's blocks in the document each of its lines begins."""
         self._next_line = 0
         self._is_closed = False
-        self._timer = QTimer(document, singleShot=True, interval=0)
-        self._timer.timeout.connect(self._on_turn)
-        self._rest = QTimer(document, singleShot=True)
-        self._rest.timeout.connect(self.update)
+        self._rest: QTimer | None = None
 
     def update(self) -> None:
         """More text was written, or a block has rested."""
@@ -126,8 +124,15 @@ class CodeColors:
         elif self._asked is None and self._coloring is None and self._is_alive():
             # What came meanwhile must not wait for more text.
             rests = [run.rests_until for run in self._runs()[self._settled :] if run.asked != run.size]
-            if rests and not self._rest.isActive():
-                self._rest.start(max(1, round((min(rests) - time.monotonic()) * 1000)))
+            if rests:
+                self._rest_until(min(rests))
+
+    def _rest_until(self, end: float) -> None:
+        if self._rest is None:
+            self._rest = QTimer(self._document, singleShot=True)
+            self._rest.timeout.connect(self.update)
+        if not self._rest.isActive():
+            self._rest.start(max(1, round((end - time.monotonic()) * 1000)))
 
     def close(self) -> None:
         """The document is written anew: nothing that comes is for it."""
@@ -174,11 +179,12 @@ class CodeColors:
             return
         run.rests_until = time.monotonic() + min(_PAUSE * seconds, _MAX_REST)
         self._coloring, self._found, self._next_line = run, lines, 0
-        self._on_turn()
+        turns().want(self, later=True)
 
     # -- coloring
 
-    def _on_turn(self) -> None:
+    def take_turn(self) -> None:
+        """Set some colors; see `app.ui.widgets.turns`."""
         run = self._coloring
         if run is None or not self._is_alive():
             return
@@ -201,7 +207,7 @@ class CodeColors:
             self._document.markContentsDirty(first, last - first)
             self._changed(first, last)
         if self._next_line < len(self._found):
-            self._timer.start()
+            turns().want(self, later=True)
             return
         run.colors, self._found, self._coloring = self._found, [], None
         self.update()

@@ -40,6 +40,7 @@ QUOTE_INDENT = 16.0
 _LIGHT = {"comment": "#5a666b", "keyword": "#8a1f6a", "string": "#1c6134", "number": "#84430a", "name": "#1c4f9c"}
 _DARK = {"comment": "#a5b0b5", "keyword": "#f0a6d8", "string": "#a3d9a5", "number": "#f0b98d", "name": "#a3c7ff"}
 _HEADING_SIZES = (1.45, 1.25, 1.1, 1.0, 1.0, 1.0)
+_MAX_SHARED = 8
 _LINE_HEIGHT = 132.0
 _CODE_LINE_HEIGHT = 120.0
 _PROPORTIONAL = QTextBlockFormat.LineHeightTypes.ProportionalHeight.value
@@ -210,3 +211,17 @@ class Formats:
         result = QTextBlockFormat()
         result.setAlignment(alignment)
         return result
+
+
+_shared: dict[tuple[int, str, str], Formats] = {}
+"""The newest few, by theme and fonts: making them for each message would take longer than drawing a short one."""
+
+
+def formats_for(theme: Theme, font: QFont) -> Formats:
+    """The formats of a theme and a font, shared by all who ask for the same."""
+    key = id(theme), font.key(), themes.monospace().key()
+    if key not in _shared or _shared[key].theme is not theme:
+        while len(_shared) >= _MAX_SHARED:
+            del _shared[next(iter(_shared))]
+        _shared[key] = Formats(theme, font)
+    return _shared[key]

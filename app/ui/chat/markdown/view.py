@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import time
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, QRectF, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import (
@@ -29,15 +30,15 @@ from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.code_blocks import CodeColors, CodeHeader, CodeRun
 from app.ui.chat.markdown.links import confirm_link, link_in_words
 from app.ui.chat.markdown.rendering import Rendering
-from app.ui.chat.markdown.turns import turns
 from app.ui.chat.markdown.underlay import SourceMark, TokenTints, Unit, blocks_between, explanation
 from app.ui.chat.parts import copy_text
 from app.ui.widgets import theme as themes
+from app.ui.widgets.turns import turns
 
 FRAME_MILLISECONDS = 33
 """Time between two updates of a text that is being written."""
 SLOW_FRAME_MILLISECONDS = 100
-_BUDGET = 0.006
+_BUDGET = 0.004
 """Seconds one update may draw new blocks."""
 
 
@@ -68,6 +69,7 @@ class MarkdownView(QTextBrowser):
         self._last_frame = 0.0
         self._frame_seconds = 0.0
         self._tints = TokenTints(self.document())
+        self._find_pieces: Callable[[], list[Piece]] | None = None
         self._mark: SourceMark | None = None
         self._set_up()
         self._begin()
@@ -92,7 +94,7 @@ class MarkdownView(QTextBrowser):
         """Make what draws into the empty document, in the present theme and font."""
         self._has_old_theme = False
         self._placed_headers = 0
-        self._formats = formats.Formats(themes.current(), self.font())
+        self._formats = formats.formats_for(themes.current(), self.font())
         self.document().setIndentWidth(self._formats.indent)
         margin = float(self._width - self._prose_width)
         self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
@@ -109,15 +111,26 @@ class MarkdownView(QTextBrowser):
             self._text.clear()
         return self._source
 
-    def set_text(self, text: str, pieces: list[Piece] | None = None) -> None:
-        """Show a finished text. ``pieces``: where its tokens came from, if that is known and fits the text."""
+    def set_text(self, text: str, find_pieces: Callable[[], list[Piece]] | None = None) -> None:
+        """Show a finished text. ``find_pieces``: gives its tokens, if they are known; asked only where they matter."""
+        is_first = not self.content and not self._is_finished
         self._source, self._text = text, []
         self._is_finished = True
         self._mark = None
         self._tints = TokenTints(self.document())
-        if pieces and "".join(piece.text for piece in pieces) == text:
-            self._tints.add(pieces)
-        self._redraw()
+        self._find_pieces = find_pieces
+        if is_first:
+            self._feed_all()
+        else:
+            self._redraw()
+
+    def _known_tints(self) -> TokenTints:
+        """With the tokens of the text, if these fit it."""
+        if self._find_pieces is not None:
+            pieces, self._find_pieces = self._find_pieces(), None
+            if "".join([piece.text for piece in pieces]) == self.content:
+                self._tints.add(pieces)
+        return self._tints
 
     def append_pieces(self, pieces: list[Piece]) -> None:
         """Add tokens to a text that is being written; they appear with the next frame."""
@@ -164,7 +177,7 @@ class MarkdownView(QTextBrowser):
         """Lines of prose are ``prose`` pixels wide, code and tables up to ``code`` pixels (at least as much)."""
         if (prose, code) == (self._prose_width, self._width):
             return
-        old_margin, is_first = self._width - self._prose_width, not self._width
+        old_margin = self._width - self._prose_width
         self._prose_width, self._width = prose, code
         self.setFixedWidth(code)
         self.setLineWrapColumnOrWidth(code)
@@ -174,11 +187,7 @@ class MarkdownView(QTextBrowser):
         for unit in self._rendering.units:
             unit.shapes = None
         self._placed_headers = 0
-        if is_first and turns().is_waiting(self):
-            turns().forget(self)
-            self._draw()
-        else:
-            self._measure()
+        self._measure()
 
     def _set_prose_margin(self, margin: int) -> None:
         cursor = QTextCursor(self.document())
@@ -205,6 +214,8 @@ class MarkdownView(QTextBrowser):
             self._height = height
             self.setFixedHeight(height)
             self.height_changed.emit()
+        if self._is_header_missing():
+            turns().want(self)
 
     # -- drawing
 
@@ -225,7 +236,7 @@ class MarkdownView(QTextBrowser):
         self._frame_seconds = self._last_frame - started
         if more:
             turns().want(self)
-        else:
+        if self.is_drawn:
             self.drawn.emit()
 
     def _select(self, anchor: int, position: int) -> None:
@@ -244,6 +255,9 @@ class MarkdownView(QTextBrowser):
         self._begin()
         if self._mark is not None:
             self._mark.forget_place()
+        self._feed_all()
+
+    def _feed_all(self) -> None:
         self._rendering.feed(self.content)
         if self._is_finished:
             self._rendering.finish()
@@ -261,6 +275,9 @@ class MarkdownView(QTextBrowser):
         """See `TakesTurns`."""
         if self._has_old_theme:
             self._redraw()
+        elif self._is_header_missing():
+            self._make_header()
+            turns().want(self)
         else:
             self._draw()
 
@@ -274,15 +291,19 @@ class MarkdownView(QTextBrowser):
             unit.shapes = None
         self._measure()
 
+    def _is_header_missing(self) -> bool:
+        return len(self._headers) < len(self._rendering.code_runs)
+
+    def _make_header(self) -> None:
+        header, place = CodeHeader(self.viewport()), len(self._headers)
+        header.copy_button.clicked.connect(lambda _checked: self._copy_code(place))
+        self._headers.append(header)
+
     def _place_headers(self) -> None:
         runs = self._rendering.code_runs
-        while len(self._headers) < len(runs):
-            header, place = CodeHeader(self.viewport()), len(self._headers)
-            header.copy_button.clicked.connect(lambda _checked, place=place: self._copy_code(place))
-            self._headers.append(header)
         # All before were finished when they were placed.
         first = max(0, min(self._placed_headers, len(runs)) - 1)
-        self._placed_headers = len(runs)
+        self._placed_headers = min(len(self._headers), len(runs))
         for header, run in zip(self._headers[first:], runs[first:], strict=False):
             frame = self._code_frame(run)
             header.set_language(run.language)
@@ -334,7 +355,7 @@ class MarkdownView(QTextBrowser):
         start, end = units[0].start, units[-1].end
         self._paint_code_frames(painter, start, end)
         self._paint_roles(painter, start, end)
-        if self._shows_drafted and self._tints.pieces:
+        if self._shows_drafted and self._known_tints().pieces:
             is_whole = self._tints.paint(painter, units, self.content, self._formats.theme)
             if not is_whole:
                 QTimer.singleShot(0, self.viewport(), self.viewport().update)
@@ -381,7 +402,7 @@ class MarkdownView(QTextBrowser):
 
     def piece_at(self, position: int) -> Piece | None:
         """The token that shows the character at this position of the document, if it is known."""
-        return self._tints.piece_at(self._rendering.units, self.content, position)
+        return self._known_tints().piece_at(self._rendering.units, self.content, position)
 
     def explanation_at(self, point: QPointF) -> str:
         """What to say about the token at this point, as plain text; empty where there is nothing to say."""
