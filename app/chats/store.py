@@ -20,7 +20,7 @@ from typing import Any
 from app.chats import erasing, tree
 from app.chats.backup import back_up_daily, remove_old
 from app.chats.database import MEMORY, known_errors, open_database
-from app.chats.model import Chat, Folder, Found, PackedPiece, StoredMessage, title_of, to_json, to_markdown
+from app.chats.model import Chat, Folder, Found, PackedPiece, StoredMessage, sort_key, title_of, to_json, to_markdown
 from app.chats.rows import CHAT, MESSAGE, insert, message_of, storable, token_blob
 from app.chats.search import Search
 from app.chats.search_upkeep import Upkeep
@@ -135,7 +135,7 @@ class ChatStore:
         """In the order of their names."""
         with known_errors(self._path):
             found = [Folder(*row) for row in self._connection.execute("SELECT id, name, created_at FROM folders")]
-        return sorted(found, key=lambda one: (one.name.casefold(), one.created_at, one.id))
+        return sorted(found, key=lambda one: (sort_key(one.name), one.name, one.created_at))
 
     def create_folder(self, name: str) -> Folder:
         folder = Folder(new_id(), storable(" ".join(name.split())), self._clock())
