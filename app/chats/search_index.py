@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 LEAST = 3
 """Characters of a word that can be looked up."""
-MOST = 2000
+MOST = 1500
 _FORMAT = 1
 """To be raised when texts are folded differently, or the tables change."""
 _SETTINGS = (
