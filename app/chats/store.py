@@ -222,7 +222,8 @@ class ChatStore(ChatFile):
     def resume_answer(self, message_id: str) -> StoredMessage:
         """A finished answer streams again, from where it ended."""
         statement = "UPDATE messages SET status = 'streaming', finish_reason = NULL WHERE id = ? AND role = 'assistant'"
-        with known_errors(self._path), self._upkeep.removing("m.id", [message_id]), self._writing() as connection:
+        changing = self._upkeep.removing("m.id", [message_id], is_erased=False)
+        with known_errors(self._path), changing, self._writing() as connection:
             connection.execute(statement, (message_id,))
         return self.message(message_id)
 
