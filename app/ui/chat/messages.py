@@ -153,7 +153,7 @@ class UserMessage(MessageWidget):
     @Slot()
     def _on_edit(self) -> None:
         editing = self.editing = Editing(self.view.content, self)
-        editing.text.textChanged.connect(self.height_changed)
+        editing.text.textChanged.connect(self._on_edited)
         editing.text.submitted.connect(self._on_save)
         editing.text.escaped.connect(self.stop_editing)
         editing.save_button.clicked.connect(self._on_save)
@@ -161,6 +161,10 @@ class UserMessage(MessageWidget):
         self._show_editing(True)
         editing.text.setFocus()
         editing.text.selectAll()
+
+    @Slot()
+    def _on_edited(self) -> None:
+        self.height_changed.emit()
 
     @Slot()
     def stop_editing(self) -> None:
