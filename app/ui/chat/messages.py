@@ -85,7 +85,7 @@ class UserMessage(MessageWidget):
         self.edit_actions = QWidget(self)
         row(None, self.cancel_button, self.save_button, gap=-1, on=self.edit_actions)
         self.edit_actions.hide()
-        self.view.set_text(message.text)
+        self.view.set_text(message.text, folds=True)
 
     def set_busy(self, busy: bool) -> None:
         self.edit_button.setVisible(not busy)
@@ -199,7 +199,7 @@ class AnswerMessage(MessageWidget):
 
     def show_stored(self, message: StoredMessage) -> None:
         """The answer was complete before; what it consists of is worked out only now."""
-        self.view.set_text(message.text, unpack(message.text, message.provenance))
+        self.view.set_text(message.text, unpack(message.text, message.provenance), folds=True)
         self._show_end(message)
 
     def finish(self, message: StoredMessage) -> None:
