@@ -21,6 +21,7 @@ from PySide6.QtGui import (
     QTextTable,
 )
 
+from app.models.text import is_right_to_left
 from app.ui.chat.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind, close_inline
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.formats import (
@@ -36,7 +37,7 @@ from app.ui.chat.markdown.formats import (
     Formats,
     Look,
 )
-from app.ui.chat.markdown.tables import TableRun, column_widths, is_right_to_left
+from app.ui.chat.markdown.tables import TableRun, column_widths
 
 FEATURES = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
 ALLOWED_SCHEMES = frozenset({"http", "https", "mailto"})
@@ -246,7 +247,7 @@ class BlockWriter:
             form.setIndent(origin.indent())
         if quotes:
             form.setProperty(ROLE, QUOTE)
-            if is_right_to_left([[part.text()]]):
+            if is_right_to_left(part.text()):
                 form.setRightMargin(self.margin + quotes * QUOTE_INDENT)
             else:
                 form.setLeftMargin(quotes * QUOTE_INDENT)
@@ -290,15 +291,7 @@ class BlockWriter:
         if self._is_free:
             self._begin(self.formats.nothing, self.formats.tiny)
         rows, columns = origin.rows(), origin.columns()
-        texts = [
-            [origin.cellAt(row, column).firstCursorPosition().block().text() for column in range(columns)]
-            for row in range(rows)
-        ]
-        before = self.table_runs[-1] if block.continued and self.table_runs else None
-        if before is not None and len(before.widths) == columns:
-            run = TableRun(self.position, before.widths, before.is_mirrored, before.group)
-        else:
-            run = TableRun(self.position, column_widths(texts, self.formats), is_right_to_left(texts), self.position)
+        run = self._table_run(origin, block)
         table = self._cursor.insertTable(rows, columns, run.format(self.formats, self.width, self.margin))
         run.start = table.firstPosition()
         for row in range(rows):
@@ -317,6 +310,19 @@ class BlockWriter:
         self._cursor.setBlockFormat(self.formats.nothing)
         self._cursor.setBlockCharFormat(self.formats.tiny)
         self._is_free = True
+
+    def _table_run(self, origin: QTextTable, block: Block) -> TableRun:
+        """A table that goes on with the one before it has the same columns."""
+        columns, at = origin.columns(), self.position
+        before = self.table_runs[-1] if block.continued and self.table_runs else None
+        if before is not None and len(before.widths) == columns:
+            return TableRun(at, before.widths, before.is_mirrored, before.group)
+        texts = [
+            [origin.cellAt(row, column).firstCursorPosition().block().text() for column in range(columns)]
+            for row in range(origin.rows())
+        ]
+        is_mirrored = is_right_to_left(" ".join(map(" ".join, texts)))
+        return TableRun(at, column_widths(texts, self.formats), is_mirrored, at)
 
     # -- code
 

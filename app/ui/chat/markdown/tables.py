@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt
@@ -80,13 +79,3 @@ def column_widths(rows: Sequence[Sequence[str]], formats: Formats) -> tuple[floa
             width = max(width, whole)
         widths.append(width + CELL_PADDING + 2)
     return tuple(widths)
-
-
-def is_right_to_left(rows: Iterable[Iterable[str]]) -> bool:
-    """Whether the first strong character of these texts is one of a script that is written from right to left."""
-    for text in (text for row in rows for text in row):
-        for character in text:
-            kind = unicodedata.bidirectional(character)
-            if kind in ("R", "AL", "L"):
-                return kind != "L"
-    return False

@@ -7,36 +7,34 @@ text; the transcript scrolls it.
 from __future__ import annotations
 
 import html
-import math
 import time
 from bisect import bisect_left, bisect_right
-from dataclasses import replace
 
-from PySide6.QtCore import QEvent, QMimeData, QPointF, QRect, QRectF, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtCore import QEvent, QMimeData, QPointF, QRectF, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import (
     QContextMenuEvent,
     QHelpEvent,
     QKeyEvent,
     QPainter,
-    QTextBlockFormat,
     QTextCursor,
 )
-from PySide6.QtWidgets import QPushButton, QTextEdit, QToolTip, QWidget
+from PySide6.QtWidgets import QMenu, QTextEdit, QToolTip, QWidget
 
 from app.protocol.messages import Piece
-from app.ui.chat.markdown import folding, formats
+from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.browser import SafeBrowser
-from app.ui.chat.markdown.code_blocks import CodeColors, CodeRun
+from app.ui.chat.markdown.code_blocks import CodeColors
 from app.ui.chat.markdown.code_headers import CodeHeaders, code_wrap
 from app.ui.chat.markdown.find_marks import FindMarks
+from app.ui.chat.markdown.fold_button import Fold
+from app.ui.chat.markdown.frames import Frames
 from app.ui.chat.markdown.links import confirm_link, link_in_words
-from app.ui.chat.markdown.painting import block_rect, paint_roles, units_in
+from app.ui.chat.markdown.painting import paint_roles, units_in
 from app.ui.chat.markdown.plain_text import code_of, plain_text, text_between
 from app.ui.chat.markdown.rendering import Rendering
 from app.ui.chat.markdown.table_menu import add_table_actions, selected_source
 from app.ui.chat.markdown.turns import turns
 from app.ui.chat.markdown.underlay import SourceMark, TokenTints, Unit, blocks_between, explanation
-from app.ui.chat.markdown.wide import WidePart, code_extent, code_place
 from app.ui.widgets import theme as themes
 
 FRAME_MILLISECONDS = 33
@@ -66,9 +64,7 @@ class MarkdownView(SafeBrowser):
         self._prose_width = self._width = 0
         self._height = 0
         self._is_raw = False
-        self._shown_length: int | None = None
-        """How much of the source is shown; ``None``: all of it."""
-        self._fold_button: QPushButton | None = None
+        self._fold = Fold(self.viewport(), self._redraw)
         self._headers = CodeHeaders(self.viewport(), self._code, self._set_code_wrapped)
         self._wrap_choices: dict[int, bool] = {}
         self._find = FindMarks(self.document())
@@ -96,7 +92,6 @@ class MarkdownView(SafeBrowser):
     def _begin(self) -> None:
         """Make what draws into the empty document, in the present theme and font."""
         self._has_old_theme = False
-        self._placed_headers = 0
         self._drawn_font = self.font()
         font = themes.monospace_for(self._drawn_font) if self._is_raw else self._drawn_font
         self._formats = formats.Formats(themes.current(), font)
@@ -107,6 +102,8 @@ class MarkdownView(SafeBrowser):
         writer = self._rendering.writer
         writer.width, writer.wraps_code, writer.wrap_choices = self._width, code_wrap().is_on, self._wrap_choices
         runs = self._rendering.lasting_code_runs
+        self._frames = Frames(self.document(), self._headers, self.wide, self._rendering)
+        self._frames.set_widths(self._prose_width, self._width)
         self._colors = CodeColors(self.document(), self._formats, runs, self._on_colored)
 
     # -- text
@@ -127,8 +124,7 @@ class MarkdownView(SafeBrowser):
         self._mark = None
         self._wrap_choices.clear()
         self.wide.clear()
-        self._shown_length = folding.folded_length(text) if folds else None
-        self._set_foldable(self._shown_length is not None)
+        self._fold.set_text(text, folds=folds)
         self._tints = TokenTints(self.document())
         if pieces and "".join(piece.text for piece in pieces) == text:
             self._tints.add(pieces)
@@ -188,8 +184,8 @@ class MarkdownView(SafeBrowser):
         """Make match ``index`` stand out and bring it to where it can be seen: unfold the text, scroll sideways.
         Gives back what `find_box` does."""
         self._find.current = index
-        if self._shown_length is not None and self._find.source_start(index) >= self._shown_length:
-            self._unfold()
+        if self._fold.length is not None and self._find.source_start(index) >= self._fold.length:
+            self._fold.unfold()
         self.viewport().update()
         return self.find_box()
 
@@ -229,9 +225,8 @@ class MarkdownView(SafeBrowser):
         self._rendering.writer.width = code
         for table in self._rendering.writer.table_runs:
             table.refit(self.document(), self._formats, code, float(code - prose))
-        for unit in self._rendering.units:
-            unit.shapes = None
-        self._placed_headers = 0
+        self._forget_shapes()
+        self._frames.set_widths(prose, code)
         if is_first and turns().is_waiting(self):
             turns().forget(self)
             self._draw()
@@ -260,9 +255,8 @@ class MarkdownView(SafeBrowser):
         # The frame of code at the very end reaches below its last line.
         below = formats.CODE_PADDING if runs and runs[-1].end >= self._rendering.writer.position else 0
         height = int(self.document().size().height() + below + 0.99)
-        self._place_headers()
-        self._place_wide_parts()
-        height = self._place_fold_button(height)
+        self._frames.place()
+        height = self._fold.place(height, self._prose_width)
         if height != self._height:
             self._height = height
             self.setFixedHeight(height)
@@ -307,7 +301,7 @@ class MarkdownView(SafeBrowser):
         if self._mark is not None:
             self._mark.forget_place()
         self._find.forget_places()
-        self._rendering.feed(self.content[: self._shown_length])
+        self._rendering.feed(self.content[: self._fold.length])
         if self._is_finished:
             self._rendering.finish()
         if self._width:
@@ -337,110 +331,28 @@ class MarkdownView(SafeBrowser):
             unit.shapes = None
         self._measure()
 
-    def _place_headers(self) -> None:
-        runs = self._rendering.code_runs
-        # All before were finished when they were placed.
-        first = max(0, min(self._placed_headers, len(runs)) - 1)
-        self._placed_headers = len(runs)
-        for number, run in enumerate(runs[first:], start=first):
-            header = self._headers.place(number, self._code_frame(run), self._formats.code_header)
-            header.set_language(run.language)
-            header.show_wrap(is_useful=self._needed(run) > self._width, is_on=run.is_wrapped)
-        self._headers.hide_from(len(runs))
-
-    def _needed(self, run: CodeRun) -> float:
-        """Where the frame of code would end if it were as wide as its longest line."""
-        return run.left + run.width + 2 * formats.CODE_PADDING
-
-    def _code_frame(self, run: CodeRun) -> QRectF:
-        top = self._block_rect(run.start).top() - self._formats.code_header
-        bottom = self._block_rect(run.end).bottom() + formats.CODE_PADDING
-        # As wide as prose, and wider only where a line needs it.
-        right = min(max(self._needed(run), self._prose_width), self._width)
-        return QRectF(run.left, top, right - run.left, bottom - top)
-
-    def _block_rect(self, position: int) -> QRectF:
-        return block_rect(self.document(), self.document().findBlock(position))
-
     def _code(self, number: int) -> tuple[str, str]:
         """The language and the whole text of a code block."""
         run = self._rendering.code_runs[number]
-        if self._shown_length is not None and number == len(self._rendering.code_runs) - 1:
+        if self._fold.length is not None and number == len(self._rendering.code_runs) - 1:
             return run.language, code_of(self.content, number)  # it may go on in what is folded
         return run.language, text_between(self.document(), run.start, run.end)
 
     def _set_code_wrapped(self, number: int, wraps: bool) -> None:
         """Wrap the long lines of a code block, and those of all that are drawn from now on."""
         code_wrap().set_on(wraps)
-        self._rendering.writer.wraps_code = self._wrap_choices[number] = wraps
-        run = self._rendering.code_runs[number]
-        run.is_wrapped = wraps
-        form = QTextBlockFormat()
-        form.setNonBreakableLines(not wraps)
-        cursor = QTextCursor(self.document())
-        cursor.setPosition(run.start)
-        cursor.setPosition(run.end, QTextCursor.MoveMode.KeepAnchor)
-        cursor.mergeBlockFormat(form)
-        for unit in self._rendering.units:
-            unit.shapes = None
-        self._placed_headers = 0
+        self._frames.wrap(number, wraps)
+        self._forget_shapes()
         self._measure()
 
-    # -- what is wider than its place
+    def _forget_shapes(self) -> None:
+        for unit in self._rendering.units:
+            unit.shapes = None
 
-    def _place_wide_parts(self) -> None:
-        parts = []
-        for run in self._rendering.code_runs:
-            if self._needed(run) > self._width and not run.is_wrapped:
-                place = code_place(self._code_frame(run), self._formats.code_header)
-                parts.append(WidePart(run.start, run.end, place, code_extent(run.width), "code", run.start))
-        for table in self._rendering.writer.table_runs:
-            frame = self.document().frameAt(table.start) if table.is_wide(self._width) else None
-            if frame is not None:
-                box = self.document().documentLayout().frameBoundingRect(frame)
-                place = QRect(0, math.floor(box.top()), self._width, math.ceil(box.height()))
-                part = WidePart(table.start, table.end, place, math.ceil(box.right()), "table", table.group)
-                parts.append(replace(part, is_mirrored=table.is_mirrored))
-        if parts or self.wide.parts:
-            self.wide.set_parts(sorted(parts, key=lambda part: part.start))
-
-    # -- folding
-
-    def _set_foldable(self, foldable: bool) -> None:
-        if foldable and self._fold_button is None:
-            self._fold_button = QPushButton(self.viewport())
-            self._fold_button.setCursor(Qt.CursorShape.ArrowCursor)
-            self._fold_button.clicked.connect(self._on_fold_clicked)
-        if self._fold_button is not None:
-            self._fold_button.setVisible(foldable)
-            self._name_fold_button()
-
-    def _name_fold_button(self) -> None:
-        if self._fold_button is not None:
-            is_folded = self._shown_length is not None
-            self._fold_button.setText(folding.show_all_text(len(self.content)) if is_folded else folding.SHOW_LESS_TEXT)
-
-    def _place_fold_button(self, top: int) -> int:
-        """Put the button below the text; gives back where it ends."""
-        if self._fold_button is None or self._fold_button.isHidden():
-            return top
-        size = self._fold_button.sizeHint()
-        self._fold_button.setGeometry(2, top + 6, min(size.width(), self._prose_width - 4), size.height())
-        return top + size.height() + 8
-
-    def _unfold(self) -> None:
-        self._shown_length = None
-        self._name_fold_button()
-        self._redraw()
-
-    @Slot()
-    def _on_fold_clicked(self) -> None:
-        if self._shown_length is not None:
-            self._unfold()
-        else:
-            self._shown_length = folding.folded_length(self.content)
-            self._name_fold_button()
-            self._redraw()
+    def add_table_actions(self, menu: QMenu, position: int) -> None:
+        """Add what can be done with the table at this document position, if there is one."""
+        tables = self._rendering.writer.table_runs
+        add_table_actions(menu, tables, self._rendering.units, self.content, position)
 
     # -- links
 
@@ -455,7 +367,7 @@ class MarkdownView(SafeBrowser):
         units = self._units_in(area.top(), area.bottom())
         if units:
             start, end = units[0].start, units[-1].end
-            self._paint_code_frames(painter, start, end)
+            self._frames.paint(painter, start, end)
             paint_roles(painter, self.document(), start, end, self._formats.theme, self._prose_width)
 
     def paint_marks(self, painter: QPainter, area: QRectF) -> None:
@@ -472,16 +384,6 @@ class MarkdownView(SafeBrowser):
 
     def _units_in(self, top: float, bottom: float) -> list[Unit]:
         return units_in(self.document(), self._rendering.units, top, bottom)
-
-    def _paint_code_frames(self, painter: QPainter, start: int, end: int) -> None:
-        runs = self._rendering.code_runs
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self._formats.theme.code_surface)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        for run in runs[bisect_left(runs, start, key=lambda run: run.end) :]:
-            if run.start > end + 1:
-                break
-            painter.drawRoundedRect(self._code_frame(run), themes.RADIUS, themes.RADIUS)
 
     # -- tool tips
 
@@ -515,7 +417,7 @@ class MarkdownView(SafeBrowser):
         start, end = cursor.selectionStart(), cursor.selectionEnd()
         is_all = start == 0 and end >= self.document().characterCount() - 1
         data = QMimeData()
-        if is_all and self._shown_length is not None:
+        if is_all and self._fold.length is not None:
             data.setText(self.content if self._plain or self._is_raw else plain_text(self.content))
         else:
             data.setText(text_between(self.document(), start, end))
@@ -538,7 +440,7 @@ class MarkdownView(SafeBrowser):
         point = self.wide.in_document(QPointF(event.pos())).toPoint()
         menu = self.createStandardContextMenu(point)
         position = self.cursorForPosition(point).position()
-        add_table_actions(menu, self._rendering.writer.table_runs, self._rendering.units, self.content, position)
+        self.add_table_actions(menu, position)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(event.globalPos())
 

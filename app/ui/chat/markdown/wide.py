@@ -12,7 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRect, QRectF, QSignalBlocker, Qt
-from PySide6.QtGui import QAbstractTextDocumentLayout, QMouseEvent, QPainter, QPalette, QTextCharFormat, QTextCursor
+from PySide6.QtGui import (
+    QAbstractTextDocumentLayout,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPalette,
+    QTextCharFormat,
+    QTextCursor,
+)
 from PySide6.QtWidgets import QScrollBar, QWidget
 
 from app.ui.chat.markdown.formats import CODE_PADDING
@@ -41,6 +49,24 @@ class WidePart:
     @property
     def first_offset(self) -> int:
         return self.width - self.place.width() if self.is_mirrored else 0
+
+
+class _Bar(QScrollBar):
+    """A scroll bar that goes right with the right arrow key (Qt's goes left), and leaves up and down to the chat."""
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        actions = QScrollBar.SliderAction
+        by_key = {
+            Qt.Key.Key_Left: actions.SliderSingleStepSub,
+            Qt.Key.Key_Right: actions.SliderSingleStepAdd,
+            Qt.Key.Key_Home: actions.SliderToMinimum,
+            Qt.Key.Key_End: actions.SliderToMaximum,
+        }
+        action = by_key.get(Qt.Key(event.key()))
+        if action is None:
+            event.ignore()
+        else:
+            self.triggerAction(action)
 
 
 class WidePlaces:
@@ -77,7 +103,7 @@ class WidePlaces:
             bar.hide()
 
     def _new_bar(self, number: int) -> QScrollBar:
-        bar = QScrollBar(Qt.Orientation.Horizontal, self._viewport)
+        bar = _Bar(Qt.Orientation.Horizontal, self._viewport)
         bar.setSingleStep(_STEP)
         bar.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         bar.setCursor(Qt.CursorShape.ArrowCursor)
