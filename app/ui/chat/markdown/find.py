@@ -13,37 +13,37 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-_PREFIX = r"[ \t]*(?:>|[-*+][ \t]|\d{1,9}[.)][ \t]|\#{1,6}[ \t]|\||`{3}|~{3})"
+_PREFIX = r"[ \t]*+(?:>|[-*+][ \t]|\d{1,9}[.)][ \t]|\#{1,6}[ \t]|\||`{3}|~{3})"
 _URL = r"\((?:[^()\n]|\([^()\n]*\))*\)"
 _TOKENS = re.compile(
     rf"""
     ^(?=[ \t>`~*_=|:\#+\d-])(?:
-    (?P<fence>[ \t>]*(?P<marks>`{{3,}}|~{{3,}})[^\n`]*(?:\n|\Z))
-      (?P<code>(?:(?![ \t>]*(?P=marks)[`~]*[ \t]*$)[^\n]*(?:\n|\Z))*?)(?:[ \t>]*(?P=marks)[`~]*[ \t]*$|\Z)
-    |(?P<rule>[ \t>]*(?:(?:[-*_=][ \t]*){{3,}}|=+[ \t]*|-{{2,}}[ \t]*
-        |\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?[ \t]*|\|[ \t]*:?-+:?[ \t]*\|[ \t]*)(?:\n|\Z))
-    |(?P<prefix>(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{{1,9}}[.)](?=[ \t])|\#{{1,6}}(?=[ \t])))+[ \t]*(?:\[[ xX]\][ \t]+)?)
+    (?P<fence>[ \t>]*+(?P<marks>`{{3,}}|~{{3,}})[^\n`]*(?:\n|\Z))
+      (?P<code>(?:(?![ \t>]*+(?P=marks)[`~]*[ \t]*+$)[^\n]*(?:\n|\Z))*?)(?:[ \t>]*+(?P=marks)[`~]*[ \t]*+$|\Z)
+    |(?P<rule>[ \t>]*+(?:(?:[-*_=][ \t]*+){{3,}}|=+[ \t]*+|-{{2,}}[ \t]*+
+        |\|?[ \t]*+:?-+:?[ \t]*+(?:\|[ \t]*+:?-+:?[ \t]*+)+\|?[ \t]*+|\|[ \t]*+:?-+:?[ \t]*+\|[ \t]*+)(?:\n|\Z))
+    |(?P<prefix>(?:[ \t]*+(?:>|[-*+](?=[ \t])|\d{{1,9}}[.)](?=[ \t])|\#{{1,6}}(?=[ \t])))+[ \t]*+(?:\[[ xX]\][ \t]+)?)
     )|(?=[\\`!\[\]<&*~_\n|])(?:
     (?P<emphasis>\*+|~~?|(?<![^\W_])_+|_+(?![^\W_]))
-    |(?P<break>\n[ \t]*\n\s*|\n(?={_PREFIX}))
-    |(?P<soft>\\?\n[ \t]*)
+    |(?P<break>\n[ \t]*+\n\s*|\n(?={_PREFIX}))
+    |(?P<soft>\\?\n[ \t]*+)
     |(?P<escape>\\(?P<escaped>[!-/:-@\[-`{{-~]))
-    |(?P<ticks>(?P<tick>`+)(?!`)(?P<span>(?:[^`\n]|\n(?![ \t]*\n)|(?!(?<!`)(?P=tick)(?!`))`)+)(?<!`)(?P=tick)(?!`))
+    |(?P<ticks>(?<!`)(?P<tick>`+)(?!`)(?P<span>(?:[^`\n]|\n(?![ \t]*+\n)|(?!(?<!`)(?P=tick)(?!`))`)+)(?<!`)(?P=tick)(?!`))
     |(?P<open>!?\[(?=(?:[^\[\]\n]|\[[^\[\]\n]*\](?:{_URL})?)*\]\())
     |(?P<close>\]{_URL})
     |(?P<auto><(?P<address>[A-Za-z][A-Za-z0-9+.\-]{{1,31}}:[^\s<>]*|[^\s<>@]+@[^\s<>@]+)>)
     |(?P<entity>&(?:\#\d{{1,7}}|\#[xX][0-9a-fA-F]{{1,6}}|[A-Za-z][A-Za-z0-9]{{1,31}});)
-    |(?P<bar>\|[ \t]*)
+    |(?P<bar>\|[ \t]*+)
     )
     """,
     re.VERBOSE | re.MULTILINE,
 )
 _MARKS = re.compile(r"[*_~`\\\[\]<>&|#\n+=-]|\d[.)]")
-_TABLE = re.compile(r"^[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$", re.MULTILINE)
+_TABLE = re.compile(r"^[ \t>]*+\|?[ \t]*+:?-+:?[ \t]*+(?:\|[ \t]*+:?-+:?[ \t]*+)*\|?[ \t]*+$", re.MULTILINE)
 _SPACES = re.compile(r"\s+")
 _ENTITY = re.compile(r"&(?:#|[a-z])[a-z0-9]*;")
 _TARGETS = re.compile(r"\]\([^)\n]*\)+")
-_INSIDE_WORDS = "*_~`\\[]"
+_BETWEEN = "*_~`\\[]!<> \t\n"
 
 
 @dataclass(slots=True)
@@ -162,21 +162,22 @@ def _query(text: str) -> str:
     return _folded(_SPACES.sub(" ", text).strip("\n"))
 
 
-@lru_cache(maxsize=8)
-def _longest_word(query: str) -> str:
-    return max(re.findall(r"[^\W_]+", query), key=len, default="")
+def _bare(text: str) -> str:
+    """The text without what may stand between two characters that are shown beside each other."""
+    if "](" in text:
+        text = _TARGETS.sub("", text)
+    for mark in _BETWEEN:  # quicker than one translation of the text
+        text = text.replace(mark, "")
+    return text
+
+
+_bare_query = lru_cache(maxsize=8)(_bare)
 
 
 def _may_contain(markdown: str, query: str) -> bool:
     """Quickly: whether a text can show this at all."""
     lower = _folded(markdown)
-    if query in lower:
-        return True
-    if "](" in lower:
-        lower = _TARGETS.sub("", lower)
-    for mark in _INSIDE_WORDS:  # quicker than one translation of the text
-        lower = lower.replace(mark, "")
-    if _longest_word(query) in lower:
+    if query in lower or _bare_query(query) in _bare(lower):
         return True
     return "&" in lower and _ENTITY.search(lower) is not None
 
