@@ -107,6 +107,8 @@ def test_stored_messages_are_folded(qtbot: QtBot) -> None:
     transcript.show()
     transcript.add(stored.question("q", LONG))
     transcript.add(stored.answer("a", LONG))
+    for entry in transcript.column.entries:
+        entry.is_pinned = True  # both stay, however long they are
     question, answer = (transcript.column.build(entry) for entry in transcript.column.entries)
     assert isinstance(question, UserMessage) and isinstance(answer, AnswerMessage)
     for view in (question.view, answer.view):
