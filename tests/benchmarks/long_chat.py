@@ -36,7 +36,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QPoint, QPointF, Qt, QTimer
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractItemView, QApplication
+from PySide6.QtWidgets import QApplication
 
 from app import paths
 from app.chats.model import pack, to_json
@@ -214,8 +214,7 @@ def every_frame(steps: Iterator[object]) -> Callable[[], bool]:
 
 def choose(window: MainWindow, title: str) -> None:
     """Click on a chat in the list."""
-    view = window.chat_list.findChild(QAbstractItemView)
-    assert isinstance(view, QAbstractItemView)
+    view = window.chat_list.view
     model = view.model()
     for row in range(model.rowCount()):
         index = model.index(row, 0)

@@ -111,7 +111,7 @@ class UserMessage(MessageWidget):
     def __init__(self, message: StoredMessage, commands: ChatCommands, parent: QWidget) -> None:
         super().__init__(message, commands, parent)
         self.editing: Editing | None = None
-        self.view.set_text(message.text)
+        self.view.set_text(message.text, folds=True)
 
     @property
     def buttons(self) -> UserActions:
@@ -153,7 +153,7 @@ class UserMessage(MessageWidget):
     @Slot()
     def _on_edit(self) -> None:
         editing = self.editing = Editing(self.view.content, self)
-        editing.text.textChanged.connect(self.height_changed)
+        editing.text.textChanged.connect(self._on_edited)
         editing.text.submitted.connect(self._on_save)
         editing.text.escaped.connect(self.stop_editing)
         editing.save_button.clicked.connect(self._on_save)
@@ -161,6 +161,10 @@ class UserMessage(MessageWidget):
         self._show_editing(True)
         editing.text.setFocus()
         editing.text.selectAll()
+
+    @Slot()
+    def _on_edited(self) -> None:
+        self.height_changed.emit()
 
     @Slot()
     def stop_editing(self) -> None:
@@ -268,7 +272,7 @@ class AnswerMessage(MessageWidget):
 
     def show_stored(self, message: StoredMessage) -> None:
         """The answer was complete before; what it consists of is worked out only where it is to be seen."""
-        self.view.set_text(message.text, partial(_pieces_of, message))
+        self.view.set_text(message.text, partial(_pieces_of, message), folds=True)
         self._show_end(message)
 
     def finish(self, message: StoredMessage) -> None:
