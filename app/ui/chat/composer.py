@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QResizeEvent, QTextOption
+from PySide6.QtGui import QGuiApplication, QResizeEvent, QTextOption
 from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 
 from app.ui.chat.parts import MessageEditor
@@ -143,6 +143,7 @@ class Composer(QWidget):
 
     @Slot()
     def _on_submitted(self) -> None:
+        QGuiApplication.inputMethod().commit()  # a word that is not finished belongs to the message
         text = self.text()
         if self._is_busy or not text.strip():
             return

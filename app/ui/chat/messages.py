@@ -111,7 +111,7 @@ class UserMessage(MessageWidget):
     def __init__(self, message: StoredMessage, commands: ChatCommands, parent: QWidget) -> None:
         super().__init__(message, commands, parent)
         self.editing: Editing | None = None
-        self.view.set_text(message.text)
+        self.view.set_text(message.text, folds=True)
 
     @property
     def buttons(self) -> UserActions:
@@ -272,7 +272,7 @@ class AnswerMessage(MessageWidget):
 
     def show_stored(self, message: StoredMessage) -> None:
         """The answer was complete before; what it consists of is worked out only where it is to be seen."""
-        self.view.set_text(message.text, partial(_pieces_of, message))
+        self.view.set_text(message.text, partial(_pieces_of, message), folds=True)
         self._show_end(message)
 
     def finish(self, message: StoredMessage) -> None:

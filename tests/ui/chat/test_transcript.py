@@ -15,7 +15,7 @@ from shiboken6 import isValid
 from app.chats.model import unpack
 from app.protocol.messages import DrafterFigures, DraftFigures, Figures, Piece
 from app.ui.chat.footer import footer_of
-from app.ui.chat.markdown.code_blocks import CodeHeader
+from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.messages import AnswerMessage, UserMessage
 from app.ui.chat.transcript import CONTEXT_TEXT, EXAMPLES, Transcript
 from app.ui.widgets import stylesheet, theme

@@ -1,4 +1,4 @@
-"""The code blocks of a document: where they are, the line above each, and their colors.
+"""The code blocks of a document: where they are, and their colors.
 
 Colors come some time after the text and lie over it, in the layouts of its lines, so the document stays as it was
 written. A block that is still being written is highlighted again and again, at most for a small share of the time, and
@@ -11,18 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import QTimer
 from PySide6.QtGui import QTextCursor, QTextDocument, QTextLayout
-from PySide6.QtWidgets import QPushButton, QWidget
 from shiboken6 import isValid
 
 from app.helper.messages import ROLES, Highlight
-from app.models.text import shortened
 from app.ui.chat.markdown.formats import Formats
 from app.ui.chat.markdown.highlight import Found, highlighter
-from app.ui.widgets import theme as themes
-from app.ui.widgets.controls import label
-from app.ui.widgets.layouts import row
 from app.ui.widgets.turns import turns
 
 MAX_CHARACTERS = 64 * 1024
@@ -45,8 +40,10 @@ class CodeRun:
     end: int
     language: str
     left: float = 0.0
-    columns: int = 0
-    """Length of its longest line in characters."""
+    is_wrapped: bool = False
+    """Whether its long lines are wrapped; else they can be scrolled."""
+    width: float = 0.0
+    """Of its longest line, in pixels."""
     size: int = 0
     """Positions that its finished lines take, from ``start`` on; a line that is still growing may follow."""
     lines: int = 0
@@ -66,25 +63,6 @@ class CodeRun:
         """Whether nothing more can be found in it."""
         is_complete = self.is_closed and self.asked == self.size
         return self.is_plain or not self.language or self.size > MAX_CHARACTERS or is_complete
-
-
-class CodeHeader(QWidget):
-    """The language and a copy button, over the top of a code block's frame. The owner connects the button."""
-
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setCursor(Qt.CursorShape.ArrowCursor)
-        self._language = label(role="quiet", scale=0.9)
-        self.copy_button = QPushButton("Copy")
-        themes.scale_font(self.copy_button, 0.9)
-        themes.set_role(self.copy_button, "flat")
-        row((self._language, 1), self.copy_button, margins=(12, 3, 4, 0), on=self)
-
-    def set_language(self, language: str) -> None:
-        """Name the language of the code; empty where it is not known."""
-        language = shortened(language, 24)
-        self._language.setText(language or "code")
-        self.copy_button.setAccessibleName(f"Copy this {language} code" if language else "Copy this code")
 
 
 class CodeColors:

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from app.protocol.messages import DrafterName, Piece
 from app.ui.chat.markdown.block_writer import checked_link
-from app.ui.chat.markdown.code_blocks import CodeHeader
+from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.markdown.formats import Formats
 from app.ui.chat.markdown.rendering import Rendering
 from app.ui.chat.markdown.underlay import explanation
