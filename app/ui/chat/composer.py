@@ -18,6 +18,8 @@ from app.ui.widgets.theme import SPACING
 MAX_LINES = 8
 _ABOVE, _BELOW = 8, 16
 """Free space."""
+_LEAST_WIDTH = 300
+"""Of the text, beside which the count of its tokens has room."""
 
 
 class _Editor(MessageEditor):
@@ -74,6 +76,7 @@ class Composer(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._is_busy = False
+        self._count = 0
         self.editor = _Editor()
         self.editor.submitted.connect(self._on_submitted)
         self.editor.escaped.connect(self._on_escaped)
@@ -115,7 +118,15 @@ class Composer(QWidget):
 
     def show_tokens(self, count: int) -> None:
         """How many tokens the text takes; 0 shows nothing."""
-        self.tokens.setText(units.tokens(count) if count else "")
+        self._count = count
+        self._show_tokens()
+
+    def _show_tokens(self) -> None:
+        """Only where that leaves room to write."""
+        self.tokens.setText(units.tokens(self._count) if self._count else "")
+        room = self.width() - 2 * self._column.contentsMargins().left()
+        others = self.tokens.sizeHint().width() + self.button.sizeHint().width()
+        self.tokens.setVisible(self._count > 0 and room - others >= themes.px(_LEAST_WIDTH))
 
     @Slot()
     def _show_state(self) -> None:
@@ -160,3 +171,4 @@ class Composer(QWidget):
         """Stay in line with the messages above."""
         side = prose_margin(self.font(), self.width())
         self._column.setContentsMargins(side, _ABOVE, side, _BELOW)
+        self._show_tokens()

@@ -28,6 +28,9 @@ _STATES = {
 }
 """The role of the dot and the tooltip."""
 
+_NAME_WIDTH = 160
+"""Of a long name so much is to be read, in pixels."""
+
 
 def state_text(state: EngineState, progress: float) -> str:
     """``ready``, ``loading 40 %``; ``progress`` is 0 to 1."""
@@ -122,14 +125,18 @@ class TopBar(QFrame):
 
     @Slot()
     def _elide(self) -> None:
-        others = sum(
-            widget.sizeHint().width()
-            for widget in (self.chats, self.context, self._dot, self._label, self.speed, self.settings, self.cancel)
-            if not widget.isHidden()
-        )
-        space = max(self.width() - others - theme.px(26 * SPACING), 80)
+        """Divide the room: the context is told in fewer words, or not at all, before the name gets too short."""
         metrics = QFontMetrics(self.pair.font())
+        wanted = min(metrics.horizontalAdvance(self._title), theme.px(_NAME_WIDTH))
+        self.context.fit(self._space() + self.context.taken() - wanted)
+        space = max(self._space(), 80)
         self.pair.setText(metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, space).replace("&", "&&"))
+
+    def _space(self) -> int:
+        """Pixels beside all that is fixed, and the context if it is shown."""
+        fixed = (self.chats, self._dot, self._label, self.speed, self.settings, self.cancel)
+        others = sum(widget.sizeHint().width() for widget in (*fixed, self.context) if not widget.isHidden())
+        return self.width() - others - theme.px(28 * SPACING)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
