@@ -20,7 +20,7 @@ from app.chats.search_text import fold, snippet, words_of
 from app.chats.search_upkeep import Upkeep
 
 MOST_SNIPPETS = 3
-_WITH_ALL = 50
+_WITH_ALL = 30
 """Chats that get so many snippets; those after them get one."""
 MOST_READ = 800_000
 """Characters of messages that a search reads, besides those it shows; each message counts `_PER_MESSAGE` more."""
@@ -35,8 +35,16 @@ class _Word:
     text: str
     is_complete: bool
     """Whether it is nowhere else."""
+    titles: set[str]
+    """The chats that have it in their title."""
     messages: dict[str, list[int]] = field(default_factory=dict)
     """By chat the numbers of messages, newest first."""
+
+    def is_in(self, chat_id: str) -> bool:
+        return chat_id in self.messages or chat_id in self.titles
+
+    def chats(self) -> set[str]:
+        return self.titles | self.messages.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +107,11 @@ class _Run:
         return [one for one in shown if one is not None]
 
     def _looked_up(self, text: str, index: SearchIndex | None) -> _Word:
+        titles = {chat_id for chat_id, title in self._titles.items() if text in title}
         if index is None or len(text) < LEAST:
-            return _Word(text, False)
+            return _Word(text, False, titles)
         places = index.newest(text)
-        word = _Word(text, len(places) < MOST)
+        word = _Word(text, len(places) < MOST, titles)
         for message, number in places:
             if (chat_id := self._ids.get(number)) is not None:
                 word.messages.setdefault(chat_id, []).append(message)
@@ -110,23 +119,20 @@ class _Run:
 
     def _chosen(self) -> Iterator[str]:
         """Chats that have all words, those where nothing has to be read first."""
-        unsure: list[str] = []
-        for chat_id, title in self._titles.items():
-            lacking = [word for word in self._words if chat_id not in word.messages and word.text not in title]
-            if not lacking:
-                yield chat_id
-            elif not any(word.is_complete for word in lacking):
-                unsure.append(chat_id)
-        for chat_id in unsure:
-            if self._left <= 0:
-                return
-            if self._has_all(chat_id):
-                yield chat_id
+        sure = set.intersection(*(word.chats() for word in self._words))
+        yield from (chat_id for chat_id in self._titles if chat_id in sure)
+        complete = [word.chats() for word in self._words if word.is_complete]
+        if len(complete) < len(self._words):
+            possible = set.intersection(*complete) if complete else self._titles.keys()
+            for chat_id in self._titles:
+                if self._left <= 0:
+                    return
+                if chat_id in possible and chat_id not in sure and self._has_all(chat_id):
+                    yield chat_id
 
     def _has_all(self, chat_id: str) -> bool:
         """Read a chat for the words it is not known to have."""
-        title = self._titles[chat_id]
-        lacking = [word for word in self._words if chat_id not in word.messages and word.text not in title]
+        lacking = [word for word in self._words if not word.is_in(chat_id)]
         query = "SELECT seq, text FROM messages WHERE chat_id = ? AND status != 'streaming' ORDER BY seq DESC"
         for seq, text in self._connection.execute(query, (chat_id,)):
             self._left -= len(text) + _PER_MESSAGE
@@ -159,9 +165,8 @@ class _Run:
     def _shown(self, row: Sequence[Any], most: int) -> Found | None:
         """A chat with its snippets; ``None`` where its messages do not have a word any more."""
         chat = Chat(*row)
-        title = self._titles[chat.id]
         places = [word.messages.get(chat.id, [])[:MOST_SNIPPETS] for word in self._words]
-        missing = [word.text for word in self._words if word.text not in title]
+        missing = [word.text for word in self._words if chat.id not in word.titles]
         # Of each word the newest message first.
         wanted = list(dict.fromkeys(one for some in zip_longest(*places) for one in some if one is not None))
         if len(self._words) == 1:
@@ -169,11 +174,12 @@ class _Run:
         texts = _by_id(self._connection, "seq, id, text", "messages", "seq", wanted)
         found: dict[int, Snippet] = {}
         for seq, message_id, text in texts.values():
-            if missing:
-                folded = fold(text)
-                missing = [word for word in missing if word not in folded]
-            if len(found) < most and (one := snippet(message_id, text, self._texts)) is not None:
+            one = snippet(message_id, text, self._texts)
+            if one is not None and len(found) < most:
                 found[seq] = one
+            if one is not None and missing:
+                folded = fold(text) if len(self._texts) > 1 else missing[0]
+                missing = [word for word in missing if word not in folded]
         return Found(chat, tuple(found[one] for one in sorted(found))) if not missing else None
 
 

@@ -11,20 +11,16 @@ from app.chats.model import StoredMessage
 from app.chats.rows import COLUMNS, insert, message_of
 
 _BRANCH = f"""
-    WITH RECURSIVE up (seq, parent_id, depth) AS (
-        SELECT seq, parent_id, 0 FROM messages WHERE chat_id = ?1 AND id = ?2
+    WITH RECURSIVE up AS (
+        SELECT {COLUMNS}, m.tokens, m.seq FROM messages m WHERE m.chat_id = ?1 AND m.id = ?2
         UNION ALL
-        SELECT m.seq, m.parent_id, depth + 1 FROM up JOIN messages m ON m.chat_id = ?1 AND m.id = up.parent_id
-    ),
-    counted AS MATERIALIZED (
-        SELECT seq, row_number() OVER (PARTITION BY parent_id ORDER BY seq) AS version,
-            count(*) OVER (PARTITION BY parent_id) AS versions
-        FROM messages WHERE chat_id = ?1
+        SELECT {COLUMNS}, m.tokens, m.seq FROM up JOIN messages m ON m.chat_id = ?1 AND m.id = up.parent_id
     )
-    SELECT {COLUMNS}, counted.version, counted.versions, m.tokens
-    FROM up JOIN counted ON counted.seq = up.seq JOIN messages m ON m.seq = up.seq
-    ORDER BY depth DESC
+    SELECT * FROM up
 """
+_PARENT_FIELD = 2  # of the columns of a `StoredMessage`
+# The index has all of it; to count in each row would be slow, as would be to join this with the branch.
+_VERSIONS = "SELECT parent_id, seq FROM messages WHERE chat_id = ? ORDER BY parent_id, seq"
 _DOWN = """
     WITH RECURSIVE down (id, seq) AS (
         SELECT id, seq FROM messages WHERE chat_id = ?1 AND id = ?2
@@ -58,7 +54,14 @@ class Deletion:
 
 def branch(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) -> list[StoredMessage]:
     """The messages from the first to ``leaf_id``."""
-    return [message_of(row) for row in connection.execute(_BRANCH, (chat_id, leaf_id))]
+    versions: dict[str | None, list[int]] = {}
+    for parent_id, seq in connection.execute(_VERSIONS, (chat_id,)):
+        versions.setdefault(parent_id, []).append(seq)
+    found: list[StoredMessage] = []
+    for *fields, tokens, seq in connection.execute(_BRANCH, (chat_id, leaf_id)):
+        beside = versions[fields[_PARENT_FIELD]]
+        found.append(message_of([*fields, beside.index(seq) + 1, len(beside), tokens]))
+    return found[::-1]
 
 
 def newest_leaf(connection: sqlite3.Connection, chat_id: str, message_id: str) -> str:

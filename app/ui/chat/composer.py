@@ -16,6 +16,8 @@ from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 MAX_LINES = 8
+NARROW = 48
+"""Characters: where fewer have room beside each other, the button has no text."""
 _ABOVE, _BELOW = 8, 16
 """Free space."""
 _LEAST_WIDTH = 300
@@ -75,7 +77,7 @@ class Composer(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._is_busy = False
+        self._is_busy = self._is_narrow = False
         self._count = 0
         self.editor = _Editor()
         self.editor.submitted.connect(self._on_submitted)
@@ -131,7 +133,8 @@ class Composer(QWidget):
     @Slot()
     def _show_state(self) -> None:
         self.button.setIcon(icons.themed("stop" if self._is_busy else "send", themes.current()))
-        self.button.setText("Stop" if self._is_busy else "Send")
+        text = "Stop" if self._is_busy else "Send"
+        self.button.setText("" if self._is_narrow else text)  # the icon says it too
         name = "Stop the answer (Esc)" if self._is_busy else f"Send ({send_key().text()})"
         self.button.setToolTip(name)
         self.button.setAccessibleName(name)
@@ -169,6 +172,10 @@ class Composer(QWidget):
 
     def _align(self) -> None:
         """Stay in line with the messages above."""
+        is_narrow = self.width() < self.fontMetrics().averageCharWidth() * NARROW
+        if is_narrow != self._is_narrow:
+            self._is_narrow = is_narrow
+            self._show_state()
         side = prose_margin(self.font(), self.width())
         self._column.setContentsMargins(side, _ABOVE, side, _BELOW)
         self._show_tokens()

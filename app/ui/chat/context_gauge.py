@@ -27,6 +27,7 @@ class ContextGauge(QAbstractButton):
         self._bar = _Bar()
         for part in (self._words, self._bar):
             part.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setAccessibleName("Context")
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
         self._column = column(self._words, self._bar, gap=2, margins=(SPACING, 2, SPACING, 2), on=self)

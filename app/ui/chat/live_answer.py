@@ -36,6 +36,14 @@ def can_continue(message: StoredMessage) -> bool:
     return message.role == "assistant" and was_cut and bool(message.tokens)
 
 
+def _asked_with(message: StoredMessage) -> AnswerSettings | None:
+    """How an answer was asked for; ``None`` where an older version did not store all of it."""
+    try:
+        return msgspec.convert(message.settings, AnswerSettings)
+    except msgspec.ValidationError:
+        return None
+
+
 class LiveAnswer(QObject):
     """One answer. It waits, is asked for, arrives and ends.
 
@@ -105,6 +113,16 @@ class LiveAnswer(QObject):
         ids = [piece.id for piece in self.pieces]
         return [] if -1 in ids else ids
 
+    def _cut(self, characters: int) -> None:
+        """Take the end of the text away; its tokens stay."""
+        for place in range(len(self.pieces) - 1, -1, -1):
+            text = self.pieces[place].text
+            self.pieces[place] = msgspec.structs.replace(self.pieces[place], text=text[: max(len(text) - characters, 0)])
+            characters -= len(text)
+            if characters <= 0:
+                break
+        self._packed = []
+
     def packed(self) -> list[PackedPiece]:
         """The provenance so far. Only what came since the last call is packed: this is called about once a second."""
         self._packed += pack(self.pieces[len(self._packed) :])
@@ -120,6 +138,8 @@ class LiveAnswer(QObject):
             "draft": pair.draft.name if pair and pair.draft else None,
         }
         before = self._continued
+        if before is not None:
+            settings = _asked_with(before) or settings
         self._asked = conversation(self.branch, settings.system_prompt)
         if before is None:
             question = self.branch[-1]
@@ -166,6 +186,8 @@ class LiveAnswer(QObject):
     def on_finished(self, finished: GenerationFinished) -> None:
         status: Status = "stopped" if finished.finish_reason == "cancelled" else "complete"
         extra = {"stop_string": finished.stop_string} if finished.stop_string else {}
+        if finished.stop_overlap:
+            self._cut(finished.stop_overlap)
         self.end(status, finished.finish_reason, finished.figures, extra)
 
     def end(

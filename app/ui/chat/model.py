@@ -580,6 +580,8 @@ class ChatModel(QObject):
         self._knows_unsent = True
         typed, self.unsent = self.unsent, stored
         self.set_unsent(joined(stored, typed))
+        if self.unsent != stored:
+            self.save_unsent()  # another chat may be shown by now
 
     @Slot()
     def save_unsent(self) -> None:

@@ -56,6 +56,7 @@ class ChatOperations(QObject):
         self._deletions: list[Callable[[], None]] = []
         """What takes each deletion back, the last one last."""
         self._is_trash_watched = False
+        self._is_listing = self._is_outdated = False
 
     def title(self, chat_id: str | None) -> str:
         return next((chat.title for chat in self._chats if chat.id == chat_id), "")
@@ -64,8 +65,12 @@ class ChatOperations(QObject):
 
     @Slot()
     def refresh(self) -> None:
-        """List the chats again, and what else is shown of them."""
-        self._chat_store.ask(lambda store: (store.chats(), store.folders()), self._on_listed)
+        """List the chats again, and what else is shown of them; at most one list is on its way, and one to follow."""
+        if self._is_listing:
+            self._is_outdated = True
+            return
+        self._is_listing, self._is_outdated = True, False
+        self._chat_store.ask(lambda store: (store.chats(), store.folders()), self._on_listed, self._on_not_listed)
         if self._search:
             self._find(self._search)
         if self._is_trash_watched:
@@ -98,6 +103,13 @@ class ChatOperations(QObject):
     def _on_listed(self, listed: tuple[list[Chat], list[Folder]]) -> None:
         self._chats, self._folders = listed
         self._tell_listed()
+        self._is_listing = False
+        if self._is_outdated:
+            self.refresh()
+
+    def _on_not_listed(self, error: KnownError) -> None:
+        self._is_listing = False
+        self._chat_store.tell(error)
 
     def _tell_listed(self) -> None:
         self.chats_listed.emit([chat for chat in self._chats if chat.id not in self._deleting], self._folders)

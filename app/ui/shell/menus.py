@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu, QMenuBar
 
@@ -24,6 +24,8 @@ class _Entry:
     keys: Keys | tuple[Keys, ...] = ()
     checkable: bool = False
     role: QAction.MenuRole = QAction.MenuRole.NoRole
+    everywhere: bool = False
+    """Whether its keys work in the other windows, too."""
 
     def key_sequences(self) -> list[QKeySequence]:
         """The usual one first."""
@@ -70,9 +72,9 @@ _MENUS: dict[str, tuple[_Entry | str | None, ...]] = {
         _Entry("toggle_speed", "&Speed panel", "Ctrl+.", checkable=True),
         _Entry("chat_settings", "Chat s&ettings", "Ctrl+I", checkable=True),
         _SEPARATOR,
-        _Entry("zoom_in", "Zoom &in", ("Ctrl++", "Ctrl+=")),
-        _Entry("zoom_out", "Zoom &out", "Ctrl+-"),
-        _Entry("zoom_reset", "Actual si&ze", "Ctrl+0"),
+        _Entry("zoom_in", "Zoom &in", ("Ctrl++", "Ctrl+="), everywhere=True),
+        _Entry("zoom_out", "Zoom &out", "Ctrl+-", everywhere=True),
+        _Entry("zoom_reset", "Actual si&ze", "Ctrl+0", everywhere=True),
         _SEPARATOR,
         _Entry("show_drafted", "Show &drafted tokens", "Ctrl+Shift+D", checkable=True),
         _SEPARATOR,
@@ -95,7 +97,7 @@ _MENUS: dict[str, tuple[_Entry | str | None, ...]] = {
         _Entry("compare_last", "Compare &last answer", "Ctrl+Shift+R"),
         _Entry("compare_prompts", "C&ompare prompts…"),
         _SEPARATOR,
-        _Entry("measure_plain", "Me&asure plain speed"),
+        _Entry("measure_plain", "Me&asure speed without a draft"),
     ),
     "&Help": (
         _Entry("show_shortcuts", "&Keyboard shortcuts", ("F1", "Ctrl+/")),
@@ -139,6 +141,8 @@ class Menus(QObject):
     def _make(self, entry: _Entry) -> QAction:
         action = QAction(entry.text, self, checkable=entry.checkable, menuRole=entry.role, enabled=False)
         action.setShortcuts(entry.key_sequences())
+        if entry.everywhere:
+            action.setShortcutContext(Qt.ShortcutContext.ApplicationShortcut)
         return action
 
     def connect_action(self, name: str, act: Callable[[], object]) -> None:
@@ -174,8 +178,8 @@ def keys_of(action: QAction) -> str:
 
 
 def native(keys: str | QKeySequence) -> str:
-    """Keys as this system writes them: ``Ctrl+N``, or ``⌘N`` on a Mac."""
-    return QKeySequence(keys).toString(QKeySequence.SequenceFormat.NativeText)
+    """Keys as this system writes them, ``Ctrl+N``, or ``⌘N`` on a Mac; with the usual name of the Enter key."""
+    return QKeySequence(keys).toString(QKeySequence.SequenceFormat.NativeText).replace("Return", "Enter")
 
 
 def _plain(text: str) -> str:

@@ -90,7 +90,7 @@ QToolButton::menu-indicator, QPushButton::menu-indicator { image: none; width: 0
 
 QLineEdit, QPlainTextEdit, QTextEdit, QSpinBox, QDoubleSpinBox, QComboBox {
     background: $surface; border: 1px solid $control_line; border-radius: 6px; padding: 4px 6px;
-    selection-background-color: $accent; selection-color: $on_accent;
+    selection-background-color: $accent; selection-color: $on_accent; placeholder-text-color: $quiet;
 }
 QLineEdit, QSpinBox, QDoubleSpinBox, QComboBox { min-height: 18px; }
 QLineEdit:focus, QPlainTextEdit:focus, QTextEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus, QComboBox:focus {

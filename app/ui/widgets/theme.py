@@ -257,8 +257,7 @@ class ThemeNotifier(QObject):
         self.theme = self._resolve()
 
     def apply_to(self, application: QApplication, style_sheet: Callable[[Theme, int], str]) -> None:
-        """Dress this application now and after every change, in the sheet that ``style_sheet`` makes for a theme
-        and a zoom."""
+        """Dress this application now and after every change; ``style_sheet`` makes the sheet for a theme and a zoom."""
         self._application = application
         self._style_sheet = style_sheet
         self._dress()

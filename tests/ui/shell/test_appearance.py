@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, QSize, Qt
 from PySide6.QtGui import QTextCursor, QWheelEvent
-from PySide6.QtWidgets import QApplication, QTextEdit, QWidget
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QPushButton, QTextEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
 from app.settings import Settings
+from app.ui.chat.markdown.code_blocks import CodeHeader
 from app.ui.settings.general_page import apply
 from app.ui.shell.main_window import MainWindow, Panel
 from app.ui.shell.zoom import Zoom
 from app.ui.widgets import stylesheet
+from app.ui.widgets.tabbed_window import TabbedWindow
 
 pytestmark = pytest.mark.usefixtures("usual_settings_later")
 TEXT = "\n\n".join(f"Paragraph {number} of a long answer. {'Many words follow here. ' * 12}" for number in range(60))
@@ -50,8 +53,25 @@ def sizes(window: QWidget) -> Counter[tuple[str, float]]:
     return Counter((type(one).__name__, round(one.font().pointSizeF(), 2)) for one in window.findChildren(QWidget))
 
 
+def fill(window: MainWindow) -> None:
+    """With messages, and with the focus where nothing is drawn for it."""
+    window.transcript.clear()
+    text = "So:\n\n1. `one`\n2. [two](https://a.example)\n\n```python\nprint(1)\n```\n\n"
+    text += "| a | b |\n|---|---|\n| 1 | 2 |\n\n> A quote"
+    window.transcript.add(StoredMessage("q", "c", None, "user", "How?", "complete", 0.0))
+    window.transcript.add(StoredMessage("a", "c", "q", "assistant", text, "complete", 0.0))
+    window.transcript.column.setFocus()
+
+
+def has_code(window: MainWindow) -> bool:
+    """Whether the last message is drawn."""
+    return any(one.isVisible() for one in window.findChildren(CodeHeader))
+
+
 @pytest.mark.parametrize("percent", [50, 125, 200])
 def test_all_text_has_the_size_it_would_have_in_a_new_window(qtbot: QtBot, rig: Rig, percent: int) -> None:
+    fill(rig.window)
+    qtbot.waitUntil(lambda: has_code(rig.window))
     for one in (200, 67, percent):  # from wherever it comes
         rig.zoom.set(one)
     fresh = MainWindow(rig.values)
@@ -60,17 +80,10 @@ def test_all_text_has_the_size_it_would_have_in_a_new_window(qtbot: QtBot, rig: 
     fresh.resize(rig.window.size())
     fresh.show()
     qtbot.waitExposed(fresh)
-    assert sizes(rig.window) == sizes(fresh)
+    fill(fresh)
+    qtbot.waitUntil(lambda: has_code(fresh))
+    qtbot.waitUntil(lambda: sizes(rig.window) == sizes(fresh))
     assert len(sizes(fresh)) > 20
-
-
-def fill(window: MainWindow) -> None:
-    """With messages, and without anything that blinks."""
-    window.transcript.clear()
-    text = "So:\n\n1. `one`\n2. [two](https://a.example)\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> A quote"
-    window.transcript.add(StoredMessage("q", "c", None, "user", "How?", "complete", 0.0))
-    window.transcript.add(StoredMessage("a", "c", "q", "assistant", text, "complete", 0.0))
-    window.composer.editor.clearFocus()
 
 
 @pytest.mark.parametrize("zoom", [100, 150])
@@ -102,6 +115,19 @@ def test_from_the_menu_in_steps_up_to_the_ends(rig: Rig) -> None:
     rig.zoom.set(50)
     assert not rig.window.menus.action("zoom_out").isEnabled()
     assert rig.window.menus.action("zoom_in").isEnabled()
+
+
+def test_the_keys_work_in_the_other_windows_too(qtbot: QtBot, rig: Rig) -> None:
+    other = TabbedWindow("Other", QSize(300, 200), QSize(100, 100))
+    qtbot.addWidget(other)
+    other.tabs.addTab(QPushButton("page"), "Page")
+    other.show()
+    other.activateWindow()
+    qtbot.waitUntil(other.isActiveWindow)
+    QTest.keyClick(other.tabs, Qt.Key.Key_Plus, Qt.KeyboardModifier.ControlModifier)
+    assert rig.values.zoom == 110
+    QTest.keyClick(other.tabs, Qt.Key.Key_0, Qt.KeyboardModifier.ControlModifier)
+    assert rig.values.zoom == 100
 
 
 def test_it_says_for_a_moment_how_large_text_is(qtbot: QtBot, rig: Rig) -> None:

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QIcon, QPalette
-from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
@@ -131,6 +132,20 @@ def test_every_outline_of_the_focus_has_that_color() -> None:
     assert set(outlines) == {"$focus_line", "3px double $on_accent"}
 
 
+@THEMES
+@pytest.mark.parametrize("kind", [QLineEdit, QPlainTextEdit])
+def test_what_stands_in_an_empty_field_can_be_read(
+    qtbot: QtBot, qapp: QApplication, chosen: Theme, kind: type[QLineEdit | QPlainTextEdit]
+) -> None:
+    theme.override(chosen)
+    stylesheet.apply(qapp)
+    field = kind()
+    qtbot.addWidget(field)
+    field.setPlaceholderText("Search")
+    field.show()
+    assert field.palette().color(QPalette.ColorRole.PlaceholderText) == chosen.quiet
+
+
 def test_pixels_grow_with_the_zoom_but_hairlines_stay(qapp: QApplication) -> None:
     assert qapp is not None
     usual, large, small = (stylesheet.build(LIGHT, zoom) for zoom in (100, 200, 50))
@@ -216,6 +231,28 @@ def test_override_is_announced_once_and_dresses_the_application(qtbot: QtBot, qa
     assert qapp.palette().color(QPalette.ColorRole.Window) == DARK.raised
     with qtbot.assertNotEmitted(theme.notifier().theme_changed):
         theme.override(DARK)
+
+
+class DarkSystem:
+    """What Qt says of a system that is dark; the offscreen platform never is."""
+
+    def colorScheme(self) -> Qt.ColorScheme:  # noqa: N802
+        return Qt.ColorScheme.Dark
+
+
+def test_a_change_of_the_system_is_followed_unless_a_theme_was_chosen(
+    qapp: QApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theme.override(None)
+    assert theme.current() is LIGHT
+    monkeypatch.setattr(theme.notifier(), "_hints", DarkSystem())
+    qapp.styleHints().colorSchemeChanged.emit(Qt.ColorScheme.Dark)
+    assert theme.current() is DARK
+    theme.override(LIGHT)
+    qapp.styleHints().colorSchemeChanged.emit(Qt.ColorScheme.Dark)
+    assert theme.current() is LIGHT
+    theme.override(None)
+    assert theme.current() is DARK
 
 
 def test_follow_calls_until_the_receiver_is_gone(qtbot: QtBot) -> None:
