@@ -117,7 +117,9 @@ class LiveAnswer(QObject):
         """Take the end of the text away; its tokens stay."""
         for place in range(len(self.pieces) - 1, -1, -1):
             text = self.pieces[place].text
-            self.pieces[place] = msgspec.structs.replace(self.pieces[place], text=text[: max(len(text) - characters, 0)])
+            self.pieces[place] = msgspec.structs.replace(
+                self.pieces[place], text=text[: max(len(text) - characters, 0)]
+            )
             characters -= len(text)
             if characters <= 0:
                 break

@@ -136,7 +136,7 @@ class TopBar(QFrame):
         """Pixels beside all that is fixed, and the context if it is shown."""
         fixed = (self.chats, self._dot, self._label, self.speed, self.settings, self.cancel)
         others = sum(widget.sizeHint().width() for widget in (*fixed, self.context) if not widget.isHidden())
-        return self.width() - others - theme.px(14 * SPACING) - 13 * SPACING
+        return self.width() - others - theme.px(14 * SPACING) - 14 * SPACING
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
