@@ -8,9 +8,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice, chat_settings
@@ -245,7 +246,21 @@ def test_a_drafter_chosen_in_the_tab_or_elsewhere_is_the_same_one(rig: SettingsR
 
 
 def test_the_wheel_changes_nothing(rig: SettingsRig) -> None:
-    assert rig.tab.drafter.focusPolicy() == Qt.FocusPolicy.StrongFocus  # not by the wheel
+    rig.tab.overflow.setFocus()
+    for field in (rig.tab.overflow, rig.tab.preset):
+        middle = QPointF(field.rect().center())
+        wheel = QWheelEvent(
+            middle,
+            field.mapToGlobal(middle),
+            QPoint(),
+            QPoint(0, -120),
+            Qt.MouseButton.NoButton,
+            Qt.KeyboardModifier.NoModifier,
+            Qt.ScrollPhase.NoScrollPhase,
+            False,
+        )
+        QApplication.sendEvent(field, wheel)
+    assert rig.chosen == ChatSettings()
 
 
 def pick(box: QComboBox, value: str) -> None:
