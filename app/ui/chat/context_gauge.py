@@ -137,7 +137,8 @@ class ContextDetails(QFrame):
         self._warning.setText(use.warning())
         self._warning.setVisible(bool(use.warning()))
         self.setAccessibleDescription(use.details())
-        self.setFixedHeight(self._column.totalHeightForWidth(self.width()))
+        by_width = self._column.totalHeightForWidth(self.width()) if self._column.hasHeightForWidth() else 0
+        self.setFixedHeight(by_width or self._column.totalSizeHint().height())
 
     def texts(self) -> list[str]:
         """What is to be read."""

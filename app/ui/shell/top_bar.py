@@ -77,21 +77,21 @@ class TopBar(QFrame):
         policy = self._bar.sizePolicy()
         policy.setRetainSizeWhenHidden(True)  # so that nothing moves when a load ends
         self._bar.setSizePolicy(policy)
-        state = row(self._dot, self._label, gap=SPACING)
+        self._state = row(self._dot, self._label, gap=SPACING)
         parts = (
             self.chats,
             self.pair,
             None,
             self.context,
             2 * SPACING,
-            state,
+            self._state,
             self.cancel,
             SPACING,
             self.speed,
             self.settings,
         )
-        line = row(*parts, margins=(2 * SPACING, SPACING, 2 * SPACING, SPACING))
-        column(line, self._bar, gap=0, on=self)
+        self._line = row(*parts, margins=(2 * SPACING, SPACING, 2 * SPACING, SPACING))
+        column(self._line, self._bar, gap=0, on=self)
         self.set_pair("", "")
         self.set_state(EngineState.STARTING, 0.0)
         theme.follow_zoom(self, self._elide)
@@ -128,15 +128,16 @@ class TopBar(QFrame):
         """Divide the room: the context is told in fewer words, or not at all, before the name gets too short."""
         metrics = QFontMetrics(self.pair.font())
         wanted = min(metrics.horizontalAdvance(self._title), theme.px(_NAME_WIDTH))
-        self.context.fit(self._space() + self.context.taken() - wanted)
-        space = max(self._space(), 80)
-        self.pair.setText(metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, space).replace("&", "&&"))
+        self.context.fit(self._room(metrics) + self.context.taken() - wanted)
+        elided = metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, max(self._room(metrics), 80))
+        self.pair.setText(elided.replace("&", "&&"))
 
-    def _space(self) -> int:
-        """Pixels beside all that is fixed, and the context if it is shown."""
-        fixed = (self.chats, self._dot, self._label, self.speed, self.settings, self.cancel)
-        others = sum(widget.sizeHint().width() for widget in (*fixed, self.context) if not widget.isHidden())
-        return self.width() - others - theme.px(14 * SPACING) - 14 * SPACING
+    def _room(self, metrics: QFontMetrics) -> int:
+        """Pixels for the name beside all that is shown."""
+        for layout in (self._state, self._line):
+            layout.invalidate()  # it would find out later
+        taken = self._line.minimumSize().width() - metrics.horizontalAdvance(self.pair.text().replace("&&", "&"))
+        return self.width() - taken - 3 * SPACING
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
